@@ -28,7 +28,7 @@ NPM_CI = { node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 
 
 .PHONY: help setup demo test chaos chaos-matrix fuzz check vllm bfcl appworld clients embed-server verl-parity bench \
 	bench-tap bench-learner bench-retrieval bench-bfcl bench-toolsearch bench-years bench-ablation bench-peers-setup \
-	weather sbom licences lock clean
+	weather lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z][a-z%-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):[^#]*## /make \1\t/' | expand -t 26
@@ -179,18 +179,12 @@ bench-ablation: setup  ## what of the learner helps; hours, resumable (MINUTES=6
 
 # --- Housekeeping ---
 
-sbom: setup  ## what tap and daemon run on, as CycloneDX: build/sbom.cdx.json
-	$(BIN)/python -m ops.supply.sbom build/sbom.cdx.json
-
-licences: setup  ## the licences of it: docs/licences.md
-	$(BIN)/python -m ops.supply.licences
-
 lock: setup  ## resolve the dependencies anew
 	$(LOCK) pyproject.toml -o locks/base.txt
 	$(LOCK) --extra learner --group dev pyproject.toml locks/torch-needs.in -o locks/dev.txt
 	$(LOCK) locks/trl.in locks/torch-needs.in -o locks/trl.txt
 	$(LOCK) --no-deps locks/bfcl.in -o locks/bfcl.txt
-	for name in appworld browser clients clients-crewai clients-litellm fuzz hnswlib k8s litellm mcp schemathesis; do \
+	for name in appworld browser clients clients-crewai clients-litellm fuzz hnswlib litellm mcp schemathesis; do \
 		$(LOCK) locks/$$name.in -o locks/$$name.txt || exit 1; done
 	$(LOCK) --override locks/verl-overrides.txt --extra verl pyproject.toml locks/torch-needs.in locks/verl.in -o locks/verl.txt
 

@@ -94,7 +94,6 @@ SUITES = (
         "schemathesis", 20, tests=("tests/schemathesis",), needs=(".venv-schemathesis/ready",),
         watches=("tests/schemathesis", "daemon/api"),
     ),
-    Suite("k8s", 5, tests=("tests/kubernetes",), needs=(".venv-k8s/ready",), watches=("ops",)),
 )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """What a model takes before anything runs: parameters, memory, arithmetic, bytes on disk. Of shapes alone; no torch.
 
-The learner's check before the start (`learner.fit`), `evolved plan` and `python -m tests.benchmarks.memory` rest on
-these formulas; docs/measured.md says how far off they were. The native trainer's rows are counted from what autograd
-keeps of transformers' layers. The verl trainer's: ZeRO-3's division of states over ranks (arXiv 1910.02054, section 5);
-activations under full recomputation (arXiv 2205.05198, section 4), for a gated MLP and flash attention; FSDP2's
-all-gather and reduce-scatter buffers (arXiv 2304.11277); logits as verl 0.9.1's engine keeps them.
+The learner's check before the start (`learner.fit`) and `evolved plan` rest on these formulas; docs/measured.md says
+how far they were off. The native trainer's rows are counted from what autograd keeps of transformers' layers. The verl
+trainer's: ZeRO-3's division of states over ranks (arXiv 1910.02054, section 5); activations under full recomputation
+(arXiv 2205.05198, section 4), for a gated MLP and flash attention; FSDP2's all-gather and reduce-scatter buffers (arXiv
+2304.11277); logits as verl 0.9.1's engine keeps them.
 """
 
 import json

@@ -3,15 +3,14 @@
     trajectory.closed -> [judge] -> trajectory.attributed
 
 A trajectory that a judge has seen before, under whatever id, gets the labels that it got then; one that is not worth
-its price (`attribution.sampling`) is not shown to it. The others are, several at a time, within a budget. A judge that
-fails abstains: every step is ABSTAIN, which the learner masks; the outcome still counts. A failed judgement never
-becomes a label. A judge that is away is waited for instead, and not hammered.
+its price (`actors.credit.sampling`) is not shown to it. The others are, within a budget. A judge that fails abstains:
+every step is ABSTAIN, which the learner masks. A judge that is away is waited for instead, and not hammered.
 
 What somebody reported of a step outranks what a judge thinks of it: feedback on a step that is there when the
 trajectory gets its credit is that step's label, and a trajectory with feedback on every step needs no judge. What
 comes later is kept and counted by the store, and changes nothing.
 
-How far the labels can be trusted is measured on the way (`attribution.calibration`), and travels with them as their
+How far the labels can be trusted is measured on the way (`actors.credit.calibration`), and travels with them as their
 weight.
 """
 
@@ -26,14 +25,14 @@ import msgspec
 import structlog
 
 from actors.credit.asking import Asking, Reason, Refusal
-from actors.credit.breaker import Breaker, BreakerSettings
+from actors.credit.breaker import Breaker
 from actors.credit.budget import Budget, BudgetSettings, Spent
 from actors.credit.calibration import CalibrationSettings
 from actors.credit.content import content_hash
 from actors.credit.control_questions import ControlQuestions
 from actors.credit.judge_stats import PageReport
 from actors.credit.judgement_cache import CacheSettings, JudgementCache, Memory
-from actors.credit.sampling import Sampler, SamplingSettings
+from actors.credit.sampling import HISTORY, Sampler, SamplingSettings
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.judges import Judge
@@ -44,6 +43,8 @@ from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 
 _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
+_BATCH = 64
+"""Trajectories taken at a time. The daemon judges one such batch while it writes another."""
 LONGEST = 840.0
 """Seconds that a batch may take; below what the daemon's supervisor allows between two signs of life."""
 _LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
@@ -59,8 +60,6 @@ _log = structlog.get_logger(__name__)
 class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How trajectories are judged."""
 
-    batch: AtLeastOne = 64
-    """Trajectories taken at a time. The daemon judges one such batch while it writes another."""
     concurrency: AtLeastOne = 8
     """Judgements under way at once."""
     attempts: AtLeastOne = 3
@@ -72,7 +71,6 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     the batch, which finds the others done."""
     budget: BudgetSettings = BudgetSettings()
     sampling: SamplingSettings = SamplingSettings()
-    breaker: BreakerSettings = BreakerSettings()
     cache: CacheSettings = CacheSettings()
     calibration: CalibrationSettings = CalibrationSettings()
 
@@ -118,7 +116,7 @@ class Attributor:
         self._clock = clock
         self._kind = kind or _cluster
         self._budget = Budget(settings.budget, clock)
-        self._breaker = Breaker(settings.breaker, ticks or clock)
+        self._breaker = Breaker(ticks or clock)
         self._sampler = Sampler(settings.sampling)
         self._judgements = JudgementCache(settings.cache, settings.calibration, self._budget, store, clock)
         self._asking = Asking(
@@ -135,13 +133,13 @@ class Attributor:
         """Seconds from the end of a trajectory to its labels."""
 
     def reconfigure(self, settings: AttributorSettings) -> None:
-        """Take over batch, patience and budget; what the judge is asked with stays."""
+        """Take over patience and budget; what the judge is asked with stays."""
         self._settings = settings
         self._budget.settings = settings.budget
 
     @property
     def batch(self) -> int:
-        return self._settings.batch
+        return _BATCH
 
     async def start(self) -> None:
         """Read what was spent, what is known of the judge, and how clusters of goals have fared; once a life.
@@ -153,7 +151,7 @@ class Attributor:
             return
         await self._judgements.open()
         if self._store is not None and not self._sampler.everything:
-            rows = await self._store.recent_outcomes(limit=self._settings.sampling.history)
+            rows = await self._store.recent_outcomes(limit=HISTORY)
             self._sampler.rebuild((row.cluster, row.outcome) for row in reversed(rows))
         self._started = True
 
@@ -274,7 +272,7 @@ class Attributor:
         return self._sampler.everything or bool(self._sampler.worth(trajectory, self._kind(trajectory)))
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
-        # The same content is asked about once, and the others find it in the journal.
+        # The same content is asked about once, and the others find it in the cache.
         while key in self._flying:
             await self._flying[key].wait()
         found = self._judgements.found(key)
@@ -287,8 +285,6 @@ class Attributor:
                 self._judgements.judged(key, trajectory, found)
         finally:
             self._flying.pop(key).set()
-        if isinstance(found, Attribution):
-            await self._trials.again(trajectory, found, until)
         return found
 
     def _settled(

@@ -5,35 +5,22 @@ wait is over, where one question alone goes through. Its answer closes the break
 """
 
 from collections.abc import Callable
-from typing import Annotated
-
-import msgspec
-
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-
-
-class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a judge counts as away."""
-
-    failures: AtLeastOne = 5
-    """Times in a row that it did not answer."""
-    first_wait: Positive = 10.0
-    """Seconds until it is asked again; doubles while it stays away."""
-    max_wait: Positive = 300.0
-    """The longest such wait, and so how late its return is noticed."""
 
 
 class Breaker:
-    """One judge's.
+    """One judge's. Three failures are no more than the attempts at a run: none is used up on a judge that is away.
 
     Args:
-        settings: how patient.
         clock: seconds, of any epoch.
+        failures: times in a row without an answer after which it counts as away.
+        first_wait: seconds until it is asked again; doubles while it stays away.
+        max_wait: the longest such wait.
     """
 
-    def __init__(self, settings: BreakerSettings, clock: Callable[[], float]) -> None:
-        self._settings, self._clock = settings, clock
+    def __init__(
+        self, clock: Callable[[], float], *, failures: int = 3, first_wait: float = 10.0, max_wait: float = 300.0
+    ) -> None:
+        self._clock, self._most, self._first_wait, self._max_wait = clock, failures, first_wait, max_wait
         self._failures = 0
         self._wait = 0.0
         self._until = 0.0
@@ -70,11 +57,11 @@ class Breaker:
         if self.open:
             # Questions from before it opened, still failing, say nothing new.
             if probed:
-                self._wait = min(self._settings.max_wait, 2.0 * self._wait)
+                self._wait = min(self._max_wait, 2.0 * self._wait)
                 self._until = self._clock() + self._wait
-        elif self._failures >= self._settings.failures:
+        elif self._failures >= self._most:
             self.opened += 1
-            self._wait = min(self._settings.first_wait, self._settings.max_wait)
+            self._wait = min(self._first_wait, self._max_wait)
             self._until = self._clock() + self._wait
 
     def dropped(self) -> None:

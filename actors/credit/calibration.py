@@ -21,15 +21,22 @@ from collections.abc import Collection, Sequence
 from typing import Annotated
 
 import msgspec
+import numpy as np
 
 from actors.messages import StepLabel
+from actors.statistics.change_tests import mid_ranks
 from actors.statistics.intervals import wilson
 from actors.statistics.parties import FairWindow, set_aside, thinned
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-_HISTORY = 50
-"""Closed windows that are kept of each kind of evidence."""
+WINDOW = 400
+"""Newest pieces of evidence that count, of each kind."""
+EVIDENCE = 30
+"""Good and bad ones, of each so many, before a weight follows; until then it is 1."""
+THRESHOLD = 0.75
+"""Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
+_HYSTERESIS = 0.1
+"""Smallest change of a weight, so that chance does not move it; to 1 or to 0 it goes at once."""
 
 
 class CalibrationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,16 +44,6 @@ class CalibrationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
     share: Share = 0.1
     """Of trajectories with a verified outcome, those that the judge is shown blind as well, at its usual price."""
-    repeat: Share = 0.02
-    """Of trajectories that the judge labelled, those that it labels twice."""
-    window: Annotated[int, msgspec.Meta(ge=20)] = 400
-    """Newest pieces of evidence that count, of each kind."""
-    evidence: AtLeastOne = 30
-    """Good and bad ones, of each so many, before a weight follows; until then it is 1."""
-    threshold: Annotated[float, msgspec.Meta(gt=0.5, le=1)] = 0.75
-    """Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
-    hysteresis: Share = 0.1
-    """Smallest change of a weight, so that chance does not move it; to 1 or to 0 it goes at once."""
     weigh: bool = True
     """False: judges are watched, and every weight is 1."""
 
@@ -94,33 +91,15 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Series(msgspec.Struct):
-    """Evidence of one kind: the newest window, and what earlier windows said."""
+    """Evidence of one kind: the newest window."""
 
     recent: list[Observation] = msgspec.field(default_factory=list[Observation])
-    history: list[Figures] = msgspec.field(default_factory=list[Figures])
-    total: int = 0
 
-    def add(self, observation: Observation, window: int) -> None:
-        """Note one; every `window` of them the figures go into the history."""
+    def add(self, observation: Observation) -> None:
+        """Note one."""
         self.recent.append(observation)
-        if len(self.recent) > window:
-            self.recent = list(FairWindow(window, _party, self.recent))
-        self.total += 1
-        if self.total % window == 0:
-            self.history.append(figures(self.recent))
-            del self.history[:-_HISTORY]
-
-
-class Repeats(msgspec.Struct):
-    """The same trajectories labelled twice; in steps."""
-
-    same: int = 0
-    """The same label both times, GOOD or BAD."""
-    judged: int = 0
-    """GOOD or BAD both times."""
-    abstained: int = 0
-    """ABSTAIN in one of the two."""
-    trajectories: int = 0
+        if len(self.recent) > WINDOW:
+            self.recent = list(FairWindow(WINDOW, _party, self.recent))
 
 
 class Calibration(msgspec.Struct):
@@ -128,44 +107,34 @@ class Calibration(msgspec.Struct):
 
     outcomes: Series = msgspec.field(default_factory=Series)
     steps: Series = msgspec.field(default_factory=Series)
-    repeats: Repeats = msgspec.field(default_factory=Repeats)
     weight: float = 1.0
     weighed: bool = False
     """There was evidence enough for a weight."""
     weight_since: float = 0.0
     """Unix seconds."""
 
-    def repeated(self, first: Sequence[StepLabel], second: Sequence[StepLabel]) -> None:
-        """The judge labelled a trajectory twice."""
-        both = [(a.label, b.label) for a, b in zip(first, second, strict=True)]
-        judged = [(a, b) for a, b in both if "ABSTAIN" not in (a, b)]
-        self.repeats.trajectories += 1
-        self.repeats.judged += len(judged)
-        self.repeats.same += sum(a == b for a, b in judged)
-        self.repeats.abstained += sum(a != b and "ABSTAIN" in (a, b) for a, b in both)
-
     def settle(self, settings: CalibrationSettings, now: float) -> bool:
         """Let the weight follow from the newest windows; whether it moved.
 
         With both kinds of evidence the worse of them counts.
         """
-        lows = [found for series in (self.outcomes, self.steps) if (found := _low(series.recent, settings)) is not None]
+        lows = [found for series in (self.outcomes, self.steps) if (found := _low(series.recent)) is not None]
         if not settings.weigh or not lows:
             return False
         self.weighed = True
-        wanted = weight_of(min(lows), settings.threshold)
-        if wanted == self.weight or (wanted not in (0.0, 1.0) and abs(wanted - self.weight) < settings.hysteresis):
+        wanted = weight_of(min(lows))
+        if wanted == self.weight or (wanted not in (0.0, 1.0) and abs(wanted - self.weight) < _HYSTERESIS):
             return False
         self.weight, self.weight_since = wanted, now
         return True
 
 
-def weight_of(low: float, threshold: float) -> float:
+def weight_of(low: float) -> float:
     """A judge's weight: (2 L - 1) / (2 T - 1) within 0 and 1, of the AUC's lower bound L and the threshold T.
 
     2 L - 1 is 0 for a coin and 1 for a judge that is never wrong.
     """
-    return min(1.0, max(0.0, (2.0 * low - 1.0) / (2.0 * threshold - 1.0)))
+    return min(1.0, max(0.0, (2.0 * low - 1.0) / (2.0 * THRESHOLD - 1.0)))
 
 
 def observed(labels: Sequence[StepLabel], *, good: bool, at: float, party: str = "") -> Observation:
@@ -202,30 +171,24 @@ def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
     """
     labelled = [one for one in window if one.steps]
     mean = sum(one.score for one in labelled) / max(1, sum(one.steps for one in labelled))
-    scored = sorted((round(one.score - mean * one.steps, 9), one.good) for one in labelled)
+    scored = [(round(one.score - mean * one.steps, 9), one.good) for one in labelled]
     good = sum(was for _, was in scored)
     bad = len(scored) - good
     if not good or not bad:
         return None
-    won, below, at = 0.0, 0, 0
-    while at < len(scored):
-        end = at
-        while end < len(scored) and scored[end][0] == scored[at][0]:
-            end += 1
-        tied = sum(was for _, was in scored[at:end])
-        won += tied * (below + 0.5 * (end - at - tied))
-        below += end - at - tied
-        at = end
-    area = won / (good * bad)
+    # Of the ranks of good ones, those that good ones have among themselves tell nothing.
+    ranks = mid_ranks(np.array([score for score, _ in scored]))
+    among = good * (good + 1) / 2
+    area = float(ranks[[was for _, was in scored]].sum() - among) / (good * bad)
     # Its deviation is at most that of a share of so many trials, for all areas that matter here.
     trials = max(1, round(2 * good * bad / (good + bad)))
     return area, wilson(area * trials, trials)[0]
 
 
-def _low(window: Sequence[Observation], settings: CalibrationSettings) -> float | None:
+def _low(window: Sequence[Observation]) -> float | None:
     scored = _agreed([one for one in window if one.steps])
     good = sum(one.good for one in scored)
-    if min(good, len(scored) - good) < settings.evidence:
+    if min(good, len(scored) - good) < EVIDENCE:
         return None
     area = auc(scored)
     return area[1] if area else None

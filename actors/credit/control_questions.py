@@ -50,14 +50,6 @@ class ControlQuestions:
         good = trajectory.outcome >= SUCCESS
         self._judgements.stats.outcome(found, trajectory, good=good)
 
-    async def again(self, trajectory: Trajectory, first: Attribution, until: float) -> None:
-        """Ask for labels once more that the judge has just given."""
-        if not trajectory.steps or chance(trajectory.id, "repeat") >= self._settings.repeat:
-            return
-        second = await self._extra(trajectory, until)
-        if second is not None and second.judge == first.judge and second.rubric == first.rubric:
-            self._judgements.stats.repeated(first, second, trajectory.tenant)
-
     async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel], until: float) -> None:
         """Ask about a trajectory whose labels all come from feedback."""
         if trajectory.steps and chance(trajectory.id, "blind") < self._settings.share:

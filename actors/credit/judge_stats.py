@@ -56,12 +56,7 @@ class PageReport(msgspec.Struct, frozen=True, kw_only=True):
     money: float
     outcomes: Figures
     steps: Figures
-    """Of the newest window; earlier ones are in the histories, oldest first."""
-    outcomes_history: list[Figures]
-    steps_history: list[Figures]
-    repeatability: float | None
-    """Share of steps, labelled GOOD or BAD both times, that got the same label twice."""
-    repeated: int
+    """Both of the newest window."""
     weight: float
     weighed: bool
     """The weight follows from evidence on this page; else from the judge's page over all tenants, or it is 1."""
@@ -101,11 +96,6 @@ class JudgeStats:
     def step(self, found: Attribution, number: int, run: Trajectory, *, good: bool) -> None:
         """The judge labelled a step that somebody reported on."""
         self._observe(found, found.labels[number : number + 1], run, lambda page: page.calibration.steps, good)
-
-    def repeated(self, first: Attribution, second: Attribution, tenant: str) -> None:
-        """The judge labelled a trajectory twice."""
-        for page in self.pages(first.judge, first.rubric, tenant):
-            page.calibration.repeated(first.labels, second.labels)
 
     def settle(self) -> None:
         """Let weights follow from what was observed; log those that moved."""
@@ -163,7 +153,7 @@ class JudgeStats:
         party = party_of(run.tenant, run.caller) if run.source == "production" else f"own:{run.id}"
         seen = observed(labels, good=good, at=self._clock(), party=party)
         for page in self.pages(found.judge, found.rubric, run.tenant):
-            series(page).add(seen, self._settings.window)
+            series(page).add(seen)
             self._unsettled.add((page.judge, page.rubric, page.tenant))
 
     def _bound(self) -> None:
@@ -183,7 +173,5 @@ def _shown(page: Page) -> PageReport:
         judge=page.judge, rubric=page.rubric, tenant=page.tenant, since=page.since, judged=page.judged,
         cached=page.cached, not_sampled=page.abstained.get("not_sampled", 0), abstained=reasons, tokens=page.tokens,
         money=page.money, outcomes=figures(kept.outcomes.recent), steps=figures(kept.steps.recent),
-        outcomes_history=kept.outcomes.history, steps_history=kept.steps.history,
-        repeatability=kept.repeats.same / kept.repeats.judged if kept.repeats.judged else None,
-        repeated=kept.repeats.trajectories, weight=kept.weight, weighed=kept.weighed, weight_since=kept.weight_since,
+        weight=kept.weight, weighed=kept.weighed, weight_since=kept.weight_since,
     )  # fmt: skip

@@ -20,6 +20,10 @@ from actors.store.judgements import Bounds, Judgement
 
 BUDGET = "attributor.budget"
 """State key of what was spent."""
+_DAYS = 30.0
+"""Since a judgement was last used: what has not come again in a month will not."""
+_WRITE_SECONDS = 2.0
+"""Longest time for which judgements and costs are in memory alone while a batch is judged."""
 _AT_HAND = 4096
 """Judgements in memory beside the store's."""
 _log = structlog.get_logger(__name__)
@@ -30,10 +34,6 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     entries: Annotated[int, msgspec.Meta(ge=0)] = 100_000
     """The least recently used go first; 0: none are used again."""
-    days: Annotated[float, msgspec.Meta(gt=0)] = 30.0
-    """Since one was last used."""
-    write_seconds: Annotated[float, msgspec.Meta(ge=0)] = 2.0
-    """Longest time for which judgements and costs are in memory alone while a batch is judged."""
 
 
 class Memory(Protocol):
@@ -147,7 +147,7 @@ class JudgementCache:
 
     async def write_if_due(self) -> None:
         """Write if the last time is long ago."""
-        if self._clock() - self._written >= self._settings.write_seconds:
+        if self._clock() - self._written >= _WRITE_SECONDS:
             await self.write()
 
     async def write(self) -> None:
@@ -173,9 +173,7 @@ class JudgementCache:
             self._added += len(fresh)
             if self._added > self._settings.entries // 16:
                 self._added = 0
-                await self._memory.bound_judgements(
-                    Bounds(entries=self._settings.entries, seconds=self._settings.days * 86_400.0)
-                )
+                await self._memory.bound_judgements(Bounds(entries=self._settings.entries, seconds=_DAYS * 86_400.0))
         except BaseException:
             self._fresh = fresh | self._fresh
             self._used |= used

@@ -15,10 +15,19 @@ from actors.credit.content import chance
 from actors.messages import Trajectory
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Worth = Literal["failing", "mixed", "new", "share", ""]
 """Why a trajectory is judged; empty: it is not."""
 SUCCESS = 0.5
+NOVEL = 10
+"""Trajectories of a cluster of goals until it is no longer new."""
+MIXED = 0.1
+"""A cluster is mixed while at least this share of its recent outcomes are successes, and as many failures."""
+_RECENT = 32
+"""Outcomes that are remembered of a cluster: with fewer a share of a tenth is chance."""
+CLUSTERS = 4096
+"""Clusters remembered; the one longest without news goes first."""
+HISTORY = 5000
+"""Outcomes read from the store at the start."""
 _GROUPS = 4096
 
 
@@ -27,16 +36,6 @@ class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     share: Share = 1.0
     """Of trajectories that are nothing special. 1: everything is judged, which suits a judge that costs nothing."""
-    novel: AtLeastOne = 10
-    """Trajectories of a cluster of goals until it is no longer new."""
-    mixed: Share = 0.1
-    """A cluster is mixed while at least this share of its recent outcomes are successes, and as many failures."""
-    recent: AtLeastOne = 32
-    """Outcomes that are remembered of a cluster."""
-    clusters: AtLeastOne = 4096
-    """Clusters remembered; the one longest without news goes first."""
-    history: AtLeastOne = 5000
-    """Outcomes read from the store at the start."""
 
 
 class Sampler:
@@ -80,7 +79,7 @@ class Sampler:
             return "failing"
         if len(self._groups.get(trajectory.group, ())) > 1 or self._mixed(cluster):
             return "mixed"
-        if self._seen.get(cluster, 0) < self._settings.novel:
+        if self._seen.get(cluster, 0) < NOVEL:
             return "new"
         return "share" if chance(trajectory.id, "sampling") < self._settings.share else ""
 
@@ -89,13 +88,13 @@ class Sampler:
         if not recent:
             return False
         succeeded = sum(recent) / len(recent)
-        return 0.0 < succeeded < 1.0 and min(succeeded, 1.0 - succeeded) >= self._settings.mixed
+        return 0.0 < succeeded < 1.0 and min(succeeded, 1.0 - succeeded) >= MIXED
 
     def _note(self, cluster: str, outcome: float | None) -> None:
         self._seen[cluster] = self._seen.get(cluster, 0) + 1
         self._seen.move_to_end(cluster)
         if outcome is not None:
-            self._outcomes.setdefault(cluster, deque(maxlen=self._settings.recent)).append(outcome >= SUCCESS)
-        while len(self._seen) > self._settings.clusters:
+            self._outcomes.setdefault(cluster, deque(maxlen=_RECENT)).append(outcome >= SUCCESS)
+        while len(self._seen) > CLUSTERS:
             gone, _ = self._seen.popitem(last=False)
             self._outcomes.pop(gone, None)

@@ -77,6 +77,17 @@ _KINDS_SECONDS = 60.0
 """How often it is saved, if it has changed: a kill costs the estimates that many seconds of outcomes, and no run."""
 _AT_ONCE = 256
 """Outcomes that a start reads between two breaths of the event loop."""
+_BATCH = 64
+"""Records taken at a time: one transaction each."""
+_TICK_SECONDS = 1.0
+"""How often deadlines are looked at; the shortest is ten seconds."""
+_HISTORY = 8192
+"""Outcomes of sandbox and production each from which a start learns the clusters again: eight of each that is
+remembered."""
+ORDER_ATTEMPTS = 5
+"""Times that an order is sent: a learner that is away for most of an hour is waited for."""
+KEEP_FILES = 64
+"""Batch files kept after use, newest first: for whoever looks at what an update was made of."""
 _SERVINGS = 200
 """Swaps looked through at a start for what each engine serves."""
 
@@ -149,11 +160,11 @@ class Curator:
 
     @property
     def batch(self) -> int:
-        return self._settings.batch
+        return _BATCH
 
     @property
     def tick_seconds(self) -> float | None:
-        return self._settings.tick_seconds
+        return _TICK_SECONDS
 
     @property
     def pool(self) -> TrainingPool:
@@ -189,7 +200,6 @@ class Curator:
             "clusters_known": len(curriculum.levels),
             "clusters_forgotten": curriculum.levels.forgotten,
             "clusters_sandbox": len(curriculum.playable),
-            "clusters_fallen": len(curriculum.regressions.clusters),
         }
 
     @property
@@ -227,7 +237,7 @@ class Curator:
         if self._outstanding is not None:
             await self._watch_again(self._outstanding, now)
         self.started = True
-        orders = await self._store.batches(self._settings.keep_files + 1)
+        orders = await self._store.batches(KEEP_FILES + 1)
         await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
         _log.info(
             "curator_started",
@@ -273,24 +283,16 @@ class Curator:
 
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
-        limit = self._settings.history
-        sandbox = await self._store.recent_outcomes(source="sandbox", limit=limit) if limit else []
-        production = await self._store.recent_outcomes(source="production", limit=limit) if limit else []
+        sandbox = await self._store.recent_outcomes(source="sandbox", limit=_HISTORY)
+        production = await self._store.recent_outcomes(source="production", limit=_HISTORY)
         self._rebuilt = {row.id: row.revision for row in production if row.outcome is not None}
-        told: list[list[tuple[float, str, str, float, int, str]]] = [[], []]
-        # Attempts at one task stand together, as they came: when the last of them had ended.
-        together: dict[str, float] = {}
-        for row in sandbox:
-            together[row.group] = max(row.ended, together.get(row.group, 0.0)) if row.group else 0.0
-        sandbox = sorted(sandbox, key=lambda row: (together[row.group] or row.ended, row.group), reverse=True)
+        told: list[list[tuple[float, str, str, float]]] = [[], []]
         for source, rows, into in (("sandbox", sandbox, told[0]), ("production", production, told[1])):
             for number, row in enumerate(reversed(rows)):
                 if not number % _AT_ONCE:
                     await checkpoint()
                 if row.outcome is not None and not (source == "production" and self._pool.held_out(row.id)):
-                    kind = self._curriculum.kind(row.goal)
-                    ended = together.get(row.group, 0.0) or row.ended
-                    into.append((ended, source, kind, row.outcome, row.max_version, row.group))
+                    into.append((row.ended, source, self._curriculum.kind(row.goal), row.outcome))
         self._curriculum.rebuild(row[1:] for row in merge(*told, key=lambda row: row[0]))
 
     def _observe(self, item: Attributed) -> list[Message]:
@@ -492,7 +494,7 @@ class Curator:
     async def _overdue(self, order: BatchOrder) -> Result:
         """Send the same order again, or give it up. The learner knows an order by its id, so twice is once."""
         there = await anyio.to_thread.run_sync(Path(order.path).exists)
-        if there and self._attempts < self._settings.order_attempts:
+        if there and self._attempts < ORDER_ATTEMPTS:
             self._attempts, self._sent_at = self._attempts + 1, self._clock()
             self.counts["order_repeated"] += 1
             _log.warning("order_repeated", order=order.id, attempt=self._attempts)
@@ -520,7 +522,7 @@ class Curator:
         files = sorted(self._batches.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for number, path in enumerate(files):
             unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders
-            if path.name != keep and (unknown or number >= self._settings.keep_files):
+            if path.name != keep and (unknown or number >= KEEP_FILES):
                 path.unlink(missing_ok=True)
 
 

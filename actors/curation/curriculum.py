@@ -10,8 +10,7 @@ tasks as the environment draws them, so that new kinds are found. Replay is what
 traffic does not ask for: a quarter of all prompts from elsewhere protects, a tenth does not, nor does a small KL to the
 reference.
 
-What the policy has got worse at since it changed (`actors.curation.regressions`), and what traffic fails at (`urge`),
-weighs more in the focus, and is in it whether traffic asks for it or not.
+What traffic fails at (`urge`) weighs more in the focus, and is in it whether traffic asks for it or not.
 
 Old trajectories cannot be replayed, their tokens are past `max_staleness`; so earlier *tasks* are attempted again.
 """
@@ -23,8 +22,7 @@ from math import ceil
 import msgspec
 
 from actors.curation.bandit import Gains
-from actors.curation.regressions import Regressions
-from actors.kinds.levels import Levels, mixed
+from actors.kinds.levels import Levels
 from actors.messages import Trajectory
 
 DEMAND_HORIZON = 512
@@ -33,7 +31,7 @@ _LEAST_DEMAND = 0.01
 """Share of the most wanted cluster's demand below which nobody asks for a cluster."""
 _RESCALE = 1e12
 _RAISED = 2.0
-"""Factor of the weight of a cluster that fell, or that traffic fails at."""
+"""Factor of the weight of a cluster that traffic fails at."""
 _URGED = 256
 """Outcomes of the sandbox until the weight of an urged cluster is as before."""
 
@@ -51,8 +49,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How much of traffic asks for it, the most wanted cluster being 1."""
     playable: bool
     """The sandbox has had tasks of it."""
-    fallen: bool
-    """The policy has got worse at it since it changed."""
     urged: bool
     """Traffic fails at it."""
 
@@ -85,8 +81,6 @@ class Curriculum:
         self._unit = 1.0
         self._last: OrderedDict[str, int] = OrderedDict()
         self._turn = 0
-        self.regressions = Regressions(self._limit)
-        """Clusters that the policy has got worse at."""
         self._urged: OrderedDict[str, int] = OrderedDict()
 
     @property
@@ -115,26 +109,19 @@ class Curriculum:
         """
         self.levels.tell(run)
         if run.outcome is not None and not known:
-            self.observe(run.source, self.levels.of(run), run.outcome, run.max_version, run.group)
+            self.observe(run.source, self.levels.of(run), run.outcome)
 
-    def rebuild(self, outcomes: Iterable[tuple[str, str, float, int, str]]) -> None:
-        """Forget all outcomes and take in (source, cluster, outcome, weight version, request), oldest first."""
+    def rebuild(self, outcomes: Iterable[tuple[str, str, float]]) -> None:
+        """Forget all outcomes and take in (source, cluster, outcome), oldest first."""
         self._clear()
-        for source, cluster, outcome, version, request in outcomes:
-            self.observe(source, cluster, outcome, version, request)
+        for source, cluster, outcome in outcomes:
+            self.observe(source, cluster, outcome)
             self.touch(cluster)
 
-    def observe(self, source: str, cluster: str, outcome: float, version: int = -1, request: str = "") -> None:
-        """An outcome of a production or sandbox trajectory.
-
-        Args:
-            version: the newest weights that sampled in it; -1: unknown.
-            request: what it is one attempt of several at; they come one after the other.
-        """
+    def observe(self, source: str, cluster: str, outcome: float) -> None:
+        """An outcome of a production or sandbox trajectory."""
         if not cluster or not self.gains.observe(cluster, outcome):
             return
-        if not mixed(cluster):
-            self.regressions.observe(source, cluster, outcome, version, request)
         if source == "sandbox":
             if cluster in self._urged:
                 self._urged[cluster] -= 1
@@ -166,8 +153,8 @@ class Curriculum:
             self._urged.popitem(last=False)
 
     def weight(self, cluster: str) -> float:
-        """Factor of the worth of `cluster`: above 1 for one that fell, or that traffic fails at."""
-        return _RAISED if cluster in self._urged or self.regressions.fallen(cluster) else 1.0
+        """Factor of the worth of `cluster`: above 1 for one that traffic fails at."""
+        return _RAISED if cluster in self._urged else 1.0
 
     def index(self, cluster: str) -> float:
         """Where `cluster` stands in the order of what to play next, highest first, whoever asks for it."""
@@ -181,7 +168,7 @@ class Curriculum:
             Standing(
                 cluster=name, success=self.gains.estimate(name).mean, difficulty=self.gains.estimate(name).difficulty,
                 gain=self.gains.gain(name), demand=self._demand.get(name, 0.0) / top if top else 0.0,
-                playable=name in self._playable, fallen=self.regressions.fallen(name), urged=name in self._urged,
+                playable=name in self._playable, urged=name in self._urged,
             )
             for name in known
         ]  # fmt: skip
@@ -236,7 +223,6 @@ class Curriculum:
         than are `left`."""
         most = max((self._demand.get(name, 0.0) for name in left), default=0.0)
         wanted = {name: self._demand.get(name, 0.0) / most if most else 1.0 for name in left}
-        # What nobody asks for any more can fall too, and nobody would see it.
         wanted = {
             name: max(share, float(self.weight(name) > 1.0)) * self.weight(name) for name, share in wanted.items()
         }

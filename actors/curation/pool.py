@@ -10,7 +10,7 @@ counted.
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from math import ceil, floor, isfinite
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -21,7 +21,6 @@ from actors.curation.reporting import Unreported
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
-from actors.messages.policy import Role
 from actors.statistics.parties import party_of
 from actors.store import Correction, Dropped
 
@@ -30,6 +29,10 @@ UNREPORTED = 16_384
 CORRECTED_SHARE = 4
 """Of so many production runs that a batch takes, one correction rides with it: who changes his mind often is heard, and
 does not make the updates."""
+GUIDED_STALENESS = 1
+"""Like `max_staleness`, of rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
+MAX_PER_TASK = 0.5
+"""Like `max_per_cluster`, of one task: half of a batch of one task still compares it with others."""
 _CLOSED_GROUPS = 4096
 """Groups that are remembered as used or dropped, to know their stragglers."""
 
@@ -63,40 +66,17 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     or what else waits. Measured against forgetting: 0.25 protects, 0.1 does not."""
     mix_share: Share = 0.125
     """Share of the sandbox's tasks that the environment chooses, so that new kinds are found; 1 for all of them."""
-    explore: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
-    """How eagerly clusters of little learning gain are looked at again: the factor of the UCB bonus."""
-    clusters: Annotated[int, msgspec.Meta(ge=1)] = 1024
-    """Clusters whose outcomes are remembered."""
-    history: Annotated[int, msgspec.Meta(ge=0)] = 8192
-    """Outcomes of the store, for sandbox and production each, from which a restart learns the clusters again."""
     max_per_cluster: Share = 0.75
     """Share of the groups, and of the production part, that one cluster of goals may have while others wait too."""
-    max_per_task: Share = 0.5
-    """The same for one task, where trajectories name theirs."""
     max_staleness: int = 4
     """Updates that the oldest token of a trajectory may be behind what is trained. What comes from the version that
     serves is not dropped for it: it waits until something newer serves, or the learner goes back."""
-    guided_staleness: int = 1
-    """The same for rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
-    guided_training: Literal["keep", "discard", "hybrid"] = "keep"
-    """What becomes of rollouts that saw experience: all of them are trained on, without it (`keep`); none is, they only
-    count in their group's baseline (`discard`); or a share is (`hybrid`)."""
-    guided_keep: Share = 0.5
-    """That share, under `hybrid`."""
     pool_groups: int = 64
     """Groups that may wait; the oldest make room."""
     pool_production: int = 512
     """Production trajectories that may wait; the oldest make room."""
     order_seconds: float = 600.0
     """Without the version that an order asked for, it is sent again."""
-    order_attempts: int = 5
-    """Times that it is sent; then it is given up."""
-    keep_files: int = 64
-    """Batch files kept after use, newest first."""
-    batch: int = 64
-    """Records taken at a time."""
-    tick_seconds: float = 1.0
-    """How often deadlines are looked at."""
 
     @property
     def group_replay(self) -> float:
@@ -108,8 +88,6 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return Curriculum(
             replay_share=min(self.group_replay, 1.0 - self.mix_share),
             mix_share=self.mix_share,
-            explore=self.explore,
-            clusters=self.clusters,
         )
 
 
@@ -208,7 +186,7 @@ class TrainingPool:
         self._settled = self.freshness.revision
         self.counts: Counter[str] = Counter()
         """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
-        guided_baseline (guided rollouts that were drawn and not trained on), corrected (drawn for a correction),
+        corrected (drawn for a correction),
         guessed (drawn with a provisional outcome), guess_made_room (for another; its run waits on)."""
 
     def reconfigure(self, settings: CuratorSettings) -> None:
@@ -411,10 +389,7 @@ class TrainingPool:
                 continue
             groups += 1
             reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
-            items += [
-                BatchItem(attributed=member, role=self._role(member.trajectory), reason=reason)
-                for member in group.members
-            ]
+            items += [BatchItem(attributed=member, reason=reason) for member in group.members]
         if not groups:
             return None
         share = self._settings.production_share
@@ -518,7 +493,7 @@ class TrainingPool:
         )  # fmt: skip
 
     def _shares(self, replay: float) -> Shares:
-        return Shares(cluster=self._settings.max_per_cluster, task=self._settings.max_per_task, replay=replay)
+        return Shares(cluster=self._settings.max_per_cluster, task=MAX_PER_TASK, replay=replay)
 
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
@@ -537,15 +512,6 @@ class TrainingPool:
             return "unknown version"
         return self._gone(run)
 
-    def _role(self, run: Trajectory) -> Role:
-        """Whether a member is trained on; the same for the same trajectory, so that a batch can be drawn again."""
-        kept = {"keep": 1.0, "discard": 0.0, "hybrid": self._settings.guided_keep}[self._settings.guided_training]
-        # held_out picks a share by the digest of an id; the name in front makes it another pick than the gate's.
-        if not run.experience_ids or held_out(f"guided {run.id}", share=kept):
-            return "train"
-        self.counts["guided_baseline"] += 1
-        return "baseline"
-
     def _fresh(self) -> list[Attributed]:
         return [item for item in self._production.values() if self._fate(item.trajectory) == "fresh"]
 
@@ -560,7 +526,7 @@ class TrainingPool:
     def _fate(self, run: Trajectory) -> Fate:
         # Neither has log-probs of the context that it is trained in, so no ratio makes up for its age.
         elsewhere = bool(run.experience_ids) or any(row.redacted for row in run.rows)
-        guided = self._settings.guided_staleness if elsewhere else self._settings.max_staleness
+        guided = GUIDED_STALENESS if elsewhere else self._settings.max_staleness
         return self.freshness.fate(run, min(guided, self._settings.max_staleness))
 
     def _gone(self, run: Trajectory) -> str:

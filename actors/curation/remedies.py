@@ -93,7 +93,6 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "had nothing to be compared with",
         "nothing: the first runs of an agent make its mean; more reported runs end it",
     ),
-    "baseline": ("only counted in the mean", "nothing: curator.guided_training says so"),
     "unknown_version": ("came from weights that the engine did not name", _LABELLED),
     "future_version": (
         "came from weights that the learner does not know",

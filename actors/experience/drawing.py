@@ -26,8 +26,8 @@ from actors.experience.lessons import (
 from actors.experience.origins import INDEPENDENT, TRUSTED, Origins, whose
 from actors.experience.pool import EVICTED, LessonPool, tools_of
 from actors.experience.probing_round import ProbeFinding
-from actors.experience.skills import SkillSettings, draw_skills
-from actors.experience.tool_memory import ToolSettings, draw_tools
+from actors.experience.skills import draw_skills
+from actors.experience.tool_memory import draw_tools
 from actors.experience.window import Window
 from actors.kinds.agents import by_agent
 from actors.messages import Experience, ExperienceState, Trajectory
@@ -36,23 +36,19 @@ from actors.statistics.parties import CAP, binds, thinned
 from actors.tool_results.runs import tool_names
 from actors.tool_results.tool_calls import ToolCallResult, calls_of
 
+_CONTRAST = ContrastSettings()
+_CONFIRM_SUPPORT = 24
+"""Where no sandbox can try a lesson: calls on each side, all later than it was drawn, on which contrast must say it
+again before it becomes active. Eight times what a candidate needs: nothing else tries it."""
+
 
 class DrawingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What lessons are drawn, and on how much evidence."""
+    """What lessons are drawn."""
 
-    contrast: ContrastSettings = ContrastSettings()
-    """How much evidence a contrast needs."""
-    confirm_support: int = 24
-    """Where no sandbox can try a lesson: calls on each side, all later than it was drawn, on which contrast must say it
-    again before it becomes active."""
     draw_skills: bool = False
     """Sequences of calls that work become lessons of the kind `skill`."""
-    skills: SkillSettings = SkillSettings()
-    """Which do."""
     draw_tools: bool = False
     """What each tool is good for and how it fails becomes a lesson of the kind `tool`."""
-    tools: ToolSettings = ToolSettings()
-    """How much of it."""
 
 
 class Drawing:
@@ -101,11 +97,7 @@ class Drawing:
         self._calls = {key: calls for key, calls in self._calls.items() if key in here}
         for runs in by_agent(self._window):
             tenant, runs = runs[-1].tenant, _fair(runs)
-            drawn = [
-                one
-                for one in await self._contrast(tenant, runs, self._settings.contrast)
-                if one.practice.tools <= _tools(runs)
-            ]
+            drawn = [one for one in await self._contrast(tenant, runs, _CONTRAST) if one.practice.tools <= _tools(runs)]
             for one in drawn:
                 self._contrasted(tenant, one)
             if not self.tried(tenant):
@@ -165,7 +157,7 @@ class Drawing:
         if practice.what:
             # No word names what it is for: runs that called it say how people ask for it, and a probe is in no window.
             calling = [run.id for run in runs if any(call.tool == found.tool for call in self._calls.get(run.id, ()))]
-            sources = (*sources, *calling[-self._settings.contrast.sources :])
+            sources = (*sources, *calling[-_CONTRAST.sources :])
         self._put_practice(practice, kind, self._tenant, sources, len(found.sources), "probe", state, reason)
 
     def _contrasted(self, tenant: str, drawn: Drawn) -> None:
@@ -206,7 +198,7 @@ class Drawing:
         state, reason = (known.state, known.reason)
         if state == "quarantined":
             state, reason = self.admitted(independent)
-        merged = tuple(dict.fromkeys((*known.sources, *sources)))[-2 * self._settings.contrast.sources :]
+        merged = tuple(dict.fromkeys((*known.sources, *sources)))[-2 * _CONTRAST.sources :]
         # While a lesson waits, a revision for every further trajectory of the same origin would say nothing.
         if (state, independent) != (known.state, known.independent) or changed:
             self._pool.put(
@@ -236,24 +228,21 @@ class Drawing:
 
     async def _confirm(self, tenant: str, runs: Sequence[Trajectory], drawn: Sequence[Drawn]) -> None:
         """Where nothing else can try a candidate: does later traffic alone say the same, on much more evidence?"""
-        support = self._settings.confirm_support
-        strict = msgspec.structs.replace(self._settings.contrast, support=support)
+        strict = msgspec.structs.replace(_CONTRAST, support=_CONFIRM_SUPPORT)
         for one in drawn:
             lesson = self._known(tenant, one.practice)
             if lesson is None or lesson.state != "candidate":
                 continue
             known = frozenset(lesson.sources)
             later = [run for run in runs if run.ended > lesson.updated and run.id not in known]
-            if len(later) < 2 * support:
+            if len(later) < 2 * _CONFIRM_SUPPORT:
                 continue
             for said in await self._contrast(tenant, later, strict):
                 if said.practice.content == lesson.content and said.independent >= INDEPENDENT:
                     self._pool.put(msgspec.structs.replace(lesson, state="active", reason="confirmed by later traffic"))
 
     async def _skills(self, tenant: str, runs: Sequence[Trajectory]) -> None:
-        for skill in await anyio.to_thread.run_sync(
-            draw_skills, runs, self._settings.skills, self._kind, self._origins.of
-        ):
+        for skill in await anyio.to_thread.run_sync(draw_skills, runs, self._kind, self._origins.of):
             sources = tuple(run.id for run in skill.runs)
             independent = len({self._origins.of(run) for run in skill.runs})
             known = self._pool.get(skill.id(tenant))
@@ -267,10 +256,9 @@ class Drawing:
                 )  # fmt: skip
 
     async def _tools(self, tenant: str, runs: Sequence[Trajectory]) -> None:
-        settings = self._settings.tools
-        for memory in await anyio.to_thread.run_sync(draw_tools, runs, settings, self._origins.of):
+        for memory in await anyio.to_thread.run_sync(draw_tools, runs, self._origins.of):
             known, sources = self._pool.get(memory.id(tenant)), tuple(run.id for run in memory.runs)
-            if known is not None and known.state != "retired" and not memory.moved(known.detail, settings):
+            if known is not None and known.state != "retired" and not memory.moved(known.detail):
                 continue
             state, reason = self.admitted(memory.independent)
             # It states what was seen, and no trial could tell whether it helps.

@@ -24,7 +24,7 @@ import structlog
 from actors.experience.drawing import Drawing, DrawingSettings
 from actors.experience.inquiry import Inquiry, ToolProber
 from actors.experience.lesson_ab_test import TrialSettings
-from actors.experience.opinions import Opinions, OpinionSettings
+from actors.experience.opinions import Opinions
 from actors.experience.origins import Origins
 from actors.experience.pool import LessonPool, tools_of
 from actors.experience.reviewing import Reviewing
@@ -54,8 +54,16 @@ _log = structlog.get_logger(__name__)
 _ORIGINS = "experiencer/origins"
 _LATE = 64
 """Late outcomes read at a time."""
-_LATE_SHARE = 4
-"""Of so many places in the window, one is for runs that left it and whose outcome came late, at a start."""
+_WINDOW = 256
+"""Newest trajectories that are contrasted with each other; comparing them takes half a second."""
+_LATE_SHARE = _WINDOW // 4
+"""Places in the window for runs that left it and whose outcome came late, at a start."""
+_TRIAL_WINDOW = 1024
+"""Newest sandbox rollouts that are remembered as trials: some twenty rounds."""
+REVISE_SECONDS = 30.0
+"""Between two revisions of one lesson that follow from trials, so that a round of rollouts makes one."""
+_REFRESH_SECONDS = 30.0
+"""Between two looks at the store for what others wrote: imports, orders of people, what was forgotten."""
 
 
 class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,35 +71,13 @@ class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unk
 
     trials: TrialSettings = TrialSettings()
     """How lessons prove themselves."""
-    opinions: OpinionSettings = OpinionSettings()
-    """What a language model adds, if there is one."""
-    window: int = 256
-    """Newest trajectories that are contrasted with each other."""
-    trial_window: int = 1024
-    """Newest sandbox rollouts that are remembered as trials."""
     contrast_every: int = 16
     """New trajectories after which lessons are drawn again."""
-    first_per_task: int = 0
-    """Rollouts of one training task that feed contrast, the first ones: a few at a cold start; 0: all of them."""
     max_lessons: int = 1024
     """Lessons of one tenant at most, retired ones included: those leave memory first, then live ones are retired, those
     whose utility is the least at best."""
-    revise_seconds: float = 30.0
-    """Between two revisions of one lesson that follow from trials."""
-    probe_rounds: int = 3
-    """Rounds of probing for one drift at most."""
-    probe_again_seconds: float = 60.0
-    """Between two rounds."""
-    drift_seconds: float = 300.0
-    """Within which another report of a drift to the same tools is the same drift."""
-    refresh_seconds: float = 30.0
-    """Between two looks at the store for what others wrote: imports, feedback, what was forgotten."""
     tenant: str = "default"
     """Tenant that lessons from the sandbox belong to."""
-    batch: int = 64
-    """Records taken at a time."""
-    tick_seconds: float = 5.0
-    """Between two looks at what is due."""
 
 
 class ExperienceStore(StateStore, Protocol):
@@ -148,6 +134,8 @@ class Experiencer:
 
     name = "experiencer"
     inputs = (TRAJECTORY_ATTRIBUTED, POLICY_DIRECTIVE, POLICY_SERVING)
+    batch = 64
+    tick_seconds: float | None = 5.0
 
     def __init__(
         self,
@@ -176,34 +164,26 @@ class Experiencer:
         settings, clock = self._settings, self._clock
         self._origins = origins
         self._pool = LessonPool(settings.max_lessons)
-        self._window = Window(settings.window, first_per_task=settings.first_per_task, exam=self._exam)
-        self._inquiry = Inquiry(settings, store=self._store, prober=self._prober, clock=clock)
+        self._window = Window(_WINDOW, exam=self._exam)
+        self._inquiry = Inquiry(store=self._store, prober=self._prober, clock=clock)
         self._drawing = Drawing(
             settings, pool=self._pool, window=self._window, origins=origins, tenant=settings.tenant,
             sandbox=self._prober is not None, since=lambda: self._inquiry.since, kind=self.kinds.kind,
         )  # fmt: skip
         self._reviewing = Reviewing(
-            settings.trials, pool=self._pool, memory=settings.trial_window, between=settings.revise_seconds, clock=clock
+            settings.trials, pool=self._pool, memory=_TRIAL_WINDOW, between=REVISE_SECONDS, clock=clock
         )
         self._opinions = None
         if self._extractor is not None and self._embedder is not None:
             self._opinions = Opinions(
-                settings.opinions, extractor=self._extractor, embedder=self._embedder, pool=self._pool,
+                extractor=self._extractor, embedder=self._embedder, pool=self._pool,
                 drawing=self._drawing, window=self._window, origins=origins, clock=clock,
                 kind=self.kinds.kind,
             )  # fmt: skip
-        self._seen: deque[str] = deque(maxlen=settings.window + settings.trial_window)
+        self._seen: deque[str] = deque(maxlen=_WINDOW + _TRIAL_WINDOW)
         self._untestable: set[str] = set()
         """Skills that the sandbox has no tasks for."""
         self._fresh, self._refreshed, self._keys_changed = 0, self._clock(), False
-
-    @property
-    def batch(self) -> int:
-        return self._settings.batch
-
-    @property
-    def tick_seconds(self) -> float | None:
-        return self._settings.tick_seconds
 
     @property
     def pool(self) -> Mapping[tuple[str, str, str], int]:
@@ -224,20 +204,19 @@ class Experiencer:
         Raises:
             DependencyUnavailable: the sandbox does not say which tools it has.
         """
-        settings = self._settings
         self._begin(Origins(await self._known_keys()))
         lessons = await self._store.experiences()
         self._pool.load(lessons)
         self._drawing.learn_intents(lessons)
         for serving in await self._store.servings(limit=1):
             self._reviewing.swapped(serving)
-        recent = {item.id: item for item in await self._store.recent_attributed(limit=settings.window)}
-        for item in await self._store.recent_attributed(source="sandbox", limit=settings.trial_window):
+        recent = {item.id: item for item in await self._store.recent_attributed(limit=_WINDOW)}
+        for item in await self._store.recent_attributed(source="sandbox", limit=_TRIAL_WINDOW):
             recent.setdefault(item.id, item)
         for item in sorted(recent.values(), key=lambda item: item.trajectory.ended):
             self._remember(item.trajectory)
         since = min((item.trajectory.ended for item in recent.values()), default=0.0)
-        for key in await self._store.newest_late(since, settings.window // _LATE_SHARE):
+        for key in await self._store.newest_late(since, _LATE_SHARE):
             item = await self._store.trajectory(key)
             if isinstance(item, Attributed):
                 self._revise(item.trajectory)
@@ -279,7 +258,7 @@ class Experiencer:
         """
         await self._save()
         outputs: list[Output] = []
-        if self._clock() - self._refreshed >= self._settings.refresh_seconds:
+        if self._clock() - self._refreshed >= _REFRESH_SECONDS:
             await self._refresh()
         records = await self._hear()
         if self._inquiry.due:

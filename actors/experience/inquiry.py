@@ -19,25 +19,12 @@ _log = structlog.get_logger(__name__)
 _STATE = "experiencer/state"
 _FORMER = 256
 """Names of former tools that are remembered."""
-
-
-class InquirySettings(Protocol):
-    """How often a drift is looked into; the experiencer's settings have it."""
-
-    @property
-    def probe_rounds(self) -> int:
-        """Rounds of probing for one drift at most."""
-        ...
-
-    @property
-    def probe_again_seconds(self) -> float:
-        """Between two rounds."""
-        ...
-
-    @property
-    def drift_seconds(self) -> float:
-        """Within which another report of a drift to the same tools is the same drift."""
-        ...
+ROUNDS = 3
+"""Of probing for one drift at most: what three did not find needs another policy."""
+_AGAIN_SECONDS = 60.0
+"""Between two rounds, so that what was found is used in the next."""
+_DRIFT_SECONDS = 300.0
+"""Within which another report of a drift to the same tools is the same drift."""
 
 
 class ToolProber(Protocol):
@@ -84,13 +71,12 @@ class Inquiry:
 
     def __init__(
         self,
-        settings: InquirySettings,
         *,
         store: StateStore,
         prober: ToolProber | None,
         clock: Callable[[], float],
     ) -> None:
-        self._settings, self._store, self._prober, self._clock = settings, store, prober, clock
+        self._store, self._prober, self._clock = store, prober, clock
         self._state = _State()
         self._dirty = False
         """The state changed and is saved with the next batch or tick, when the lessons that go with it are committed. A
@@ -143,7 +129,7 @@ class Inquiry:
             return None
         tools = self._tools(self._prober)
         if directive.id != state.directive:
-            if state.directive and tools == state.now and now - state.since < self._settings.drift_seconds:
+            if state.directive and tools == state.now and now - state.since < _DRIFT_SECONDS:
                 _log.info("drift_known", directive=directive.id)
                 return None
             known = state.now or state.known
@@ -168,7 +154,7 @@ class Inquiry:
             DependencyUnavailable: the sandbox or its engine are away.
         """
         assert self._prober is not None
-        settings, state = self._settings, self._state
+        state = self._state
         try:
             gone = frozenset(state.known) - frozenset(self._tools(self._prober))
             label = f"{state.directive}-{state.rounds}"
@@ -181,8 +167,8 @@ class Inquiry:
         unexplained = new - explained()
         rounds, now = state.rounds + 1, self._clock()
         wanted = frozenset(report.open) if not report.findings else frozenset(report.open) - frozenset(report.tools)
-        again = bool(wanted or unexplained) and rounds < settings.probe_rounds
-        due = now + settings.probe_again_seconds if again else 0.0
+        again = bool(wanted or unexplained) and rounds < ROUNDS
+        due = now + _AGAIN_SECONDS if again else 0.0
         self._state = msgspec.structs.replace(state, now=report.tools, rounds=rounds, due=due)
         self._dirty = True
         return report.trajectories

@@ -5,14 +5,14 @@
 
 A rollout that saw the lesson in its prompt is guided, one that saw none is unguided; both attempt goals that the lesson
 is about, in groups of the same task. The utility of a lesson is the difference of their success rates, with Newcombe's
-interval. Trials count for less the older they are. A lesson that unguided rollouts no longer need has been learnt by
+interval. A lesson that unguided rollouts no longer need has been learnt by
 the weights: it is *internalised*, and comes back if they forget it.
 
 The limits are looked at again and again, so their confidence is that of one look; what that costs is measured in
 docs/how-it-learns.md.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -24,38 +24,37 @@ from actors.tool_results.tool_calls import mentions
 _SUCCESS = 0.5
 INTERNALISED = "internalised"
 """Reason of a lesson that the weights have learnt."""
-_Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class TrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How lessons prove themselves."""
 
-    min_trials: _Count = 24
-    """Guided rollouts, and unguided ones, before a candidate can become active."""
     min_gain: float = 0.1
-    """How much more often guided rollouts must succeed for that; and the interval must lie above 0."""
-    max_trials: _Count = 96
-    """Guided rollouts after which a candidate that has not become active is retired; earlier if it can no longer reach
-    `min_gain`."""
-    retire_trials: _Count = 48
-    """Guided rollouts, and unguided ones, before an active lesson can be retired for want of a gain; also how many of
-    the newest count."""
-    harm_trials: _Count = 12
-    """Guided rollouts, and unguided ones, before a lesson can be retired because guided rollouts surely do worse."""
-    slack: float = 0.0
-    """An active lesson is retired once guided rollouts are better by no more than this,"""
-    retire_high: float = 0.15
-    """and the upper limit of the gain lies below this: a few dozen coins often hide a gain that is there."""
+    """How much more often guided rollouts must succeed before a candidate becomes active; and the interval must lie
+    above 0."""
     confidence: Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)] = 0.95
     """Of the intervals, two-sided."""
-    half_life_seconds: Annotated[float, msgspec.Meta(ge=0.0)] = 86_400.0
-    """Age, against the newest, at which a trial counts half; 0: age makes no difference."""
-    closed_book_trials: _Count = 24
-    """Rollouts of the weights that were swapped in, guided and unguided, before the closed-book probe says anything."""
-    closed_book_margin: float = 0.1
-    """How much worse unguided rollouts may still be, at the lower limit, to be as good as guided ones."""
-    closed_book_floor: float = 0.5
-    """Success rate that unguided rollouts must exceed, at the lower limit: where neither knows, nothing was learnt."""
+
+
+MIN_TRIALS = 24
+"""Guided rollouts, and unguided ones, before a candidate can become active."""
+MAX_TRIALS = 96
+"""Guided rollouts after which a candidate that has not become active is retired; earlier if it can no longer reach
+`min_gain`."""
+RETIRE_TRIALS = 48
+"""Guided rollouts, and unguided ones, before an active lesson can be retired for want of a gain; also how many of the
+newest count."""
+HARM_TRIALS = 12
+"""Guided rollouts, and unguided ones, before a lesson can be retired because guided rollouts surely do worse."""
+RETIRE_HIGH = 0.15
+"""An active lesson is retired when it brings no gain and the upper limit of the gain lies below this: a few dozen coins
+often hide a gain that is there."""
+CLOSED_BOOK_TRIALS = 24
+"""Rollouts of the weights that were swapped in, guided and unguided, before the closed-book probe says anything."""
+CLOSED_BOOK_MARGIN = 0.1
+"""How much worse unguided rollouts may still be, at the lower limit, to be as good as guided ones."""
+CLOSED_BOOK_FLOOR = 0.5
+"""Success rate that unguided rollouts must exceed, at the lower limit: where neither knows, nothing was learnt."""
 
 
 class LessonTrial(msgspec.Struct, frozen=True):
@@ -76,16 +75,13 @@ class Tally(msgspec.Struct, frozen=True):
 
     guided: tuple[int, int]
     unguided: tuple[int, int]
-    weighed_guided: tuple[float, float] | None = None
-    """(success rate, effective number) with old trials counting less; as counted if None."""
-    weighed_unguided: tuple[float, float] | None = None
 
     @property
     def gain(self) -> float:
         """Difference of the success rates; 0 while one side has no trials."""
         if not self.trials:
             return 0.0
-        return self._side(self.guided, self.weighed_guided)[0] - self._side(self.unguided, self.weighed_unguided)[0]
+        return self.guided[1] / self.guided[0] - self.unguided[1] / self.unguided[0]
 
     @property
     def trials(self) -> int:
@@ -93,18 +89,12 @@ class Tally(msgspec.Struct, frozen=True):
         return min(self.guided[0], self.unguided[0])
 
     def interval(self, confidence: float) -> Interval:
-        """Newcombe's interval of the gain, of the effective numbers of trials."""
-        sides = (self._side(self.guided, self.weighed_guided), self._side(self.unguided, self.weighed_unguided))
-        (won, tried), (won_without, tried_without) = (_whole(*side) for side in sides)
-        return newcombe((won, tried), (won_without, tried_without), confidence)
+        """Newcombe's interval of the gain."""
+        return newcombe(self.guided[::-1], self.unguided[::-1], confidence)
 
     def unguided_low(self, confidence: float) -> float:
         """Wilson's lower limit of the unguided success rate."""
-        return wilson(*_whole(*self._side(self.unguided, self.weighed_unguided)), confidence)[0]
-
-    @staticmethod
-    def _side(counted: tuple[int, int], weighed: tuple[float, float] | None) -> tuple[float, float]:
-        return weighed if weighed is not None else (_rate(counted), float(counted[0]))
+        return wilson(self.unguided[1], self.unguided[0], confidence)[0]
 
 
 class Next(msgspec.Struct, frozen=True):
@@ -134,13 +124,11 @@ def tally(
     newest_first: Iterable[LessonTrial],
     window: int,
     *,
-    half_life: float = 0.0,
     since_version: int = -1,
 ) -> Tally:
     """The newest `window` trials a side since the lesson's last change of state.
 
     Args:
-        half_life: seconds, against the newest trial, after which one counts half; 0 for never.
         since_version: only trials whose every token was sampled by these weights or later ones.
     """
     guided: list[LessonTrial] = []
@@ -154,11 +142,8 @@ def tally(
             guided.append(trial)
         elif not trial.lessons:
             unguided.append(trial)
-    sides = guided[:window], unguided[:window]
-    newest = max((trial.ended for side in sides for trial in side), default=0.0)
-    counts = [(len(side), sum(trial.succeeded for trial in side)) for side in sides]
-    weighed = [_weighed(side, newest, half_life) for side in sides]
-    return Tally(counts[0], counts[1], weighed[0], weighed[1])
+    counts = [(len(side), sum(trial.succeeded for trial in side)) for side in (guided[:window], unguided[:window])]
+    return Tally(counts[0], counts[1])
 
 
 def about(lesson: Experience, goal: str) -> bool:
@@ -187,17 +172,15 @@ def next_state(lesson: Experience, found: Tally, settings: TrialSettings) -> Nex
     if lesson.state not in ("candidate", "active"):
         return Next(lesson.state, lesson.reason)
     gain = found.interval(settings.confidence)
-    if found.trials >= settings.harm_trials and gain.high < 0:
+    if found.trials >= HARM_TRIALS and gain.high < 0:
         return Next("retired", f"harmful: {_words(gain)}")
     if lesson.state == "candidate":
-        if found.trials >= settings.min_trials:
+        if found.trials >= MIN_TRIALS:
             if gain.estimate >= settings.min_gain and gain.low > 0:
                 return Next("active", f"useful: {_words(gain)}")
-            if found.trials >= settings.max_trials or gain.high < settings.min_gain:
+            if found.trials >= MAX_TRIALS or gain.high < settings.min_gain:
                 return Next("retired", f"no gain: {_words(gain)}")
-    elif (
-        found.trials >= settings.retire_trials and gain.estimate <= settings.slack and gain.high < settings.retire_high
-    ):
+    elif found.trials >= RETIRE_TRIALS and gain.estimate <= 0 and gain.high < RETIRE_HIGH:
         known = as_good(found, settings)
         return Next("retired", INTERNALISED if known else f"no gain: {_words(gain)}")
     return Next(lesson.state, lesson.reason)
@@ -209,14 +192,14 @@ def closed_book(lesson: Experience, found: Tally, settings: TrialSettings) -> Ne
     Args:
         found: trials of the weights in question alone.
     """
-    if lesson.state != "active" or found.trials < settings.closed_book_trials or not as_good(found, settings):
+    if lesson.state != "active" or found.trials < CLOSED_BOOK_TRIALS or not as_good(found, settings):
         return Next(lesson.state, lesson.reason)
     return Next("retired", INTERNALISED)
 
 
 def unlearnt(lesson: Experience, found: Tally, settings: TrialSettings) -> bool:
     """Whether unguided rollouts surely do worse than when `lesson` was retired as internalised."""
-    if lesson.state != "retired" or lesson.reason != INTERNALISED or found.unguided[0] < settings.closed_book_trials:
+    if lesson.state != "retired" or lesson.reason != INTERNALISED or found.unguided[0] < CLOSED_BOOK_TRIALS:
         return False
     then, now = lesson.unguided, found.unguided
     return newcombe((now[1], now[0]), (then[1], then[0]), settings.confidence).high < 0
@@ -224,9 +207,9 @@ def unlearnt(lesson: Experience, found: Tally, settings: TrialSettings) -> bool:
 
 def as_good(found: Tally, settings: TrialSettings) -> bool:
     """Whether unguided rollouts are as good as guided ones, and good at all."""
-    if not found.trials or found.unguided_low(settings.confidence) <= settings.closed_book_floor:
+    if not found.trials or found.unguided_low(settings.confidence) <= CLOSED_BOOK_FLOOR:
         return False
-    return found.interval(settings.confidence).high < settings.closed_book_margin
+    return found.interval(settings.confidence).high < CLOSED_BOOK_MARGIN
 
 
 def utility_bound(lesson: Experience, confidence: float = 0.95) -> float:
@@ -237,30 +220,10 @@ def utility_bound(lesson: Experience, confidence: float = 0.95) -> float:
     return newcombe((won, guided), (won_without, unguided), confidence).high
 
 
-def window_of(lesson: Experience, settings: TrialSettings) -> int:
+def window_of(lesson: Experience) -> int:
     """How many of the newest trials a side decide about `lesson`."""
-    return settings.retire_trials if lesson.state == "active" else settings.max_trials
-
-
-def _weighed(side: Sequence[LessonTrial], newest: float, half_life: float) -> tuple[float, float]:
-    """(success rate, effective number): Kish's (sum w)^2 / sum w^2."""
-    weights = [0.5 ** ((newest - trial.ended) / half_life) if half_life else 1.0 for trial in side]
-    total = sum(weights)
-    if not total:
-        return 0.0, 0.0
-    rate = sum(weight for weight, trial in zip(weights, side, strict=True) if trial.succeeded) / total
-    return min(1.0, rate), total * total / sum(weight * weight for weight in weights)
-
-
-def _whole(rate: float, number: float) -> tuple[float, int]:
-    """(successes, trials) with a whole number of trials."""
-    trials = int(number + 1e-9)
-    return min(float(trials), rate * trials), trials
+    return RETIRE_TRIALS if lesson.state == "active" else MAX_TRIALS
 
 
 def _words(gain: Interval) -> str:
     return f"{gain.estimate:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]"
-
-
-def _rate(side: tuple[int, int]) -> float:
-    return side[1] / side[0] if side[0] else 0.0

@@ -1,12 +1,9 @@
-"""What a language model adds: lessons in free words, and votes on those that no sandbox can try.
+"""What a language model adds: lessons in free words.
 
 One question at a time, and only when it is due. A question shows trajectories whose goals mean about the same
 (`gathering`); where a tenant has several agent keys, those of one key alone: words that talked the model into something
 are then known to be that key's, and such a lesson is quarantined until the trajectories of another key give a like one.
 Like lessons are one (by the inner product of their embeddings): the one that is there stays, with the sources of both.
-Votes are asked for in the same way, and a party has one: no trajectories of one key alone make a lesson active or end
-it. A lesson that has no independent trajectories behind it, a draft, is not voted on: whoever wrote it may have written
-what the vote is about.
 """
 
 from collections import Counter, OrderedDict, defaultdict
@@ -15,12 +12,12 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import structlog
 
 from actors.experience.drawing import Drawing
 from actors.experience.gathering import gathered
-from actors.experience.lesson_ab_test import about
-from actors.experience.origins import INDEPENDENT, Origins
+from actors.experience.origins import Origins
 from actors.experience.pool import LessonPool
 from actors.experience.window import Window
 from actors.messages import Experience, Trajectory, derived_id
@@ -29,27 +26,21 @@ from actors.ports.errors import EmbedderUnavailable, ExtractorUnavailable
 from actors.ports.extractors import Extractor, Insight
 
 K = TypeVar("K")
+Vector = npt.NDArray[np.float32]
 _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5
 _MEMORY = 4096
 
 
-class OpinionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How often a language model is asked, and what its word is worth."""
-
-    every_seconds: float = 60.0
-    """Between two questions."""
-    fresh: int = 8
-    """New trajectories of one kind of goal before it is asked about; twice as many of an agent, four times of a tenant,
-    where no kind has so many."""
-    likeness: float = 0.9
-    """Inner product of two lessons' embeddings from which on they are one."""
-    votes: int = 2
-    """Votes that decide on a lesson that no sandbox tries: so many for it, and more than against, make it active."""
-    max_votes: int = 8
-    """Votes at most; a lesson that they do not decide on stays a candidate."""
-    runs: int = 4
-    """Trajectories that one vote is asked about; they are no sources of the lesson."""
+_EVERY = 60.0
+"""Seconds between two questions; what they may cost is the extractor's `tokens_per_hour`."""
+_FRESH = 8
+"""New trajectories of one kind of goal before it is asked about; twice as many of an agent, four times of a tenant,
+where no kind has so many."""
+_LIKENESS = 0.9
+"""Inner product of two lessons' embeddings from which on they are one."""
+_SHOWN = 4
+"""Trajectories of a side that one question shows."""
 
 
 class Opinions:
@@ -57,7 +48,6 @@ class Opinions:
 
     def __init__(
         self,
-        settings: OpinionSettings,
         *,
         extractor: Extractor,
         embedder: Embedder,
@@ -72,7 +62,7 @@ class Opinions:
         Args:
             kind: which runs are alike: lessons are asked for of those.
         """
-        self._settings, self._extractor, self._embedder = settings, extractor, embedder
+        self._extractor, self._embedder = extractor, embedder
         self._pool, self._drawing, self._window, self._origins = pool, drawing, window, origins
         self._clock, self._kind = clock, kind
         self._due = 0.0
@@ -80,23 +70,20 @@ class Opinions:
         """Trajectories that were there when they, or more like them, were asked about."""
         self._turns: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
         """Tenants and parties, the one that was asked about last at the end."""
-        self._voted: OrderedDict[str, frozenset[str]] = OrderedDict()
-        """By lesson: trajectories that it was voted on with."""
+        self._vectors: OrderedDict[str, Vector] = OrderedDict()
+        """By text, of lessons that were compared."""
         self._away = False
-        self._vote_next = False
         self.counts: Counter[str] = Counter()
-        """asked, lessons, like_retired, voted_good, voted_bad, voted_abstain, unavailable."""
+        """asked, lessons, like_retired, unavailable."""
 
     async def ask(self) -> None:
-        """One question, if it is time: for a vote and for lessons in turn."""
+        """One question, if it is time."""
         now = self._clock()
         if now < self._due:
             return
-        self._due = now + self._settings.every_seconds
-        self._vote_next = not self._vote_next
+        self._due = now + _EVERY
         try:
-            if not (self._vote_next and await self._vote()) and not await self._draw() and not self._vote_next:
-                await self._vote()
+            await self._draw()
         except (ExtractorUnavailable, EmbedderUnavailable) as error:
             self.counts["unavailable"] += 1
             if not self._away:
@@ -107,8 +94,8 @@ class Opinions:
             _log.info("extractor_back")
         self._away = False
 
-    async def _draw(self) -> bool:
-        """Ask for lessons of the goals with the most news; False if there are none with enough.
+    async def _draw(self) -> None:
+        """Ask for lessons of the goals with the most news, if there are some with enough.
 
         Parties take turns: whoever sends most always has the most news.
         """
@@ -118,14 +105,14 @@ class Opinions:
                 parties[run.tenant, self._origins.party(run)].append(run)
         turns = {party: turn for turn, party in enumerate(self._turns, 1)}
         for party in sorted(parties, key=lambda party: (turns.get(party, 0), -len(parties[party]))):
-            runs = gathered(parties[party], self._asked, self._settings.fresh, self._kind)
+            runs = gathered(parties[party], self._asked, _FRESH, self._kind)
             if runs:
                 break
         else:
-            return False
+            return
         worked = [run for run in runs if run.outcome is not None and run.outcome >= _SUCCESS]
         failed = [run for run in runs if run.outcome is not None and run.outcome < _SUCCESS]
-        shown = worked[: self._settings.runs], failed[: self._settings.runs]
+        shown = worked[:_SHOWN], failed[:_SHOWN]
         self.counts["asked"] += 1
         lessons = await self._extractor.draw(*shown)
         for run in runs:
@@ -134,7 +121,6 @@ class Opinions:
         for lesson in lessons:
             self.counts["lessons"] += 1
             await self._take(*party, lesson, [*shown[0], *shown[1]])
-        return True
 
     async def _take(self, tenant: str, party: str, lesson: Insight, runs: Sequence[Trajectory]) -> None:
         sources = tuple(run.id for run in runs)
@@ -171,14 +157,7 @@ class Opinions:
     async def _like(self, tenant: str, lesson: Insight) -> Experience | None:
         """The lesson in free words that says the same."""
         rivals = [one for one in self._pool if (one.tenant, one.kind) == (tenant, "insight") and one.content]
-        if not rivals:
-            return None
-        told = f"{lesson.when_to_use} {lesson.content}"
-        texts = [told, *(f"{one.when_to_use} {one.content}" for one in rivals)]
-        vectors = np.asarray(await self._embedder.embed(texts), dtype=np.float32)
-        likeness = vectors[1:] @ vectors[0]
-        best = int(likeness.argmax())
-        return rivals[best] if likeness[best] >= self._settings.likeness else None
+        return await self._nearest(lesson, rivals)
 
     async def merge(self, news: Sequence[Experience]) -> None:
         """Put lessons in free words that others wrote together with those that say the same: the better supported one
@@ -187,61 +166,29 @@ class Opinions:
             if lesson.kind != "insight" or lesson.state == "retired":
                 continue
             twins = [one for one in self._pool.live(lesson.tenant) if one.kind == "insight" and one.id != lesson.id]
-            if not twins:
+            twin = await self._nearest(lesson, twins)
+            if twin is None:
                 continue
-            texts = [f"{one.when_to_use} {one.content}" for one in (lesson, *twins)]
-            vectors = np.asarray(await self._embedder.embed(texts), dtype=np.float32)
-            likeness = vectors[1:] @ vectors[0]
-            best = int(likeness.argmax())
-            if likeness[best] < self._settings.likeness:
-                continue
-            kept, other = sorted((lesson, twins[best]), key=_support, reverse=True)
+            kept, other = sorted((lesson, twin), key=_support, reverse=True)
             self._pool.counts["merged"] += 1
             self._drawing.support(kept, other.sources, kept.independent, detail=kept.detail)
             self._pool.retire(other, f"says the same as {kept.id}")
 
-    async def _vote(self) -> bool:
-        """Ask about a candidate that nothing else tries; False if there is none."""
-        waiting = [
-            lesson
-            for lesson in self._pool
-            if lesson.state == "candidate"
-            and lesson.kind == "insight"
-            and lesson.independent >= INDEPENDENT
-            and not self._drawing.tried(lesson.tenant)
-            and sum(lesson.detail.get("votes", {}).values()) < self._settings.max_votes
-        ]
-        for lesson in sorted(waiting, key=lambda one: (sum(one.detail.get("votes", {}).values()), one.updated, one.id)):
-            used = self._voted.get(lesson.id, frozenset()) | set(lesson.sources)
-            voters = list(lesson.detail.get("voters", ()))
-            others: dict[str, list[Trajectory]] = defaultdict(list)
-            for run in self._window:
-                fits = run.tenant == lesson.tenant and run.id not in used and run.outcome is not None
-                if fits and self._origins.party(run) not in voters and about(lesson, run.goal):
-                    others[self._origins.party(run)].append(run)
-            party = max(others, key=lambda party: (len(others[party]), party), default="")
-            if len(others.get(party, ())) < self._settings.runs:
-                continue
-            runs = others[party][-self._settings.runs :]
-            vote = await self._extractor.vote(Insight(lesson.when_to_use, lesson.content), runs)
-            _remember(self._voted, lesson.id, used | {run.id for run in runs})
-            self.counts[f"voted_{vote.lower()}"] += 1
-            votes = Counter[str](lesson.detail.get("votes", {}))
-            votes[vote] += 1
-            voters += [party] if party and vote != "ABSTAIN" else []
-            detail = {**lesson.detail, "votes": dict(votes), "voters": voters}
-            self._pool.put(self._decided(msgspec.structs.replace(lesson, detail=detail)))
-            return True
-        return False
-
-    def _decided(self, lesson: Experience) -> Experience:
-        votes = Counter[str](lesson.detail["votes"])
-        told = f"votes: {votes['GOOD']} for, {votes['BAD']} against"
-        if votes["BAD"] >= self._settings.votes and votes["BAD"] >= votes["GOOD"]:
-            return msgspec.structs.replace(lesson, state="retired", reason=told)
-        if votes["GOOD"] >= self._settings.votes and votes["GOOD"] > votes["BAD"]:
-            return msgspec.structs.replace(lesson, state="active", reason=told)
-        return lesson
+    async def _nearest(self, lesson: Insight | Experience, others: Sequence[Experience]) -> Experience | None:
+        """The one of `others` that says the same; texts that were embedded before are not embedded again."""
+        if not others:
+            return None
+        texts = [f"{one.when_to_use} {one.content}" for one in (lesson, *others)]
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if new:
+            found = np.asarray(await self._embedder.embed(new), dtype=np.float32)
+            self._vectors.update(zip(new, found, strict=True))
+        vectors = np.stack([self._vectors[text] for text in texts])
+        while len(self._vectors) > _MEMORY:
+            self._vectors.popitem(last=False)
+        likeness = vectors[1:] @ vectors[0]
+        best = int(likeness.argmax())
+        return others[best] if likeness[best] >= _LIKENESS else None
 
 
 def _support(lesson: Experience) -> tuple[int, int, int, bool]:

@@ -24,6 +24,8 @@ from actors.tool_results.tool_calls import tool_specs
 __all__ = ["Player", "ProbeFinding", "ProbeReport", "ProbeSettings", "Prober", "engine_player"]
 
 _log = structlog.get_logger(__name__)
+_TIMEOUT = 60.0
+"""Seconds for one call of engine or environment."""
 
 
 def engine_player(engine: Engine, settings: ProbeSettings) -> Player:
@@ -36,7 +38,7 @@ def engine_player(engine: Engine, settings: ProbeSettings) -> Player:
             seed=seed,
             max_steps=settings.max_steps,
             max_tokens=settings.max_tokens,
-            timeout=settings.timeout,
+            timeout=_TIMEOUT,
         )
 
     return player

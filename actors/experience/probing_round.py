@@ -28,31 +28,30 @@ _CHOICE = 4
 """Times as many tasks as are played, to choose from; and a kind that has fewer of them is none."""
 
 
+EPISODES = 32
+"""Played at most, in one round of probing."""
+_WIDTH = 4
+"""Episodes under way at once: what some of them found helps the next."""
+_CALM = 2
+"""Successful episodes without a new finding, for each kind of goal, after which the round ends early."""
+_REPLAYS = 12
+"""Replays at most that ask which calls were needed."""
+_FIRST_SEED = 50_000_000
+"""Lowest number of the tasks; far from those that rollouts count up from."""
+_DOUBT = 3
+"""Episodes that an edit may be used in without any success, before others are tried in its place."""
+_LIMITS = RepairLimits()
+
+
 class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the tool set is probed after a drift."""
 
-    episodes: int = 32
-    """Episodes played at most, in one round of probing."""
-    width: int = 4
-    """Episodes under way at once."""
-    calm: int = 2
-    """Successful episodes without a new finding, for each kind of goal, after which the round ends early."""
-    replays: int = 12
-    """Replays at most that ask which calls were needed."""
     families: str = ""
     """Kinds of task, one letter each; empty for the environment's usual mix."""
-    first_seed: int = 50_000_000
-    """Lowest number of the tasks; far from those that rollouts count up from."""
-    limits: RepairLimits = RepairLimits()
-    """Bounds of one episode."""
     max_steps: int = 24
     """Turns of the policy in one episode."""
     max_tokens: int = 512
     """Tokens of one turn."""
-    doubt: int = 3
-    """Episodes that an edit may be used in without any success, before others are tried in its place."""
-    timeout: float = 60.0
-    """Seconds for one call of engine or environment."""
 
 
 class Player(Protocol):
@@ -157,8 +156,8 @@ class Round:
         waiting = self._tasks()
         kinds = set(waiting)
         number = 0
-        while number < self._settings.episodes:
-            wave = self._wave(waiting, min(self._settings.width, self._settings.episodes - number))
+        while number < EPISODES:
+            wave = self._wave(waiting, min(_WIDTH, EPISODES - number))
             if not wave:
                 break
             beliefs = self._beliefs()
@@ -168,14 +167,14 @@ class Round:
                     number += 1
             if not self._trajectories and self._error is not None:
                 raise EpisodeLost("probing", self._error) from self._error
-            if all(self._calm[kind] >= self._settings.calm for kind in kinds):
+            if all(self._calm[kind] >= _CALM for kind in kinds):
                 break
 
     def _tasks(self) -> dict[str, list[Task]]:
         """The round's tasks by kind: the tool that is gone and that their goal asks for, or else the kind of goal."""
-        first = self._settings.first_seed + int(derived_id("probe", self._label)[:6], 16)
+        first = _FIRST_SEED + int(derived_id("probe", self._label)[:6], 16)
         tasks: dict[str, list[Task]] = defaultdict(list)
-        for seed in range(first, first + _CHOICE * self._settings.episodes):
+        for seed in range(first, first + _CHOICE * EPISODES):
             task = self._environment.sample(seed, "train", self._settings.families or None)
             tasks[self._asks(task.goal) or cluster_of(task.goal)].append(task)
         # In free words nearly every goal is a kind of its own. Together they are one, which can come to rest.
@@ -191,7 +190,7 @@ class Round:
         often = max(1, (len(waiting) - gone) // max(1, gone))
         wave: list[Task] = []
         while len(wave) < width:
-            kinds = [kind for kind, tasks in waiting.items() if tasks and self._calm[kind] < self._settings.calm]
+            kinds = [kind for kind, tasks in waiting.items() if tasks and self._calm[kind] < _CALM]
             if not kinds:
                 break
             kind = min(kinds, key=lambda kind: self._played[kind] / (often if kind in self._gone else 1))
@@ -200,9 +199,7 @@ class Round:
         return wave
 
     def _beliefs(self) -> Beliefs:
-        doubtful = {
-            edit for edit, votes in self._votes.items() if not votes.wins and len(votes.uses) >= self._settings.doubt
-        }
+        doubtful = {edit for edit, votes in self._votes.items() if not votes.wins and len(votes.uses) >= _DOUBT}
         return Beliefs(
             {tool: edit for tool, edit in self._best().items() if edit not in doubtful},
             frozenset(doubtful),
@@ -228,7 +225,7 @@ class Round:
         try:
             async with aclosing(await self._environment.reset(task)) as inner:
                 episode = RepairedEpisode(
-                    inner, task.goal, new=self._new, former=self._former, beliefs=beliefs, limits=self._settings.limits
+                    inner, task.goal, new=self._new, former=self._former, beliefs=beliefs, limits=_LIMITS
                 )
                 await self._player(episode, number)
                 outcome = await episode.evaluate()
@@ -292,7 +289,7 @@ class Round:
 
     async def ask_what_was_needed(self) -> None:
         """Replay successes without single calls around the edited ones: what is refused then needed them."""
-        left = self._settings.replays
+        left = _REPLAYS
         for name in dict.fromkeys(edit.name for edit, votes in self._votes.items() if votes.wins):
             # By number: episodes of one wave end in any order, and a round that is repeated asks the same.
             having = [one for one in self._successes if any(call.tool == name for call in one.calls)]

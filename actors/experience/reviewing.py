@@ -7,12 +7,14 @@ and stays watched, and comes back as a candidate when unguided success falls, or
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from actors.experience.lesson_ab_test import (
     INTERNALISED,
+    MAX_TRIALS,
+    RETIRE_TRIALS,
     LessonTrial,
     TrialSettings,
     closed_book,
@@ -48,10 +50,6 @@ class Reviewing:
         self.served = -1
         """Version that was swapped in last."""
 
-    def clear(self) -> None:
-        """Begin anew."""
-        self._trials.clear()
-
     def remember(self, run: Trajectory) -> None:
         """Take a rollout as a trial, if it is one."""
         trial = read_trial(run)
@@ -86,13 +84,10 @@ class Reviewing:
 
     def _try(self, lesson: Experience) -> None:
         settings = self._settings
-        found = tally(lesson, self._trials, window_of(lesson, settings), half_life=settings.half_life_seconds)
+        found = tally(lesson, self._trials, window_of(lesson))
         after = next_state(lesson, found, settings)
         if after.state == lesson.state == "active" and self.served >= 0:
-            now = tally(
-                lesson, self._trials, settings.max_trials, half_life=settings.half_life_seconds,
-                since_version=self.served,
-            )  # fmt: skip
+            now = tally(lesson, self._trials, MAX_TRIALS, since_version=self.served)
             after = closed_book(lesson, now, settings)
             found = now if after.state != lesson.state else found
         if after.state == lesson.state:
@@ -111,9 +106,7 @@ class Reviewing:
     def _watch(self, lesson: Experience) -> None:
         if lesson.reason != INTERNALISED:
             return
-        found = tally(
-            lesson, self._trials, self._settings.retire_trials, half_life=self._settings.half_life_seconds
-        )  # fmt: skip
+        found = tally(lesson, self._trials, RETIRE_TRIALS)
         if unlearnt(lesson, found, self._settings):
             self._again(lesson, "unlearnt: unguided success fell")
 
@@ -131,7 +124,3 @@ class Reviewing:
                 lesson, state="candidate", reason=reason, guided=(0, 0), unguided=(0, 0), detail=detail
             )
         )  # fmt: skip
-
-    def figures(self) -> Mapping[str, int]:
-        """What it holds."""
-        return {"trials": len(self._trials), "served": self.served}

@@ -4,7 +4,6 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 import anyio
-import msgspec
 import structlog
 
 from actors.experience.lesson_ab_test import about
@@ -18,28 +17,16 @@ _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5
 
 
-class SkillTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How skills are tried."""
-
-    tasks: int = 8
-    """Fresh tasks that a skill is tried on."""
-    wanted: float = 0.75
-    """Share of them that it must solve."""
-    lookahead: int = 128
-    """Task numbers looked at to find tasks of its kind."""
-    families: str = ""
-    """Kinds of task, one letter each; empty for the environment's usual mix."""
-    first_seed: int = 70_000_000
-    """Lowest number of the tasks; far from those of rollouts and probes."""
-    step_timeout: float = 30.0
-    """Seconds for one answer of the environment."""
-
-
-class Tried(msgspec.Struct, frozen=True):
-    """How often a skill was tried, and how often it worked; (0, 0) where there is no task of its kind."""
-
-    tasks: int
-    solved: int
+_TASKS = 8
+"""Fresh tasks that a skill is tried on."""
+_WANTED = 0.75
+"""Share of them that it must solve."""
+_LOOKAHEAD = 128
+"""Task numbers looked at to find tasks of its kind."""
+_FIRST_SEED = 70_000_000
+"""Lowest number of the tasks; far from those of rollouts and probes."""
+_STEP_SECONDS = 30.0
+"""For one answer of the environment."""
 
 
 class SkillTester(Protocol):
@@ -55,37 +42,31 @@ class SkillTester(Protocol):
 
 
 class SkillReplayer:
-    """A `SkillTester` on an environment's training tasks, never on held-out ones."""
+    """A `SkillTester` on an environment's training tasks, never on held-out ones.
 
-    def __init__(self, settings: SkillTrialSettings, *, environment: Environment) -> None:
-        self._settings, self._environment = settings, environment
+    Args:
+        families: kinds of task; empty for the environment's usual mix.
+    """
+
+    def __init__(self, environment: Environment, families: str = "") -> None:
+        self._environment, self._families = environment, families
 
     async def test(self, lesson: Experience) -> bool | None:
-        tried = await self.replay(lesson)
-        _log.info("skill_tried", lesson=lesson.id, tasks=tried.tasks, solved=tried.solved)
-        return None if not tried.tasks else tried.solved >= self._settings.wanted * tried.tasks
-
-    async def replay(self, lesson: Experience) -> Tried:
-        """Play the skill on fresh tasks.
-
-        Raises:
-            AdapterError: the sandbox broke down.
-        """
-        settings = self._settings
         tried = solved = 0
-        for seed in range(settings.first_seed, settings.first_seed + settings.lookahead):
-            if tried == settings.tasks:
+        for seed in range(_FIRST_SEED, _FIRST_SEED + _LOOKAHEAD):
+            if tried == _TASKS:
                 break
-            task = self._environment.sample(seed, "train", settings.families or None)
+            task = self._environment.sample(seed, "train", self._families or None)
             if kind_of(task.goal) == lesson.when_to_use or _like(lesson, task):
                 tried += 1
                 solved += await self._play(lesson, task)
-        return Tried(tried, solved)
+        _log.info("skill_tried", lesson=lesson.id, tasks=tried, solved=solved)
+        return solved >= _WANTED * tried if tried else None
 
     async def _play(self, lesson: Experience, task: Task) -> bool:
         calls, results = read_skill(lesson) or (), list[Any]()
         try:
-            with anyio.fail_after(self._settings.step_timeout * (len(calls) + 2)):
+            with anyio.fail_after(_STEP_SECONDS * (len(calls) + 2)):
                 async with aclosing(await self._environment.reset(task)) as episode:
                     for number in range(len(calls)):
                         call = bind(calls, number, task.goal, results)

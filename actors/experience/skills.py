@@ -26,17 +26,14 @@ _MAX_WHEN = 120
 _RUNS = re.compile(r"([Aa9])\1+")
 
 
-class SkillSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which sequences become skills."""
-
-    support: int = 3
-    """Successful trajectories that show the same sequence."""
-    max_calls: int = 12
-    """Calls of a sequence at most; one call alone is none."""
-    most: int = 8
-    """Skills of one drawing at most, the best supported first."""
-    sources: int = 16
-    """Trajectories that are named as sources at most."""
+_SUPPORT = 3
+"""Successful trajectories that show the same sequence before it is a skill."""
+_MAX_CALLS = 12
+"""Calls of a sequence at most; one call alone is none."""
+_MOST = 8
+"""Skills of one drawing at most, the best supported first."""
+_SOURCES = 16
+"""Trajectories that are named as sources at most."""
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -96,7 +93,6 @@ def read_skill(lesson: Experience) -> tuple[SkillCall, ...] | None:
 
 def draw_skills(
     runs: Sequence[Trajectory],
-    settings: SkillSettings,
     place: Callable[[Trajectory], str] = lambda run: kind_of(run.goal),
     origin: Callable[[Trajectory], str] = lambda run: run.id,
 ) -> list[Skill]:
@@ -111,15 +107,15 @@ def draw_skills(
         if run.outcome is None or run.outcome < _SUCCESS:
             continue
         calls = trace(run)
-        if calls is not None and 2 <= len(calls) <= settings.max_calls:
+        if calls is not None and 2 <= len(calls) <= _MAX_CALLS:
             shown[place(run), msgspec.msgpack.encode(calls)].append(run)
     # Of two ways to the same kind of goal the one that more have gone, then the shorter.
     ways = sorted(shown.items(), key=lambda way: (-len(way[1]), len(way[0][1])))
     return [
         Skill(_when(who, runs, origin), msgspec.msgpack.decode(calls, type=tuple[SkillCall, ...]),
-              tuple(who[-settings.sources :]))
-        for (_, calls), who in ways[: settings.most]
-        if len(who) >= settings.support
+              tuple(who[-_SOURCES:]))
+        for (_, calls), who in ways[:_MOST]
+        if len(who) >= _SUPPORT
     ]  # fmt: skip
 
 

@@ -27,19 +27,16 @@ _MAX_TEXT = 80
 _MASKED = re.compile(r"\"[^\"]*\"|'[^']*'|\b\w*\d\w*\b")
 
 
-class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is remembered of tools."""
-
-    min_calls: int = 8
-    """Answered calls before a tool gets a memory."""
-    most: int = 64
-    """Tools of a tenant at most, the most called first."""
-    errors: int = 3
-    """Classes of errors that are named."""
-    moved: float = 0.1
-    """Change of the error rate after which a memory is written anew; or twice as many calls."""
-    sources: int = 16
-    """Trajectories that are named as sources at most."""
+_MIN_CALLS = 8
+"""Answered calls before a tool gets a memory."""
+_MOST = 64
+"""Tools of a tenant at most, the most called first."""
+_ERRORS = 3
+"""Classes of errors that are named."""
+_MOVED = 0.1
+"""Change of the error rate after which a memory is written anew; or twice as many calls."""
+_SOURCES = 16
+"""Trajectories that are named as sources at most."""
 
 
 class ToolMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +83,12 @@ class ToolMemory(msgspec.Struct, frozen=True, kw_only=True):
             "tokens": self.tokens, "classes": dict(self.by_class),
         }  # fmt: skip
 
-    def moved(self, before: dict[str, Any], settings: ToolSettings) -> bool:
+    def moved(self, before: dict[str, Any]) -> bool:
         """Whether it differs from the figures `before` enough to be written anew."""
         calls, rate = before.get("calls", 0), before.get("error_rate", 0.0)
         if not isinstance(calls, int) or not isinstance(rate, int | float):
             return True
-        return self.calls >= 2 * calls or abs(self.error_rate - rate) >= settings.moved
+        return self.calls >= 2 * calls or abs(self.error_rate - rate) >= _MOVED
 
 
 class _Seen:
@@ -109,9 +106,7 @@ class _Seen:
         return tuple(one for one in words.most_common() if len(self.origins[one[0]]) >= INDEPENDENT)[:most]
 
 
-def draw_tools(
-    runs: Sequence[Trajectory], settings: ToolSettings, origin: Callable[[Trajectory], str]
-) -> list[ToolMemory]:
+def draw_tools(runs: Sequence[Trajectory], origin: Callable[[Trajectory], str]) -> list[ToolMemory]:
     """A memory of each tool that `runs` call often enough; `runs` are of one tenant and one tool list."""
     seen: dict[str, _Seen] = defaultdict(_Seen)
     for run in runs:
@@ -123,8 +118,8 @@ def draw_tools(
                 goal = template_of(run.goal)[:_MAX_TEXT]
                 seen[tool].goals[goal] += 1
                 seen[tool].origins[goal].add(origin(run))
-    most = sorted(seen.items(), key=lambda found: (-found[1].calls, found[0]))[: settings.most]
-    return [_memory(tool, s, settings, origin) for tool, s in most if s.calls >= settings.min_calls]
+    most = sorted(seen.items(), key=lambda found: (-found[1].calls, found[0]))[:_MOST]
+    return [_memory(tool, s, origin) for tool, s in most if s.calls >= _MIN_CALLS]
 
 
 def error_class(observation: str) -> str:
@@ -153,16 +148,16 @@ def _count(seen: _Seen, run: Trajectory, origin: str, observation: str) -> None:
         seen.origins[word].add(origin)
 
 
-def _memory(tool: str, seen: _Seen, settings: ToolSettings, origin: Callable[[Trajectory], str]) -> ToolMemory:
+def _memory(tool: str, seen: _Seen, origin: Callable[[Trajectory], str]) -> ToolMemory:
     runs = tuple(seen.runs.values())
     return ToolMemory(
         tool=tool,
         calls=seen.calls,
         errors=sum(seen.errors.values()),
-        by_class=seen.told(seen.errors, settings.errors),
+        by_class=seen.told(seen.errors, _ERRORS),
         tokens=round(seen.characters / _CHARACTERS_A_TOKEN / seen.calls),
         yields=tuple(name for name, _ in seen.told(seen.yields, 4)),
         goals=tuple(goal for goal, _ in seen.told(seen.goals, 2)),
         independent=len({origin(run) for run in runs}),
-        runs=runs[-settings.sources :],
+        runs=runs[-_SOURCES:],
     )

@@ -7,7 +7,7 @@ Our own rollouts count for nobody's share. What must not become a source never c
 gate, and what was forgotten.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from actors.experience.origins import whose
@@ -16,8 +16,6 @@ from actors.kinds.holdout import held_out
 from actors.messages import Experience, Trajectory
 from actors.statistics.parties import FairWindow
 
-_TASKS = 8192
-"""Tasks whose rollouts are counted."""
 _ASKED, _GOAL = 8, 300
 """Goals that say how people ask for what a lesson is about, and characters of each: with eight nine of ten paraphrases
 are found, with one two of three (docs/measured.md)."""
@@ -28,26 +26,18 @@ class Window:
 
     Args:
         size: of those with an outcome at most, and of those without.
-        first_per_task: rollouts of one sandbox task that are let in, the first; 0 for all of them.
         exam: whether a production trajectory, by id, is the gate's.
     """
 
-    def __init__(
-        self,
-        size: int,
-        *,
-        first_per_task: int,
-        exam: Callable[[str], bool] = held_out,
-    ) -> None:
-        self._size, self._first_per_task, self._exam = size, first_per_task, exam
+    def __init__(self, size: int, *, exam: Callable[[str], bool] = held_out) -> None:
+        self._size, self._exam = size, exam
         self._told: FairWindow[Trajectory] = FairWindow(size, whose)
         self._untold: FairWindow[Trajectory] = FairWindow(size, whose)
         self._turns = 0
         self._turn: dict[str, int] = {}
         """By trajectory: its place in the order of arrival."""
-        self._tasks: OrderedDict[str, int] = OrderedDict()
         self.counts: Counter[str] = Counter()
-        """held_out, task_full (refused), over_share (evicted before its time)."""
+        """held_out (refused), over_share (evicted before its time)."""
 
     def __iter__(self) -> Iterator[Trajectory]:
         """The oldest first; of equal age, as they came."""
@@ -71,15 +61,6 @@ class Window:
         if run.source == "production" and self._exam(run.id):
             self.counts["held_out"] += 1
             return False
-        if run.source == "sandbox" and run.task_id and self._first_per_task:
-            seen = self._tasks.get(run.task_id, 0)
-            self._tasks[run.task_id] = seen + 1
-            self._tasks.move_to_end(run.task_id)
-            if len(self._tasks) > _TASKS:
-                self._tasks.popitem(last=False)
-            if seen >= self._first_per_task:
-                self.counts["task_full"] += 1
-                return False
         self._append(run)
         return True
 

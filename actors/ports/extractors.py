@@ -6,13 +6,11 @@ trajectories is quarantined until those of another say the same.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from actors.messages import Trajectory
-
-Vote = Literal["GOOD", "BAD", "ABSTAIN"]
 
 
 class Insight(msgspec.Struct, frozen=True):
@@ -25,7 +23,7 @@ class Insight(msgspec.Struct, frozen=True):
 
 
 class Extractor(Protocol):
-    """Draws lessons from trajectories, and says what it thinks of one."""
+    """Draws lessons from trajectories."""
 
     name: str
     """With the model's name: the `origin` of its lessons."""
@@ -39,14 +37,3 @@ class Extractor(Protocol):
             ExtractorUnavailable: no answer in time, or the budget is spent: ask again later.
         """
         ...
-
-    async def vote(self, lesson: Insight, runs: Sequence[Trajectory]) -> Vote:
-        """Whether `lesson` would have helped, or did, in `runs`, which it was not drawn from; never a guess.
-
-        Raises:
-            ExtractorUnavailable: no answer in time, or the budget is spent: ask again later.
-        """
-        ...
-
-
-__all__ = ["Extractor", "Insight", "Vote"]

@@ -107,7 +107,7 @@ def size_rise(strata: Strata) -> float:
         if not after or not before:
             continue
         n, m = len(after), len(before)
-        ranks = _ranks(np.array([*after, *before], dtype=np.float64))
+        ranks = mid_ranks(np.array([*after, *before], dtype=np.float64))
         weight = 1.0 / (n + m + 1)
         total += weight * float(ranks[:n].sum() - n * ranks.mean())
         spread = float(((ranks - ranks.mean()) ** 2).sum())
@@ -165,7 +165,7 @@ def divergence(after: Sequence[float], before: Sequence[float]) -> float:
     return math.sqrt(max(0.0, bits / 2))
 
 
-def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def mid_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Mid-ranks from 1, `(n,)`."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
 from actors.messages import Message, decode
-from actors.store import migrations
 from actors.store import tables as t
-from actors.store.engine import chunks, located, open_read_only
+from actors.store.engine import chunks, open_read_only
 from actors.store.errors import StoreUnavailable
+from actors.store.schema import check
 from actors.store.settings import DEFAULTS, StoreSettings
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
@@ -44,7 +44,7 @@ class Archive:
 
         Raises:
             StoreUnavailable: no such database, or it cannot be read.
-            SchemaMismatch: written by a newer evolved.
+            SchemaMismatch: written by an evolved with other tables.
         """
         self._engine = open_read_only(url, settings)
         self._row, time = _ROWS[kind]
@@ -57,7 +57,7 @@ class Archive:
             wanted = wanted.where(self._row.tenant == tenant)
         try:
             with self._engine.connect() as connection:
-                migrations.check(connection)
+                check(connection)
                 self._ids = list(connection.scalars(wanted))
         except DBAPIError as error:
             raise StoreUnavailable(f"store.url {self._engine.url.render_as_string()}: {error.orig}") from error
@@ -88,27 +88,17 @@ class Archive:
         self._engine.dispose()
 
 
-def ask(
-    url: str, question: Callable[[Connection], R], settings: StoreSettings = DEFAULTS, *, current: bool = True
-) -> R:
+def ask(url: str, question: Callable[[Connection], R], settings: StoreSettings = DEFAULTS) -> R:
     """The answer of `question`, a function of a connection that only reads.
-
-    Args:
-        current: refuse a database of an older schema, in which tables may be missing.
 
     Raises:
         StoreUnavailable: no such database, or it cannot be read.
-        SchemaMismatch: written by a newer evolved.
+        SchemaMismatch: written by an evolved with other tables.
     """
     engine = open_read_only(url, settings)
     try:
         with engine.connect() as connection:
-            found = migrations.check(connection)
-            if current and found < t.SCHEMA_VERSION:
-                raise StoreUnavailable(
-                    f"{located(engine)} has schema {found}, not {t.SCHEMA_VERSION}; bring it up to date: "
-                    "`evolved db migrate`, or start `evolved run`"
-                )
+            check(connection)
             return question(connection)
     except DBAPIError as error:
         raise StoreUnavailable(f"store.url {engine.url.render_as_string()}: {error.orig}") from error

@@ -4,12 +4,15 @@ StoreError
 ├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
 ├── StoreMisconfigured   store.url or what it needs cannot work; waiting cures nothing
 ├── StoreDamaged         the file is no database, or broken
-├── SchemaMismatch       the database was written by a newer evolved
+├── SchemaMismatch       the database was written by an evolved with other tables
 ├── UnknownRecord        an actor asked to save something that the store has no table for
 └── TooManyOpinions      a lesson has as many voices as are counted, or a key changed its mind too often
 """
 
 from actors.system.errors import DependencyUnavailable
+
+LAST_WITH_MIGRATIONS = "commit fc2e5e3"
+"""The last evolved that opens databases with a number for a schema, and exports them."""
 
 
 class StoreError(Exception):
@@ -29,14 +32,15 @@ class StoreDamaged(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The database at `where` has schema `found`, this process knows up to `known`."""
+    """The database at `where` has schema `found`, not `wanted` (digests, see `actors.store.schema`)."""
 
-    def __init__(self, found: int, known: int, where: str = "the database") -> None:
+    def __init__(self, found: str, wanted: str, where: str = "the database") -> None:
         super().__init__(
-            f"{where} has schema {found}, this evolved knows up to {known}: a newer one wrote it; install that one "
-            "again, or restore a backup from before it (evolved db restore)"
+            f"{where} has schema {found}, this evolved needs {wanted}: export it with the evolved that wrote it "
+            f"({LAST_WITH_MIGRATIONS} is the last that reads numbered ones) and import it into a new database, or "
+            "restore a backup that this evolved made (evolved db restore)"
         )
-        self.found, self.known = found, known
+        self.found, self.wanted = found, wanted
 
 
 class UnknownRecord(StoreError):

@@ -1,15 +1,14 @@
-"""Is the database sound: the file itself, and what its rows say of each other.
+"""Is the database sound: the file itself, and what is in it.
 
-    pages (SQLite)  ->  schema  ->  bodies decode  ->  whoever is named is there  ->  audit trail
+    pages (SQLite)  ->  bodies decode  ->  calls of trajectories are there  ->  audit trail  ->  signatures
 
 What may be missing by design is no finding: records that were forgotten (they have tombstones, for 31 days) or that
 retention removed (the note `RETAINED` says up to when).
 """
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,19 +17,17 @@ from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.engine import make_url
 
 from actors.messages import Attributed, Directive, MessageError, Trajectory, Verdict, decode
+from actors.store import schema
 from actors.store import tables as t
 from actors.store.audit import verify
 from actors.store.engine import chunks, table_of
 from actors.store.errors import StoreDamaged
-from actors.store.migrations import found as schema_of
 from actors.store.retention import Retained, retained
 
 Report = Callable[[str], None]
 _PAGE = 500
 _NAMED = 5
 """Findings of a kind that are listed; the others are counted."""
-_QUICK_SECONDS = 2.0
-_INTERRUPT_SECONDS = 0.02
 _RESTORE = "restore the newest backup (evolved db restore), or keep the file and start with a new one"
 _BODIES: tuple[type[t.Base], ...] = (
     t.ExchangeRow, t.FeedbackRow, t.TrajectoryRow, t.ExperienceRow, t.TaskRow, t.BatchRow, t.CandidateRow,
@@ -50,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What a check found."""
 
-    schema: int
+    schema: str
     rows: dict[str, int]
     """By table."""
     head: str = ""
@@ -60,48 +57,24 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
-def quick(url: str, seconds: float = _QUICK_SECONDS) -> None:
-    """Look at an SQLite file before it is used, for `seconds` at most: a large one is not seen through to its end. One
-    that is not there yet is sound.
+def quick(url: str) -> None:
+    """Look at an SQLite file before it is used; one that is not there yet is sound. Of a damaged page SQLite tells when
+    it reads it.
 
     Raises:
-        StoreDamaged: it is no database, or a page is broken.
+        StoreDamaged: it is no database.
     """
     parsed = make_url(url)
     path = Path(parsed.database or "")
     if parsed.get_backend_name() != "sqlite" or not path.is_file() or not path.stat().st_size:
         return
     try:
-        with closing(_read_only(path)) as connection, _interrupting(connection, seconds):
-            problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.OperationalError as error:
-        if "interrupted" in str(error) or "locked" in str(error) or "readonly" in str(error):
-            return
-        raise StoreDamaged(f"{path}: {error}; {_RESTORE}") from error
+        with closing(_read_only(path)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        return  # locked, or of another owner: opening it says so
     except sqlite3.DatabaseError as error:
         raise StoreDamaged(f"{path}: {error}; {_RESTORE}") from error
-    if problem != "ok":
-        raise StoreDamaged(f"{path} is damaged: {_line(problem)}; {_RESTORE}")
-
-
-@contextmanager
-def _interrupting(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Interrupt what `connection` is at once `seconds` are over. A progress handler would not do: it is asked between
-    instructions, and to walk through a table of any size is one."""
-    done = threading.Event()
-
-    def watch() -> None:
-        done.wait(seconds)
-        while not done.wait(_INTERRUPT_SECONDS):  # an interrupt before the statement has begun is lost
-            connection.interrupt()
-
-    watcher = threading.Thread(target=watch, name="quick-check", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
 
 
 def pages(url: str) -> list[Finding]:
@@ -126,7 +99,7 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
     rows: dict[str, int] = {}
     for table in t.Base.metadata.sorted_tables:
         rows[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0
-    findings = list(_references(connection))
+    findings: list[Finding] = []
     for row in _BODIES:
         name = table_of(row).name
         say(f"{name}: {rows[name]:,} rows")
@@ -150,14 +123,12 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
             findings.append(
                 Finding(what=f"{record.id}: {wrong}", remedy="nothing goes by it; `evolved why VERSION` tells the rest")
             )
-    return Checked(
-        schema=schema_of(connection), rows=rows, head=str(trail.head), signatures=good, findings=tuple(findings)
-    )
+    return Checked(schema=schema.wanted(), rows=rows, head=str(trail.head), signatures=good, findings=tuple(findings))
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
     name = f"file:{quote(str(path.absolute()))}?mode=ro"
-    return sqlite3.connect(name, uri=True, timeout=20.0, check_same_thread=False)  # `_interrupting` uses it too
+    return sqlite3.connect(name, uri=True, timeout=20.0)
 
 
 def _line(text: object) -> str:
@@ -222,59 +193,6 @@ def _missing(connection: Connection, row: type[t.Base], ids: list[str]) -> set[s
         gone -= set(connection.scalars(select(table.c.id).where(table.c.id.in_(part))))
         gone -= set(connection.scalars(select(tomb.name).where(tomb.kind == "id", tomb.name.in_(part))))
     return gone
-
-
-def _references(connection: Connection) -> Iterator[Finding]:
-    """Rows that name others which are neither there, nor forgotten, nor removed for their age."""
-    member, batch, run, link = t.BatchMemberRow, t.BatchRow, t.TrajectoryRow, t.CandidateBatchRow
-    since = retained(connection)
-    lost = connection.execute(
-        select(member.trajectory_id, member.batch_id)
-        .join(batch, batch.id == member.batch_id)
-        .outerjoin(run, run.id == member.trajectory_id)
-        .where(run.id.is_(None), batch.created >= since.trajectories)
-    ).all()
-    there = _missing(connection, run, sorted({row.trajectory_id for row in lost}))
-    members = sorted({f"{row.trajectory_id} of batch {row.batch_id}" for row in lost if row.trajectory_id in there})
-    if members:
-        yield Finding(
-            what=f"members of batches that are gone: {_some(members)}", number=len(members),
-            remedy="lineage of these is lost; restore a backup to have it back",
-        )  # fmt: skip
-    used = list(
-        connection.scalars(
-            select(run.id).outerjoin(member, (member.trajectory_id == run.id) & (member.batch_id == run.batch_id))
-            .where(run.batch_id != "", member.trajectory_id.is_(None), run.ended >= since.batches)
-        )
-    )  # fmt: skip
-    if used:
-        yield Finding(
-            what=f"trajectories marked as used by a batch that does not list them: {_some(used)}", number=len(used),
-            remedy="they will not be trained on; restore a backup to have their batch back",
-        )  # fmt: skip
-    loose = list(
-        connection.scalars(
-            select(link.batch_id).outerjoin(t.CandidateRow, t.CandidateRow.id == link.candidate_id)
-            .where(t.CandidateRow.id.is_(None))
-        )
-    )  # fmt: skip
-    if loose:
-        yield Finding(
-            what=f"batches of versions that the store does not know: {_some(loose)}", number=len(loose),
-            remedy="restore a backup; the audit trail tells which version is missing",
-        )  # fmt: skip
-    waiting = list(
-        connection.scalars(
-            select(t.WaitingNameRow.feedback_id).outerjoin(
-                t.FeedbackRow, t.FeedbackRow.id == t.WaitingNameRow.feedback_id
-            ).where(t.FeedbackRow.id.is_(None))
-        )
-    )  # fmt: skip
-    if waiting:
-        yield Finding(
-            what=f"names that no feedback waits for: {_some(waiting)}", number=len(waiting),
-            remedy="harmless; a backup has the feedback, if it was taken out by hand",
-        )  # fmt: skip
 
 
 def _signed(connection: Connection) -> Iterator[Verdict | Directive]:

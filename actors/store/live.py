@@ -12,7 +12,9 @@ from actors.store.engine import chunks
 from actors.store.reading import bodies
 
 
-def failed_calls(connection: Connection, since: float, limit: int, until: float | None = None) -> list[FailedCall]:
+def failed_calls(
+    connection: Connection, since: float, limit: int = 1000, *, until: float | None = None
+) -> list[FailedCall]:
     """Calls with a status of 500 or more that began from `since` on, and before `until`, oldest first."""
     row = t.ExchangeRow
     wanted = (

@@ -75,10 +75,10 @@ def say(connection: Connection, opinion: Opinion, reason: str, now: float) -> He
     return Heard(voices=voices(connection, [opinion.experience_id])[opinion.experience_id], counted=True, head=head)
 
 
-def voices(connection: Connection, ids: Sequence[str]) -> dict[str, Voices]:
+def voices(connection: Connection, experience_ids: Sequence[str]) -> dict[str, Voices]:
     """By lesson, for those of `ids` that somebody spoke of."""
     row, found = t.OpinionRow, dict[str, Voices]()
-    for part in chunks(list(ids)):
+    for part in chunks(list(experience_ids)):
         last = (
             select(row.experience_id, row.key, func.max(row.number).label("number"))
             .where(row.experience_id.in_(part))
@@ -94,7 +94,7 @@ def voices(connection: Connection, ids: Sequence[str]) -> dict[str, Voices]:
     return found
 
 
-def said(connection: Connection, experience_id: str, limit: int) -> list[Said]:
+def said(connection: Connection, experience_id: str, limit: int = 100) -> list[Said]:
     """The newest words on a lesson, one a key."""
     row = t.OpinionRow
     words = (

@@ -54,7 +54,7 @@ def bodies(connection: Connection, statement: Select[Any], kind: type[T]) -> lis
     return [message for message in found if isinstance(message, kind)]
 
 
-def open_exchanges(connection: Connection, limit: int) -> list[Exchange]:
+def open_exchanges(connection: Connection, limit: int = 20_000) -> list[Exchange]:
     """Calls that are in no closed trajectory yet, oldest first, the newest `limit` of them."""
     row = t.ExchangeRow
     newest = (
@@ -75,7 +75,7 @@ def exchanges(connection: Connection, ids: Sequence[str]) -> list[Exchange]:
     return found
 
 
-def unjoined_feedback(connection: Connection, since: float, limit: int) -> list[Feedback]:
+def unjoined_feedback(connection: Connection, since: float = 0.0, limit: int = 10_000) -> list[Feedback]:
     """Feedback received after `since` that no trajectory has, newest first."""
     row = t.FeedbackRow
     wanted = select(row.body).where(row.joined == "", row.received >= since)
@@ -167,7 +167,12 @@ def trajectory(connection: Connection, trajectory_id: str) -> Attributed | Traje
 
 
 def recent_attributed(
-    connection: Connection, source: str | None, tenant: str | None, since: float, limit: int
+    connection: Connection,
+    *,
+    source: str | None = None,
+    tenant: str | None = None,
+    since: float = 0.0,
+    limit: int = 100,
 ) -> list[Attributed]:
     """Attributed trajectories that ended at or after `since`, newest first."""
     row = t.TrajectoryRow
@@ -255,7 +260,12 @@ def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
 
 
 def recent_outcomes(
-    connection: Connection, source: str | None, since: float, limit: int, until: float | None = None
+    connection: Connection,
+    *,
+    source: str | None = None,
+    since: float = 0.0,
+    limit: int = 100,
+    until: float | None = None,
 ) -> list[OutcomeRow]:
     """Trajectories that ended from `since` on, and before `until`, newest first, those without an outcome included."""
     row = t.TrajectoryRow
@@ -266,7 +276,7 @@ def recent_outcomes(
 
 
 def judged_outcomes(
-    connection: Connection, version: int, since: float, limit: int, until: float | None = None
+    connection: Connection, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
 ) -> list[OutcomeRow]:
     """As `recent_outcomes`: production trajectories that `version` alone sampled and that have an outcome."""
     row = t.TrajectoryRow
@@ -300,7 +310,7 @@ def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> 
     ]  # fmt: skip
 
 
-def experiences(connection: Connection, state: str | None) -> list[Experience]:
+def experiences(connection: Connection, state: str | None = None) -> list[Experience]:
     """The latest revision of each lesson, those in `state` if it is given, by last change, newest first."""
     row = t.ExperienceRow
     last = select(row.id, func.max(row.revision).label("revision")).group_by(row.id).subquery()
@@ -316,7 +326,9 @@ def revisions_of(connection: Connection, experience_id: str) -> list[Experience]
     return bodies(connection, select(row.body).where(row.id == experience_id).order_by(row.revision.desc()), Experience)
 
 
-def tasks(connection: Connection, origin: str | None, environment: str | None, limit: int) -> list[Task]:
+def tasks(
+    connection: Connection, *, origin: str | None = None, environment: str | None = None, limit: int = 99
+) -> list[Task]:
     """Tasks, newest first."""
     row = t.TaskRow
     wanted = select(row.body)
@@ -327,7 +339,7 @@ def tasks(connection: Connection, origin: str | None, environment: str | None, l
     return bodies(connection, wanted.order_by(row.created.desc(), row.id).limit(limit), Task)
 
 
-def candidates(connection: Connection, limit: int) -> list[Candidate]:
+def candidates(connection: Connection, limit: int = 100) -> list[Candidate]:
     """Weight versions, highest first."""
     row = t.CandidateRow
     return bodies(connection, select(row.body).order_by(row.version.desc(), row.created.desc()).limit(limit), Candidate)
@@ -342,13 +354,13 @@ def head(connection: Connection) -> Candidate | None:
     return next((candidate for candidate in found if candidate.answer in ("trained", "went_back")), None)
 
 
-def verdicts(connection: Connection, limit: int) -> list[Verdict]:
+def verdicts(connection: Connection, limit: int = 100) -> list[Verdict]:
     """What the gate said, newest first."""
     row = t.VerdictRow
     return bodies(connection, select(row.body).order_by(row.created.desc(), row.version.desc()).limit(limit), Verdict)
 
 
-def servings(connection: Connection, engine: str | None, limit: int) -> list[Serving]:
+def servings(connection: Connection, engine: str | None = None, limit: int = 100) -> list[Serving]:
     """What engines were made to serve, newest first, refusals included."""
     row = t.ServingRow
     wanted = select(row.body)
@@ -357,7 +369,7 @@ def servings(connection: Connection, engine: str | None, limit: int) -> list[Ser
     return bodies(connection, wanted.order_by(row.since.desc(), row.id).limit(limit), Serving)
 
 
-def directives(connection: Connection, limit: int) -> list[Directive]:
+def directives(connection: Connection, limit: int = 100) -> list[Directive]:
     """Directives, newest first."""
     row = t.DirectiveRow
     return bodies(connection, select(row.body).order_by(row.created.desc(), row.id).limit(limit), Directive)
@@ -370,7 +382,7 @@ def frozen(connection: Connection) -> bool:
     return connection.scalar(wanted.limit(1)) == "freeze"
 
 
-def batches(connection: Connection, limit: int) -> list[BatchOrder]:
+def batches(connection: Connection, limit: int = 100) -> list[BatchOrder]:
     """Orders, newest first."""
     row = t.BatchRow
     return bodies(connection, select(row.body).order_by(row.created.desc(), row.id).limit(limit), BatchOrder)
@@ -385,7 +397,7 @@ def outstanding(connection: Connection) -> BatchOrder | None:
     return None if connection.scalar(done) else latest[0]
 
 
-def dead_letters(connection: Connection, limit: int) -> list[DeadRow]:
+def dead_letters(connection: Connection, limit: int = 100) -> list[DeadRow]:
     """Parked records, newest first."""
     row = t.DeadLetterRow
     size = func.length(row.data).label("size")

@@ -116,14 +116,6 @@ def drop_exchanges(connection: Connection, ids: Sequence[str], before: float) ->
     return Removed(rows, size)
 
 
-def calls_of(connection: Connection, trajectories: Sequence[str]) -> list[str]:
-    """Ids of the calls in `trajectories`."""
-    row, found = t.ExchangeRow, list[str]()
-    for part in chunks(trajectories):
-        found += connection.scalars(select(row.id).where(row.trajectory_id.in_(part)))
-    return found
-
-
 def _waits() -> ColumnElement[bool]:
     """A batch may still use the trajectory."""
     row = t.TrajectoryRow
@@ -165,11 +157,6 @@ def batches(connection: Connection, before: float) -> Removed:
         connection.execute(delete(row).where(row.id.in_(part)))
     _retain(connection, batches=before)
     return Removed(len(page), sum(size for _, size in page))
-
-
-def answered(connection: Connection) -> set[str]:
-    """Orders whose files nobody needs any more: a version came of them."""
-    return set(connection.scalars(select(t.CandidateBatchRow.batch_id)))
 
 
 def on_trial(connection: Connection) -> set[int]:

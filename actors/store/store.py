@@ -7,7 +7,8 @@ gate and dashboard ask. Statements run in worker threads, many rows a transactio
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from types import CoroutineType
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio.to_thread
 import msgspec
@@ -17,20 +18,12 @@ from sqlalchemy import Connection, delete, select
 from actors.kinds.holdout import held_out
 from actors.messages import (
     Attributed,
-    BatchOrder,
-    Candidate,
-    Directive,
-    Exchange,
     Experience,
-    Feedback,
     Message,
     Opinion,
     Serving,
     Task,
-    Trajectory,
-    Verdict,
 )
-from actors.ports.store import FailedCall, OutcomeRow
 from actors.store import erasing, judgements, ledger, live, memory, opinions, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
@@ -40,19 +33,29 @@ from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
-from actors.store.migrations import migrate
-from actors.store.opinions import Heard, Said, Voices
-from actors.store.outcome_reading import Correction, LateOutcome
-from actors.store.outcomes import Channel
+from actors.store.opinions import Heard
 from actors.store.postgresql import check
-from actors.store.reading import DeadRow
 from actors.store.saving import save
+from actors.store.schema import create
 from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.spans import first_served
 from actors.store.tasks import TaskState
 from actors.system.bus import Outgoing
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _log = structlog.get_logger(__name__)
+
+
+def _question(
+    work: Callable[Concatenate[Connection, P], R],
+) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
+    """A function of a connection that only reads, as a method of the store: one transaction each."""
+
+    async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
+        return await store.ask(lambda connection: work(connection, *args, **kwargs))
+
+    return answer
 
 
 class Store:
@@ -85,15 +88,15 @@ class Store:
         """Where the audit trail ends (see `actors.store.audit`)."""
 
     async def open(self) -> None:
-        """Create what tables are missing, and bring those of an older evolved up to date.
+        """Create the tables in an empty database.
 
         Raises:
-            SchemaMismatch: written by a newer evolved.
+            SchemaMismatch: written by an evolved with other tables.
             StoreDamaged: a file that is no database, or broken.
             StoreMisconfigured: a database that cannot hold all text.
         """
         await anyio.to_thread.run_sync(quick, self._url)
-        self.audit_head = await self._write(_create, self._clock())
+        self.audit_head = await self._write(_create)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -101,8 +104,7 @@ class Store:
 
     # The ledger (see `actors.system.ledger.Ledger`)
 
-    async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
-        return await self._read(ledger.processed, actor, ids)
+    processed = _question(ledger.processed)
 
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
@@ -115,8 +117,7 @@ class Store:
         self._audited(saved.head)
         return True
 
-    async def unpublished(self, actor: str, limit: int) -> list[Outgoing]:
-        return await self._read(ledger.unpublished, actor, limit)
+    unpublished = _question(ledger.unpublished)
 
     async def published(self, actor: str, ids: Sequence[str]) -> None:
         await self._write(ledger.published, actor, ids)
@@ -153,43 +154,21 @@ class Store:
         self.reports.add(saved.tally)
         self._audited(saved.head)
 
-    async def open_exchanges(self, limit: int = 20_000) -> list[Exchange]:
-        return await self._read(reading.open_exchanges, limit)
-
-    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
-        return await self._read(reading.exchanges, ids)
-
-    async def unjoined_feedback(self, since: float = 0.0, limit: int = 10_000) -> list[Feedback]:
-        return await self._read(reading.unjoined_feedback, since, limit)
-
-    async def feedback_for(self, trajectory_id: str) -> list[Feedback]:
-        return await self._read(reading.feedback_for, trajectory_id)
-
-    async def find_trajectory(self, feedback: Feedback) -> str:
-        return await self._read(reading.find_trajectory, feedback)
-
-    async def step_feedback(self, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
-        return await self._read(reading.step_feedback, runs)
-
-    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
-        return await self._read(reading.trajectory, trajectory_id)
-
-    async def recent_attributed(
-        self, *, source: str | None = None, tenant: str | None = None, since: float = 0.0, limit: int = 100
-    ) -> list[Attributed]:
-        return await self._read(reading.recent_attributed, source, tenant, since, limit)
+    open_exchanges = _question(reading.open_exchanges)
+    exchanges = _question(reading.exchanges)
+    unjoined_feedback = _question(reading.unjoined_feedback)
+    feedback_for = _question(reading.feedback_for)
+    find_trajectory = _question(reading.find_trajectory)
+    step_feedback = _question(reading.step_feedback)
+    trajectory = _question(reading.trajectory)
+    recent_attributed = _question(reading.recent_attributed)
 
     async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
         return await self._read(reading.exam, held_out, reported, limit)
 
-    async def recent_closed(self, limit: int) -> list[Trajectory]:
-        return await self._read(reading.recent_closed, limit)
-
-    async def unused(self, limit: int) -> list[Attributed]:
-        return await self._read(reading.unused, limit)
-
-    async def unreported(self, after: tuple[float, str], limit: int) -> list[Attributed]:
-        return await self._read(reading.unreported, after, limit)
+    recent_closed = _question(reading.recent_closed)
+    unused = _question(reading.unused)
+    unreported = _question(reading.unreported)
 
     async def drop_unused(self, room: int, reason: str, *, reported: bool = True) -> int:
         """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
@@ -197,52 +176,24 @@ class Store:
         self.reports.add(tally)
         return gone
 
-    async def late_outcomes(self, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
-        return await self._read(outcome_reading.late, reader, channel, limit)
-
-    async def newest_late(self, since: float, limit: int) -> list[str]:
-        return await self._read(outcome_reading.newest_late, since, limit)
-
-    async def current(self, items: Sequence[Attributed]) -> list[Attributed]:
-        return await self._read(outcome_reading.current, items)
-
-    async def corrections(self, limit: int) -> list[Correction]:
-        return await self._read(outcome_reading.corrections, limit)
-
-    async def outcome_figures(self) -> dict[str, Any]:
-        return await self._read(outcome_reading.figures)
-
-    async def settled(self, ids: Sequence[str]) -> set[str]:
-        return await self._read(reading.settled, ids)
-
-    async def recent_outcomes(
-        self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        return await self._read(reading.recent_outcomes, source, since, limit, until)
-
-    async def judged_outcomes(
-        self, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        return await self._read(reading.judged_outcomes, version, since, limit, until)
-
-    async def reporting_parties(self, limit: int) -> list[str]:
-        return await self._read(reading.reporting_parties, limit)
-
-    async def experiences(self, state: str | None = None) -> list[Experience]:
-        return await self._read(reading.experiences, state)
+    late_outcomes = _question(outcome_reading.late)
+    newest_late = _question(outcome_reading.newest_late)
+    current = _question(outcome_reading.current)
+    corrections = _question(outcome_reading.corrections)
+    outcome_figures = _question(outcome_reading.figures)
+    settled = _question(reading.settled)
+    recent_outcomes = _question(reading.recent_outcomes)
+    judged_outcomes = _question(reading.judged_outcomes)
+    reporting_parties = _question(reading.reporting_parties)
+    experiences = _question(reading.experiences)
 
     async def replace_experiences(self, lessons: Sequence[Experience]) -> None:
         """Put `lessons` in the place of all their revisions."""
         await self._write(memory.replace, lessons)
 
-    async def revisions(self) -> dict[str, int]:
-        return await self._read(memory.revisions)
-
-    async def experiences_at(self, wanted: Collection[tuple[str, int]]) -> list[Experience]:
-        return await self._read(memory.experiences_at, wanted)
-
-    async def embeddings(self, embedder: str, dimension: int, digests: Sequence[str]) -> dict[str, bytes]:
-        return await self._read(memory.embeddings, embedder, dimension, digests)
+    revisions = _question(memory.revisions)
+    experiences_at = _question(memory.experiences_at)
+    embeddings = _question(memory.embeddings)
 
     async def save_embeddings(self, embedder: str, dimension: int, vectors: Mapping[str, bytes]) -> None:
         await self._write(memory.save_embeddings, embedder, dimension, vectors, self._clock())
@@ -250,34 +201,23 @@ class Store:
     async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str], older: float) -> int:
         return await self._write(memory.prune_embeddings, embedder, dimension, keep, self._clock() - older)
 
-    async def tasks(self, *, origin: str | None = None, environment: str | None = None, limit: int = 99) -> list[Task]:
-        return await self._read(reading.tasks, origin, environment, limit)
+    tasks = _question(reading.tasks)
 
     async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
         done = await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
         self.task_offers.update(msgspec.structs.asdict(done))
         return done.new
 
-    async def task_states(self, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
-        return await self._read(pool.task_states, states, limit)
+    task_states = _question(pool.task_states)
 
     async def mark_tasks(self, states: Sequence[TaskState]) -> None:
         await self._write(pool.mark, states)
 
-    async def task_counts(self) -> dict[tuple[str, str], int]:
-        return await self._read(pool.task_counts)
-
-    async def candidates(self, limit: int = 100) -> list[Candidate]:
-        return await self._read(reading.candidates, limit)
-
-    async def head(self) -> Candidate | None:
-        return await self._read(reading.head)
-
-    async def verdicts(self, limit: int = 100) -> list[Verdict]:
-        return await self._read(reading.verdicts, limit)
-
-    async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
-        return await self._read(reading.servings, engine, limit)
+    task_counts = _question(pool.task_counts)
+    candidates = _question(reading.candidates)
+    head = _question(reading.head)
+    verdicts = _question(reading.verdicts)
+    servings = _question(reading.servings)
 
     async def first_served(self) -> int | None:
         return await self._read(first_served)
@@ -289,29 +229,17 @@ class Store:
                 return serving
         return None
 
-    async def directives(self, limit: int = 100) -> list[Directive]:
-        return await self._read(reading.directives, limit)
-
-    async def frozen(self) -> bool:
-        return await self._read(reading.frozen)
-
-    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
-        return await self._read(live.closed_runs, ids)
-
-    async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
-        return await self._read(live.failed_calls, since, limit, until)
-
-    async def batches(self, limit: int = 100) -> list[BatchOrder]:
-        return await self._read(reading.batches, limit)
-
-    async def outstanding(self) -> BatchOrder | None:
-        return await self._read(reading.outstanding)
+    directives = _question(reading.directives)
+    frozen = _question(reading.frozen)
+    closed_runs = _question(live.closed_runs)
+    failed_calls = _question(live.failed_calls)
+    batches = _question(reading.batches)
+    outstanding = _question(reading.outstanding)
 
     async def lineage(self, trajectory_id: str) -> Lineage:
         return await self._read(lineage, trajectory_id)
 
-    async def dead_letters(self, limit: int = 100) -> list[DeadRow]:
-        return await self._read(reading.dead_letters, limit)
+    dead_letters = _question(reading.dead_letters)
 
     async def counts(self) -> dict[str, int]:
         return {
@@ -327,8 +255,7 @@ class Store:
 
     # Lessons by hand, and what is said of them
 
-    async def revisions_of(self, experience_id: str) -> list[Experience]:
-        return await self._read(reading.revisions_of, experience_id)
+    revisions_of = _question(reading.revisions_of)
 
     async def revise(self, experience_id: str, change: Callable[[Experience], Experience]) -> Experience | None:
         """Write `change` of the latest revision as the next one, whoever else revises; None if there is no such lesson.
@@ -347,19 +274,15 @@ class Store:
         self._audited(heard.head)
         return heard
 
-    async def voices(self, experience_ids: Sequence[str]) -> dict[str, Voices]:
-        return await self._read(opinions.voices, experience_ids)
-
-    async def said(self, experience_id: str, limit: int = 100) -> list[Said]:
-        return await self._read(opinions.said, experience_id, limit)
+    voices = _question(opinions.voices)
+    said = _question(opinions.said)
 
     async def delete_votes(self, experience_ids: Sequence[str]) -> None:
         await self._write(opinions.delete_votes, experience_ids)
 
     # Forgetting (see `actors.store.erasing`)
 
-    async def find(self, selector: Selector) -> Scope:
-        return await self._read(erasing.find, selector)
+    find = _question(erasing.find)
 
     async def tombstone(self, selector: Selector, scope: Scope) -> None:
         """From now on nothing of these is written, nor delivered to an actor."""
@@ -371,8 +294,7 @@ class Store:
             await self._write(erasing.erase, part)
         await self._write(erasing.sweep)
 
-    async def tombstoned(self, ids: Sequence[str]) -> set[str]:
-        return await self._read(erasing.tombstoned, ids)
+    tombstoned = _question(erasing.tombstoned)
 
     async def fold(self) -> bool:
         """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: it
@@ -381,11 +303,8 @@ class Store:
 
     # What the attributor keeps
 
-    async def states(self, prefix: str) -> dict[str, bytes]:
-        return await self._read(judgements.states, prefix)
-
-    async def judgements(self, keys: Sequence[str]) -> dict[str, bytes]:
-        return await self._read(judgements.judgements, keys)
+    states = _question(judgements.states)
+    judgements = _question(judgements.judgements)
 
     async def keep_judgements(
         self, fresh: Sequence[Judgement], used: Sequence[str], states: Mapping[str, bytes]
@@ -404,11 +323,9 @@ class Store:
             _log.info("audit_head", sequence=head.sequence, hash=head.hash)
 
 
-def _create(connection: Connection, now: float) -> Head:
+def _create(connection: Connection) -> Head:
     if connection.dialect.name == "postgresql":
         check(connection)
-    before = migrate(connection, now)
+    create(connection)
     guard(connection)
-    if 0 < before < t.SCHEMA_VERSION:
-        _log.info("store_migrated", before=before, now=t.SCHEMA_VERSION)
     return head(connection)

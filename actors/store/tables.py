@@ -9,9 +9,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
 
-SCHEMA_VERSION = 13
-"""Number of the newest migration (`actors.store.migrations`): whoever changes a table here writes the next one."""
-
 
 class Base(DeclarativeBase):
     """Metadata of all tables; types that SQLite and PostgreSQL agree on (`actors.store.columns`)."""

@@ -86,7 +86,7 @@ def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Co
     insert_new(connection, table_of(t.TaskSourceRow), links)
 
 
-def task_states(connection: Connection, states: Collection[str], limit: int) -> list[TaskState]:
+def task_states(connection: Connection, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
     """Tasks in one of `states` (all if it is empty), those played longest ago first."""
     row = t.TaskRow
     wanted = select(row).where(row.origin != "heldout")

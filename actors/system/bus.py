@@ -1,7 +1,7 @@
 """The bus as actors see it: publish, fetch and ack in batches, at least once, with deduplication by id.
 
-Two implementations: `nats_bus.NatsBus` over JetStream and `stub_bus.StubBus` in memory for tests on a mock clock. Both
-pass `tests/contract/test_bus.py`. Calls carry batches because a crossing of the bridge costs about 100 us.
+Implemented by `nats_bus.NatsBus` over JetStream, and in memory for tests on a mock clock; both pass
+`tests/contract/test_bus.py`. Calls carry batches because a crossing of the bridge costs about 100 us.
 """
 
 from collections.abc import Mapping, Sequence

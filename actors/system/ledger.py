@@ -1,15 +1,13 @@
 """The ledger: what makes at-least-once delivery count once. A port; `actors.store` implements it on SQL.
 
 For each actor it remembers which inputs are done, keeps the outputs until the bus has them (outbox), counts failures
-and holds parked records. `MemoryLedger` ships for tests.
+and holds parked records.
 
 Any method may raise `DependencyUnavailable` when the database is away; the caller waits and calls again.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
-
-import msgspec
 
 from actors.messages import Message
 from actors.system.bus import Outgoing
@@ -51,63 +49,3 @@ class Ledger(Protocol):
         Putting it back by hand takes the mark away again and publishes `data` on `subject`.
         """
         ...
-
-
-class Parked(msgspec.Struct, frozen=True):
-    """A dead letter in `MemoryLedger`."""
-
-    actor: str
-    input_id: str
-    subject: str
-    data: bytes
-    error: str
-
-
-class MemoryLedger:
-    """A `Ledger` in memory for tests: transactions are atomic because nothing in them awaits."""
-
-    def __init__(self) -> None:
-        self.done: set[tuple[str, str]] = set()
-        self.records: dict[tuple[str, str], Message] = {}
-        """By (type name, record id); the latest one stands."""
-        self.outbox: dict[tuple[str, str], Outgoing] = {}
-        """By (actor, output id), in the order of commit."""
-        self.sent: set[tuple[str, str]] = set()
-        self.failures: dict[tuple[str, str], int] = {}
-        self.parked: list[Parked] = []
-
-    async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
-        return {input_id for input_id in ids if (actor, input_id) in self.done}
-
-    async def commit(
-        self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
-    ) -> bool:
-        keys = {(actor, input_id) for input_id in inputs}
-        if keys & self.done:
-            return False
-        self.done |= keys
-        for key in keys:
-            self.failures.pop(key, None)
-        for record in records:
-            self.records[type(record).__name__, record.id] = record
-        for output in outputs:
-            self.outbox.setdefault((actor, output.id), output)
-        return True
-
-    async def unpublished(self, actor: str, limit: int) -> list[Outgoing]:
-        waiting = [output for key, output in self.outbox.items() if key[0] == actor and key not in self.sent]
-        return waiting[:limit]
-
-    async def published(self, actor: str, ids: Sequence[str]) -> None:
-        self.sent |= {(actor, output_id) for output_id in ids}
-
-    async def failed(self, actor: str, input_id: str, error: str) -> int:
-        self.failures[actor, input_id] = self.failures.get((actor, input_id), 0) + 1
-        return self.failures[actor, input_id]
-
-    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
-        if (actor, input_id) in self.done:
-            return
-        self.done.add((actor, input_id))
-        self.failures.pop((actor, input_id), None)
-        self.parked.append(Parked(actor, input_id, subject, data, error))

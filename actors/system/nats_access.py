@@ -97,20 +97,12 @@ class NatsAccess(msgspec.Struct, frozen=True):
         if settings.password_file:
             self.secret("password_file")
             return told | {"user": settings.user, "password": lambda: self.secret("password_file")}
-        if settings.token_file:
-            self.secret("token_file")
-            return told | {"token": lambda: self.secret("token_file")}
         if settings.credentials_file:
             self._credentials()
             return told | {
                 "user_jwt_cb": lambda: bytearray(self._credentials()[0]),
                 "signature_cb": self._signed,
             }
-        if settings.nkey_file:
-            seed = self.secret("nkey_file").encode()
-            _pair(settings, "nkey_file", seed)
-            # nats-py reads the seed again for each signature.
-            return told | {"nkeys_seed": settings.nkey_file}
         if self.user:
             return told | {"user": self.user, "password": self.password}
         return told

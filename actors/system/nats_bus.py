@@ -16,7 +16,6 @@ from actors.system.metrics import SystemMetrics
 from actors.system.nats_access import NatsAccess
 from actors.system.nats_client import NatsClient, NatsSettings
 from actors.system.nats_durables import remove_durables
-from actors.system.nats_prefix import Prefix
 from actors.system.nats_pull import NatsPull
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream, by_stream
@@ -56,8 +55,7 @@ class NatsBus:
         self._host, self._name, self._rng = host, name, rng or random.Random()
         self._access = NatsAccess((access,), user=user, password=password) if isinstance(access, str) else access
         self._settings = settings or NatsSettings()
-        self._prefix = Prefix(self._access.settings.prefix)
-        self._streams = tuple(self._prefix.stream(stream) for stream in streams)
+        self._streams = tuple(streams)
         self._claims = ClaimStore(claims)
         self._metrics = metrics
         self._client: NatsClient | None = None
@@ -100,19 +98,18 @@ class NatsBus:
         return self._client
 
     async def publish(self, items: Sequence[Outgoing]) -> None:
-        await self._host(self._opened().publish, self._prefix.items(items))
+        await self._host(self._opened().publish, items)
 
     def tail(self, subject: str) -> Tail:
-        return self._opened().tail(self._prefix.onto(subject))
+        return self._opened().tail(subject)
 
     def remember(self, subject: str, sequence: int) -> None:
-        self._opened().remember(self._prefix.onto(subject), sequence)
+        self._opened().remember(subject, sequence)
 
     async def subscribe(self, durable: str, subjects: Sequence[str]) -> "NatsSubscription":
         if not durable or not set(durable) <= _DURABLE:
             raise BusMisconfigured(f"durable name {durable!r}: letters, digits, - and _ only")
-        grouped = by_stream([self._prefix.onto(subject) for subject in subjects], self._streams)
-        pull = NatsPull(self._opened(), durable, grouped, self._prefix)
+        pull = NatsPull(self._opened(), durable, by_stream(subjects, self._streams))
         await self._host(pull.open)
         self._pulls.setdefault(durable, []).append(pull)
         return NatsSubscription(self._host, pull, lambda: self._forget(durable, pull))

@@ -31,6 +31,8 @@ CLAIM_HEADER = "Evolved-Claim"
 ID_HEADER = "Nats-Msg-Id"
 _WANTED_PAYLOAD = 4 << 20
 """Bytes: the embedded broker's max_payload. Below it, large calls go by claim check, over a directory of all."""
+_CANCEL_SECONDS = 0.2
+"""Until an attempt to connect that goes on all the same is cancelled once more."""
 _HEADROOM = 1024
 """Bytes kept free below the broker's max_payload: headers count against it."""
 
@@ -169,7 +171,11 @@ class NatsClient:
             attempt.result()
         finally:
             heard.cancel()
-            attempt.cancel()
+            while not attempt.done():
+                # Until it hears: before Python 3.12 `asyncio.wait_for`, in nats-py, loses a cancellation that comes in
+                # the moment in which a connection is refused, and the attempt goes on for ever.
+                attempt.cancel()
+                await asyncio.wait((attempt,), timeout=_CANCEL_SECONDS)
             await asyncio.gather(attempt, return_exceptions=True)
 
     def _hopeless(self) -> str:
@@ -353,7 +359,6 @@ def _advanced(before: Mapping[str, Tail], now: Mapping[str, Tail], stored: Seque
 
 
 def _stream_config(stream: Stream, access: NatsAccess) -> api.StreamConfig:
-    tags = access.settings.placement_tags
     return api.StreamConfig(
         name=stream.name,
         subjects=list(stream.subjects),
@@ -366,5 +371,4 @@ def _stream_config(stream: Stream, access: NatsAccess) -> api.StreamConfig:
         compression=api.StoreCompression.S2,
         allow_direct=True,
         num_replicas=access.settings.replicas,
-        placement=api.Placement(tags=list(tags)) if tags else None,
     )

@@ -38,7 +38,7 @@ _API = {
     10039: "JetStream is off for this account: enable it there, or log in to another account",
     10047: "the streams need more disk than the servers may use: raise max_file_store (jetstream {}), or "
     "broker.store_bytes of our own",
-    10065: "another stream holds these subjects: set bus.prefix, if another installation shares this NATS",
+    10065: "another stream holds these subjects: give each installation an account of its own",
     10074: "this server is in no cluster and keeps one copy: set bus.replicas = 1, or name a cluster in bus.url",
     10076: "JetStream is off: start the servers with jetstream {} in their configuration",
     10113: "the account wants max_bytes, and we set it: see the account's limits",
@@ -47,7 +47,7 @@ _API = {
 """JetStream's err_code -> what to do where waiting cures nothing."""
 
 _CURABLE = {
-    10005: "fewer servers are up than bus.replicas wants, or none has bus.placement_tags",
+    10005: "fewer servers are up than bus.replicas wants",
     10008: "the cluster has no leader: fewer than half of its servers are up",
 }
 """err_code -> what it is that we wait for."""
@@ -90,16 +90,12 @@ def _alert(error: ssl.SSLError, settings: BusSettings) -> str:
 def _login(settings: BusSettings) -> str:
     if settings.credentials_file:
         return f"see bus.credentials_file = {settings.credentials_file}; it may have expired or been revoked"
-    if settings.nkey_file:
-        return f"see bus.nkey_file = {settings.nkey_file}; the servers must know its public key"
-    if settings.token_file:
-        return f"see bus.token_file = {settings.token_file}"
     if settings.user:
         return f"see bus.user = {settings.user!r} and bus.password_file = {settings.password_file}"
     if settings.certificate_file:
         return f"no user there for bus.certificate_file = {settings.certificate_file}"
     if settings.url:
-        return "set bus.user and bus.password_file, bus.token_file, bus.credentials_file or bus.nkey_file"
+        return "set bus.user and bus.password_file, or bus.credentials_file"
     return "its credentials.json is not that server's: another NATS may have taken the port of `evolved broker`"
 
 

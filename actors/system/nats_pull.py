@@ -26,7 +26,6 @@ from actors.system.claim_check import Claim
 from actors.system.errors import BusMisconfigured, BusUnavailable, PayloadMissing
 from actors.system.nats_client import CLAIM_HEADER, ID_HEADER, NatsClient
 from actors.system.nats_failures import CONNECTION_ERRORS, api_failure
-from actors.system.nats_prefix import Prefix
 from actors.system.streams import Stream
 
 _log = structlog.get_logger(__name__)
@@ -76,10 +75,8 @@ class _Source:
 class NatsPull:
     """Records of one durable."""
 
-    def __init__(
-        self, client: NatsClient, durable: str, grouped: dict[str, tuple[Stream, tuple[str, ...]]], names: Prefix
-    ) -> None:
-        self._client, self._durable, self._names = client, durable, names
+    def __init__(self, client: NatsClient, durable: str, grouped: dict[str, tuple[Stream, tuple[str, ...]]]) -> None:
+        self._client, self._durable = client, durable
         self._sources = {name: _Source(stream, subjects) for name, (stream, subjects) in grouped.items()}
         self._buffer: deque[Msg] = deque()
         self._event = asyncio.Event()
@@ -242,7 +239,7 @@ class NatsPull:
             except (PayloadMissing, msgspec.DecodeError) as error:
                 problem = f"{type(error).__name__}: {error}"
         record = headers.get(ID_HEADER) or f"{metadata.stream}:{metadata.sequence.stream}"
-        return Delivery(self._names.off(message.subject), record, data, metadata.num_delivered, message, problem)
+        return Delivery(message.subject, record, data, metadata.num_delivered, message, problem)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """See `bus.Subscription.ack`."""

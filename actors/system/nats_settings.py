@@ -4,13 +4,10 @@ Secrets are named by file, never written here: a file is read again for every co
 changed password needs no restart.
 """
 
-import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
-
-_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
 class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,12 +20,8 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """User at your own NATS."""
     password_file: str = ""
     """File that holds its password."""
-    token_file: str = ""
-    """File that holds a token, where the servers want one instead of a user."""
     credentials_file: str = ""
     """A .creds file (JWT and seed), as `nsc` makes them."""
-    nkey_file: str = ""
-    """File that holds the seed of a user nkey (SU...)."""
     ca_file: str = ""
     """PEM file with the authority of the servers' certificates; empty: those that this machine trusts. Naming one wants
     TLS, as tls:// does: a server without it is refused, and hears no password."""
@@ -38,26 +31,15 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """PEM file with its private key, without a passphrase; empty if it stands in certificate_file."""
     replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
     """Servers that keep a copy of every stream; 3 in a cluster of three or more: one may then die."""
-    placement_tags: tuple[str, ...] = ()
-    """Keep the streams on servers that have all these tags."""
-    prefix: str = ""
-    """Before every stream's name and subject, so that two installations can share one NATS."""
-    monitor_url: str = ""
-    """Base URL of a server's monitoring port, such as http://host:8222: `evolved doctor` asks it how often the servers
-    write to disk, which a client is not told."""
 
     def __post_init__(self) -> None:
         for server in self.servers:
             _check(server)
         if len({wants_tls(server) for server in self.servers}) > 1:
             raise ValueError(f"url = {self.url!r} has nats:// and tls:// servers; write tls:// before each")
-        logins = {
-            "user": self.user, "token_file": self.token_file, "credentials_file": self.credentials_file,
-            "nkey_file": self.nkey_file,
-        }  # fmt: skip
-        given = [name for name, value in logins.items() if value]
+        given = [name for name in ("user", "credentials_file") if getattr(self, name)]
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are several ways to log in; keep the one that your servers want")
+            raise ValueError("user and credentials_file are two ways to log in; keep the one that your servers want")
         if bool(self.user) != bool(self.password_file):
             raise ValueError("user and password_file go together; set both or neither")
         if self.key_file and not self.certificate_file:
@@ -65,8 +47,6 @@ class BusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         files = [name for name in (*given, "ca_file", "certificate_file") if getattr(self, name)]
         if files and not self.url:
             raise ValueError(f"{files[0]} is for a NATS of your own; set url as well")
-        if self.prefix and not _PREFIX.fullmatch(self.prefix):
-            raise ValueError(f"prefix = {self.prefix!r} may have letters, digits, - and _, 32 at most")
 
     @property
     def servers(self) -> tuple[str, ...]:

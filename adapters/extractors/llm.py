@@ -1,4 +1,4 @@
-"""`LlmExtractor`: lessons and votes from any endpoint that speaks OpenAI's chat completions.
+"""`LlmExtractor`: lessons from any endpoint that speaks OpenAI's chat completions.
 
 A refusal, an answer that is cut and one that cannot be read yield nothing and are counted. Attempts are bounded, and so
 are the tokens of an hour.
@@ -16,7 +16,7 @@ import anyio
 
 from actors.messages import Trajectory
 from actors.ports.errors import AdapterNotSetUp, EndpointUnavailable, ExtractorUnavailable
-from actors.ports.extractors import Insight, Vote
+from actors.ports.extractors import Insight
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import fresh_mark
@@ -92,23 +92,14 @@ class LlmExtractor:
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         shown = successes[: self._settings.runs], failures[: self._settings.runs]
         nonce, limit = fresh_mark(self._nonce, (*shown[0], *shown[1])), self._settings.limit
-        answer = await self._ask(prompt.draw_messages(nonce, *shown, limit), prompt.LESSONS)
+        answer = await self._ask(prompt.draw_messages(nonce, *shown, limit))
         if answer is None:
             return ()
         lessons = prompt.read_lessons(answer, nonce, limit)
         self.counts["unreadable" if lessons is None else "answered" if lessons else "empty"] += 1
         return lessons or ()
 
-    async def vote(self, lesson: Insight, runs: Sequence[Trajectory]) -> Vote:
-        shown = runs[: self._settings.runs]
-        nonce = fresh_mark(self._nonce, shown)
-        answer = await self._ask(prompt.vote_messages(nonce, lesson, shown), prompt.VOTES)
-        vote = prompt.read_vote(answer, nonce) if answer is not None else None
-        if answer is not None:
-            self.counts["unreadable" if vote is None else "answered"] += 1
-        return vote or "ABSTAIN"
-
-    async def _ask(self, messages: list[dict[str, str]], schema: Mapping[str, Any]) -> str | None:
+    async def _ask(self, messages: list[dict[str, str]]) -> str | None:
         """The model's words; None if there are none to be read.
 
         Raises:
@@ -116,7 +107,7 @@ class LlmExtractor:
         """
         self._check_budget()
         try:
-            reply = await self._endpoint.ask(messages, schema, anyio.current_time() + self._settings.patience)
+            reply = await self._endpoint.ask(messages, prompt.LESSONS, anyio.current_time() + self._settings.patience)
         except EndpointUnavailable as error:
             raise ExtractorUnavailable(str(error)) from error
         self.tokens += reply.tokens

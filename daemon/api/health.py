@@ -1,4 +1,4 @@
-"""Whether the daemon lives and is ready: for probes of Kubernetes and load balancers, which have no key and call the
+"""Whether the daemon lives and is ready: for probes of load balancers, which have no key and call the
 process by its address.
 
 GET /healthz   200 while it answers

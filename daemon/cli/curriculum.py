@@ -14,12 +14,12 @@ were made here.
   gain         what training on it is worth now: 0 is solved or hopeless, 1 learns
   demand       how much of traffic asks for it; the most wanted is 1
   sandbox      whether the sandbox has tasks of it
-  raised       why it weighs more: it fell since the weights changed, or traffic fails at it
+  raised       why it weighs more: traffic fails at it
 
 examples:
   evolved curriculum
   evolved curriculum --tasks            # each task of the pool, with its state and the reason
-  evolved curriculum --json | jq '.clusters[] | select(.fallen)'
+  evolved curriculum --json | jq '.clusters[] | select(.urged)'
 """
 _SHOWN = 12
 """Characters of a task's id on a terminal."""
@@ -61,10 +61,9 @@ def show(found: dict[str, Any], *, tasks: bool) -> None:
     console = screen()
     table = OutputTable("cluster", "success", "gain", "demand", "sandbox", "raised", title="kinds of goal")
     for one in found["clusters"]:
-        raised = [word for word, set_ in (("fell", one["fallen"]), ("traffic fails", one["urged"])) if set_]
         table.add_row(
             one["cluster"], f"{100 * one['success']:.0f} %", f"{one['gain']:.2f}", f"{one['demand']:.2f}",
-            "yes" if one["playable"] else "no", ", ".join(raised),
+            "yes" if one["playable"] else "no", "traffic fails" if one["urged"] else "",
         )  # fmt: skip
     console.print(table)
     pool = Counter[tuple[str, str]]((one["origin"], one["state"]) for one in found["tasks"])

@@ -20,7 +20,6 @@ examples:
   evolved db backup /backup/monday.tar            while the daemon runs; --with-keys, --with-weights for more
   evolved db check                                pages, rows, what they say of each other, audit trail, signatures
   evolved db restore /backup/monday.tar           into an empty state directory, or --force: what is there moves aside
-  evolved db migrate                              to this evolved's schema; `evolved run` does it by itself
   evolved db vacuum                               give the room of what was removed back to the disk
 
 Exit status: 0; 1 check found something; 2 it cannot be done, and why.
@@ -65,7 +64,6 @@ def add_db(add: Any) -> None:
         return parser
 
     action("status", "schema, size, what is kept since when")
-    action("migrate", "bring the schema up to date; the daemon must not run")
     backup = action("backup", "copy it while the daemon runs", BACKUP_HELP)
     backup.add_argument("out", type=Path, metavar="OUT", help="a directory to make, or a file that ends in .tar")
     backup.add_argument("--with-keys", action="store_true", help="key files and secrets of live APIs too")
@@ -85,8 +83,7 @@ def _run(arguments: argparse.Namespace) -> int:
     config = load(arguments.config, arguments.set)
     try:
         return {
-            "status": _status, "migrate": _migrate, "backup": _backup, "restore": _restore, "check": _check,
-            "vacuum": _vacuum,
+            "status": _status, "backup": _backup, "restore": _restore, "check": _check, "vacuum": _vacuum,
         }[arguments.action](arguments, config)  # fmt: skip
     except StoreError as error:
         raise TransferFailed(str(error)) from error
@@ -110,26 +107,20 @@ def _print(arguments: argparse.Namespace, told: dict[str, Any]) -> None:
 
 
 def _status(arguments: argparse.Namespace, config: "Config") -> int:
-    from actors.store import tables as t
     from actors.store.audit import head
     from actors.store.engine import located
-    from actors.store.migrations import check
     from actors.store.retention import retained, used_bytes
+    from actors.store.schema import wanted
     from daemon.api.why import when
 
     def look(connection: "Connection") -> dict[str, Any]:
-        schema = check(connection)
-        used, taken = used_bytes(connection)
-        told: dict[str, Any] = {
-            "store": located(connection.engine), "schema": schema, "newest_schema": t.SCHEMA_VERSION,
-            "bytes": taken, "free_bytes": taken - used,
+        (used, taken), since = used_bytes(connection), retained(connection)
+        return {
+            "store": located(connection.engine), "schema": wanted(), "bytes": taken, "free_bytes": taken - used,
+            "audit_head": str(head(connection)),
+            "trajectories_since": when(since.trajectories) if since.trajectories else "the beginning",
+            "loose_exchanges_since": when(since.exchanges) if since.exchanges else "the beginning",
         }  # fmt: skip
-        if schema == t.SCHEMA_VERSION:
-            since = retained(connection)
-            told["audit_head"] = str(head(connection))
-            told["trajectories_since"] = when(since.trajectories) if since.trajectories else "the beginning"
-            told["loose_exchanges_since"] = when(since.exchanges) if since.exchanges else "the beginning"
-        return told
 
     _print(arguments, _asked(config, look))
     return 0
@@ -140,31 +131,7 @@ def _asked(config: "Config", question: Any) -> Any:
     from actors.store.integrity import quick
 
     quick(config.store_url)
-    return ask(config.store_url, question, config.store, current=False)
-
-
-def _migrate(arguments: argparse.Namespace, config: "Config") -> int:
-    import time
-
-    import anyio
-
-    from actors.store import Store
-    from actors.store import tables as t
-    from actors.store.migrations import check
-    from daemon.processes.state_lock import state_lock
-
-    async def bring() -> None:
-        store = Store(config.store_url, clock=time.time, settings=config.store)
-        await store.open()
-        await store.aclose()
-
-    with state_lock(config.state, alone=True):
-        before = _asked(config, check)
-        if before < t.SCHEMA_VERSION:
-            _say(f"from schema {before} to {t.SCHEMA_VERSION}, in one transaction; a large store takes minutes")
-            anyio.run(bring)
-    _print(arguments, {"before": before, "now": t.SCHEMA_VERSION})
-    return 0
+    return ask(config.store_url, question, config.store)
 
 
 def _backup(arguments: argparse.Namespace, config: "Config") -> int:
@@ -210,7 +177,7 @@ def _check(arguments: argparse.Namespace, config: "Config") -> int:
     keys = Provenance(config.provenance, config.state).trusted("gate")
     say = (lambda text: None) if arguments.json else _say
     findings = pages(config.store_url)
-    found = Checked(schema=0, rows={}, findings=tuple(findings))
+    found = Checked(schema="", rows={}, findings=tuple(findings))
     if not findings:
         problem = (lambda record: record_problem(record, keys)) if keys.path.is_file() else None
         found = ask(config.store_url, lambda connection: check(connection, problem, say), config.store)

@@ -20,7 +20,6 @@ examples:
   evolved doctor --config /etc/evolved/config.toml
   evolved doctor --json | jq -r '.findings[] | [.severity, .check, .remedy] | @tsv'
   evolved doctor --only "engines" "engine endpoints"
-  evolved doctor --broker-monitor http://nats.internal:8222       with what your NATS says of its disk
 
 Run it as who runs the daemon: sudo -u evolved evolved doctor --config /etc/evolved/config.toml
 
@@ -44,9 +43,6 @@ def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
     doctor.add_argument("--only", nargs="+", metavar="CHECK", help="by name, as in the table (all)")
     doctor.add_argument(
         "--root", type=Path, default=Path("/"), metavar="DIR", help="units of an image (this machine's)"
-    )
-    doctor.add_argument(
-        "--broker-monitor", default="", metavar="URL", help="of your own nats-server (port 8222 where bus.url points)"
     )
     doctor.add_argument("--seconds", type=float, default=5.0, help="for each check (5)")
     json_option(doctor)
@@ -79,7 +75,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
         if wrong:
             raise ConfigError(f"--only {wrong[0]!r}: no such check; there are {', '.join(sorted(names))}")
         checks = tuple(check for check in checks if check.name in arguments.only)
-    scene = Scene(config, root=arguments.root, monitor=arguments.broker_monitor)
+    scene = Scene(config, root=arguments.root)
     left = {check.name for check in checks}
 
     def progress(one: "Examined") -> None:

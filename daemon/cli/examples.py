@@ -34,10 +34,6 @@ EXAMPLES = {
     "config": """\
   evolved config --config config.toml        check it, and see what is in force
   evolved config --reference > config.toml   every setting with its default""",
-    "warmstart": """\
-  evolved warmstart --out warmstart --seed 0
-  evolved warmstart --world service --out service --seed 0
-  evolved warmstart --world service --measure daemon/demo/service --seed 7    names that nobody has seen""",
     "uninstall": """\
   sudo evolved uninstall                     state and changed settings stay
   sudo evolved uninstall --purge""",

@@ -16,7 +16,6 @@ What the judge of step labels did since its record began, by tenant; tenant * is
   GOOD, BAD    precision: of those that it took for a success (a failure), the share that was one; 95 % Wilson
   steps        agreement with feedback on steps
   AUC          how often it rates a success above a failure; the weight follows from its lower bound
-  repeated     share of steps that got the same label when it was asked twice
   weight       what the learner multiplies the labels by; (1) without evidence enough
 
 examples:
@@ -30,7 +29,7 @@ def add_judge(add: Any) -> None:
     command = add("judge", run_judge, "What the judge did, what it cost, and how far it can be trusted.")
     command.description, command.formatter_class = JUDGE_HELP, argparse.RawDescriptionHelpFormatter
     command.add_argument("action", choices=("report",))
-    json_option(command, help="one JSON document instead, with earlier windows of evidence")
+    json_option(command, help="one JSON document instead")
 
 
 def run_judge(arguments: argparse.Namespace) -> int:
@@ -66,7 +65,7 @@ def show(found: dict[str, Any]) -> None:
         console.print(f"the budget of {budget['used_up']} is spent: trajectories {budget['limits']['when_spent']}")
     columns = (
         "judge", "tenant", "since", "judged", "cached", "not sampled", "abstained", "tokens", "money", "agreement",
-        "GOOD", "BAD", "steps", "AUC", "repeated", "weight",
+        "GOOD", "BAD", "steps", "AUC", "weight",
     )  # fmt: skip
     table = OutputTable()
     for column in columns:
@@ -80,7 +79,6 @@ def show(found: dict[str, Any]) -> None:
             f"{page['tokens']:,.0f}", f"{page['money']:.4g}", _rate(outcomes["agreement"]),
             _rate(outcomes["precision_good"]), _rate(outcomes["precision_bad"]), _rate(steps["agreement"]),
             "-" if outcomes["auc"] is None else f"{outcomes['auc']:.2f} (> {outcomes['auc_low']:.2f})",
-            "-" if page["repeatability"] is None else f"{100 * page['repeatability']:.0f} %",
             f"{page['weight']:.2f}" if page["weighed"] else "(1)",
         )  # fmt: skip
     console.print(table)

@@ -39,7 +39,7 @@ GROUPS = {
     "learning": ("curriculum", "judge", "eval"),
     "data": ("export", "import", "replay", "forget", "db"),
     "experience, environments, tools": ("experience", "environments", "tasks", "adapters", "tools"),
-    "set-up": ("demo", "plan", "install", "uninstall", "config", "keys", "completion", "warmstart"),
+    "set-up": ("demo", "plan", "install", "uninstall", "config", "keys", "completion"),
 }
 """Headings of `evolved --help`, and the subcommands below each."""
 
@@ -64,7 +64,6 @@ _ADDED = (
     ("forget", "add_forget", ("forget",)),
     ("live", "add_adapters", ("adapters",)),
     ("db", "add_db", ("db",)),
-    ("warmstart", "add_warmstart", ("warmstart",)),
 )  # fmt: skip
 """Modules of `daemon.cli`, what adds their subcommands, and those. Of them only the one that was named is imported: all
 of them take longer than an order in an emergency may."""

@@ -252,5 +252,5 @@ def _judge(given: Given, config: Config) -> tuple[float, float]:
     judged = min(given.steps, calls * shown.window_steps)
     read = min(float(given.tokens), judged * shown.step / STEP_CHARACTERS)
     a_run = read + calls * RUBRIC + judged * LABEL
-    again = attributor.calibration.repeat + attributor.calibration.share * given.reported
+    again = attributor.calibration.share * given.reported
     return 24.0 * given.runs_per_hour * attributor.sampling.share * (1 + again) * a_run, a_run

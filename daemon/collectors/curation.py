@@ -15,7 +15,6 @@ _GAUGES = {
     "waiting_groups": "Sandbox groups that could be ordered now.",
     "clusters": "Clusters of goals whose outcomes are remembered.",
     "clusters_sandbox": "Those of them that the sandbox has tasks of.",
-    "clusters_fallen": "Those of them that the policy has got worse at since it changed.",
     "kinds_agents": "Agents whose neighbourhoods of goals are remembered.",
     "kinds_neighbourhoods": "Those neighbourhoods: goals in free words that mean about the same.",
 }

@@ -10,7 +10,6 @@ from daemon.collectors.figures import counter, gauge
 _GAUGES = {
     "lessons": "Lessons that can be found.",
     "waiting": "Texts of lessons that have no vector yet: found by words alone.",
-    "pinned": "Weight version whose lessons are given, -1 for those of now.",
 }
 
 

@@ -23,7 +23,7 @@ def capture(wiring: Wiring) -> None:
     wiring.supervisor.add("shipper", alone(config.spool, shipper.run))
     if config.intake.otlp:
         intake = OtlpIntake(
-            config.intake, parts.bus, redact=Redactor(config.redaction).message, rng=wiring.rng("intake"),
+            config.intake, parts.bus, redact=Redactor(config.redaction).message,
             keys=agent_keys(config.keys), require_key=config.tap.door.require_key,
         )  # fmt: skip
         IntakeCollector(intake).register(parts.registry)

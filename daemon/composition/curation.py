@@ -9,7 +9,7 @@ from daemon.composition.wiring import Wiring
 from daemon.settings.config import curator_settings
 
 _CURRICULUM = (
-    "group_size", "replay_share", "production_share", "mix_share", "explore", "clusters", "history",
+    "group_size", "replay_share", "production_share", "mix_share",
 )  # fmt: skip
 """Settings of the curator that others were made with."""
 

@@ -19,13 +19,7 @@ def meanings(wiring: Wiring, embedder: Embedder) -> Meanings:
     """What goals mean, for kinds: nothing where the embedder knows words alone."""
     if words_alone(embedder):
         return Meanings()
-    told = wiring.config.navigator
-    return Meanings(
-        Embeddings(
-            embedder, wiring.parts.store, batch=told.batch, timeout=told.embed_timeout,
-            question_timeout=told.question_timeout,
-        )
-    )  # fmt: skip
+    return Meanings(Embeddings(embedder, wiring.parts.store))
 
 
 def experience(wiring: Wiring, environment: Environment | None, embedder: Embedder, kinds: Kinds) -> Navigator:
@@ -41,9 +35,7 @@ def experience(wiring: Wiring, environment: Environment | None, embedder: Embedd
     config, parts = wiring.config, wiring.parts
     navigator = Navigator(
         config.navigator, store=parts.store, embedder=None if words_alone(embedder) else embedder,
-        rng=wiring.rng("navigator"),
-        directory=config.state / "lessons", previous=parts.adapter("embedder", config.embedder_before),
-        rewriter=parts.adapter("rewriter", config.rewriter),
+        rng=wiring.rng("navigator"), rewriter=parts.adapter("rewriter", config.rewriter),
     )  # fmt: skip
     wiring.figures(navigator_figures, navigator)
     wiring.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
@@ -51,7 +43,7 @@ def experience(wiring: Wiring, environment: Environment | None, embedder: Embedd
     if environment is not None:
         player = engine_player(parts.shadow, config.probe)
         prober = Prober(config.probe, environment=environment, player=player, clock=wiring.clock)
-        tester = SkillReplayer(config.skill_trials, environment=environment)
+        tester = SkillReplayer(environment, config.probe.families)
     experiencer = Experiencer(
         config.experiencer, store=parts.store, prober=prober, clock=wiring.clock, embedder=embedder, tester=tester,
         extractor=parts.adapter("extractor", config.extractor), kinds=kinds,

@@ -49,7 +49,7 @@ def main(config: Config, read: Callable[[], Config] | None = None) -> int:
     Raises:
         StartFailed: the broker, the store or an actor does not come up.
     """
-    return runtime.run(partial(_serve, config, read or (lambda: config)), backend=config.runtime)
+    return runtime.run(partial(_serve, config, read or (lambda: config)))
 
 
 async def _serve(config: Config, read: Callable[[], Config], host: runtime.Host) -> int:

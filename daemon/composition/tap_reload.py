@@ -31,8 +31,8 @@ FIXED = (
 """Settings of the tap that need a restart."""
 _OTHERS = (
     "runtime", "seed", "broker", "bus", "store", "control", "sandbox", "judge", "embedder", "extractor",
-    "embedder_before", "rewriter", "live", "adapters", "intake", "shipper", "actors", "assembler", "attributor",
-    "curator", "experiencer", "skill_trials", "probe", "navigator", "questioner", "wording", "rollout", "tasks",
+    "rewriter", "live", "adapters", "intake", "shipper", "actors", "assembler", "attributor",
+    "curator", "experiencer", "probe", "navigator", "questioner", "wording", "rollout", "tasks",
     "grader", "gate", "swapper", "sentinel", "learner", "provenance", "weights", "engines.shadow", "engines.serving",
 )  # fmt: skip
 """Settings that are not the tap's affair."""

@@ -1,4 +1,4 @@
-"""Upkeep in the daemon: what is forgotten, by order, by age and by quota."""
+"""Upkeep in the daemon: what is forgotten, by order and by age."""
 
 import time
 from functools import partial
@@ -27,10 +27,10 @@ def upkeep(wiring: Wiring) -> Forgetter:
         clock=wiring.clock,
     )  # fmt: skip
     retention = Retention(
-        config.retention, config.quota, store=parts.store, state=config.state, database=database_file(config.store_url),
+        config.retention, store=parts.store, state=config.state, database=database_file(config.store_url),
         clock=wiring.clock,
     )  # fmt: skip
-    RetentionCollector(retention, config.quota).register(wiring.singletons)
+    RetentionCollector(retention).register(wiring.singletons)
     wiring.supervisor.add(
         "housekeeping",
         wiring.leadership.holds(partial(_housekeeping, parts, forgetter, retention)),

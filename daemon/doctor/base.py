@@ -51,17 +51,14 @@ class NotLooked(Exception):
 class Scene:
     """One installation, as the checks see it. Read-only."""
 
-    def __init__(
-        self, config: Config, *, root: Path = Path("/"), now: float = 0.0, monitor: str = "", unread: bool = False
-    ) -> None:
+    def __init__(self, config: Config, *, root: Path = Path("/"), now: float = 0.0, unread: bool = False) -> None:
         """
         Args:
             root: of an image that is not this machine, as `evolved install --root` takes it.
             now: unix seconds; 0 for the present.
-            monitor: base URL of the broker's monitoring; empty: port 8222 of its host.
             unread: there were settings that could not be read; `config` lacks them.
         """
-        self.config, self.root, self.monitor, self.unread = config, root, monitor, unread
+        self.config, self.root, self.unread = config, root, unread
         self.now = now or time.time()
 
     def http(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:

@@ -14,14 +14,11 @@ from nats.aio.client import Client
 
 from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed
-from actors.system.nats_monitoring import MonitoringUnavailable, sync_policy
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 
 _SYNC_SECONDS = 120.0
 """nats-server's `sync_interval` where nothing says otherwise."""
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_MONITOR = 8222
-"""nats-server's usual monitoring port."""
 
 
 def _address(scene: Scene) -> tuple[str, str, str]:
@@ -117,12 +114,11 @@ async def _enter(url: str, user: str, password: str) -> list[Finding]:
 async def _power(scene: Scene) -> Sequence[Finding]:
     keep = scene.config.shipper.keep_seconds
     if scene.config.bus.url:
-        interval, where = await _monitored(scene), "its configuration: sync_interval"
-    else:
-        path = scene.config.state / "broker" / "nats.conf"
-        if not path.exists():
-            raise NotLooked("no broker has run yet")
-        interval, where = _interval(await aside(path.read_text)), str(path)
+        raise NotLooked("only your NATS knows its sync_interval; see docs/several-machines.md for what it must be")
+    path = scene.config.state / "broker" / "nats.conf"
+    if not path.exists():
+        raise NotLooked("no broker has run yet")
+    interval, where = _interval(await aside(path.read_text)), str(path)
     # What the spool keeps after publishing is published again when the broker comes back without it.
     if interval <= keep:
         return []
@@ -141,17 +137,6 @@ def _interval(text: str) -> float:
     if found is None:
         return _SYNC_SECONDS
     return 0.0 if found[1] == "always" else float(found[1]) * _UNITS[found[2] or "s"]
-
-
-async def _monitored(scene: Scene) -> float:
-    bus = scene.config.bus
-    base = scene.monitor or bus.monitor_url
-    base = base or f"http://{urlsplit(bus.url.split(',')[0].strip()).hostname}:{_MONITOR}"
-    try:
-        policy = await sync_policy(base)
-    except MonitoringUnavailable as error:
-        raise NotLooked(f"no monitoring of nats-server at {base}; name it with --broker-monitor URL") from error
-    return 0.0 if policy.always else policy.seconds
 
 
 BROKER = (

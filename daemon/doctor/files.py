@@ -123,7 +123,7 @@ async def _store(scene: Scene) -> Sequence[Finding]:
         return [
             fault(
                 f"{told}: {error}",
-                "install the evolved that wrote it (pip install -U evolved), or restore a backup from before",
+                "install the evolved that wrote it, export and import, or restore a backup of this one",
             )
         ]
     except StoreUnavailable as error:

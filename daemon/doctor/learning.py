@@ -35,7 +35,7 @@ def _wanted(config: Config) -> list[tuple[str, str, AdapterSettings]]:
     sandbox = AdapterSettings(name=config.sandbox.environment, options=config.sandbox.options)
     named = [
         ("judge", "judge", config.judge), ("preference", "gate.judge", config.gate.judge),
-        ("embedder", "embedder", config.embedder), ("embedder", "embedder_before", config.embedder_before),
+        ("embedder", "embedder", config.embedder),
         ("extractor", "extractor", config.extractor), ("rewriter", "rewriter", config.rewriter),
         ("wording", "wording", config.wording), ("grader", "grader", config.grader),
         ("environment", "sandbox.environment", sandbox),

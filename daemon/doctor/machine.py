@@ -56,10 +56,8 @@ def _systemctl(verb: str, unit: str, root: Path) -> str:
 
 
 async def _clock(scene: Scene) -> Sequence[Finding]:
-    """Engines and the broker's monitoring tell the time with every answer (RFC 9110, Date)."""
+    """Engines tell the time with every answer (RFC 9110, Date)."""
     others = {f"the engine {name}": f"{url.rstrip('/')}/health" for name, url in serving_engines(scene.config).items()}
-    if scene.monitor:
-        others["the broker"] = f"{scene.monitor.rstrip('/')}/healthz"
     found: list[Finding] = []
     heard = 0
     for who, url in others.items():

@@ -1,18 +1,15 @@
-"""The OTLP/HTTP receiver: spans and events of agents' instrumentations become exchanges on TRAFFIC.
+"""The OTLP/HTTP receiver: spans of agents' instrumentations become exchanges on TRAFFIC.
 
-    POST /v1/traces, /v1/logs -> decode -> Joiner -> exchange_from -> redaction -> traffic.exchange
+    POST /v1/traces -> decode -> exchange_from -> redaction -> traffic.exchange
 
-An export is answered once all that it made whole is on the bus; if the bus does not take it, with 503 and when to come
-again, so the exporter's own queue is the buffer. What waits for its other half waits in memory: bounded in number,
-bytes and time, passed on at a drain, and lost with the process if that is killed.
+An export is answered once all its calls are on the bus; if the bus does not take them, with 503 and when to come again,
+so the exporter's own queue is the buffer. A span has all of its call in it; a call that comes twice has the same id.
 """
 
-import random
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,7 +17,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -34,16 +31,19 @@ from actors.system.bus import Bus, Outgoing, outgoing
 from actors.system.errors import ActorSystemError
 from actors.system.lifecycle import Lifecycle
 from actors.system.streams import TRAFFIC_EXCHANGE
-from adapters.intake.otlp import (
-    Gathered,
+from adapters.intake.otlp.calls import SpanSettings, exchange_from, is_call, opted_out
+from adapters.intake.otlp.wire import (
+    MEDIA,
+    Encoding,
     InvalidExport,
-    Joiner,
-    JoinSettings,
+    Span,
     UnsupportedMedia,
-    exchange_from,
-    opted_out,
+    answer,
+    complaint,
+    decode,
+    encoding_of,
+    inflated,
 )
-from adapters.intake.otlp.wire import MEDIA, Encoding, Signal, answer, complaint, decode, encoding_of, inflated
 from daemon.api.tls import server_tls
 from daemon.errors import ConfigError
 from daemon.processes.asgi import serve_bound
@@ -52,6 +52,12 @@ from daemon.tap.keys import KeyRing, is_loopback, presented
 
 log = structlog.get_logger(__name__)
 
+MAX_BODY_BYTES = 16 << 20
+"""Of an export, compressed and inflated: collectors' batches have some hundred kilobytes."""
+MAX_REQUESTS = 16
+"""Exports in work at a time, each with its body in memory."""
+_RETRY_AFTER = "5"
+"""Seconds, with 429 and 503: exporters wait longer by themselves each time."""
 _TICK_SECONDS = 0.5
 _READ_SECONDS = 30.0
 """For the body of a request."""
@@ -59,8 +65,6 @@ _MOST_READ = 8
 """Times the limit: what is read of a body that is too large."""
 _GRACE_SECONDS = 1.0
 """For exports under way when draining begins."""
-_DRAIN_SECONDS = 5.0
-"""For what waits, to go out to the bus."""
 _GRPC = {400: 3, 401: 16, 408: 4, 413: 3, 415: 3, 429: 8, 503: 14}
 """HTTP status -> code of gRPC, for the body of a refusal."""
 
@@ -80,20 +84,12 @@ class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
     tls_key: str = ""
     """PEM file with its key, for its owner alone."""
-    tls_client_ca: str = ""
-    """PEM file of authorities: only exporters with a certificate of one of them get in."""
-    max_body_bytes: int = 16 << 20
-    """Of an export, compressed and inflated; larger ones are refused (413)."""
-    max_requests: int = 16
-    """Exports in work at a time; more are told to come again (429)."""
-    retry_after_seconds: int = 5
-    """When to come again, after 429 and 503."""
-    spans: JoinSettings = JoinSettings()
-    """How spans and events become calls."""
+    spans: SpanSettings = SpanSettings()
+    """How spans become calls."""
 
 
 class OtlpIntake:
-    """The server and the buffer behind it. `run` is a task for the supervisor."""
+    """The server. `run` is a task for the supervisor."""
 
     def __init__(
         self,
@@ -101,7 +97,6 @@ class OtlpIntake:
         bus: Bus,
         *,
         redact: Callable[[Exchange], Exchange],
-        rng: random.Random,
         keys: KeyRing | None = None,
         require_key: bool = False,
         listening: Callable[[int], None] = lambda port: None,
@@ -109,7 +104,6 @@ class OtlpIntake:
         """
         Args:
             redact: takes out what must not be stored; called in a worker thread.
-            rng: for the jitter of retries.
             keys: agents' keys; whose key it is, the calls belong to.
             require_key: refuse exports without one.
             listening: told the port.
@@ -117,28 +111,18 @@ class OtlpIntake:
         Raises:
             ConfigError: a certificate that cannot be used.
         """
-        self._settings, self._bus, self._redact, self._rng = settings, bus, redact, rng
+        self._settings, self._bus, self._redact = settings, bus, redact
         self._keys, self._require_key, self._listening = keys, require_key, listening
-        self._tls = server_tls(settings.tls_cert, settings.tls_key, settings.tls_client_ca, section="intake")
-        self._joiner = Joiner(settings.spans)
-        self._working, self._held_back = 0, False
+        self._tls = server_tls(settings.tls_cert, settings.tls_key, "", section="intake")
+        self.working = 0
+        """Exports under way."""
         self._one = anyio.CapacityLimiter(1)
         """Reading exports takes a core at most: the actors run in the same process."""
         self.counts: Counter[str] = Counter()
-        """Calls: published, no_content, opted_out, unreadable, lost. Of exports: status_<code>, refused_records."""
-
-    @property
-    def joined(self) -> Counter[str]:
-        """What the joiner counted."""
-        return self._joiner.counts
-
-    @property
-    def waiting(self) -> int:
-        """Calls of which a part is missing."""
-        return len(self._joiner)
+        """Calls: published, no_content, opted_out, unreadable. Spans that are none: other. Exports: status_<code>."""
 
     async def run(self, lifecycle: Lifecycle) -> None:
-        """Serve until draining, then pass on what waits.
+        """Serve until draining.
 
         Raises:
             OSError: the port is taken.
@@ -155,84 +139,65 @@ class OtlpIntake:
         async with anyio.create_task_group() as group:
             group.start_soon(self._serve, sock, stop)
             lifecycle.ready()
-            await self._tick(lifecycle)
+            while await lifecycle.pause(_TICK_SECONDS):
+                lifecycle.beat()
+                if self._keys is not None:
+                    self._keys.refresh()
+                if self._tls is not None:
+                    self._tls.refresh()
             # Let it end by itself: on asyncio, hypercorn does not take well to being cancelled.
             stop.set()
             group.cancel_scope.deadline = anyio.current_time() + 2 * _GRACE_SECONDS
-        with anyio.move_on_after(_DRAIN_SECONDS, shield=True):
-            rest = self._joiner.take_all()
-            if not await self._pass_on(rest):
-                self.counts["lost"] += len(rest)
-                log.error("otlp_lost", calls=len(rest), why="the bus did not take them before the process had to end")
 
     def app(self) -> Starlette:
         """The ASGI application."""
         return Starlette(
-            routes=[
-                Route("/v1/traces", partial(self._take, "traces"), methods=["POST"]),
-                Route("/v1/logs", partial(self._take, "logs"), methods=["POST"]),
-            ],
+            routes=[Route("/v1/traces", self._take, methods=["POST"])],
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(self._settings.allowed_hosts))],
         )
 
-    async def _take(self, signal: Signal, request: Request) -> Response:
+    async def _take(self, request: Request) -> Response:
         encoding: Encoding = "protobuf"
         try:
             encoding = encoding_of(request.headers.get("content-type", ""))
             tenant, caller = self._sender(request)
-            if self._working >= self._settings.max_requests:
+            if self.working >= MAX_REQUESTS:
                 raise _Refused(429, "too many exports at once")
-            if self._joiner.full:
-                raise _Refused(503, "the buffer is full, because the broker does not take what is in it")
-            self._working += 1
+            self.working += 1
             try:
-                response = await self._export(signal, encoding, request, tenant, caller)
+                response = await self._export(encoding, request, tenant, caller)
             finally:
-                self._working -= 1
+                self.working -= 1
         except UnsupportedMedia as error:
-            response = self._refusal(encoding, 415, str(error))
+            response = _refusal(encoding, 415, str(error))
         except InvalidExport as error:
-            response = self._refusal(encoding, 400, str(error))
+            response = _refusal(encoding, 400, str(error))
         except _Refused as refused:
-            response = self._refusal(encoding, refused.status, str(refused))
+            response = _refusal(encoding, refused.status, str(refused))
         self.counts[f"status_{response.status_code}"] += 1
         return response
 
-    async def _export(self, signal: Signal, encoding: Encoding, request: Request, tenant: str, caller: str) -> Response:
-        body = await self._body(request)
-        plain = inflated(body, request.headers.get("content-encoding", ""), self._settings.max_body_bytes)
+    async def _export(self, encoding: Encoding, request: Request, tenant: str, caller: str) -> Response:
+        body = await _body(request)
+        plain = inflated(body, request.headers.get("content-encoding", ""), MAX_BODY_BYTES)
         if plain is None:
-            raise self._too_large()
-        export = await anyio.to_thread.run_sync(decode, signal, encoding, plain, limiter=self._one)
-        self._joiner.add(export, anyio.current_time(), size=len(plain), tenant=tenant, caller=caller)
-        if not await self._pass_on(self._joiner.take()):
-            raise _Refused(503, "the broker does not take records now")
-        self.counts["refused_records"] += export.refused
-        why = "records without a trace id and a span id cannot be joined" if export.refused else ""
-        return Response(answer(signal, encoding, export.refused, why), media_type=MEDIA[encoding])
-
-    async def _body(self, request: Request) -> bytes:
-        """Read to its end, if need be without keeping it: an answer in the middle of an upload gets lost in a reset,
-        and the exporter would send the same again."""
-        limit, size = self._settings.max_body_bytes, 0
-        body = bytearray()
-        with anyio.move_on_after(_READ_SECONDS):
-            try:
-                async for piece in request.stream():
-                    size += len(piece)
-                    if size <= limit:
-                        body += piece
-                    elif size > _MOST_READ * limit:
-                        break
-            except ClientDisconnect as error:
-                raise _Refused(400, "the body is cut off") from error
-            if size > limit:
-                raise self._too_large()
-            return bytes(body)
-        raise _Refused(408, f"the body took longer than {_READ_SECONDS:g} s")
-
-    def _too_large(self) -> "_Refused":
-        return _Refused(413, f"more than {self._settings.max_body_bytes} bytes; see intake.max_body_bytes")
+            raise _too_large()
+        export = await anyio.to_thread.run_sync(decode, encoding, plain, limiter=self._one)
+        items, counts = await anyio.to_thread.run_sync(self._convert, export.spans, tenant, caller, limiter=self._one)
+        try:
+            await self._bus.publish(items)
+        except ActorSystemError as error:
+            raise _Refused(503, f"the broker does not take records now ({error})") from error
+        if counts["no_content"] and not self.counts["no_content"]:
+            log.warning(
+                "otlp_without_content",
+                spans=counts["no_content"],
+                remedy="set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY for the agent, with "
+                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; see docs/attach.md",
+            )
+        self.counts.update(counts)
+        why = "spans without a trace id and a span id cannot be told apart" if export.refused else ""
+        return Response(answer(encoding, export.refused, why), media_type=MEDIA[encoding])
 
     def _sender(self, request: Request) -> tuple[str, str]:
         """(tenant, id of the key), both empty without a key."""
@@ -249,75 +214,49 @@ class OtlpIntake:
             raise _Refused(401, "the key opens nothing here; see `evolved keys list`")
         return key.tenant, key.id
 
-    def _refusal(self, encoding: Encoding, status: int, message: str) -> Response:
-        retry = {"retry-after": str(self._settings.retry_after_seconds)} if status in (429, 503) else {}
-        body = complaint(encoding, _GRPC[status], message)
-        return Response(body, status, headers=retry, media_type=MEDIA[encoding])
-
-    async def _pass_on(self, taken: Sequence[Gathered]) -> bool:
-        """Publish what was taken from the joiner; False, and back it goes, if the bus does not take it."""
-        if not taken:
-            return True
-        try:
-            items, counts = await anyio.to_thread.run_sync(self._convert, taken, limiter=self._one)
-            await self._bus.publish(items)
-        except ActorSystemError as error:
-            self._joiner.put_back(taken)
-            if not self._held_back:
-                log.warning("otlp_held_back", reason=str(error))
-            self._held_back = True
-            return False
-        except BaseException:
-            self._joiner.put_back(taken)
-            raise
-        self._joiner.settle(taken)
-        if self._held_back:
-            log.info("otlp_going_on")
-        self._held_back = False
-        if counts["no_content"] and not self.counts["no_content"]:
-            log.warning(
-                "otlp_without_content",
-                spans=counts["no_content"],
-                remedy="set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT for the agent; see docs/attach.md",
-            )
-        self.counts.update(counts)
-        return True
-
-    def _convert(self, taken: Sequence[Gathered]) -> tuple[list[Outgoing], Counter[str]]:
+    def _convert(self, spans: Sequence[Span], tenant: str, caller: str) -> tuple[list[Outgoing], Counter[str]]:
         """In a worker thread."""
         items: list[Outgoing] = []
         counts: Counter[str] = Counter()
-        for one in taken:
+        for span in spans:
             try:
-                exchange = exchange_from(one, self._settings.spans)
+                if not is_call(span):
+                    counts["other"] += 1
+                    continue
+                exchange = exchange_from(span, self._settings.spans, tenant=tenant, caller=caller)
                 if exchange is None:
-                    counts["opted_out" if opted_out(one) else "no_content"] += 1
+                    counts["opted_out" if opted_out(span) else "no_content"] += 1
                     continue
                 items.append(outgoing(TRAFFIC_EXCHANGE, self._redact(exchange)))
                 counts["published"] += 1
             except Exception:
                 # A bug of ours in reading one call must not make the exporter send all of them again for ever.
-                log.exception("otlp_call_failed", trace=one.place[1][0].hex(), span=one.place[1][1].hex())
+                log.exception("otlp_call_failed", trace=span.key[0].hex(), span=span.key[1].hex())
                 counts["unreadable"] += 1
         return items, counts
 
-    async def _tick(self, lifecycle: Lifecycle) -> None:
-        delay = _TICK_SECONDS
-        while await lifecycle.pause(delay):
-            lifecycle.beat()
-            if self._keys is not None:
-                self._keys.refresh()
-            if self._tls is not None:
-                self._tls.refresh()
-            if await self._pass_on(self._joiner.take_due(anyio.current_time())):
-                delay = _TICK_SECONDS
-                lifecycle.ready()
-            else:
-                delay = min(10.0, 2 * delay) * self._rng.uniform(0.5, 1.5)
-                lifecycle.waiting("the bus does not take calls from OTLP")
-
     async def _serve(self, sock: socket.socket, stop: anyio.Event) -> None:
         await serve_bound(self.app(), f"fd://{sock.detach()}", tls=self._tls, stop=stop, grace=_GRACE_SECONDS)
+
+
+async def _body(request: Request) -> bytes:
+    """Read to its end, if need be without keeping it: an answer in the middle of an upload gets lost in a reset, and
+    the exporter would send the same again."""
+    size, body = 0, bytearray()
+    with anyio.move_on_after(_READ_SECONDS):
+        try:
+            async for piece in request.stream():
+                size += len(piece)
+                if size <= MAX_BODY_BYTES:
+                    body += piece
+                elif size > _MOST_READ * MAX_BODY_BYTES:
+                    break
+        except ClientDisconnect as error:
+            raise _Refused(400, "the body is cut off") from error
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        return bytes(body)
+    raise _Refused(408, f"the body took longer than {_READ_SECONDS:g} s")
 
 
 def agent_keys(path: Path | None) -> KeyRing | None:
@@ -344,6 +283,15 @@ class _Refused(Exception):
         self.status = status
 
 
+def _too_large() -> _Refused:
+    return _Refused(413, f"more than {MAX_BODY_BYTES} bytes: have the exporter send smaller batches")
+
+
+def _refusal(encoding: Encoding, status: int, message: str) -> Response:
+    retry = {"retry-after": _RETRY_AFTER} if status in (429, 503) else {}
+    return Response(complaint(encoding, _GRPC[status], message), status, headers=retry, media_type=MEDIA[encoding])
+
+
 class IntakeCollector(Collector):
     """Reads the receiver's counts at each scrape."""
 
@@ -354,18 +302,12 @@ class IntakeCollector(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        counts = self._intake.counts
         exports = CounterMetricFamily("evolved_otlp_exports", "Exports answered.", labels=("status",))
-        calls = CounterMetricFamily("evolved_otlp_calls", "LLM calls, by what became of them.", labels=("what",))
-        for what, number in sorted(counts.items()):
+        calls = CounterMetricFamily("evolved_otlp_calls", "Spans, by what became of them.", labels=("what",))
+        for what, number in sorted(self._intake.counts.items()):
             if what.startswith("status_"):
                 exports.add_metric((what.removeprefix("status_"),), number)
-            elif what != "refused_records":
+            else:
                 calls.add_metric((what,), number)
         yield exports
         yield calls
-        records = CounterMetricFamily("evolved_otlp_records", "Spans and events.", labels=("what",))
-        for what, number in sorted({**self._intake.joined, "refused": counts["refused_records"]}.items()):
-            records.add_metric((what,), number)
-        yield records
-        yield GaugeMetricFamily("evolved_otlp_waiting", "Calls of which a part is missing.", self._intake.waiting)

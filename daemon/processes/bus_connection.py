@@ -67,5 +67,5 @@ def _bus(
     else:
         own = read_credentials(config.state / "broker" / "credentials.json")
         access = NatsAccess((own.url,), config.bus, own.user, own.password)
-    shown = f"{config.bus.prefix or 'evolved'}-{name} {platform.node()}:{os.getpid()}"
+    shown = f"evolved-{name} {platform.node()}:{os.getpid()}"
     return NatsBus(host, access, claims=config.state / "claims", name=shown, metrics=metrics, settings=settings)

@@ -45,7 +45,7 @@ def main(config: Config) -> int:
     if int(os.environ.get("RANK", "0")) == 0:
         fit.check(config.learner, config.state)
     if config.learner.trainer != "verl":
-        return runtime.run(partial(_serve, config, None), backend=config.runtime)
+        return runtime.run(partial(_serve, config, None))
     from learner.trainers.verl import ranks
 
     try:
@@ -55,7 +55,7 @@ def main(config: Config) -> int:
     except TrainerUnavailable as error:
         raise StartFailed(str(error)) from error
     try:
-        return runtime.run(partial(_serve, config, leader.open), backend=config.runtime)
+        return runtime.run(partial(_serve, config, leader.open))
     finally:
         leader.stop()
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,7 +13,6 @@ from actors.deployment.swapper import SwapperSettings
 from actors.experience.experiencer import ExperiencerSettings
 from actors.experience.probing_round import ProbeSettings
 from actors.experience.retrieval.settings import NavigatorSettings
-from actors.experience.skill_trials import SkillTrialSettings
 from actors.gate.drift import DriftSettings
 from actors.gate.gatekeeper import GatekeeperSettings
 from actors.gate.panel import PanelSettings
@@ -40,7 +39,7 @@ from daemon.settings import toml
 from daemon.settings.control import ControlSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
 from daemon.upkeep.provenance import ProvenanceSettings
-from daemon.upkeep.retention import QuotaSettings, RetentionSettings
+from daemon.upkeep.retention import RetentionSettings
 from daemon.upkeep.weights import WeightsSettings
 from learner.settings import LearnerSettings
 
@@ -137,8 +136,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     state_dir: str = "/var/lib/evolved"
     """Directory for spool, store, versions, keys and batches."""
-    runtime: Literal["trio-guest", "asyncio"] = "trio-guest"
-    """How the daemon runs its actors."""
     seed: int = 0
     """Tasks, sampling and jitter of the daemon follow from it."""
     broker: BrokerSettings = BrokerSettings()
@@ -151,8 +148,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
     extractor: AdapterSettings = AdapterSettings()
-    embedder_before: AdapterSettings = AdapterSettings(name="")
-    """The one of before, after a change: it finds lessons until all have a vector from the new one."""
     rewriter: AdapterSettings = AdapterSettings(name="")
     """Says a lesson in words that fit the case before it is given; none by default."""
     live: LiveSettings = LiveSettings()
@@ -168,7 +163,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     attributor: AttributorSettings = AttributorSettings()
     curator: CuratorSettings = CuratorSettings()
     experiencer: ExperiencerSettings = ExperiencerSettings()
-    skill_trials: SkillTrialSettings = SkillTrialSettings()
     probe: ProbeSettings = ProbeSettings()
     navigator: NavigatorSettings = NavigatorSettings()
     questioner: QuestionerSettings = QuestionerSettings()
@@ -185,7 +179,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     provenance: ProvenanceSettings = ProvenanceSettings()
     weights: WeightsSettings = WeightsSettings()
     retention: RetentionSettings = RetentionSettings()
-    quota: QuotaSettings = QuotaSettings()
 
     def __post_init__(self) -> None:
         # Two models behind one adapter are two judges.

@@ -47,7 +47,7 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tls_key: str = ""
     """PEM file with its key."""
     mirror_port: int | None = None
-    """Takes copies of requests from a proxy that mirrors them (see ops/nginx, ops/envoy) and answers 204 at once;
+    """Takes copies of requests from a proxy that mirrors them (see ops/nginx) and answers 204 at once;
     none: no such port. 0 takes a free one."""
     upstream: str = "http://127.0.0.1:8000"
     """The engine, without /v1; https:// for TLS."""

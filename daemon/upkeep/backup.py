@@ -18,16 +18,16 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from actors.messages import MANIFEST, SIGNATURE
 from actors.messages.files import fsync, writing_whole
 from actors.store import StoreError
-from actors.store import tables as t
 from actors.store.archive import ask
 from actors.store.audit import Head, verify
 from actors.store.backup import copy
 from actors.store.retention import served_last
+from actors.store.schema import check
 from daemon.errors import TransferFailed
 from daemon.settings.config import Config
 from learner.memory import Memory
@@ -54,7 +54,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     created: float
     """Unix seconds at which it was begun: all that was committed before is in it."""
-    schema: int
+    schema: str
     database: str
     """Name of the store's file in it."""
     head: str
@@ -142,13 +142,12 @@ def _fill(
     return contents
 
 
-def _looked(connection: Connection) -> tuple[int, Head, list[int]]:
+def _looked(connection: Connection) -> tuple[str, Head, list[int]]:
     """The schema, the end of the sound audit trail, and what each engine serves and served before."""
     found = verify(connection)
     if found.problem:
         raise TransferFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
-    schema = int(connection.scalar(select(t.StateRow.value).where(t.StateRow.key == "store.schema")) or b"0")
-    return schema, found.head, sorted({0} | served_last(connection, 2))
+    return check(connection), found.head, sorted({0} | served_last(connection, 2))
 
 
 def _take(state: Path, name: str, target: Path) -> bool:

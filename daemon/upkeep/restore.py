@@ -126,7 +126,7 @@ def _sound(url: str, contents: Contents, config: Config) -> None:
         TransferFailed: it is broken, or another one.
     """
     try:
-        found = ask(url, verify, config.store, current=False)
+        found = ask(url, verify, config.store)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
     if found.problem or str(found.head) != contents.head:

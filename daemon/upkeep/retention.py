@@ -1,10 +1,8 @@
-"""What is kept for how long, and how much room all of it may take: looked after every hour by the daemon.
+"""What is kept for how long, looked after every hour by the daemon: feedback, calls, trajectories, the judge's words
+and orders, some hundred rows a transaction, then a pause; and weights.
 
-    by age     feedback, calls, trajectories, the judge's words, orders: some hundred rows a transaction, then a pause
-    by quota   while the state directory holds more than it may: order files, then the oldest trajectories, then weights
-
-Never taken, whatever the quota: see `actors.store.retention`; weights that serve, served last, are pinned, on trial or
-among the newest two; the audit trail. What cannot be brought below the quota is told, by metric and alert.
+Never taken: see `actors.store.retention`; weights that serve, served last, are pinned, on trial or among the newest
+two; the audit trail.
 """
 
 import os
@@ -32,7 +30,6 @@ from adapters.weights.disk import remove
 
 log = structlog.get_logger(__name__)
 _DAY = 86_400.0
-_MIB = 1 << 20
 _STEPS = 500
 """Transactions of one kind in one hour: what is left goes in the next."""
 _ROUND = 10_000
@@ -41,8 +38,6 @@ _PAUSE = 0.05
 """Seconds between two, for those that write to the store meanwhile."""
 _VERSION = re.compile(r"v(\d{6,})")
 _NEWEST = 2
-_FLOOR_DAYS = 1.0
-"""Trajectories younger than this are not taken for the quota."""
 _OTHER = "other"
 KINDS = ("batches", "claims", "learner", "lessons", "live", "spool", "versions", "broker")
 """Directories below `state_dir` that are told apart."""
@@ -75,18 +70,6 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             raise ValueError("versions_kept = 1: there would be nothing to go back to; use 2 or more, or 0")
 
 
-class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much room `state_dir` may take."""
-
-    state_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """All of it, in bytes; 0: no limit. Shed first: files of orders that were trained, then the oldest trajectories,
-    then the oldest weights. The spool has its own limit (tap.spool), the streams theirs."""
-
-    def __post_init__(self) -> None:
-        if 0 < self.state_bytes < 64 * _MIB:
-            raise ValueError(f"state_bytes = {self.state_bytes}: less than 64 MiB is no room for a day; 0 is no limit")
-
-
 class Usage(msgspec.Struct, frozen=True):
     """Room that is taken."""
 
@@ -109,20 +92,20 @@ def _uptime() -> float:
 
 
 class Retention:
-    """Takes out what is too old or too much."""
+    """Takes out what is too old."""
 
     def __init__(
-        self, retention: RetentionSettings, quota: QuotaSettings, *, store: Store, state: Path, database: Path | None,
+        self, settings: RetentionSettings, *, store: Store, state: Path, database: Path | None,
         clock: Callable[[], float], uptime: Callable[[], float] = _uptime, pause: float = _PAUSE,
     ) -> None:  # fmt: skip
         """
         Args:
-            database: SQLite's file; None for a database elsewhere, which the quota is not about.
+            database: SQLite's file; None for a database elsewhere.
             clock: unix seconds.
             uptime: seconds since some moment, which nobody can set.
             pause: seconds between two transactions.
         """
-        self._settings, self._quota, self._store, self._state = retention, quota, store, state
+        self._settings, self._store, self._state = settings, store, state
         self._database, self._clock, self._uptime, self._pause = database, clock, uptime, pause
         self._seen = (clock(), uptime())
         self._jumped = -1.0
@@ -164,10 +147,8 @@ class Retention:
             ordered = now - settings.batches_days * _DAY
             await self._steps("batches", lambda c: old.batches(c, ordered), draining)
         if settings.versions_kept:
-            await self._versions(settings.versions_kept, lambda: True)
+            await self._versions(settings.versions_kept)
         self.usage = await self._measure()
-        if self._quota.state_bytes and self.usage.total > self._quota.state_bytes:
-            await self._shed(kept, draining)
         if self.rows:
             log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.usage.total)
         return self.usage
@@ -189,33 +170,6 @@ class Retention:
             self._seen, self._jumped = (now, up), -1.0
             return now
         return expected
-
-    async def _shed(self, kept: set[str], draining: Callable[[], bool]) -> None:
-        limit = self._quota.state_bytes
-        await self._files(self.usage.total - limit)
-        self.usage = await self._measure()
-        now = self._now()
-        floor = now - _FLOOR_DAYS * _DAY
-        for days in (180.0, 90.0, 30.0, 7.0, _FLOOR_DAYS):
-            before = min(floor, now - days * _DAY)
-            if self.usage.total > limit:
-                await self._calls(before, draining)
-                self.usage = await self._measure()
-            while self.usage.total > limit and not draining():
-                due = await self._store.ask(old.due_trajectories, before, kept, old.PAGE)
-                if not due:
-                    break
-                calls = await self._store.ask(old.calls_of, due)
-                self._note("trajectories", await self._store.change(old.drop_trajectories, due, before))
-                self._note("exchanges", await self._store.change(old.drop_exchanges, calls, before))
-                self.usage = await self._measure()
-                self._beat()
-                await anyio.sleep(self._pause)
-        if self.usage.total > limit:
-            await self._versions(_NEWEST, lambda: self._now_used() > limit)
-        self.usage = await self._measure()
-        if self.usage.total > limit:
-            log.warning("state_over_quota", in_use=self.usage.total, quota=limit, kinds=self.usage.kinds)
 
     async def _calls(self, before: float, draining: Callable[[], bool]) -> None:
         await self._due(
@@ -248,20 +202,8 @@ class Retention:
                 return
             await anyio.sleep(self._pause)
 
-    async def _files(self, excess: int) -> None:
-        """Remove files of orders that were trained, the oldest first, until `excess` bytes are gone."""
-        trained = await self._store.ask(old.answered)
-        for path in sorted((self._state / "batches").glob("*.batch"), key=lambda path: path.stat().st_mtime):
-            if excess <= 0:
-                return
-            if path.stem in trained:
-                size = path.stat().st_size
-                path.unlink(missing_ok=True)
-                excess -= size
-                self._note("batch_files", Removed(1, size))
-
-    async def _versions(self, keep: int, go_on: Callable[[], bool]) -> None:
-        """Remove weights but the newest `keep` and those that somebody needs, the oldest first, while `go_on`."""
+    async def _versions(self, keep: int) -> None:
+        """Remove weights but the newest `keep` and those that somebody needs."""
         directory = self._state / "versions"
         pinned = _pinned(directory)
         if pinned is None:
@@ -274,8 +216,6 @@ class Retention:
         for number in numbers[: -max(keep, _NEWEST)]:
             if number in pinned | trial | last | {0}:
                 continue
-            if not go_on():
-                return
             path = directory / f"v{number:06d}"
             size = _size(path)
             await anyio.to_thread.run_sync(remove, path)
@@ -285,10 +225,6 @@ class Retention:
         if done.rows:
             self.rows[kind] += done.rows
             self.bytes[kind] += done.bytes
-
-    def _now_used(self) -> int:
-        sizes = {kind: _size(self._state / kind) for kind in KINDS}
-        return self.usage.total + sum(sizes[kind] - self.usage.kinds.get(kind, 0) for kind in KINDS)
 
     async def _measure(self) -> Usage:
         used, taken = await self._store.ask(old.used_bytes)
@@ -308,15 +244,15 @@ class Retention:
 class RetentionCollector(Collector):
     """Reads the figures at each scrape."""
 
-    def __init__(self, retention: Retention, quota: QuotaSettings) -> None:
-        self._retention, self._quota = retention, quota
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
 
     def register(self, registry: CollectorRegistry) -> None:
         registry.register(self)
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         rows = CounterMetricFamily(
-            "evolved_retention_removed", "Rows, files or versions taken out for age or quota.", labels=("kind",)
+            "evolved_retention_removed", "Rows, files or versions taken out for age.", labels=("kind",)
         )
         size = CounterMetricFamily("evolved_retention_removed_bytes", "Their bytes.", labels=("kind",))
         for kind, number in sorted(self._retention.rows.items()):
@@ -328,7 +264,6 @@ class RetentionCollector(Collector):
         for kind, number in sorted(self._retention.usage.kinds.items()):
             used.add_metric((kind,), number)
         yield used
-        yield GaugeMetricFamily("evolved_state_quota_bytes", "Room that it may take; 0: any.", self._quota.state_bytes)
 
 
 def database_file(url: str) -> Path | None:

@@ -1,8 +1,7 @@
 """Log-probs of tokens that were drawn from processed logits: penalties, temperature, min_p, top_k, top_p.
 
 The learner does to its own logits what the engine did to those that it sampled from, so that the ratio is one of like
-distributions. With a full softmax over a truncated one the gradient is that of nothing that was played
-(`tests/benchmarks/sampling.py` measures by how much).
+distributions. With a full softmax over a truncated one the gradient is that of nothing that was played.
 
 The support is that of the present weights, the sampled token always inside. On the policy that is the support that was
 sampled from; some updates later some tokens have crossed the border.

@@ -120,10 +120,7 @@ class Books:
     def __init__(self, lesson: Experience) -> None:
         self.now, self._pool = 0.0, LessonPool(10)
         self._pool.load([lesson])
-        settings = ExperiencerSettings()
-        self._reviewing = Reviewing(
-            TrialSettings(), pool=self._pool, memory=settings.trial_window, between=0.0, clock=lambda: self.now
-        )
+        self._reviewing = Reviewing(TrialSettings(), pool=self._pool, memory=1024, between=0.0, clock=lambda: self.now)
         self.id, self.uses = lesson.id, 0
 
     def add(self, runs: Sequence[Trajectory]) -> None:

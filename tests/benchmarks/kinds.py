@@ -8,8 +8,8 @@ update, and a gate that always says yes lets each version serve at once. The arm
 grammar of synonyms, with a beginning and an end that have nothing to do with it, and no two goals of a run of the
 benchmark share a template. What the policy reads is the desk's goal in both, because the demo's model knows no English:
 what is measured is what free words do to the estimates, and not whether a model understands them. `none` has no
-estimates: the mean of the other seven runs of the batch. `gate` is `free` behind the gate's own replay
-(`tests.benchmarks.kinds_gate`). Success is of 128 held-out tasks, sampled at temperature 1, every second update.
+estimates: the mean of the other seven runs of the batch. Success is of 128 held-out
+tasks, sampled at temperature 1, every second update.
 """
 
 import statistics
@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -30,9 +29,8 @@ from tests.benchmarks import report
 from tests.benchmarks.ablation import bases
 from tests.benchmarks.ablation.loop import Loop
 from tests.benchmarks.ablation.plan import Setup
-from tests.benchmarks.kinds_gate import GatedLoop
 
-ARMS = ("desk", "free", "none", "gate")
+ARMS = ("desk", "free", "none")
 LABELS = {"none": {"alpha": 0.0}, "rules": {"alpha": 1.0, "h": "none", "discount": 0.0}}
 LABELS["oracle"] = LABELS["rules"]
 """Credit by who labels the steps."""
@@ -118,18 +116,6 @@ class LiveLoop(Loop):
         return live
 
 
-class BehindTheGate(GatedLoop):
-    """The same in free words, behind the gate."""
-
-    def __init__(self, setup: Setup, base: Path, seed: int, work: Path) -> None:
-        super().__init__(setup, base, seed, work)
-        self._words = Words("gate", seed)
-        self.errors: list[float] = []
-
-    def _arrived(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
-        return [self._words(item) for item in fresh]
-
-
 class Ran(msgspec.Struct, frozen=True):
     """One arm with one seed."""
 
@@ -140,10 +126,6 @@ class Ran(msgspec.Struct, frozen=True):
     bias: float
     """Mean of outcome less estimate."""
     seconds: float
-    first: int = 0
-    """Runs until the first promotion, behind the gate."""
-    decisions: dict[str, int] = {}
-    """Of the gate."""
 
 
 def cell(arm: str, setup: Setup, seed: int) -> Ran:
@@ -152,7 +134,7 @@ def cell(arm: str, setup: Setup, seed: int) -> Ran:
     began = time.process_time()
     base = bases.require(bases.warm_start(0))
     with tempfile.TemporaryDirectory() as work:
-        loop = (BehindTheGate if arm == "gate" else partial(LiveLoop, arm))(setup, base, seed, Path(work))
+        loop = LiveLoop(arm, setup, base, seed, Path(work))
         reached = 0
         for number in range(1, setup.updates + 1):
             loop.update()
@@ -162,8 +144,6 @@ def cell(arm: str, setup: Setup, seed: int) -> Ran:
         found = Ran(
             (reached or setup.updates) * RUNS, bool(reached), sum(len(agent.places) for agent in loop.kinds.agents),
             statistics.fmean(loop.errors) if loop.errors else 0.0, time.process_time() - began,
-            loop.first * RUNS if isinstance(loop, BehindTheGate) else 0,
-            dict(loop.decisions) if isinstance(loop, BehindTheGate) else {},
         )  # fmt: skip
     print(f"{arm}, seed {seed}: {found}", flush=True)
     return found

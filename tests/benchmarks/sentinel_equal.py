@@ -23,7 +23,6 @@ from pathlib import Path
 
 import msgspec
 
-from actors.curation.regressions import ERROR, Regressions
 from actors.deployment.arms import Arm, Arms
 from actors.deployment.canary import CanarySettings, Looks, worse
 from actors.monitoring.agent_outcomes import AgentOutcomes
@@ -176,36 +175,6 @@ def outcomes(rng: random.Random, bursts: bool) -> Iterator[float]:
         left = max(0, left - 1)
 
 
-def eras(seed: int, bursts: bool, kinds: int = 1) -> int:
-    """Of five eras after the first, those in which any kind is said to have fallen; 64 outcomes a kind and era on
-    average, the first of many kinds have most."""
-    rng, made, fell = random.Random(seed), Regressions(), 0
-    streams = [outcomes(random.Random(f"{seed}-{kind}"), bursts) for kind in range(kinds)]
-    often = [(kind + 1) ** -0.7 for kind in range(kinds)]
-    for version in range(ERAS + 1):
-        before, fallen = set(made.clusters), False
-        for kind in rng.choices(range(kinds), often, k=64 * kinds):
-            made.observe("production", f"c{kind}", next(streams[kind]), version)
-            fallen |= made.fallen(f"c{kind}") and f"c{kind}" not in before
-        fell += fallen
-    return fell
-
-
-def played(seed: int, kinds: int) -> int:
-    """The same in the sandbox: eight tasks of eight attempts an update, each task as hard as it happens to be; updates,
-    of which there are two hundred, in which any kind is said to have fallen."""
-    rng, made, fell = random.Random(seed), Regressions(), 0
-    for version in range(200):
-        before, fallen = set(made.clusters), False
-        for task in range(8):
-            kind, hard = f"c{rng.randrange(kinds)}", rng.random()
-            for _ in range(8):
-                made.observe("sandbox", kind, float(rng.random() < hard), version, f"{version}-{task}")
-            fallen |= made.fallen(kind) and kind not in before
-        fell += fallen
-    return fell
-
-
 def trial(seed: int, bursts: bool) -> bool:
     """Whether a trial of 64 runs, after 384 of what served before, ends as worse though both are as good."""
     rng, settings, looks = random.Random(seed), CanarySettings(), Looks()
@@ -256,15 +225,6 @@ def main() -> None:
             weeks = sum(bool(week(seed, bursts, reported)) for seed in range(args.first, args.first + args.weeks))
             stated = f"{ToolSettings().error_rate:.0%} an agent and week"
             row(f"tool drift, {reported:.0%} reported", weather, weeks, args.weeks, "weeks", stated, begun)
-        begun = time.perf_counter()
-        for kinds in (1, 6, 30, 100):
-            begun, lives = time.perf_counter(), max(16, 6 * args.seeds // kinds)
-            fell = sum(eras(seed, bursts, kinds) for seed in range(args.first, args.first + lives))
-            row(f"regressions, {kinds} kinds", weather, fell, ERAS * lives, "eras", f"{ERROR:.0%} an era", begun)
-        for kinds in (3, 30) if not bursts else ():
-            begun, lives = time.perf_counter(), 3 * args.seeds // 10
-            fell = sum(played(seed, kinds) for seed in range(args.first, args.first + lives))
-            row(f"sandbox, {kinds} kinds", weather, fell, 200 * lives, "updates", f"{ERROR:.0%} an era", begun)
         begun = time.perf_counter()
         ended = sum(trial(seed, bursts) for seed in seeds)
         row("trial", weather, ended, args.seeds, "trials", f"{CanarySettings().error:.0%} a trial", begun)

@@ -39,7 +39,6 @@ from actors.system.bus import outgoing
 from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_VERDICT, TRAJECTORY_CLOSED
-from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from actors.versions.version_timeline import VersionTimeline
 from adapters.engines.vllm import VllmEngine
@@ -52,6 +51,7 @@ from tests.benchmarks import report
 from tests.support.bad_weights import FAMILIES, WARM_START, Credulous, hacked, shipped, worse
 from tests.support.engines import embedded_engine, vllm_engine
 from tests.support.keys import key_pair, unsigned_weights
+from tests.support.stub_bus import StubBus
 
 SHADOW = "shadow"
 

@@ -42,7 +42,7 @@ from actors.messages import (
     Verdict,
 )
 from actors.store import Store
-from daemon.upkeep.retention import QuotaSettings, Retention, RetentionSettings
+from daemon.upkeep.retention import Retention, RetentionSettings
 from tests.benchmarks import report
 from tests.support.installation import Installation
 from tests.support.process import listens
@@ -158,9 +158,7 @@ async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
 
     write, store.change = store.change, change
     # Three days have passed since the last record, so that some are a year old.
-    round_ = Retention(
-        RetentionSettings(), QuotaSettings(), store=store, state=state, database=None, clock=lambda: now + 3 * DAY
-    )
+    round_ = Retention(RetentionSettings(), store=store, state=state, database=None, clock=lambda: now + 3 * DAY)
     await round_.round()
     commits: list[float] = []
     rng = random.Random(2)

@@ -9,7 +9,7 @@ import pytest
 
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.messages import Attributed, Attribution, Step, Trajectory
-from actors.ports.extractors import Insight, Vote
+from actors.ports.extractors import Insight
 from actors.store import Store
 from actors.system.actor import Received
 from adapters.embedders.hashing import HashingEmbedder
@@ -30,9 +30,6 @@ class Asked:
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         self.shown.append([*successes, *failures])
         return ()
-
-    async def vote(self, lesson: Insight, runs: Sequence[Trajectory]) -> Vote:
-        return "ABSTAIN"
 
 
 def queries() -> list[Trajectory]:

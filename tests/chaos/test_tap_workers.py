@@ -22,7 +22,6 @@ from actors.messages import decode
 from actors.messages.routes import Routes, write_routes
 from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.streams import TRAFFIC_EXCHANGE
-from actors.system.stub_bus import StubBus
 from daemon.ingest.conversion import InThread
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.spool_reader import SpoolReader
@@ -30,6 +29,7 @@ from daemon.tap.spools import spools
 from tests.support.patience import Late, until, wait_until, within
 from tests.support.ports import free_ports
 from tests.support.process import Process, alive
+from tests.support.stub_bus import StubBus
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(within(300)), pytest.mark.promise]
 

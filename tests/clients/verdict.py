@@ -48,8 +48,6 @@ class Verdict(msgspec.Struct, kw_only=True):
     lost: int = 0
     """Calls that are in no trajectory."""
     min_confidence: float = 1.0
-    mixed_sure: int = 0
-    """Mixed trajectories of confidence 1: wrong, and sure of it."""
     trainable: int = 0
     """Trajectories with the tokens of every step, all in one row."""
     why_not: tuple[str, ...] = ()
@@ -142,7 +140,6 @@ def _weigh(row: Verdict, trajectory: Trajectory, owners: set[str]) -> None:
     row.min_confidence = min(row.min_confidence, trajectory.confidence)
     if len(owners) > 1:
         row.mixed += 1
-        row.mixed_sure += trajectory.confidence >= 1.0
     if trajectory.trainable and len(trajectory.rows) == 1:
         row.trainable += 1
     why = trajectory.why_not or (f"{len(trajectory.rows)} rows" if len(trajectory.rows) != 1 else "")

@@ -10,9 +10,9 @@ from actors.system.bus import Bus, Outgoing
 from actors.system.errors import BusMisconfigured, StreamFull
 from actors.system.runtime import SameLoopHost
 from actors.system.streams import Stream
-from actors.system.stub_bus import StubBus
 from tests.support.nats import PATIENT, opened_bus, running_broker
 from tests.support.patience import until, within
+from tests.support.stub_bus import StubBus
 
 pytestmark = pytest.mark.anyio
 _numbers = itertools.count()

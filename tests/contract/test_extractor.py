@@ -190,17 +190,3 @@ async def test_every_call_has_a_nonce_of_its_own():
     first, second = (request["messages"][1]["content"].split()[0] for request in endpoint.requests)
     assert first != second
     assert len(first) >= 16
-
-
-@pytest.mark.parametrize("vote", ["GOOD", "BAD", "ABSTAIN"])
-async def test_it_votes_as_the_model_says(vote: str):
-    with ChatEndpoint(says(lambda nonce: json.dumps({"nonce": nonce, "vote": vote}))) as endpoint:
-        assert await extractor(endpoint).vote(Insight(**SEARCH), [run()]) == vote
-
-
-@pytest.mark.parametrize("text", ["GOOD", '{"vote": "GOOD"}', ":", '{"nonce": "x", "vote": "GOOD"}'])
-async def test_a_vote_that_cannot_be_read_abstains(text: str):
-    with ChatEndpoint(says(text)) as endpoint:
-        made = extractor(endpoint)
-        assert await made.vote(Insight(**SEARCH), [run()]) == "ABSTAIN"
-    assert made.counts["unreadable"] == 1

@@ -129,20 +129,24 @@ class Installation:
             self._world.post("/api/promote", {"version": newest, "force": True, "reason": "documentation's tests"})
 
     def _ahead(self) -> None:
-        """See that there is a version to go back from: another page may have done it already."""
-        newest = max(self._served())
+        """See that there is a version to go back to: pages before may have gone back as far as one can."""
+        if self._behind():
+            return
+        assert self._world.post("/api/thaw", {"reason": "documentation's tests"})  # frozen, nothing comes in
+        bad = self._bad(self._get("/api/status")["fleet"])
+        self._help(max(version for version in self._served() if version != bad))
+        self._until(lambda: bool(self._behind()), "a version to go back to")
+        self._calm()
 
-        def serves() -> bool:
-            return self._get("/api/status")["serving"]["version"] == newest
+    def _behind(self) -> list[int]:
+        """What a rollback could go back to now."""
+        fleet = self._get("/api/status")["fleet"]
+        return [version for version in fleet["good"] if version not in (*fleet["banned"], self._bad(fleet))]
 
-        if not serves():
-            assert self._world.post("/api/thaw", {"reason": "documentation's tests"})  # frozen, nothing comes in
-            if self._get("/api/status")["fleet"]["canary_engine"]:
-                # What is promised waits behind a trial, and no agent is at work whose outcomes would end this one.
-                assert self._world.post("/api/rollback", {"reason": "documentation's tests"})
-            self._help(newest)
-            self._until(serves, f"v{newest} serves again")
-            self._calm()
+    @staticmethod
+    def _bad(fleet: dict[str, Any]) -> int | None:
+        """What a rollback would take away."""
+        return fleet["canary"] if fleet["canary_engine"] else fleet["stable"]
 
     def _served(self) -> list[int]:
         return [one["version"] for one in self._get("/api/success")["swaps"] if one["result"] == "swapped"]

@@ -26,7 +26,6 @@ from actors.trajectories.parsed_exchange import read_turn
 from adapters.engines.checkpoint import open_checkpoint
 from adapters.intake.jsonl import from_chat, from_line, kind_of, to_line
 from adapters.intake.otlp import wire
-from adapters.intake.otlp.errors import OtlpError
 from adapters.intake.tap import exchange_from_raw
 from adapters.live.openapi import document
 from adapters.redaction import RedactionSettings, Redactor
@@ -159,13 +158,12 @@ def sse(data: bytes) -> None:
 
 
 def otlp(data: bytes) -> None:
-    """An export of traces or of logs, in both encodings, bare and compressed."""
-    with contextlib.suppress(OtlpError):
+    """An export of traces, in both encodings, bare and compressed."""
+    with contextlib.suppress(wire.OtlpError):
         wire.inflated(data, "gzip", 1 << 20)
-    for signal in ("traces", "logs"):
-        for encoding in ("json", "protobuf"):
-            with contextlib.suppress(OtlpError):
-                wire.decode(signal, encoding, data)
+    for encoding in ("json", "protobuf"):
+        with contextlib.suppress(wire.OtlpError):
+            wire.decode(encoding, data)
 
 
 def jsonl(data: bytes) -> None:

@@ -11,8 +11,7 @@ from actors.rollout.context.sliding import SlidingWindow
 from actors.rollout.episode_runner import play
 from actors.rollout.harness.agents import Agent
 from adapters.engines.client import EngineClient
-from tests.benchmarks.contexts import LastAnswer, off_by
-from tests.support.contexts import LongEpisode, Recorder, babbler, differences
+from tests.support.contexts import LastAnswer, LongEpisode, Recorder, babbler, differences, off_by
 from tests.support.engines import embedded_engine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.torch]

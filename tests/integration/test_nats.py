@@ -1,5 +1,7 @@
 """The bus and the runner on a real nats-server that is killed, and on both runtimes."""
 
+import asyncio
+import contextlib
 import os
 import random
 import shutil
@@ -19,7 +21,6 @@ from actors.system.actor import Output, Result
 from actors.system.broker import Broker, BrokerSettings, read_credentials
 from actors.system.bus import Outgoing, outgoing
 from actors.system.errors import BrokerFailed, BusRefused, BusUnavailable
-from actors.system.ledger import MemoryLedger
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -28,6 +29,7 @@ from actors.system.runner import run_actor
 from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor
+from tests.support.memory_ledger import MemoryLedger
 from tests.support.nats import PATIENT, kill, opened_bus, persistently, running_broker
 from tests.support.patience import until, within
 
@@ -252,6 +254,24 @@ def test_a_bus_without_a_broker_says_so(tmp_path):
     async def main(host):
         bus = NatsBus(host, "nats://127.0.0.1:1", claims=tmp_path, settings=QUICK)
         with pytest.raises(BusUnavailable, match=r"127\.0\.0\.1:1"):
+            await bus.open()
+        await bus.aclose()
+
+    run(main)
+
+
+def test_an_attempt_to_connect_that_loses_its_cancellation_does_not_hold_up_the_error(tmp_path, monkeypatch):
+    """`asyncio.wait_for` of Python 3.11 loses one that comes as the connection is refused."""
+
+    async def connect(client, *arguments, **options):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        await asyncio.sleep(3600)
+
+    async def main(host):
+        monkeypatch.setattr(Client, "connect", connect)
+        bus = NatsBus(host, "nats://127.0.0.1:1", claims=tmp_path, settings=QUICK)
+        with anyio.fail_after(within()), pytest.raises(BusUnavailable):
             await bus.open()
         await bus.aclose()
 

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import msgspec
-import nkeys
 import pytest
 
 from actors.system import runtime
@@ -12,7 +11,6 @@ from actors.system.bus import Outgoing
 from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable
 from actors.system.nats_access import NatsAccess
 from actors.system.nats_bus import NatsBus
-from actors.system.nats_monitoring import MonitoringUnavailable, SyncPolicy, sync_policy
 from actors.system.nats_settings import BusSettings
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed
@@ -71,23 +69,6 @@ def test_a_password_from_a_file_opens_it_and_a_wrong_one_names_the_file(tmp_path
         Path(secret).write_text("wrong")
         assert "bus.password_file = " + secret in refused(tmp_path, good)
         assert "set bus.user and bus.password_file" in refused(tmp_path, BusSettings(url=one.url))
-
-
-def test_a_token_and_an_nkey_open_it(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("a-token")
-    with server(tmp_path / "t", 'authorization { token: "a-token" }') as one:
-        assert opened(tmp_path, BusSettings(url=one.url, token_file=str(token))) == ["r1"]
-        token.write_text("another")
-        assert "bus.token_file" in refused(tmp_path, BusSettings(url=one.url, token_file=str(token)))
-    made = nkeys.encode_seed(b"s" * 32, nkeys.PREFIX_BYTE_USER)
-    public = bytes(nkeys.from_seed(bytearray(made)).public_key).decode()
-    seed = tmp_path / "seed"
-    seed.write_bytes(made)
-    with server(tmp_path / "n", f"authorization {{ users: [{{ nkey: {public} }}] }}") as one:
-        assert opened(tmp_path, BusSettings(url=one.url, nkey_file=str(seed))) == ["r1"]
-        seed.write_text("SUNONSENSE")
-        assert "bus.nkey_file" in refused(tmp_path, BusSettings(url=one.url, nkey_file=str(seed)))
 
 
 def test_a_credentials_file_opens_it_and_one_that_has_expired_is_named(tmp_path: Path) -> None:
@@ -187,18 +168,6 @@ def test_an_accounts_limits_and_a_users_missing_rights_are_named(tmp_path: Path,
     assert "$JS.API.>" in texts[2]
 
 
-def test_two_installations_share_a_nats_under_their_prefixes(tmp_path: Path) -> None:
-    with server(tmp_path / "s") as one:
-        for prefix in ("", "blue", "green"):
-            assert opened(tmp_path, BusSettings(url=one.url, prefix=prefix)) == ["r1"]
-        names = {
-            stream["name"]
-            for account in one.ask("jsz?streams=true")["account_details"]
-            for stream in account["stream_detail"]
-        }
-    assert {"TRAFFIC", "blue_TRAFFIC", "green_TRAFFIC"} <= names
-
-
 def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_servers_waits(tmp_path: Path) -> None:
     async def start(settings: BusSettings, seconds: float) -> str:
         config = Config(state_dir=str(tmp_path), bus=settings)
@@ -216,15 +185,14 @@ def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_ser
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("no certificate\n")
-    for name in ("token_file", "credentials_file", "nkey_file", "ca_file", "certificate_file"):
+    for name in ("credentials_file", "ca_file", "certificate_file"):
         url = "tls://127.0.0.1:4222"
         assert f"bus.{name} = {tmp_path / 'nowhere'} cannot be read" in refused(
             tmp_path, msgspec.convert({"url": url, name: str(tmp_path / "nowhere")}, BusSettings)
         )
-        if name != "token_file":
-            assert f"bus.{name} = {broken}" in refused(
-                tmp_path, msgspec.convert({"url": url, name: str(broken)}, BusSettings)
-            )
+        assert f"bus.{name} = {broken}" in refused(
+            tmp_path, msgspec.convert({"url": url, name: str(broken)}, BusSettings)
+        )
 
 
 def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path: Path, secret: str) -> None:
@@ -254,27 +222,15 @@ def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path
         ({"url": "http://host"}, "no address"),
         ({"url": "nats://a,tls://b"}, "tls:// before each"),
         ({"url": "nats://a", "user": "me"}, "go together"),
-        ({"url": "nats://a", "token_file": "t", "nkey_file": "n"}, "several ways"),
+        ({"url": "nats://a", "user": "me", "password_file": "p", "credentials_file": "c"}, "two ways"),
         ({"url": "nats://a", "key_file": "k"}, "certificate_file"),
         ({"ca_file": "c"}, "set url"),
-        ({"prefix": "a.b"}, "prefix"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str], said: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=said) as caught:
         msgspec.convert(settings, BusSettings)
     assert "secret" not in str(caught.value)
-
-
-def test_a_server_says_on_its_monitoring_port_how_often_it_writes_to_disk(tmp_path: Path) -> None:
-    for number, (text, policy) in enumerate(
-        {"sync_interval: always": (True, 120.0), 'sync_interval: "1s"': (False, 1.0), "": (False, 120.0)}.items()
-    ):
-        with server(tmp_path / str(number), limits=text) as one:
-            assert asyncio.run(sync_policy(f"http://127.0.0.1:{one.monitor}")) == SyncPolicy(*policy)
-    (port,) = free_ports(1)
-    with pytest.raises(MonitoringUnavailable, match=r"bus\.monitor_url"):
-        asyncio.run(sync_policy(f"http://127.0.0.1:{port}"))
 
 
 def test_a_durable_on_a_stream_of_nobody_is_still_misconfigured(tmp_path: Path) -> None:

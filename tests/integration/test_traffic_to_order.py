@@ -19,10 +19,10 @@ from actors.system.bus import outgoing
 from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, WORK_TRAIN
-from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from tests.support.patience import until
+from tests.support.stub_bus import StubBus
 from tests.support.traffic import exchange, feedback
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]

@@ -4,7 +4,7 @@
     python -m tests.mutants --again docs/results/mutants.jsonl         # the same ones on this commit, and what changed
 
 A mutant is one changed operator, constant or branch, or one dropped call, inside a function of the rooms that keep our
-promises (`places.ROOMS`). Each is tried in a clone of HEAD with an environment of its own, so uncommitted work is not
-measured and nothing is changed here. The tests of its room run until one fails; with --weather, what they miss is
-played in one cell of the simulation. Results are JSON lines: a run that was stopped goes on where it was.
+promises (`places.ROOMS`). Each is tried in a clone with an environment of its own, so nothing is changed here and
+uncommitted work is not measured. The tests of its room run until one fails; with --weather, what they miss is played
+in one cell of the simulation. Results are JSON lines: a run that was stopped goes on where it was.
 """

@@ -37,7 +37,7 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; status 1 if a mutant that was found before survives now."""
     options = _options(arguments)
-    clone = Clone(options.directory)
+    clone = Clone(options.directory, options.at)
     before = list(_read(options.again)) if options.again else []
     wanted = [(row.room, row.mutant) for row in before] or _drawn(clone, options.seed, options.count, options.rooms)
     done = {row.mutant: row for row in _read(options.results)}
@@ -108,7 +108,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--rooms", nargs="+", choices=list(ROOMS), default=list(ROOMS), metavar="ROOM", help=", ".join(ROOMS)
     )
     parser.add_argument("--weather", action="store_true", help="play a cell of the weather for what the tests miss")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="try the mutants of these results on HEAD")
+    parser.add_argument("--at", default="HEAD", metavar="COMMIT", help="what is tried (HEAD)")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="try the mutants of these results")
     parser.add_argument(
         "--results", type=Path, default=build / "mutants.jsonl", help="JSON lines (build/mutants.jsonl)"
     )

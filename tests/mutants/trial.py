@@ -1,4 +1,4 @@
-"""A clone of HEAD in which mutants are tried, one after the other."""
+"""A clone in which mutants are tried, one after the other."""
 
 import contextlib
 import os
@@ -18,21 +18,23 @@ from tests.support.process import Process
 _TRIES_SECONDS = 900.0
 """A mutant that makes its room's tests hang for so long is found; the slowest room's take some two minutes."""
 _WEATHER = ("-m", "tests.simulation.weather", "--cells", "1", "--jobs", "1")
-_PYTEST = ("-m", "pytest", "-x", "-q", "--timeout", "100")
+_PYTEST = ("-m", "pytest", "-x", "-q", "--timeout", "60", "--timeout-method", "thread")
+"""By a thread, which ends the process: an event loop may swallow what a signal raises."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
 class Clone:
-    """HEAD of this repository under `directory`, with an environment of its own."""
+    """A commit of this repository under `directory`, with an environment of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, commit: str) -> None:
         self.tree, self._log = directory / "tree", directory / "log"
-        self.commit = _said("git", "rev-parse", "HEAD", where=ROOT)
+        self.commit = _said("git", "rev-parse", commit, where=ROOT)
         if self.tree.exists() and _said("git", "rev-parse", "HEAD", where=self.tree) != self.commit:
             shutil.rmtree(self.tree)
         if not self.tree.exists():
             directory.mkdir(parents=True, exist_ok=True)
             _said("git", "clone", "--quiet", "--shared", str(ROOT), str(self.tree), where=ROOT)
+            _said("git", "checkout", "--quiet", self.commit, where=self.tree)
         _said("git", "checkout", "--quiet", "--", ".", where=self.tree)
         subprocess.run(["make", "--quiet", "setup"], cwd=self.tree, check=True)
 

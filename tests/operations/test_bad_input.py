@@ -121,7 +121,7 @@ def test_a_state_directory_that_is_a_file(here: Installation) -> None:
     assert here.config.state.read_text() == "mine"
 
 
-def test_a_database_from_the_future_is_left_as_it_is(here: Installation) -> None:
+def test_a_database_of_another_schema_is_left_as_it_is(here: Installation) -> None:
     state = here.config.state
     state.mkdir()
     anyio.run(Store(here.config.store_url, clock=time.time).open)

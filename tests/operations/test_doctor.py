@@ -168,41 +168,27 @@ def test_a_broker_that_is_away(ask) -> None:
 
 
 @contextmanager
-def nats_server(directory: Path, text: str) -> Iterator[tuple[int, int]]:
-    """One of the user's own: its port and that of its monitoring."""
-    port, monitor = free_port(), free_port()
+def nats_server(directory: Path, text: str) -> Iterator[int]:
+    """One of the user's own: its port."""
+    port = free_port()
     path = directory / "own.conf"
-    path.write_text(f"listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n{text}\n")
+    path.write_text(f"listen: 127.0.0.1:{port}\n{text}\n")
     with Process([server_binary(), "-c", path], directory / "own.log") as server:
         server.until_listens(port)
-        server.until_listens(monitor)
-        yield port, monitor
+        yield port
 
 
 def test_a_broker_without_jetstream_and_one_that_wants_a_password(ask, tmp_path: Path) -> None:
-    with nats_server(tmp_path, "authorization { user: a, password: b }") as (port, _):
+    with nats_server(tmp_path, "authorization { user: a, password: b }") as port:
         told = ask("--only", "broker", bus__url=f"nats://127.0.0.1:{port}")
     told.has("broker", "fault", "JetStream off", "-js")
     store = json.dumps(str(tmp_path / "js"))
-    with nats_server(tmp_path, f"authorization {{ user: a, password: b }}\njetstream {{ store_dir: {store} }}") as (
-        port,
-        _,
-    ):
+    with nats_server(tmp_path, f"authorization {{ user: a, password: b }}\njetstream {{ store_dir: {store} }}") as port:
         told = ask("--only", "broker", bus__url=f"nats://127.0.0.1:{port}")
     told.has("broker", "fault", "does not let us in", "bus.password_file")
 
 
-def test_a_broker_that_loses_minutes_with_the_power(ask, tmp_path: Path) -> None:
-    store = json.dumps(str(tmp_path / "js"))
-    with nats_server(tmp_path, f'jetstream {{ store_dir: {store}, sync_interval: "10m" }}') as (port, monitor):
-        told = ask(
-            "--only", "broker and power", "--broker-monitor", f"http://127.0.0.1:{monitor}",
-            bus__url=f"nats://127.0.0.1:{port}",
-        )  # fmt: skip
-    told.has("broker and power", "warning", "a power cut loses up to 300 s", "sync_interval")
-
-
-def test_a_database_from_the_future(ask, tmp_path: Path) -> None:
+def test_a_database_of_another_schema(ask, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'future.db'}"
     anyio.run(Store(url, clock=time.time).open)
     with closing(sqlite3.connect(tmp_path / "future.db")) as database:

@@ -13,6 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -140,6 +141,30 @@ def tie(directory: Path, *, written_out: bool = False) -> Path:
     settings = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(settings | {"tie_word_embeddings": not written_out}))
     return directory
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A model of any size, for what the learner expects an update to take."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    vocabulary: int
+
+
+def make(case: Case, directory: Path) -> None:
+    """Write it with random weights."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=case.vocabulary, hidden_size=case.hidden, intermediate_size=4 * case.hidden,
+        num_hidden_layers=case.layers, num_attention_heads=case.heads, num_key_value_heads=2,
+        max_position_embeddings=4096,
+    )  # fmt: skip
+    Qwen2ForCausalLM(config).save_pretrained(directory)
 
 
 def write_manifest(directory: Path, version: int = 1) -> None:

@@ -13,9 +13,20 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import AddedToken
 
-from actors.messages import Attributed, Attribution, BatchItem, StepLabel, ToolCall, Trajectory
+from actors.messages import (
+    Attributed,
+    Attribution,
+    BatchItem,
+    StepLabel,
+    ToolCall,
+    Trajectory,
+    floats_array,
+    ids_array,
+    steps_array,
+)
 from actors.ports.engines import Engine
 from actors.ports.environments import Observation
+from actors.rollout.context import ContextTemplate, append_user
 from actors.rollout.episode_runner import Played
 from adapters.engines.embedded.prompts import Prompts
 from learner.build import BuildSettings, build
@@ -227,3 +238,23 @@ def differences(engine: Recorder, played: Played, *, guided: bool = False) -> li
         if before != prompt[:start] + prompt[end:] or said != engine.sampled[step]:
             wrong.append(step)
     return sorted(wrong)
+
+
+class LastAnswer(ContextTemplate):
+    """A template of one's own: the goal, and the last answer in the words of the user."""
+
+    def messages(self, history):
+        messages = list(history.opening)
+        if history.past:
+            append_user(messages, f"so far: {history.past[-1].seen[0]['content']}")
+        return messages
+
+
+async def off_by(engine: Recorder, played: Played) -> float:
+    """Greatest difference of a recorded log-prob to what the engine computes for the same row, nats."""
+    worst = 0.0
+    for row in played.rows:
+        ids, on = ids_array(row.ids).tolist(), steps_array(row.step) >= 0
+        again = await engine.log_probs(ids)
+        worst = max(worst, float(np.abs(again[on] - floats_array(row.logprobs)[on]).max()))
+    return worst

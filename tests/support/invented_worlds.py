@@ -15,6 +15,7 @@ import msgspec
 from actors.experience.lessons import Practice
 from actors.messages import Step, ToolCall, Trajectory
 from actors.ports.tool_answers.reader import flagged
+from adapters.environments.service_desk.demonstrations import Demonstrator
 
 Made = tuple[str, dict[str, Any], str]
 """Tool, arguments, answer."""
@@ -288,3 +289,27 @@ WORLDS = (
         tools=("查询订单", "拦截包裹", "取消订单", "时间"), idle=(("时间", "12:04"),), play=_chinese,
     ),
 )  # fmt: skip
+
+
+def desk(seed: int, runs: int, told: float) -> list[Trajectory]:
+    """Runs of the service desk, `told` of them with an outcome."""
+    rng = random.Random(f"desk-{seed}")
+    demonstrator = Demonstrator(rng)
+    made: list[Trajectory] = []
+    for number in range(runs):
+        shown = demonstrator.demonstrate(hinted=False)
+        steps = tuple(
+            Step(
+                exchange_id=f"e{number}-{at}", text=text, tool_calls=calls,
+                observation="\n".join(str(message["content"]) for message in after),
+            )
+            for at, (calls, text, after) in enumerate(shown.turns)
+        )  # fmt: skip
+        made.append(
+            Trajectory(
+                id=f"run-{seed}-{number}", goal=shown.goal, tools=json.dumps(shown.tools).encode(), steps=steps,
+                outcome=float(shown.solved) if rng.random() < told else None, started=float(number),
+                ended=float(number) + 0.5,
+            )
+        )  # fmt: skip
+    return made

@@ -9,14 +9,21 @@ They are made at run time, for a repository with keys in it is refused by whoeve
 """
 
 import base64
+import binascii
+import html
 import json
 import random
+import re
 import sys
 import uuid
 from collections.abc import Callable
+from urllib.parse import unquote
 
 import msgspec
 
+from actors.messages import Feedback
+from actors.messages.spool import RawExchange
+from adapters.redaction import Redactor
 from tests.support.plants import (
     ALNUM,
     DIGITS,
@@ -392,6 +399,87 @@ def frozen() -> list[Planted]:
 def sealed() -> list[Planted]:
     """100, of shapes of which none is in `frozen`."""
     return _planted(SEALED, 2027, 1)
+
+
+def raw(request: object, response: bytes, content_type: str = "application/json") -> RawExchange:
+    """A call as the tap records it."""
+    return RawExchange(
+        id="0" * 32, path="/v1/chat/completions", request=json.dumps(request).encode(), status=200, response=response,
+        content_type=content_type, received=1.0, finished=2.0, tokens_requested=True,
+        headers={"content-type": "application/json", "user-agent": "OpenAI/Python 2.3.0"},
+    )  # fmt: skip
+
+
+def stream(pieces: list[str]) -> RawExchange:
+    """A call that is answered in as many events, each with a token id and its log-prob."""
+    events: list[bytes] = []
+    for number, piece in enumerate(pieces):
+        logprob = {"token": piece, "logprob": -0.25 - number / 100, "bytes": list(piece.encode()), "top_logprobs": []}
+        choice = {"index": 0, "delta": {"content": piece}, "logprobs": {"content": [logprob]}, "finish_reason": None,
+                  "token_ids": [1000 + number]}  # fmt: skip
+        event = {"id": "chatcmpl-0123456789abcdef0123456789abcdef", "object": "chat.completion.chunk",
+                 "created": 1700000000, "model": "desk", "choices": [choice]}  # fmt: skip
+        events.append(b"data: " + json.dumps(event).encode() + b"\n\n")
+    return raw(
+        {"messages": [], "stream": True}, b"".join((*events, b"data: [DONE]\n\n")), "text/event-stream; charset=utf-8"
+    )
+
+
+def recorded(redactor: Redactor, text: str, place: str) -> str:
+    """What is kept of `text`, sent where `place` says."""
+    place = place.lower()
+    if "feedback" in place:
+        return redactor.feedback(Feedback(id="0" * 32, received=1.0, text=text)).text
+    if "header" in place:
+        name, _, value = text.partition(":")
+        asked = msgspec.structs.replace(raw({}, b""), headers={name.strip().lower(): value.strip()})
+        return json.dumps(redactor.exchange(asked).headers, ensure_ascii=False)
+    if any(word in place for word in ("stream", "chunk", "split", "sse")):
+        answered = redactor.exchange(stream([text[at : at + 3] for at in range(0, len(text), 3)])).response
+        events = [json.loads(line[6:]) for line in answered.split(b"\n\n") if line[6:7] == b"{"]
+        return "".join(one["choices"][0]["delta"].get("content") or "" for one in events)
+    if "argument" in place or "call" in place:
+        try:
+            named = isinstance(json.loads(text), dict)
+        except ValueError:
+            named = False
+        arguments = text if named else json.dumps({"text": text}, ensure_ascii=False)
+        call = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": arguments}}
+        messages: list[dict[str, object]] = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    elif "tool" in place or "result" in place:
+        messages = [{"role": "tool", "tool_call_id": "call_1", "content": text}]
+    elif "answer" in place or "assistant" in place or "response" in place:
+        body = {"id": "chatcmpl-1", "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}
+        answered = redactor.exchange(raw({"messages": []}, json.dumps(body).encode())).response
+        return str(json.loads(answered)["choices"][0]["message"]["content"])
+    else:
+        messages = [{"role": "system" if "system" in place else "user", "content": text}]
+    kept = json.loads(redactor.exchange(raw({"messages": messages}, b"")).request)["messages"][0]
+    if kept["content"] is None:
+        return str(kept["tool_calls"][0]["function"]["arguments"])
+    return str(kept["content"])
+
+
+def readable(text: str) -> list[str]:
+    """`text`, and what anybody reads in it: JSON's and HTML's escapes, percent signs, base64."""
+    forms = [
+        text,
+        unquote(text),
+        html.unescape(text),
+        re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text),
+    ]
+    forms.append(text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\"))
+    for found in re.findall(r"[A-Za-z0-9+/_-]{8,}={0,2}", text):
+        try:
+            forms.append(base64.b64decode(found.rstrip("=") + "=" * (-len(found.rstrip("=")) % 4), b"-_").decode())
+        except (binascii.Error, ValueError):
+            continue
+    return forms
+
+
+def kept_of(redactor: Redactor, text: str, place: str, secret: str) -> bool:
+    """Whether the secret can still be read where it was sent."""
+    return any(secret in form for form in readable(recorded(redactor, text, place)))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from actors.messages.signing import sign
 from actors.store import Store
 from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
-from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
 from daemon.upkeep.swap_intents import SwapIntents
@@ -33,6 +32,7 @@ from daemon.upkeep.swaps import Swaps
 from tests.support.engine import Asked, Engine, running_engine
 from tests.support.keys import key_pair, unsigned_weights
 from tests.support.patience import within
+from tests.support.stub_bus import StubBus
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.swapping"])

@@ -22,6 +22,12 @@ from actors.ports.errors import EmbedderUnavailable, VectorsRefused, WrongDimens
 from actors.ports.vectors import checked
 
 _log = structlog.get_logger(__name__)
+BATCH = 64
+"""Texts embedded at a time: small enough for any endpoint's limit."""
+_TIMEOUT = 30.0
+"""Seconds for one answer of the embedder; local models on a CPU take seconds for a batch."""
+_QUESTION_TIMEOUT = 3.0
+"""Seconds for a question, which somebody waits for: without its vector it is answered by words."""
 _KEY = "navigator/space/"
 """Of the state; the embedder's id follows."""
 _PROBE = "When to use: the same words, to see whether they still mean the same."
@@ -65,16 +71,10 @@ class Embeddings:
 
     Args:
         embedder: may be away, change, or answer nonsense.
-        batch: texts in one call of it.
-        timeout: seconds for one call.
-        question_timeout: seconds for a question, which somebody waits for.
     """
 
-    def __init__(
-        self, embedder: Embedder, store: EmbeddingStore, *, batch: int, timeout: float, question_timeout: float
-    ) -> None:
-        self._embedder, self._store, self._batch = embedder, store, batch
-        self._timeout, self._question_timeout = timeout, question_timeout
+    def __init__(self, embedder: Embedder, store: EmbeddingStore) -> None:
+        self._embedder, self._store = embedder, store
         self._known: _Known | None = None
         self.refused: Counter[str] = Counter()
         """Answers that were no good, by error."""
@@ -144,7 +144,7 @@ class Embeddings:
         space = self.space
         if space is None:
             raise EmbedderUnavailable("nobody knows yet what the embedder's vectors are like")
-        found = await self._halved(texts[: self._batch], space)
+        found = await self._halved(texts[:BATCH], space)
         if found:
             data = {digest(text): vector.tobytes() for text, vector in found.items()}
             await self._store.save_embeddings(space.embedder, space.dimension, data)
@@ -174,7 +174,7 @@ class Embeddings:
         if space is None:
             raise EmbedderUnavailable("nobody knows yet what the embedder's vectors are like")
         try:
-            return space, await self._call(texts, space.dimension, self._question_timeout)
+            return space, await self._call(texts, space.dimension, _QUESTION_TIMEOUT)
         except WrongDimension:
             await self.probe()
             raise
@@ -189,7 +189,7 @@ class Embeddings:
         )
 
     async def _call(self, texts: Sequence[str], dimension: int | None, timeout: float | None = None) -> Rows:
-        timeout = self._timeout if timeout is None else timeout
+        timeout = _TIMEOUT if timeout is None else timeout
         try:
             with anyio.fail_after(timeout):
                 answer = await self._embedder.embed(texts)

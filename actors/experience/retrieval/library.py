@@ -3,18 +3,17 @@
     put, remove  ->  words and intents at once  ->  vectors, as the embedder gets to them  ->  find
 
 A lesson is found from the moment it is put: by its intent and its words until it has a vector, and again for as long as
-the embedder is away or another model comes. A search over many lessons runs in a worker thread.
+the embedder is away or another model comes.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import anyio
-import anyio.to_thread
+import anyio.lowlevel
 import structlog
 
-from actors.experience.retrieval.embedding import Embeddings
+from actors.experience.retrieval.embedding import BATCH, Embeddings
 from actors.experience.retrieval.pool import LessonIndex, Query, Space, text_of
 from actors.experience.retrieval.ranking import Found, utility
 from actors.experience.retrieval.vectors import Rows
@@ -22,12 +21,11 @@ from actors.messages import Experience
 from actors.ports.errors import EmbedderUnavailable, VectorsRefused
 
 _log = structlog.get_logger(__name__)
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
-INLINE = 16_384
-"""Lessons up to which a search is quicker than the way to a worker thread and back."""
-_PART = 4096
+_MOST = 16_384
+"""Lessons of one tenant that can be found, the most useful ones; the others stay in the store. A search over so many
+takes some milliseconds."""
+_PART = 256
 """Lessons, or vectors, that are taken in at a time: a search waits no longer than for that."""
 _ATTEMPTS = 3
 """For a vector that is refused each time, until another model comes or the process starts again."""
@@ -42,18 +40,11 @@ class Library:
 
     Args:
         embeddings: makes vectors; None where words alone are to find.
-        answering: embeds questions as long as vectors are made for a new model; None if there is no model of before.
-        most: lessons of one tenant that can be found, the most useful ones.
-        batch: texts embedded in one call.
     """
 
-    def __init__(
-        self, embeddings: Embeddings | None, *, answering: Embeddings | None = None, most: int, batch: int
-    ) -> None:
-        self._embeddings, self._answering = embeddings, answering
-        self._most, self._batch = most, batch
+    def __init__(self, embeddings: Embeddings | None) -> None:
+        self._embeddings = embeddings
         self._pools: dict[str, LessonIndex] = {}
-        self._threads = anyio.CapacityLimiter(2)
         self._waiting: dict[str, set[tuple[str, str]]] = {}
         """(tenant, lesson id) without a vector, by text."""
         self._refused: Counter[str] = Counter()
@@ -75,33 +66,6 @@ class Library:
         """Texts without a vector."""
         return len(self._waiting)
 
-    def revision(self, tenant: str, lesson_id: str) -> int:
-        """Which revision of a lesson can be found; -1 for none."""
-        found = self._pools[tenant].get(lesson_id) if tenant in self._pools else None
-        return -1 if found is None else found.revision
-
-    async def open(self) -> None:
-        """Look which models answer."""
-        if self._embeddings is not None:
-            await self._embeddings.probe()
-        if self._answering is not None:
-            await self._answering.probe()
-
-    async def recall(self) -> None:
-        """Lay the cached vectors of the model that still answers questions; without any, it answers none."""
-        space = self._answering.space if self._answering is not None else None
-        if self._answering is None or self._embeddings is None or space in (None, self._embeddings.space):
-            self._answering = None
-            return
-        for pool in self._pools.values():
-            lessons = list(pool.lessons())
-            for start in range(0, len(lessons), _PART):
-                part = {lesson.id: text_of(lesson) for lesson in lessons[start : start + _PART]}
-                known = await self._answering.cached(set(part.values()))
-                laid = {key: known[text] for key, text in part.items() if text in known}
-                async with pool.lock:
-                    await self._work(len(laid) * 16, pool.lay, space, laid)
-
     async def put(self, lessons: Iterable[Experience]) -> None:
         """Take in lessons, each in place of another revision of it; one without words is taken away."""
         by_tenant: dict[str, list[Experience]] = {}
@@ -113,9 +77,12 @@ class Library:
             pool = self._pools.setdefault(tenant, LessonIndex())
             for start in range(0, len(group), _PART):
                 part = group[start : start + _PART]
-                async with pool.lock:
-                    await self._work(len(part) * 64, _take, pool, part)
+                await anyio.lowlevel.checkpoint()
                 for lesson in part:
+                    if text_of(lesson).strip():
+                        pool.put(lesson)
+                    else:
+                        pool.remove(lesson.id)
                     # A revision that says the same keeps its vector.
                     if self._embeddings and text_of(lesson).strip() and not self._has_vector(tenant, lesson.id):
                         self._waiting.setdefault(text_of(lesson), set()).add((tenant, lesson.id))
@@ -123,8 +90,8 @@ class Library:
                 if anyio.current_time() - said > _QUIET:
                     said = anyio.current_time()
                     _log.info("lessons_indexed", lessons=done, seconds=round(said - started, 1))
-            if len(pool) > self._most:
-                await self._trim(pool)
+            if len(pool) > _MOST:
+                self._trim(pool)
 
     async def remove(self, lessons: Iterable[Experience]) -> None:
         """Take lessons away."""
@@ -132,8 +99,7 @@ class Library:
             pool = self._pools.get(lesson.tenant)
             if pool is None:
                 continue
-            async with pool.lock:
-                pool.remove(lesson.id)
+            pool.remove(lesson.id)
             if not len(pool):
                 del self._pools[lesson.tenant]
 
@@ -152,10 +118,10 @@ class Library:
         started = said = anyio.current_time()
         while self._open() and self._space is not None and anyio.current_time() - started < seconds:
             texts = self._open()[:_PART]
-            await self._lay(self._space, await embeddings.cached(texts))
+            self._lay(self._space, await embeddings.cached(texts))
             rest = [text for text in texts if text in self._waiting]
-            for start in range(0, len(rest), self._batch):
-                if not await self._make(embeddings, rest[start : start + self._batch]):
+            for start in range(0, len(rest), BATCH):
+                if not await self._make(embeddings, rest[start : start + BATCH]):
                     return len(self._waiting)
                 now = anyio.current_time()
                 if now - said > _QUIET:
@@ -163,8 +129,6 @@ class Library:
                     _log.info("lessons_embedding", waiting=len(self._waiting), seconds=round(now - started, 1))
                 if now - started >= seconds:
                     break
-        if not self._open() and self._space is not None:
-            self._settle(self._space)
         return len(self._waiting)
 
     async def find(
@@ -183,20 +147,18 @@ class Library:
         if pool is None:
             return []
         space = vectors = None
-        asking = self._answering or self._embeddings
-        if asking is None:
-            return await self._search(pool, Query(tuple(texts), named_by, tuple(tools)), n, states, kinds)
-        if anyio.current_time() < self._ask_again:
+        if self._embeddings is not None and anyio.current_time() < self._ask_again:
             self.by_words += 1
-            return await self._search(pool, Query(tuple(texts), named_by, tuple(tools)), n, states, kinds)
-        try:
-            space, vectors = await asking.question(texts)
-        except (EmbedderUnavailable, VectorsRefused) as error:
-            self.by_words += 1
-            self._note_away(error)
-        else:
-            self._note_back()
-        return await self._search(pool, Query(tuple(texts), named_by, tuple(tools), space, vectors), n, states, kinds)
+        elif self._embeddings is not None:
+            try:
+                space, vectors = await self._embeddings.question(texts)
+            except (EmbedderUnavailable, VectorsRefused) as error:
+                self.by_words += 1
+                self._note_away(error)
+            else:
+                self._note_back()
+        query = Query(tuple(texts), named_by, tuple(tools), space, vectors)
+        return pool.find(query, n, states=states, kinds=kinds)
 
     async def reset(self) -> None:
         """Forget all lessons."""
@@ -205,16 +167,10 @@ class Library:
 
     async def prune(self, older: float) -> int:
         """Forget cached vectors of texts that are nobody's any more; how many. Not while vectors are being made."""
-        if self._embeddings is None or self._waiting or self._answering is not None:
+        if self._embeddings is None or self._waiting:
             return 0
         texts = {text_of(lesson) for pool in self._pools.values() for lesson in pool.lessons()}
         return await self._embeddings.prune(texts, older)
-
-    async def _search(
-        self, pool: LessonIndex, query: Query, n: int, states: Collection[str] | None, kinds: Collection[str] | None
-    ) -> list[Found]:
-        async with pool.lock:
-            return await self._work(len(pool), _find, pool, query, n, states, kinds)
 
     async def _make(self, embeddings: Embeddings, texts: Sequence[str]) -> bool:
         """Make vectors; False if there is no use in going on now."""
@@ -230,10 +186,10 @@ class Library:
         self._note_back()
         self._refused.update(text for text in texts if text not in found)
         if self._space is not None:
-            await self._lay(self._space, found)
+            self._lay(self._space, found)
         return True
 
-    async def _lay(self, space: Space, vectors: Mapping[str, Rows]) -> None:
+    def _lay(self, space: Space, vectors: Mapping[str, Rows]) -> None:
         """Take in vectors by text, for all that wait for them."""
         by_tenant: dict[str, dict[str, Rows]] = {}
         for text, vector in vectors.items():
@@ -243,39 +199,28 @@ class Library:
                 if known is not None and text_of(known) == text:
                     by_tenant.setdefault(tenant, {})[lesson_id] = vector
         for tenant, laid in by_tenant.items():
-            pool = self._pools[tenant]
-            async with pool.lock:
-                await self._work(len(laid) * 16, pool.lay, space, laid)
+            self._pools[tenant].lay(space, laid)
 
-    async def _trim(self, pool: LessonIndex) -> None:
+    def _trim(self, pool: LessonIndex) -> None:
         """Make room: the least useful go, and a few more than must, or each new lesson would ask for it."""
-        async with pool.lock:
-            going = await self._work(len(pool), _worst, pool, len(pool) - self._most + self._most // 50)
-            for lesson in going:
-                pool.remove(lesson.id)
+        going = _worst(pool, len(pool) - _MOST + _MOST // 50)
+        for lesson in going:
+            pool.remove(lesson.id)
         self.left_out += len(going)
-        _log.warning("lessons_left_out", lessons=len(going), bound=self._most, remedy="raise navigator.max_lessons")
+        _log.warning("lessons_left_out", lessons=len(going), bound=_MOST, remedy="forget or retire some")
 
     def _open(self) -> list[str]:
         """Texts that are still worth asking for."""
         return [text for text in self._waiting if self._refused[text] < _ATTEMPTS]
 
     def _start_over(self, space: Space | None) -> None:
-        """Another model: everything needs another vector."""
+        """Another model: everything needs another vector, and what the old one made is compared with nothing more."""
         self._space = space
         self._refused.clear()
         for tenant, pool in self._pools.items():
+            pool.vectors.clear()
             for lesson in pool.lessons():
                 self._waiting.setdefault(text_of(lesson), set()).add((tenant, lesson.id))
-
-    def _settle(self, space: Space) -> None:
-        """All has its vector: what came from other models goes."""
-        if self._answering is not None:
-            _log.info("embedder_replaced", now=str(space))
-        self._answering = None
-        for pool in self._pools.values():
-            for other in [known for known in pool.vectors if known != space]:
-                del pool.vectors[other]
 
     def _has_vector(self, tenant: str, lesson_id: str) -> bool:
         return self._space is not None and self._pools[tenant].has_vector(self._space, lesson_id)
@@ -291,26 +236,6 @@ class Library:
         if self._away:
             _log.info("embedder_back")
         self._away, self._ask_again = False, 0.0
-
-    async def _work(self, size: int, work: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run `work`, in a worker thread if it is over `size` lessons. The caller holds the pool's lock."""
-        if size <= INLINE:
-            return work(*args)
-        return await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
-
-
-def _take(pool: LessonIndex, lessons: Sequence[Experience]) -> None:
-    for lesson in lessons:
-        if text_of(lesson).strip():
-            pool.put(lesson)
-        else:
-            pool.remove(lesson.id)
-
-
-def _find(
-    pool: LessonIndex, query: Query, n: int, states: Collection[str] | None, kinds: Collection[str] | None
-) -> list[Found]:
-    return pool.find(query, n, states=states, kinds=kinds)
 
 
 def _worst(pool: LessonIndex, count: int) -> list[Experience]:

@@ -1,14 +1,11 @@
 """`LessonIndex`: the lessons of one tenant, found by what they are about.
 
 Each lesson has a slot, which vectors, words and filters share. A lesson without a vector (the embedder was away, or
-another model came) is found by its words and by its intent until it has one. Not for several threads at once: whoever
-uses a pool in worker threads holds its lock.
-"""
+another model came) is found by its words and by its intent until it has one."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-import anyio
 import msgspec
 import numpy as np
 
@@ -51,9 +48,7 @@ class LessonIndex:
     """Lessons by id, in slots."""
 
     def __init__(self) -> None:
-        self.lock = anyio.Lock()
         self.vectors: dict[Space, VectorIndex] = {}
-        """At most two: while a new model's vectors are made, the old model's stay."""
         self._slots: dict[str, int] = {}
         self._lessons: list[Experience | None] = []
         self._free: list[int] = []

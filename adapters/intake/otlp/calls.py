@@ -1,12 +1,14 @@
-"""From what was gathered of a call to an `Exchange`. Pure, and the same parts always give the same."""
+"""From a span to an `Exchange`. Pure, and the same span always gives the same."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from actors.messages import Exchange, Hints, derived_id
 from adapters.intake.otlp import genai, openinference
-from adapters.intake.otlp.joining import Gathered, JoinSettings
 from adapters.intake.otlp.said import Said, decoded, model_of, text
+from adapters.intake.otlp.wire import Span
 from adapters.intake.sampling import read_sampling
 
 NO_TOKENS = "no token ids in spans"
@@ -15,29 +17,54 @@ _FAILED = 500
 _NO = (None, False, "", "0", "false")
 
 
-def exchange_from(one: Gathered, settings: JoinSettings) -> Exchange | None:
+class SpanSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How spans become calls."""
+
+    tenant: str = "default"
+    """Whose calls they are, unless a key or the attribute below says otherwise."""
+    tenant_attribute: str = ""
+    """Resource attribute whose value names the tenant, say "service.namespace"; its senders are believed."""
+    trace_is_trajectory: bool = True
+    """Calls without gen_ai.conversation.id or session.id belong together if they share a trace. Off, they are linked by
+    what they say: right where one trace holds many tasks, say those of a nightly job."""
+
+
+def is_call(span: Span) -> bool:
+    """Whether it is a call of a model: agents, tools and embeddings have spans as well."""
+    return genai.is_call(span.attributes) or openinference.is_call(span.attributes)
+
+
+def opted_out(span: Span) -> bool:
+    """Whether the attribute `evolved.opt_out` is set."""
+    return span.attributes.get("evolved.opt_out") not in _NO
+
+
+def exchange_from(span: Span, settings: SpanSettings, *, tenant: str = "", caller: str = "") -> Exchange | None:
     """The call; None if what was said in it was not captured, or if it wants to be kept nowhere.
 
     A call that failed comes with its status, or 500; one whose answer nobody captured is not complete.
+
+    Args:
+        tenant: whose it is for certain; empty: as the settings say.
+        caller: id of the key that it came with.
     """
-    attributes = _attributes(one)
-    said = _said(one, attributes)
-    if said is None or opted_out(one):
+    attributes = span.attributes
+    said = _said(attributes)
+    if said is None or opted_out(span):
         return None
-    tenant, (trace, span) = one.place
-    started, ended = _times(one)
-    failed = one.span is not None and one.span.failed
+    tenant = tenant or _tenant(span, settings)
+    trace, name = (part.hex() for part in span.key)
     request, response = _object(said.request), _object(said.response)
     return Exchange(
-        id=derived_id("otlp", tenant, trace.hex(), span.hex()),
+        id=derived_id("otlp", tenant, trace, name),
         tenant=tenant,
         endpoint=said.endpoint,
         model=text(request.get("model")) or model_of(attributes),
-        started=started,
-        duration=max(0.0, ended - started),
-        status=_status(attributes) if failed else 200,
+        started=span.started,
+        duration=max(0.0, span.ended - span.started),
+        status=_status(attributes) if span.failed else 200,
         streamed=request.get("stream") is True,
-        complete=bool(said.response) and not failed,
+        complete=bool(said.response) and not span.failed,
         request=said.request,
         response=said.response,
         response_id=text(response.get("id")),
@@ -48,42 +75,21 @@ def exchange_from(one: Gathered, settings: JoinSettings) -> Exchange | None:
             previous_response_id=text(request.get("previous_response_id")),
             custom_id=text(attributes.get("evolved.id")),
         ),
-        error=text(attributes.get("error.type")) if failed else "",
+        error=text(attributes.get("error.type")) if span.failed else "",
         source="otlp",
-        caller=one.caller,
+        caller=caller,
     )
 
 
-def opted_out(one: Gathered) -> bool:
-    """Whether the attribute `evolved.opt_out` is set."""
-    return _attributes(one).get("evolved.opt_out") not in _NO
+def _said(attributes: Mapping[str, Any]) -> Said | None:
+    if openinference.is_call(attributes):
+        return openinference.read_attributes(attributes)
+    return genai.read_attributes(attributes)
 
 
-def _attributes(one: Gathered) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for event in one.messages:
-        found |= event.attributes
-    if one.details is not None:
-        found |= one.details.attributes
-    if one.span is not None:
-        found |= one.span.attributes
-    return found
-
-
-def _said(one: Gathered, attributes: Mapping[str, Any]) -> Said | None:
-    if one.span is not None and openinference.is_call(one.span.attributes):
-        return openinference.read_attributes(one.span.attributes)
-    if genai.has_messages(attributes):
-        return genai.read_attributes(attributes)
-    return genai.read_events(one.messages, attributes)
-
-
-def _times(one: Gathered) -> tuple[float, float]:
-    """When the call began and ended; without its span, when its first and its last event came."""
-    if one.span is not None and one.span.started:
-        return one.span.started, one.span.ended
-    told = [event.at for event in (*one.messages, *([one.details] if one.details else [])) if event.at]
-    return (min(told), max(told)) if told else (0.0, 0.0)
+def _tenant(span: Span, settings: SpanSettings) -> str:
+    named = span.resource.get(settings.tenant_attribute) if settings.tenant_attribute else None
+    return named if isinstance(named, str) and named else settings.tenant
 
 
 def _status(attributes: Mapping[str, Any]) -> int:
@@ -95,11 +101,11 @@ def _status(attributes: Mapping[str, Any]) -> int:
     return _FAILED
 
 
-def _trajectory(attributes: Mapping[str, Any], trace: bytes, settings: JoinSettings) -> str:
+def _trajectory(attributes: Mapping[str, Any], trace: str, settings: SpanSettings) -> str:
     for name in ("gen_ai.conversation.id", "session.id"):
         if found := text(attributes.get(name)):
             return found
-    return trace.hex() if settings.trace_is_trajectory else ""
+    return trace if settings.trace_is_trajectory else ""
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -1,19 +1,13 @@
-"""OpenTelemetry's GenAI conventions: messages in a span's attributes or in one event, or one event a message.
+"""OpenTelemetry's GenAI conventions: messages in a span's attributes.
 
-span    gen_ai.input.messages, gen_ai.output.messages: JSON text of [{role, parts: [{type, ...}], finish_reason}]
-event   gen_ai.client.inference.operation.details: the same attributes as nested lists and maps
-events  gen_ai.system.message, .user.message, .assistant.message, .tool.message, .choice: the conventions up to 1.36
+gen_ai.input.messages, gen_ai.output.messages: JSON text of [{role, parts: [{type, ...}], finish_reason}]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from adapters.intake.otlp.records import Log
 from adapters.intake.otlp.said import Said, as_text, chat, decoded, dicts, text, tool_calls, tool_definitions
 
-DETAILS = "gen_ai.client.inference.operation.details"
-CHOICE = "gen_ai.choice"
-ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _CALLS = ("chat", "text_completion", "generate_content", "")
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 _APART = ("tool_call", "tool_call_response", "reasoning")
@@ -27,13 +21,8 @@ def is_call(attributes: Mapping[str, Any]) -> bool:
     return text(attributes.get("gen_ai.operation.name")) in _CALLS
 
 
-def has_messages(attributes: Mapping[str, Any]) -> bool:
-    """Whether the messages stand in `attributes`."""
-    return _INPUT in attributes
-
-
 def read_attributes(attributes: Mapping[str, Any]) -> Said | None:
-    """The call in the attributes of a span or of the event of its details; None if its content was not captured."""
+    """The call in a span's attributes; None if its content was not captured."""
     messages: list[dict[str, Any]] = []
     if instructions := _parts(decoded(attributes.get("gen_ai.system_instructions"))):
         messages += _messages({"role": "system", "parts": instructions})
@@ -48,41 +37,13 @@ def read_attributes(attributes: Mapping[str, Any]) -> Said | None:
     return chat(messages, choices, attributes, tools=tools)
 
 
-def read_events(events: Sequence[Log], attributes: Mapping[str, Any]) -> Said | None:
-    """The call that the events of one span tell of, in order; None if its content was not captured.
-
-    Args:
-        attributes: of the span.
-    """
-    messages: list[dict[str, Any]] = []
-    choices: list[dict[str, Any]] = []
-    for event in events:
-        body: Mapping[str, Any] = event.body if isinstance(event.body, dict) else {}
-        if event.name == CHOICE:
-            inner = body.get("message")
-            answer = _legacy("assistant", inner if isinstance(inner, dict) else body)
-            index = body.get("index")
-            choices.append(
-                {
-                    "index": index if isinstance(index, int) else len(choices),
-                    "message": answer,
-                    "finish_reason": text(body.get("finish_reason")),
-                }
-            )
-        elif event.name in ROLES:
-            messages.append(_legacy(text(body.get("role")) or ROLES[event.name], body))
-    return chat(messages, sorted(choices, key=lambda choice: choice["index"]), attributes)
-
-
 def _messages(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One message of the conventions as those of chat completions: each result of a tool is one of its own."""
     role = text(message.get("role")) or "user"
     parts = _parts(message.get("parts"))
     if not parts and message.get("content") is not None:
         return [_legacy(role, message)]
-    said = [
-        _content(part) for part in parts if part.get("type") not in ("tool_call", "tool_call_response", "reasoning")
-    ]
+    said = [_content(part) for part in parts if part.get("type") not in _APART]
     calls = tool_calls([part for part in parts if part.get("type") == "tool_call"])
     thoughts = [text(part.get("content")) for part in parts if part.get("type") == "reasoning"]
     results = [_result(part) for part in parts if part.get("type") == "tool_call_response"]

@@ -1,4 +1,4 @@
-"""What a span or its events tell of a call, as the request and the response that the call must have had."""
+"""What a span tells of a call, as the request and the response that the call must have had."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def chat(
     Args:
         messages: of the request, as chat completions has them.
         choices: of the response: index, message, finish_reason.
-        attributes: of the span or the event.
+        attributes: of the span.
         tools: definitions, as chat completions has them.
         asked: further fields of the request.
     """

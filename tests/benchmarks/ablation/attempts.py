@@ -25,8 +25,10 @@ from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
 from adapters.environments.travel.environment import step
 from adapters.environments.travel.oracle import good_actions
-from learner.warmstart import chat
+from adapters.judges.rules import judge
+from tests.benchmarks.ablation.plan import Source
 from tests.benchmarks.ablation.player import Player, Tokens
+from tests.warmstart import chat
 
 
 class Attempt:
@@ -113,11 +115,18 @@ class Attempt:
         )
 
 
-def attributed(trajectory: Trajectory, labels: Sequence[StepLabel], judge: str) -> Attributed:
+def attributed(trajectory: Trajectory, labels: Sequence[StepLabel], source: Source) -> Attributed:
     """`trajectory` with its credit, as the attributor publishes it."""
     return Attributed(
         id=trajectory.id,
         trajectory=trajectory,
-        attribution=Attribution(labels=tuple(labels), judge=judge, rubric=""),
+        attribution=Attribution(labels=tuple(labels), judge=source, rubric=""),
         cluster=cluster_of(trajectory.goal),
     )
+
+
+def label(source: Source, trajectory: Trajectory, truth: Sequence[Label]) -> tuple[StepLabel, ...]:
+    """One label a step; only `oracle` looks at `truth`, what the answer key says."""
+    if source == "rules":
+        return tuple(judge(trajectory))
+    return tuple(StepLabel(one if source == "oracle" else "ABSTAIN") for one in truth)

@@ -1,18 +1,16 @@
 """The checkpoints that cells start from: six warm starts, and three of them trained until they master the short desk.
 
-Made once and kept under build/ablation. The warm starts beside the shipped one come from `evolved warmstart`'s own
+Made once and kept under build/ablation. The warm starts beside the shipped one come from `tests.warmstart`'s own
 recipe with other seeds; they were not chosen by any figure.
 """
 
-import functools
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from daemon.demo.world import WARM_START
-from daemon.processes.warmstart import run
+from tests.warmstart.courses import run
 
 ROOT = Path(__file__).parents[3] / "build" / "ablation"
 WARM_STARTS = (0, 1, 2, 3, 4, 5)
@@ -36,19 +34,6 @@ def warm_start(seed: int, root: Path = ROOT) -> Path:
 def trained(seed: int, root: Path = ROOT) -> Path:
     """Directory of the policy that a warm start became, from which drifts and forgetting begin."""
     return root / f"trained-{seed}"
-
-
-@functools.cache
-def digest(directory: Path) -> str:
-    """Which weights `directory` holds; empty if it holds none. The same recipe gives others on another machine."""
-    path = directory / "model.safetensors"
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.exists() else ""
-
-
-def missing(root: Path = ROOT) -> list[Path]:
-    """What `--prepare` would make."""
-    wanted = [warm_start(seed, root) for seed in WARM_STARTS] + [trained(seed, root) for seed in TRAINED]
-    return [path for path in wanted if not (path / "model.safetensors").exists()]
 
 
 def require(directory: Path) -> Path:

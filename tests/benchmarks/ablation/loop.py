@@ -1,14 +1,10 @@
 """One cell: sample, label, credit, batch, update, measure; again and again. An update is the learner's own code."""
 
-import hashlib
-import random
 import tempfile
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,34 +12,20 @@ import torch
 from tokenizers import Tokenizer
 
 from actors.kinds.kinds import Kinds
-from actors.messages import BatchItem, Candidate, Task, Trajectory
+from actors.messages import BatchItem, Candidate, Task
 from adapters.environments.travel import Drift, TravelDesk
-from adapters.environments.travel.drift import BASE, Variant
+from adapters.environments.travel.drift import Variant
 from daemon.demo.world import PROFILE
 from daemon.settings import toml
 from learner.build import BuildSettings, build
 from learner.credit import assign
 from learner.settings import LearnerSettings
 from learner.trainers.native import NativeTrainer
-from tests.benchmarks.ablation.attempts import Attempt, attributed
-from tests.benchmarks.ablation.labels import label
+from tests.benchmarks.ablation.attempts import Attempt, attributed, label
 from tests.benchmarks.ablation.plan import Setup
 from tests.benchmarks.ablation.player import Player, Shape, Weights
-from tests.benchmarks.ablation.watched import Watched
-from tests.support.scripted_judge import Labels
 
 TASKS_A_SEED = 1_000_000
-SHORT_DESK = "ABC"
-_REPOSITORY = Path(__file__).parents[3]
-_DECISIVE = (
-    "learner/credit", "learner/batch.py", "learner/build.py", "learner/loss.py", "learner/settings.py",
-    *(f"learner/trainers/{name}.py" for name in ("native", "steps", "staleness", "micro", "packing", "head", "model",
-                                                 "reference", "figures", "files")),
-    "adapters/environments/travel", "adapters/judges",
-    "daemon/demo/profile.toml",
-    *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels", "watched")),
-    "actors/credit", "actors/credit/attributor.py", "actors/kinds",
-)  # fmt: skip
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -71,8 +53,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """What a cell gave."""
 
     points: list[Point]
-    before: float | None = None
-    """Held-out success before anything was renamed; None if nothing was."""
     seconds: float
     """CPU seconds."""
     sampling: float
@@ -84,37 +64,20 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     gradients that were not finite (`nonfinite`), and dropped trajectories and rows by reason."""
     means: dict[str, float]
     """Over updates: `alpha_effective`, `kl_update`, and the labels' shares."""
-    code: str
-    """Digest of the code that decides the result."""
 
 
 class Stopped(Exception):
     """The time is up; the cell is given up, to be run again."""
 
 
-PAPER: dict[str, Any] = {"alpha": 0.1, "h": "horizon", "discount": 1.0}
-"""The credit that setups differ from: AgentEvolver's sums, with the bound on the horizon."""
-
-
 def settings_of(setup: Setup) -> LearnerSettings:
-    """The demo's profile with the paper's credit, and what `setup` changes.
+    """The demo's profile, and what `setup` changes.
 
     Raises:
         msgspec.ValidationError: a setting that does not exist, or a value that it cannot have.
     """
-    table = toml.merge({**toml.read(PROFILE)["learner"], "device": "cpu", "credit": PAPER}, setup.learner)
+    table = toml.merge({**toml.read(PROFILE)["learner"], "device": "cpu"}, setup.learner)
     return msgspec.convert(table, LearnerSettings)
-
-
-@cache
-def code() -> str:
-    """Digest of every file that decides what a cell gives, as they are when it is first asked for."""
-    digest = hashlib.sha256()
-    for name in _DECISIVE:
-        path = _REPOSITORY / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 class Loop:
@@ -132,28 +95,18 @@ class Loop:
         self._trainer = NativeTrainer(self._settings, base)
         self._shape = msgspec.json.decode((base / "config.json").read_bytes(), type=Shape)
         self._now = Weights(base, self._shape)
-        self._past: deque[tuple[int, Weights]] = deque([(0, self._now)], maxlen=setup.lag + 1)
+        self._sampling = (0, self._now)
+        """Version and weights that the next update's attempts are played with."""
         self._player = Player(self._now, Tokenizer.from_file(str(base / "tokenizer.json")))
         self._desk, self._variant = TravelDesk(), Variant.of(Drift(rename=setup.rename))
         self._noise = torch.Generator().manual_seed(seed)
         self._measuring_noise = torch.Generator().manual_seed(seed + 1_000_003)
-        self._rng = random.Random(f"labels-{seed}")
-        # Another stream: labels are the same in arms with and without weights.
-        self._blind_rng = random.Random(f"blind-{seed}")
-        self._watched = Watched(setup.blind) if setup.blind else None
-        self._chance = random.Random(f"replay-{seed}")
         self.kinds = Kinds()
-        self._remembered: deque[BatchItem] = deque(maxlen=setup.remembered)
         self._updates = 0
         self._version = 0
         self.counts: Counter[str] = Counter()
         self.sums: defaultdict[str, float] = defaultdict(float)
         self.training = 0.0
-
-    @property
-    def sampling_version(self) -> int:
-        """Weights that the next update's attempts are played with, `lag` updates old once there are so many."""
-        return self._past[0][0]
 
     def save(self, directory: Path) -> None:
         """Write the weights."""
@@ -162,44 +115,29 @@ class Loop:
     def update(self) -> tuple[float, float]:
         """One update; CPU seconds of sampling and of the rest."""
         began = time.process_time()
-        version, weights = self._past[0]
+        version, weights = self._sampling
         self._player.weights = weights
         attempts = self._attempts()
         tokens = self._player.play(attempts, self._noise)
         sampled = time.process_time()
         plain = [attempt.solved for attempt in attempts if not attempt.guided]
         self.training = float(np.mean(plain)) if plain else float("nan")
-        setup, items = self._setup, list[BatchItem]()
-        dealt: list[tuple[Trajectory, Labels, Labels]] = []
+        items: list[BatchItem] = []
+        source = self._setup.judge
         for number, (attempt, row) in enumerate(zip(attempts, tokens, strict=True)):
-            name = self._updates * len(attempts) + number
-            trajectory = attempt.trajectory(name, row, self._player, version)
-            labels, blind = (
-                label(setup.judge, seen, attempt.truth, rng, wrong=setup.wrong, silent=setup.silent)
-                for seen, rng in (
-                    (trajectory, self._rng),
-                    (msgspec.structs.replace(trajectory, outcome=None), self._blind_rng),
-                )
-            )
-            items.append(BatchItem(attributed=attributed(trajectory, labels, setup.judge)))
-            dealt.append((trajectory, labels, blind))
-        if self._watched is not None:
-            items = [BatchItem(attributed=one) for one in self._watched.attributed(dealt)]
+            run = attempt.trajectory(self._updates * len(attempts) + number, row, self._player, version)
+            items.append(BatchItem(attributed=attributed(run, label(source, run, attempt.truth), source)))
         self._learn(items)
         self._updates += 1
         return sampled - began, time.process_time() - sampled
 
-    def measure(self, variant: Variant | None = None) -> Point:
-        """Held-out success of the present weights, sampled at temperature 1, without lessons.
-
-        Args:
-            variant: another desk than the one that is learnt from.
-        """
+    def measure(self) -> Point:
+        """Held-out success of the present weights, sampled at temperature 1, without lessons."""
         setup = self._setup
         self._player.weights = self._now
         first = self._seed * setup.eval_tasks
         attempts = [
-            Attempt(self._desk.sample(first + i, "heldout", setup.evaluated), variant or self._variant)
+            Attempt(self._desk.sample(first + i, "heldout", setup.evaluated), self._variant)
             for i in range(setup.eval_tasks)
         ]
         self._player.play(attempts, self._measuring_noise)
@@ -229,15 +167,12 @@ class Loop:
     def _tasks(self) -> Iterator[Task]:
         setup = self._setup
         for number in range(setup.groups):
-            replayed = self._chance.random() < setup.replay
             at = self._seed * TASKS_A_SEED + self._updates * setup.groups + number
-            yield self._desk.sample(at, "train", SHORT_DESK if replayed else setup.families)
+            yield self._desk.sample(at, "train", setup.families)
 
     def _learn(self, fresh: Sequence[BatchItem]) -> None:
-        fresh = self._expecting(fresh)
-        items = [*fresh, *self._remembered]
+        items = self._expecting(fresh)
         credits = assign(items, self._settings.credit, self._updates)
-        self._remembered.extend(msgspec.structs.replace(item, role="baseline") for item in fresh)
         built = build(items, credits, self._limits())
         self.counts.update(credits.skipped)
         self.counts.update(built.dropped)
@@ -245,7 +180,7 @@ class Loop:
             self.sums[name] += credits.statistics.get(name, 0.0)
         if built.batch is None:
             self.counts["nothing"] += 1
-            self._past.append((self._version, self._now))
+            self._sampling = (self._version, self._now)
             return
         seed = int(np.random.SeedSequence([self._seed, self._updates]).generate_state(1)[0])
         report = self._trainer.update(built.batch, seed=seed)
@@ -253,7 +188,6 @@ class Loop:
             self.counts[name] += int(report.metrics.get(f"steps_{name}", 0.0))
         self.sums["kl_update"] += report.metrics.get("kl_update", 0.0)
         self.sums["tokens"] += report.metrics.get("tokens", 0.0)
-        # A new version even if nothing was kept: lags are counted in updates.
         self._version += 1
         self.kinds.estimates.trained(
             Candidate(
@@ -263,7 +197,7 @@ class Loop:
         )  # fmt: skip
         self._trainer.save(self._work)
         self._now = Weights(self._work, self._shape)
-        self._past.append((self._version, self._now))
+        self._sampling = (self._version, self._now)
 
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
         """Runs without a group with what was to be expected of them, as the curator sends them."""
@@ -315,7 +249,6 @@ def run(
         Stopped: `stop` said so.
     """
     torch.set_num_threads(1)
-    digest = code()
     spent: defaultdict[str, float] = defaultdict(float)
     with tempfile.TemporaryDirectory() as work:
         loop = Loop(setup, base, seed, Path(work))
@@ -327,7 +260,6 @@ def run(
             spent["measuring"] += time.process_time() - began
             return points[-1].success
 
-        before = loop.measure(BASE).success if setup.rename else None
         measure()
         for number in range(1, setup.updates + 1):
             if stop():
@@ -343,10 +275,8 @@ def run(
     means = {name: round(total / setup.updates, 5) for name, total in loop.sums.items()}
     return Ran(
         points=points,
-        before=before,
         seconds=round(sum(spent.values()), 1),
         **{name: round(spent[name], 1) for name in ("sampling", "updating", "measuring")},
         counts={name: n for name, n in sorted(loop.counts.items()) if n},
         means=means,
-        code=digest,
     )

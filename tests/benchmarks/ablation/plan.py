@@ -1,7 +1,7 @@
 """Which runs there are: experiments, their arms, and for each arm the cells, one a warm start and seed.
 
-A cell is known by what it does and not by its name, so arms of two experiments that do the same share their cells, and
-a changed arm is a new one. Seeds are paired: seed i has the same warm start, tasks and held-out tasks in every arm.
+A cell is known by what it does and not by its name. Seeds are paired: seed i has the same warm start, tasks and
+held-out tasks in every arm.
 """
 
 import hashlib
@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from tests.benchmarks.ablation.labels import Source
-
-HEADLINE_SEEDS, SEEDS, WARM_STARTS = 10, 5, 3
+SEEDS, WARM_STARTS = 10, 3
 DEMO_RENAME = {"book": "buy"}
+Source = Literal["none", "oracle", "rules"]
+"""Who labels the steps: nobody, the answer key, or the rules judge that ships."""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,22 +29,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Tasks an update."""
     group_size: int = 8
     """Attempts a task; 1 is production's single-sample traffic."""
-    remembered: int = 0
-    """Trajectories of earlier updates that come along as baseline-only neighbours."""
     eta: float = 0.0
     """Share of each group that sees the lessons."""
-    replay: float = 0.0
-    """Share of the groups that is drawn from all of A, B and C instead of `families`."""
     judge: Source = "none"
-    wrong: float = 0.0
-    """Share of the labels turned round."""
-    silent: float = 0.0
-    """Share of the labels turned to ABSTAIN."""
-    blind: float = 0.0
-    """Share of the trajectories that the judge is also shown blind, so that its labels weigh what they turn out to be
-    worth; 0: every weight is 1."""
-    lag: int = 0
-    """Updates by which the sampling policy is behind."""
     learner: dict[str, Any] = {}
     """`LearnerSettings` that differ from the demo's profile; `credit` is one of them."""
     evaluated: str = "ABC"
@@ -61,13 +48,11 @@ class Arm(msgspec.Struct, frozen=True):
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """Arms that are compared."""
+    """Arms that are compared with the first of them."""
 
     name: str
     question: str
     arms: tuple[Arm, ...]
-    seeds: int = SEEDS
-    warm_starts: int = WARM_STARTS
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -81,65 +66,22 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The same for the same run, under whatever experiment."""
-        return cell_id(self.setup, self.warm, self.seed)
+        """Digest of what it does: the same for the same run, whatever it is called."""
+        data = msgspec.json.encode([self.setup, self.warm, self.seed], order="deterministic")
+        return hashlib.sha256(data).hexdigest()[:16]
 
     @property
     def name(self) -> str:
         return f"{self.experiment}/{self.arm}/warm {self.warm}/seed {self.seed}"
 
 
-def cell_id(setup: Setup, warm: int, seed: int) -> str:
-    """Digest of what a cell does."""
-    data = msgspec.json.encode([changes(setup), warm, seed], order="deterministic")
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-def changes(setup: Setup) -> dict[str, Any]:
-    """What differs from a plain `Setup`: a new field with its default leaves every cell what it was."""
-    plain = msgspec.to_builtins(Setup())
-    return {name: value for name, value in msgspec.to_builtins(setup).items() if value != plain[name]}
-
-
-def read_setup(content: dict[str, Any]) -> Setup:
-    """The setup that was written as `content`.
-
-    Raises:
-        msgspec.ValidationError: it is of another form.
-    """
-    return msgspec.convert(content, Setup)
-
-
 def cells(experiment: Experiment) -> list[Cell]:
     """Seed by seed, so that a run that is stopped has whole pairs."""
     return [
-        Cell(experiment.name, arm.name, arm.setup, seed % experiment.warm_starts, seed)
-        for seed in range(experiment.seeds)
+        Cell(experiment.name, arm.name, arm.setup, seed % WARM_STARTS, seed)
+        for seed in range(SEEDS)
         for arm in experiment.arms
     ]
-
-
-def experiments() -> tuple[Experiment, ...]:
-    """All of them, in the order in which they are worth running."""
-    return (
-        _headline("long", "Does step credit save updates on the long desk?", _LONG),
-        _headline("drift", "After a rename, what brings success back?", _DRIFT),
-        _staleness(),
-        _headline("short", "Does step credit save updates on the short desk?", _SHORT),
-        _judges(),
-        _weighted_judges(),
-        _alpha(),
-        _immediate(),
-        _own_step("own step", "Does credit save updates on the long desk, if a label is its own step's alone?", _LONG),
-        _own_step("own step, short", "The same on the short desk", _SHORT),
-        _own_step("own step, drift", "The same after a rename, with guided rollouts", _with(_DRIFT, eta=0.5)),
-        _step_credit(),
-        _singles(),
-        _forgetting(),
-        _all_fail(),
-        _guided(),
-        _group_size(),
-    )
 
 
 SLOW = 1e-4
@@ -151,190 +93,24 @@ _SHORT = Setup(updates=32, eval_every=2, learner={"lr": SLOW})
 _DRIFT = Setup(start="trained", rename=DEMO_RENAME, updates=32)
 
 
-def _with(setup: Setup, **new: Any) -> Setup:
-    """`setup` changed; `credit` goes into the learner's settings, beside what is there."""
-    credit = new.pop("credit", None)
-    learner = {**setup.learner, **new.pop("learner", {})}
-    if credit is not None:
-        learner["credit"] = {**learner.get("credit", {}), **credit}
-    return msgspec.structs.replace(setup, learner=learner, **new)
+def experiments() -> tuple[Experiment, ...]:
+    """All of them, in the order in which they are worth running."""
+    return (
+        _experiment("long", "Does step credit save updates on the long desk?", _LONG),
+        _experiment("drift", "After a rename, what brings success back?", _DRIFT),
+        _experiment("short", "Does step credit save updates on the short desk?", _SHORT),
+    )
 
 
-def _grpo(setup: Setup) -> Setup:
-    return _with(setup, judge="none", credit={"alpha": 0.0})
-
-
-def _attributing(setup: Setup, judge: Source = "oracle", **new: Any) -> Setup:
-    return _with(setup, judge=judge, **{**new, "credit": {"alpha": 0.1, **new.get("credit", {})}})
-
-
-def _headline(name: str, question: str, setup: Setup) -> Experiment:
-    guided = _with(setup, eta=0.5)
+def _experiment(name: str, question: str, setup: Setup) -> Experiment:
+    grpo = msgspec.structs.replace(setup, learner={**setup.learner, "credit": {"alpha": 0.0}})
+    guided = msgspec.structs.replace(grpo, eta=0.5)
     arms = (
-        Arm("GRPO", _grpo(setup)),
-        Arm("+attributing (oracle)", _attributing(setup)),
-        Arm("+attributing (rules)", _attributing(setup, "rules")),
-        Arm("+navigating", _grpo(guided)),
-        Arm("both (oracle)", _attributing(guided)),
-        Arm("both (rules)", _attributing(guided, "rules")),
+        Arm("GRPO", grpo),
+        Arm("+credit (answer key)", msgspec.structs.replace(setup, judge="oracle")),
+        Arm("+credit (rules)", msgspec.structs.replace(setup, judge="rules")),
+        Arm("+lessons", guided),
+        Arm("both (answer key)", msgspec.structs.replace(setup, judge="oracle", eta=0.5)),
+        Arm("both (rules)", msgspec.structs.replace(setup, judge="rules", eta=0.5)),
     )
-    return Experiment(name, question, arms, HEADLINE_SEEDS)
-
-
-def _judges() -> Experiment:
-    # Labels of their own steps: with the paper's sums there is no gain that a wrong judge could spoil.
-    credited = _attributing(_LONG, credit=_OWN_STEP)
-    arms = [Arm("GRPO", _grpo(_LONG))]
-    arms += [Arm(f"{wrong} % wrong", _with(credited, wrong=wrong / 100)) for wrong in (0, 10, 20, 30, 50)]
-    arms += [Arm(f"{silent} % abstaining", _with(credited, silent=silent / 100)) for silent in (30, 70)]
-    return Experiment("judges", "How wrong may the judge be?", tuple(arms))
-
-
-def _weighted_judges() -> Experiment:
-    # The arms without weights are those of `judges`, and share their cells.
-    credited = _attributing(_LONG, credit=_OWN_STEP)
-    arms = [Arm("GRPO", _grpo(_LONG))]
-    for wrong in (0, 10, 20, 30, 50):
-        noisy = _with(credited, wrong=wrong / 100)
-        arms += [Arm(f"{wrong} % wrong", noisy), Arm(f"{wrong} % wrong, weighted", _with(noisy, blind=0.5))]
-    return Experiment("weighted judges", "Does the automatic weight keep a wrong judge from harm?", tuple(arms))
-
-
-def _alpha() -> Experiment:
-    arms = [Arm("GRPO", _grpo(_LONG))]
-    arms += [
-        Arm(f"alpha {alpha}, h {h}", _attributing(_LONG, credit=_credit(alpha, h)))
-        for alpha in (0.05, 0.1, 0.2, 0.5)
-        for h in ("none", "horizon")
-    ]
-    return Experiment("alpha", "Which weight of the labels, with or without the bound on the horizon?", tuple(arms))
-
-
-def _immediate() -> Experiment:
-    arms = [Arm("GRPO", _grpo(_LONG)), Arm("alpha 0.5, sums", _attributing(_LONG, credit=_credit(0.5, "none")))]
-    arms += [
-        Arm(f"alpha {alpha}, own step", _attributing(_LONG, credit={**_OWN_STEP, "alpha": alpha}))
-        for alpha in (0.5, 1.0)
-    ]
-    arms.append(Arm("alpha 1.0, own step, rules", _attributing(_LONG, "rules", credit=_OWN_STEP)))
-    return Experiment("immediate", "Does a label help more if it is its own step's alone?", tuple(arms))
-
-
-def _own_step(name: str, question: str, setup: Setup) -> Experiment:
-    # The alpha was chosen on seeds 0 to 4 of `immediate`; seeds 5 to 9 are the proof.
-    arms = (
-        Arm("GRPO", _grpo(msgspec.structs.replace(setup, eta=0.0))),
-        Arm("own step (oracle)", _attributing(setup, credit=_OWN_STEP)),
-        Arm("own step (rules)", _attributing(setup, "rules", credit=_OWN_STEP)),
-    )
-    return Experiment(name, question, arms, HEADLINE_SEEDS)
-
-
-_OWN_STEP = {"alpha": 1.0, "h": "none", "discount": 0.0}
-"""A label is its own step's alone; the other two settings follow from it, since nothing adds up."""
-
-
-def _credit(alpha: float, h: str) -> dict[str, Any]:
-    # The default says nothing, so that its cells are the headline's.
-    return {"alpha": alpha} if h == "horizon" else {"alpha": alpha, "h": h}
-
-
-RATES = (1e-3, 3e-4, 1e-4)
-RUNS_TO = (0.7, 0.8, 0.9)
-"""Successes to which runs are counted in `step credit`."""
-
-
-def _step_credit() -> Experiment:
-    # Four tasks an update and not eight: half of the demo's, and an update of 1e-3 still shows. GRPO has each rate too,
-    # so that nobody is compared at a rate that suits the other.
-    setup = _with(_LONG, groups=4, updates=32, eval_every=1, eval_tasks=64)
-    arms = tuple(
-        Arm(f"{name}, lr {lr:g}", _with(one, learner={"lr": lr}))
-        for lr in RATES
-        for name, one in (("GRPO", _grpo(setup)), ("own step (rules)", _attributing(setup, "rules", credit=_OWN_STEP)))
-    )
-    return Experiment("step credit", "Does step credit save runs, whatever the learning rate?", arms, 6, warm_starts=6)
-
-
-CORRECTIONS: dict[str, dict[str, Any]] = {
-    "recorded": {"old_policy": "behaviour", "kl_limit": 0.0},
-    "proximal": {"old_policy": "proximal", "importance": "none", "kl_limit": 0.0},
-    "proximal, truncated": {"old_policy": "proximal", "truncate": 2.0, "kl_limit": 0.0},
-    "proximal, truncated, KL 0.001": {"old_policy": "proximal", "truncate": 2.0, "kl_limit": 0.001},
-}
-"""What the ratio is taken to when samples are old. The KL guard is off in all but the last: it is not what is asked."""
-LAGS = (0, 1, 2, 4, 8, 16)
-
-
-def _staleness() -> Experiment:
-    base = _grpo(Setup(updates=32, eval_every=2))
-    limits = {"max_staleness": max(LAGS), "max_staleness_guided": max(LAGS)}
-    arms = tuple(
-        Arm(f"{name}, lr {lr:g}, lag {lag}", _with(base, lag=lag, learner={**settings, **limits, "lr": lr}))
-        for lr in (1e-3, 3e-4)
-        for name, settings in CORRECTIONS.items()
-        for lag in LAGS
-        # Without lag the three without a guard are one.
-        if lag or name not in ("proximal", "proximal, truncated")
-    )
-    return Experiment("staleness", "How old may samples be, under which correction and learning rate?", arms)
-
-
-def _singles() -> Experiment:
-    # As many production trajectories in each arm's budget as it takes to compare at 240; sandbox groups play each of
-    # their 8 requests 8 times.
-    single = Setup(group_size=1, updates=120, eval_every=5, learner={"lr": 5e-4})
-    arms = (
-        Arm("estimate", _grpo(single)),
-        Arm("leave one out", _with(_grpo(single), credit={"single": "leave_one_out"})),
-        Arm("neighbours", _with(_grpo(single), credit={"single": "neighbours"}, remembered=24)),
-        Arm("estimate, +attributing (oracle)", _attributing(single)),
-        Arm("estimate, +attributing (rules)", _attributing(single, "rules")),
-        Arm("estimate, own step (oracle)", _attributing(single, credit=_OWN_STEP)),
-        Arm("estimate, own step (rules)", _attributing(single, "rules", credit=_OWN_STEP)),
-        Arm("sandbox groups", _grpo(Setup(updates=30, learner={"lr": 5e-4}))),
-    )
-    return Experiment("singles", "Which baseline learns best when each request comes once?", arms)
-
-
-def _forgetting() -> Experiment:
-    plain = _grpo(Setup(start="trained", families="B", updates=40, eval_every=4))
-    drifted = _attributing(_with(plain, rename={"cancel": "drop"}, eta=0.5))
-    arms = tuple(
-        Arm(f"{what}, replay {replay:g}", _with(setup, replay=replay))
-        for what, setup in (("only B", plain), ("only B, renamed", drifted))
-        for replay in (0.0, 0.1, 0.25)
-    )
-    return Experiment("forgetting", "What is left of A and C after 40 updates on B?", arms)
-
-
-def _all_fail() -> Experiment:
-    # After the rename all groups of A and C fail, and nobody tells the policy the new name: B has nothing to gain.
-    base = _with(_attributing(_DRIFT), updates=40, eval_every=4)
-    own = _with(base, credit=_OWN_STEP)
-    arms = (
-        Arm("gated", base),
-        Arm("not gated", _with(base, credit={"skip": "none"})),
-        Arm("own step, gated", own),
-        Arm("own step, not gated", _with(own, credit={"skip": "none"})),
-    )
-    return Experiment("all fail", "What does credit on groups that all fail do to a healthy family?", arms)
-
-
-def _guided() -> Experiment:
-    base = _grpo(_with(_DRIFT, eta=0.5))
-    arms = (
-        Arm("recomputed, weight 1", base),
-        Arm("recorded, with the lesson in sight", _with(base, learner={"guided": "behaviour"})),
-        Arm("recomputed, clip_high 0.28", _with(base, learner={"clip_boosted": 0.28})),
-    )
-    return Experiment("guided", "What is the ratio of guided tokens taken to, once the lesson is cut out?", arms)
-
-
-def _group_size() -> Experiment:
-    arms = tuple(
-        Arm(f"{name}, {groups} groups of {size}", _with(setup, groups=groups, group_size=size))
-        for groups, size in ((16, 4), (8, 8), (4, 16))
-        for name, setup in (("GRPO", _grpo(_LONG)), ("+attributing (oracle)", _attributing(_LONG)))
-    )
-    return Experiment("group size", "Does the gain of step credit depend on the size of the groups?", arms)
+    return Experiment(name, question, arms)

@@ -1,6 +1,6 @@
 """Plays many episodes at once on one CPU core, keeping the exact token ids and log-probs of what was sampled.
 
-`learner.warmstart.sampler` is the plain reference; sampling is most of an ablation's cost, so this one has its own
+`tests.warmstart.sampler` is the plain reference; sampling is most of an ablation's cost, so this one has its own
 forward pass for the demo's Qwen2: norms folded into the matrices behind them, a cache without holes, openings computed
 once however many rows share them. A test holds its log-probs to the trainer's.
 """
@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from learner.warmstart.chat import END
+from tests.warmstart.chat import END
 
 ROWS = 64
 """Rows played together: their keys and values still fit into a core's cache."""

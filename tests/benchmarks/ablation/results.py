@@ -1,56 +1,25 @@
-"""docs/results/ablation.json: every finished cell on a line of its own, and the figures that follow from them.
+"""Finished cells in a file, and tables out of them: updates to a success, and what each arm saves against the first."""
 
-Several processes may add to it: each reads, adds and replaces under a lock, so nothing is lost and nobody reads half.
-"""
-
-import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
+import numpy as np
 
 from tests.benchmarks import report
 from tests.benchmarks.ablation.loop import Ran
-from tests.benchmarks.ablation.plan import Cell, changes
+from tests.benchmarks.ablation.plan import Arm, Cell, Experiment, cells
 
-DEFAULT = Path(__file__).parents[3] / "docs" / "results" / "ablation.json"
-
-
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished cell."""
-
-    id: str
-    experiment: str
-    """The one that it was run for; others may share it."""
-    arm: str
-    warm: int
-    seed: int
-    setup: dict[str, Any]
-    """What differs from the defaults of `Setup`, so that the line can be read by itself."""
-    base: str = ""
-    """Digest of the checkpoint that it started from; empty where none was recorded. Made on another machine by the same
-    recipe, a warm start is another one, and runs from the two are no pair."""
-    ran: Ran
-
-    @property
-    def curve(self) -> list[tuple[int, float]]:
-        return [(point.update, point.success) for point in self.ran.points]
-
-    def family(self, name: str) -> list[tuple[int, float]]:
-        """The curve of one kind of task."""
-        return [(point.update, point.families[name]) for point in self.ran.points if name in point.families]
-
-
-Runs = dict[tuple[str, str], Done]
-"""Finished cells by id and base."""
+DEFAULT = Path(__file__).parents[3] / "build" / "ablation.json"
+TARGET = 0.8
+"""The success that updates are counted to."""
+RESAMPLES, BOOTSTRAP_SEED = 10_000, 4
 
 
 class Results:
-    """The file.
+    """The file: curve and CPU seconds of each finished cell, by its id.
 
     Args:
         path: made when the first cell is done.
@@ -59,55 +28,65 @@ class Results:
     def __init__(self, path: Path = DEFAULT) -> None:
         self.path = path
 
-    def read(self) -> Runs:
+    def read(self) -> dict[str, Ran]:
         """All finished cells."""
-        return {(one.id, one.base): one for one in msgspec.convert(self._content().get("cells", []), list[Done])}
+        return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Ran]) if self.path.exists() else {}
 
-    def add(self, cell: Cell, base: str, ran: Ran) -> Done:
-        """Keep what `cell` gave from the checkpoint `base`; a cell that is there already is replaced."""
-        done = Done(
-            id=cell.id, experiment=cell.experiment, arm=cell.arm, warm=cell.warm, seed=cell.seed,
-            setup=changes(cell.setup), base=base, ran=ran,
-        )  # fmt: skip
-        with self._locked() as content:
-            others = [
-                one for one in content.get("cells", []) if (one["id"], one.get("base", "")) != (done.id, done.base)
-            ]
-            content["cells"] = [*others, msgspec.to_builtins(done)]
-        return done
-
-    def set_figures(self, figures: Mapping[str, float], seeds: list[int]) -> None:
-        """Replace the figures; what could not be computed is not among them."""
-        with self._locked() as content:
-            content["figures"] = {name: round(value, 4) for name, value in figures.items()}
-            content["seeds"] = seeds
-
-    def _content(self) -> dict[str, Any]:
-        try:
-            return json.loads(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-
-    @contextmanager
-    def _locked(self) -> Iterator[dict[str, Any]]:
+    def add(self, cell: Cell, ran: Ran) -> None:
+        """Keep what `cell` gave."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # The directory is the lock: a file of its own would lie beside the results in the repository.
-        lock = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            content = self._content()
-            yield content
-            lines = {
-                "name": "ablation",
-                "figures": content.get("figures", {}),
-                "machine": report.machine(),
-                "versions": report.versions(),
-                "seeds": content.get("seeds", []),
-            }
-            head = json.dumps(lines, indent=1)[:-2]
-            cells = ",\n".join("  " + json.dumps(one, separators=(",", ":")) for one in content.get("cells", []))
-            aside = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
-            aside.write_text(f'{head},\n "cells": [\n{cells}\n ]\n}}\n', encoding="utf-8")
-            aside.replace(self.path)
-        finally:
-            os.close(lock)
+        aside = self.path.with_name(f".{self.path.name}.part")
+        aside.write_text(json.dumps(msgspec.to_builtins(self.read() | {cell.id: ran}), indent=1), encoding="utf-8")
+        os.replace(aside, self.path)
+
+
+def show(experiments: Sequence[Experiment], done: dict[str, Ran]) -> None:
+    """One table an experiment, as far as it has run; what is missing is never filled in."""
+    for experiment in experiments:
+        base = _runs(experiment, experiment.arms[0], done)
+        rows: list[list[object]] = []
+        for arm in experiment.arms:
+            runs = _runs(experiment, arm, done)
+            pairs = np.array(
+                [(updates_to(base[seed]), updates_to(runs[seed])) for seed in sorted(base.keys() & runs.keys())]
+            )
+            ends = [ran.points[-1].success for ran in runs.values()]
+            saved = saving(pairs) if len(pairs) > 1 and arm is not experiment.arms[0] and pairs[:, 0].any() else "-"
+            rows.append([arm.name, len(runs), _spread(ends, 100), _spread([*map(updates_to, runs.values())], 1), saved])
+        report.table(
+            f"{experiment.name}: {experiment.question}",
+            ("arm", "cells", "success in the end, %", f"updates to {TARGET:.0%}", "saved of the first's"),
+            rows,
+        )
+
+
+def updates_to(ran: Ran, success: float = TARGET) -> float:
+    """Updates until the curve, each point the mean of it and its neighbours, reaches `success`; if never, the last.
+
+    One measurement has a standard error of 3 to 5 points, and a first crossing in raw ones would be a lucky draw's.
+    """
+    values = [point.success for point in ran.points]
+    for i, point in enumerate(ran.points):
+        if (values[i] if i == 0 else np.mean(values[i - 1 : i + 2])) >= success:
+            return float(point.update)
+    return float(ran.points[-1].update)
+
+
+def saving(pairs: np.ndarray) -> str:
+    """Which share of the first's updates the second did without, `(n, 2)`, with its bootstrapped 95 % interval."""
+    drawn = np.random.default_rng(BOOTSTRAP_SEED).integers(0, len(pairs), (RESAMPLES, len(pairs)))
+    means = np.concatenate([pairs.mean(0)[None], pairs[drawn].mean(1)])
+    saved = 1 - means[:, 1] / np.maximum(means[:, 0], 1e-9)
+    low, high = np.percentile(saved[1:], (2.5, 97.5))
+    return f"{saved[0]:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _runs(experiment: Experiment, arm: Arm, done: dict[str, Ran]) -> dict[int, Ran]:
+    return {cell.seed: done[cell.id] for cell in cells(experiment) if cell.arm == arm.name and cell.id in done}
+
+
+def _spread(values: Sequence[float], times: float) -> str:
+    """Median, lowest and highest."""
+    if not values:
+        return "-"
+    return f"{times * float(np.median(values)):.0f} ({times * min(values):.0f}-{times * max(values):.0f})"

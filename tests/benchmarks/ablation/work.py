@@ -27,11 +27,6 @@ def die_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def start(cell: Cell) -> Path:
-    """Directory of the checkpoint that `cell` starts from."""
-    return bases.warm_start(cell.warm) if cell.setup.start == "warm" else bases.trained(cell.warm)
-
-
 def play_cell(cell: Cell, end: float | None) -> Ran:
     """Run one cell, in a worker.
 
@@ -39,7 +34,7 @@ def play_cell(cell: Cell, end: float | None) -> Ran:
         BaseMissing: its checkpoint has not been prepared.
         Stopped: it is past `end`, unix seconds.
     """
-    directory = start(cell)
+    directory = bases.warm_start(cell.warm) if cell.setup.start == "warm" else bases.trained(cell.warm)
 
     def tell(now: Progress) -> None:
         success = "" if now.success is None else f"  held out {now.success:.2f}"

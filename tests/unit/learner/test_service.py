@@ -21,7 +21,6 @@ from actors.messages import BatchOrder, Candidate, Directive, decode, encode_bat
 from actors.system.actor import DeadLetter
 from actors.system.bus import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
-from actors.system.stub_bus import StubBus
 from learner.errors import BatchRefused, MetricsUnavailable, StateEmpty, TensorBoardUnavailable
 from learner.service import _metrics_server, run
 from learner.settings import LearnerSettings
@@ -30,6 +29,7 @@ from learner.trainers import UpdateReport
 from learner.update import Outcome
 from tests.support.patience import until
 from tests.support.simulated_time import anyio_backend as anyio_backend
+from tests.support.stub_bus import StubBus
 from tests.unit.learner.maker import VOCABULARY, item, row
 
 

@@ -137,7 +137,7 @@ def test_saved_tensors_of_a_real_forward_are_the_activations(tmp_path):
     from learner.trainers.micro import Layout
     from learner.trainers.model import Model
     from tests.benchmarks.learner import batch
-    from tests.benchmarks.memory import Case, make
+    from tests.support.checkpoints import Case, make
 
     make(Case(name="", layers=3, hidden=64, heads=4, vocabulary=256), tmp_path)
     model = Model(LearnerSettings(device="cpu", micro_tokens=256), tmp_path)

@@ -27,7 +27,6 @@ export function draw(data) {
       budget(data.budget),
       agreement(data.judges),
       worked(data.judges),
-      history(data.judges),
     ],
   };
 }
@@ -119,7 +118,6 @@ function agreement(pages) {
           rate(found.precision_good),
           rate(found.precision_bad),
           auc(found),
-          page.repeatability === null ? "–" : percent(page.repeatability),
           page.weighed ? page.weight.toFixed(2) : `${page.weight.toFixed(2)} (not yet measured)`,
         ],
       })),
@@ -127,7 +125,7 @@ function agreement(pages) {
   const columns = [
     "judge",
     "held against",
-    ...["pieces", "agrees", "right when GOOD", "right when BAD", "AUC", "same twice", "weight"].map((name) => ({
+    ...["pieces", "agrees", "right when GOOD", "right when BAD", "AUC", "weight"].map((name) => ({
       name,
       number: true,
     })),
@@ -173,25 +171,4 @@ function worked(pages) {
       })),
     ),
   );
-}
-
-function history(pages) {
-  const rows = pages
-    .flatMap((page) =>
-      page.outcomes_history.map((found, place) => ({
-        key: `${key(page)}${place}`,
-        cells: [who(page), moment(found.until), rate(found.agreement), auc(found)],
-      })),
-    )
-    .reverse();
-  return rows.length
-    ? section(
-        "Earlier windows",
-        table(
-          "Earlier windows of evidence",
-          ["judge", "until", { name: "agrees", number: true }, { name: "AUC", number: true }],
-          rows,
-        ),
-      )
-    : null;
 }

@@ -6,6 +6,7 @@ import anyio
 import msgspec
 import pytest
 
+from actors.credit import sampling
 from actors.credit.attributor import Attributor, AttributorSettings
 from actors.credit.budget import BudgetSettings
 from actors.credit.calibration import CalibrationSettings
@@ -179,7 +180,7 @@ class Priced(Failing):
 
 
 def plain(**settings: object) -> AttributorSettings:
-    return AttributorSettings(calibration=CalibrationSettings(share=0.0, repeat=0.0), **settings)  # type: ignore[arg-type]
+    return AttributorSettings(calibration=CalibrationSettings(share=0.0), **settings)  # type: ignore[arg-type]
 
 
 async def test_the_same_trajectory_under_another_id_costs_nothing():
@@ -221,9 +222,10 @@ async def test_a_budget_that_is_waited_for_keeps_what_was_judged():
     assert (actor.counts["judged"], actor.counts["cached"]) == (8, 0)
 
 
-async def test_what_is_not_worth_it_abstains_and_is_counted():
+async def test_what_is_not_worth_it_abstains_and_is_counted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sampling, "NOVEL", 1)
     judge = Priced(0)
-    actor = Attributor(plain(sampling=SamplingSettings(share=0.0, novel=1)), judge=judge)
+    actor = Attributor(plain(sampling=SamplingSettings(share=0.0)), judge=judge)
     runs = [msgspec.structs.replace(item.message, goal="g") for item in received(40)]
     good = [run for run in runs if isinstance(run, Trajectory) and run.outcome == 1.0]
     await actor.handle([Received(run.id, TRAJECTORY_CLOSED, run) for run in good[:3]])
@@ -234,9 +236,10 @@ async def test_what_is_not_worth_it_abstains_and_is_counted():
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["kinds were told", "kinds know nothing"])
-async def test_the_second_goal_of_a_meaning_is_not_new_to_the_judge(told: bool):
+async def test_the_second_goal_of_a_meaning_is_not_new_to_the_judge(told: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sampling, "NOVEL", 1)
     judge, kinds = Priced(0), Kinds()
-    actor = Attributor(plain(sampling=SamplingSettings(share=0.0, novel=1)), judge=judge, kind=kinds.kind)
+    actor = Attributor(plain(sampling=SamplingSettings(share=0.0)), judge=judge, kind=kinds.kind)
     goals = ("Please refund the invoice that I paid twice", "I want a refund: this invoice was paid twice")
     first = received(1)[0].message
     assert isinstance(first, Trajectory)
@@ -270,7 +273,7 @@ class Coin(Priced):
 
 @pytest.mark.parametrize(("judge", "wanted"), [(Coin(0), 0.0), (RulesJudge(), 1.0)])
 async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_keeps_it(judge, wanted):
-    settings = AttributorSettings(calibration=CalibrationSettings(share=1.0, repeat=0.1))
+    settings = AttributorSettings(calibration=CalibrationSettings(share=1.0))
     actor = Attributor(settings, judge=judge)
     first = (await actor.handle(received(32))).records
     await actor.handle(received(400)[32:])
@@ -279,14 +282,13 @@ async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_kee
     assert {record.attribution.weight for record in last if isinstance(record, Attributed)} == {wanted}
     page = actor.pages()[0]
     assert page.weight == wanted
-    assert page.repeatability == 1.0
     assert page.outcomes.agreement is not None
 
 
 async def test_reports_on_steps_are_held_against_the_judge_and_count_in_full_whatever_its_weight():
     batch = received(80)
     said = Said([on_step(0, 0.0), on_step(1, 1.0)])
-    settings = AttributorSettings(calibration=CalibrationSettings(share=0.0, repeat=0.0, evidence=30))
+    settings = AttributorSettings(calibration=CalibrationSettings(share=0.0))
     actor = Attributor(settings, judge=Failing(0), evidence=said)
     await actor.handle(batch)
     steps = actor.pages()[0].steps

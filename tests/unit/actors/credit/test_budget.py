@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from actors.credit.breaker import Breaker, BreakerSettings
+from actors.credit.breaker import Breaker
 from actors.credit.budget import Budget, BudgetSettings
 from tests.support.fakes import Clock
 
@@ -74,7 +74,7 @@ def test_memory_is_bounded_by_a_day():
 
 def test_a_breaker_opens_probes_alone_waits_longer_each_time_and_closes():
     clock = Clock(0.0)
-    breaker = Breaker(BreakerSettings(failures=3, first_wait=10.0, max_wait=30.0), clock)
+    breaker = Breaker(clock, failures=3, first_wait=10.0, max_wait=30.0)
     for _ in range(2):
         assert breaker.allows()
         breaker.missed()
@@ -98,7 +98,7 @@ def test_a_breaker_opens_probes_alone_waits_longer_each_time_and_closes():
 
 def test_a_probe_that_was_cancelled_lets_the_next_one_through():
     clock = Clock(0.0)
-    breaker = Breaker(BreakerSettings(failures=1, first_wait=10.0), clock)
+    breaker = Breaker(clock, failures=1, first_wait=10.0)
     breaker.missed()
     clock.now += 10.0
     assert breaker.allows()
@@ -108,7 +108,7 @@ def test_a_probe_that_was_cancelled_lets_the_next_one_through():
 
 def test_failures_of_questions_from_before_it_opened_do_not_prolong_the_wait():
     clock = Clock(0.0)
-    breaker = Breaker(BreakerSettings(failures=1, first_wait=10.0), clock)
+    breaker = Breaker(clock, failures=1, first_wait=10.0)
     for _ in range(5):
         breaker.missed()
     assert breaker.remaining() == 10.0

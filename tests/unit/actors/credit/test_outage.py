@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from actors.credit.attributor import Attributor, AttributorSettings
-from actors.credit.breaker import BreakerSettings
 from actors.credit.calibration import CalibrationSettings
 from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.ports.errors import JudgeUnavailable
@@ -21,9 +20,9 @@ from actors.system.lifecycle import Lifecycle, Restart
 from actors.system.outbox import RunnerSettings
 from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
-from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
 from tests.support.simulated_time import anyio_backend as anyio_backend
+from tests.support.stub_bus import StubBus
 from tests.support.travelling import plays
 from tests.unit.actors.system.conftest import Recorder, note
 
@@ -59,9 +58,7 @@ async def an_hour_without(judge: Endpoint, url: str) -> tuple[Store, Recorder, A
     store = Store(url, clock=anyio.current_time)
     await store.open()
     bus, supervisor = StubBus(ack_wait=30.0), Supervisor(rng=random.Random(1), drain_seconds=200, watch_seconds=60)
-    settings = AttributorSettings(
-        breaker=BreakerSettings(failures=3), calibration=CalibrationSettings(share=0.0, repeat=0.0)
-    )
+    settings = AttributorSettings(calibration=CalibrationSettings(share=0.0))
     attributor = Attributor(settings, judge=judge, evidence=store, store=store, clock=anyio.current_time)
     bystander, got = Recorder(), Counter[str]()
 
@@ -148,7 +145,7 @@ async def test_what_was_spent_and_judged_outlives_a_restart(store_url):
 
     judge = Priced()
     batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(20)]
-    settings = AttributorSettings(calibration=CalibrationSettings(share=0.0, repeat=0.0))
+    settings = AttributorSettings(calibration=CalibrationSettings(share=0.0))
     for _ in range(2):
         actor = Attributor(settings, judge=judge, store=store, clock=anyio.current_time)
         await actor.start()

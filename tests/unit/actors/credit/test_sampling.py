@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from actors.credit import sampling
 from actors.credit.content import content_hash
 from actors.credit.sampling import Sampler, SamplingSettings
 from actors.messages import Trajectory
@@ -13,9 +14,9 @@ def run(number: int, outcome: float | None = 1.0, group: str = "") -> Trajectory
     return trajectory([(call("find"), "")], id=f"r{number}", outcome=outcome, group=group)
 
 
-def sampler(share: float = 0.0, **settings: float) -> Sampler:
+def sampler(share: float = 0.0) -> Sampler:
     """One that knows the cluster `known`, where all went well."""
-    made = Sampler(SamplingSettings(share=share, **settings))
+    made = Sampler(SamplingSettings(share=share))
     made.rebuild([("known", 1.0)] * 20)
     return made
 
@@ -30,8 +31,9 @@ def test_failures_mixed_clusters_and_new_ones_are_judged_and_of_the_rest_nothing
     assert one.worth(run(1), "known") == "mixed"
 
 
-def test_a_cluster_is_new_no_longer_once_it_has_been_seen_often_enough():
-    one = sampler(novel=3)
+def test_a_cluster_is_new_no_longer_once_it_has_been_seen_often_enough(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sampling, "NOVEL", 3)
+    one = sampler()
     one.note([(run(n), "c") for n in range(2)])
     assert one.worth(run(9), "c") == "new"
     one.note([(run(3), "c")])
@@ -52,8 +54,9 @@ def test_the_share_of_the_rest_is_kept_and_the_same_trajectory_always_fares_the_
     assert 0.25 < chosen.count("share") / 2000 < 0.35
 
 
-def test_memory_is_bounded():
-    one = sampler(clusters=10)
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sampling, "CLUSTERS", 10)
+    one = sampler()
     one.note([(run(n), f"c{n}") for n in range(1000)])
     one.meet([run(n, group=f"g{n}") for n in range(10_000)])
     assert len(one._seen) == len(one._outcomes) == 10

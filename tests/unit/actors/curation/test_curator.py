@@ -201,8 +201,11 @@ async def test_dropped_trajectories_stay_dropped_and_counted_after_a_restart(ben
     assert (counts["dropped_equal_outcomes"], counts["dropped_unknown_version"]) == (4, 1)
 
 
-async def test_an_order_that_nobody_answers_is_sent_again_and_then_given_up(bench: Bench) -> None:
-    await bench.restart(order_seconds=10.0, order_attempts=2)
+async def test_an_order_that_nobody_answers_is_sent_again_and_then_given_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 2)
+    await bench.restart(order_seconds=10.0)
     (order,) = await bench.credit(*group("a", MIXED))
     await bench.credit(*group("b", MIXED))
     assert await bench.driver.tick() == []
@@ -215,8 +218,11 @@ async def test_an_order_that_nobody_answers_is_sent_again_and_then_given_up(benc
     assert (curator.counts["order_repeated"], curator.counts["order_given_up"]) == (1, 1)
 
 
-async def test_an_order_that_was_given_up_is_not_taken_up_by_a_restart(bench: Bench) -> None:
-    await bench.restart(order_seconds=10.0, order_attempts=1)
+async def test_an_order_that_was_given_up_is_not_taken_up_by_a_restart(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 1)
+    await bench.restart(order_seconds=10.0)
     await bench.credit(*group("a", MIXED))
     bench.now += 10
     await bench.driver.tick()
@@ -231,10 +237,11 @@ async def test_traffic_alone_is_ordered_with_its_production_share(bench: Bench) 
     assert bench.driver.actor.counts["ordered_production"] == 3
 
 
-async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench) -> None:
+async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     (bench.path / "batches").mkdir(exist_ok=True)
     (bench.path / "batches" / ".0123456789abcdef.x.batch.part").write_bytes(b"torn")
-    await bench.restart(keep_files=2)
+    monkeypatch.setattr(curator_module, "KEEP_FILES", 2)
+    await bench.restart()
     for version in range(1, 5):
         (order,) = await bench.credit(*group(f"g{version}", MIXED, min_version=version))
         await bench.train(order, version)
@@ -302,8 +309,11 @@ async def test_days_without_traffic_order_nothing_write_nothing_and_lose_nothing
     assert sorted(order.trajectories) == ["p0", "p1", "p2", "p3"]
 
 
-async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(bench: Bench) -> None:
-    await bench.restart(order_seconds=10.0, order_attempts=1)
+async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 1)
+    await bench.restart(order_seconds=10.0)
     (order,) = await bench.credit(*group("a", MIXED))
     skipped = Candidate(
         id="s", version=0, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), answer="skipped"
@@ -395,9 +405,7 @@ async def test_runs_without_a_group_go_with_what_was_to_be_expected_of_them(benc
 async def test_what_goals_mean_is_asked_before_kinds_are_told_of_them(bench: Bench) -> None:
     await bench.restart(groups_per_batch=0, production_per_batch=99)
     kinds, store = bench.driver.actor.kinds, bench.store
-    kinds.meanings = Meanings(
-        Embeddings(HashingEmbedder(), store, batch=8, timeout=1.0, question_timeout=1.0), ticks=lambda: bench.now
-    )
+    kinds.meanings = Meanings(Embeddings(HashingEmbedder(), store), ticks=lambda: bench.now)
     await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(4)])
     leaders = [leader for agent in kinds.agents for _, leader in agent.places.state()]
     assert leaders

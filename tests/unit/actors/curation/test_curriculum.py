@@ -7,7 +7,6 @@ import pytest
 
 from actors.curation.curriculum import Curriculum, slots
 from actors.curation.pool import CuratorSettings
-from actors.kinds.levels import REST
 
 
 def knowing(*clusters: str, **settings) -> Curriculum:
@@ -102,8 +101,8 @@ def test_what_traffic_asks_for_and_the_sandbox_cannot_play_is_not_planned() -> N
 
 def test_a_restart_knows_what_was_known() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
-    past = [("sandbox", name, outcome, -1, "") for name in "abc" for outcome in (0.0, 1.0) * 8]
-    past += [("production", "b", float(number % 2), -1, "") for number in range(50)]
+    past = [("sandbox", name, outcome) for name in "abc" for outcome in (0.0, 1.0) * 8]
+    past += [("production", "b", float(number % 2)) for number in range(50)]
     again = Curriculum(mix_share=0.0)
     again.observe("sandbox", "gone", 1.0)
     again.rebuild(past)
@@ -157,36 +156,8 @@ def test_what_traffic_fails_at_weighs_more_until_the_sandbox_has_had_its_attempt
     assert made.weight("b") == 1.0
 
 
-def test_what_fell_after_a_swap_comes_back_into_the_focus_though_nobody_asks_for_it() -> None:
-    def played(falls: bool) -> Curriculum:
-        made = Curriculum(mix_share=0.0, replay_share=0.0, explore=0.1)
-        for version, share in ((1, 4), (2, 1 if falls else 4)):
-            for number in range(40):
-                for cluster in ("a", "b"):
-                    solved = number % 5 < (share if cluster == "b" else 4)
-                    made.observe("sandbox", cluster, float(solved), version)
-        return traffic(made, "a", 200)
-
-    assert "b" not in planned(played(falls=False), 8)
-    fallen = played(falls=True)
-    assert planned(fallen, 8)["b"] >= 2
-    assert fallen.regressions.clusters == ("b",)
-    (first, *_) = fallen.standings()
-    assert (first.cluster, first.fallen, first.urged, first.playable) == ("b", True, False, True)
-    assert first.difficulty == pytest.approx(1.0 - first.success)
-
-
 def test_no_more_is_planned_than_can_be_had() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
     assert made.plan(8, {"a": 8, "b": 3, "c": 0}) == {"b": 3, "a": 2}, "the rest is the environment's to choose"
     assert made.plan(8, {"b": 3}) == {"b": 3}
     assert made.plan(8, {"never heard of": 8}) == {"never heard of": 8}
-
-
-def test_what_is_left_of_everything_is_no_kind_that_could_have_fallen() -> None:
-    made = Curriculum()
-    for version, outcome in ((1, 1.0), (2, 0.0)):
-        for number in range(40):
-            for kind in (REST, "agent t/clerk#1", "a"):
-                made.observe("production", kind, outcome, version)
-    assert made.regressions.clusters == ("a",)

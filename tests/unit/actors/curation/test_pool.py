@@ -62,38 +62,6 @@ def test_a_batch_waits_for_its_complete_groups() -> None:
     assert (selected.groups, selected.production, made.waiting) == (2, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "trained"),
-    [
-        ({}, 8),
-        ({"guided_training": "keep"}, 8),
-        ({"guided_training": "discard"}, 0),
-        ({"guided_training": "hybrid", "guided_keep": 1.0}, 8),
-        ({"guided_training": "hybrid", "guided_keep": 0.0}, 0),
-    ],
-)
-def test_guided_rollouts_are_trained_on_or_only_counted_in_the_baseline(settings: dict[str, object], trained: int):
-    guided = group("a", [0.0, 1.0] * 4, experience_ids=("lesson",))
-    plain = group("a", [0.0, 1.0] * 4)
-    plain = [attributed(f"plain-{n}", **{"source": "sandbox", "group": "a"}) for n, _ in enumerate(plain)]
-    made = pool(*guided, *plain, groups_per_batch=1, group_size=16, **settings)
-    selected = made.select(1.0)
-    assert selected is not None
-    roles = {item.attributed.id: item.role for item in selected.items}
-    assert {roles[item.id] for item in plain} == {"train"}
-    assert sum(roles[item.id] == "train" for item in guided) == trained
-    assert made.counts["guided_baseline"] == 8 - trained
-
-
-def test_hybrid_training_keeps_about_the_share_and_always_the_same():
-    guided = group("a", [0.0, 1.0] * 100, experience_ids=("lesson",))
-    rules = {"groups_per_batch": 1, "group_size": 200, "guided_training": "hybrid", "guided_keep": 0.3}
-    first, second = (pool(*guided, **rules).select(1.0) for _ in range(2))
-    assert first == second
-    assert first is not None
-    assert 40 <= sum(item.role == "train" for item in first.items) <= 80
-
-
 def test_members_that_come_twice_count_once() -> None:
     made = pool(*group("a", MIXED)[:3], *group("a", MIXED)[:3], groups_per_batch=1)
     assert made.select(1.0) is None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.curation import curator as curator_module
 from actors.curation.agents import AgentView
 from actors.curation.watch import SAVE_SECONDS
 from actors.messages import Candidate, Directive, Feedback, Serving, Step
@@ -101,8 +102,11 @@ async def test_it_is_saved_once_a_minute_and_only_when_something_changed(bench: 
     assert watch.to_save(bench.now + 2 * SAVE_SECONDS) is not None
 
 
-async def test_orders_that_nobody_answers_are_counted_and_the_first_is_remembered(bench: Bench) -> None:
-    await bench.restart(order_seconds=10.0, order_attempts=1)
+async def test_orders_that_nobody_answers_are_counted_and_the_first_is_remembered(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 1)
+    await bench.restart(order_seconds=10.0)
     (order,) = await bench.credit(run("a"), run("b"))
     await bench.credit(run("c"), run("d"))
     bench.now += 10

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.experience import lesson_ab_test
 from actors.experience.lesson_ab_test import (
-    LessonTrial,
+    CLOSED_BOOK_MARGIN,
     Tally,
     TrialSettings,
     closed_book,
     next_state,
-    tally,
     unlearnt,
     utility_bound,
 )
@@ -19,18 +19,24 @@ from actors.experience.pool import LessonPool
 from actors.experience.reviewing import Reviewing
 from actors.messages import Experience, Serving, Trajectory
 
-SETTINGS = TrialSettings(closed_book_trials=16, retire_trials=400)
 LESSON = Experience(
     id="l", when_to_use="book", content="search then book:book", state="active", revision=0, updated=10.0
 )
 
 
+@pytest.fixture(autouse=True)
+def trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rollouts close the book, and nothing else retires a lesson."""
+    monkeypatch.setattr(lesson_ab_test, "CLOSED_BOOK_TRIALS", 16)
+    monkeypatch.setattr(lesson_ab_test, "RETIRE_TRIALS", 400)
+
+
 class Books:
-    def __init__(self, settings: TrialSettings = SETTINGS, lesson: Experience = LESSON) -> None:
+    def __init__(self, lesson: Experience = LESSON) -> None:
         self.now = 100.0
         self.pool = LessonPool(100)
         self.pool.load([lesson])
-        self.reviewing = Reviewing(settings, pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
+        self.reviewing = Reviewing(TrialSettings(), pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
         self.number = 0
 
     def swap(self, version: int, result: str = "swapped", previous: int = 0) -> None:
@@ -142,32 +148,6 @@ def test_what_was_retired_for_another_reason_stays_retired():
     assert books.lesson.state == "retired"
 
 
-def trials(count: int, rate: float, ended: float, *lessons: str) -> list[LessonTrial]:
-    return [
-        LessonTrial(f"{ended}-{n}-{lessons}", "default", "Book it.", ended, n < rate * count, frozenset(lessons))
-        for n in range(count)
-    ]
-
-
-def test_old_trials_weigh_less():
-    lesson = msgspec.structs.replace(LESSON, updated=0.0)
-    newest_first = [
-        *trials(20, 0.0, 1000.0, "l"), *trials(20, 1.0, 1000.0),
-        *trials(40, 1.0, 100.0, "l"), *trials(40, 0.0, 100.0),
-    ]  # fmt: skip
-    assert tally(lesson, newest_first, 100).gain == pytest.approx(1 / 3)
-    assert tally(lesson, newest_first, 100, half_life=300.0).gain == pytest.approx(-0.6)
-    assert tally(lesson, newest_first, 100, half_life=300.0).guided == (60, 40), "the counters are what was counted"
-
-
-def test_the_interval_is_that_of_the_effective_number_of_trials():
-    lesson = msgspec.structs.replace(LESSON, updated=0.0)
-    found = [*trials(20, 1.0, 1000.0, "l"), *trials(20, 0.5, 1000.0), *trials(40, 1.0, 0.0, "l"), *trials(40, 0.5, 0.0)]
-    old, equal = tally(lesson, found, 100, half_life=100.0).interval(0.95), tally(lesson, found, 100).interval(0.95)
-    assert old.estimate == pytest.approx(equal.estimate)
-    assert old.high - old.low > equal.high - equal.low
-
-
 sides = st.tuples(st.integers(0, 200), st.integers(0, 200)).map(lambda pair: (max(pair), min(pair)))
 
 
@@ -176,7 +156,7 @@ def test_no_lesson_is_useful_and_internalised_at_once(guided: tuple[int, int], u
     found = Tally(guided, unguided)
     if closed_book(LESSON, found, TrialSettings()).state == "retired":
         after = next_state(msgspec.structs.replace(LESSON, state="candidate"), found, TrialSettings())
-        assert after.state != "active" or found.gain < 0.1 + TrialSettings().closed_book_margin
+        assert after.state != "active" or found.gain < 0.1 + CLOSED_BOOK_MARGIN
 
 
 @given(guided=sides, unguided=sides)

@@ -2,8 +2,7 @@
 
 import random
 from collections import Counter
-
-import pytest
+from collections.abc import Callable
 
 from actors.experience.lessons import ContrastSettings, contrast
 from actors.experience.origins import Origins, whose
@@ -36,9 +35,8 @@ def seen(*runs: Trajectory) -> Origins:
     return origins
 
 
-def window(size: int, **settings: object) -> Window:
-    rules = {"first_per_task": 0, "exam": lambda key: False, **settings}
-    return Window(size, **rules)  # type: ignore[arg-type]
+def window(size: int, exam: Callable[[str], bool] = lambda key: False) -> Window:
+    return Window(size, exam=exam)
 
 
 def test_with_one_key_conversations_are_origins_with_several_keys_are():
@@ -162,12 +160,3 @@ def test_held_out_production_never_comes_in():
     assert {one.id for one in made} == {one.id for one in kept}
     assert not any(held_out(one.id) for one in made)
     assert made.counts["held_out"] == 400 - len(kept) == sum(held_out(f"r{n}") for n in range(400)) > 0
-
-
-@pytest.mark.parametrize(("first", "kept"), [(0, 24), (4, 12), (1, 3)])
-def test_a_cold_start_takes_the_first_rollouts_of_each_task(first: int, kept: int):
-    made = window(100, first_per_task=first)
-    for n in range(24):
-        made.add(run(f"r{n}", source="sandbox", task_id=f"task-{n // 8}"))
-    assert len(made) == kept
-    assert made.counts["task_full"] == 24 - kept

@@ -9,8 +9,7 @@ from actors.experience.window import Window
 from actors.messages import Attributed, Attribution, Experience, Trajectory
 from actors.store import Store
 from actors.system.actor import Received
-from tests.benchmarks.lessons import desk
-from tests.support.invented_worlds import WORLDS, traffic
+from tests.support.invented_worlds import WORLDS, desk, traffic
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +85,7 @@ async def test_two_lessons_of_one_agent_do_not_drive_each_other_out(world: World
 
 
 def test_runs_with_an_outcome_are_not_washed_out_by_those_without():
-    window = Window(16, first_per_task=0, exam=lambda key: False)
+    window = Window(16, exam=lambda key: False)
     for n in range(320):
         outcome = 1.0 if n % 20 == 0 else None
         window.add(
@@ -99,7 +98,7 @@ def test_runs_with_an_outcome_are_not_washed_out_by_those_without():
 
 
 def test_an_outcome_that_comes_later_moves_a_run_and_does_not_double_it():
-    window = Window(4, first_per_task=0, exam=lambda key: False)
+    window = Window(4, exam=lambda key: False)
     runs = [Trajectory(id=f"r{n}", goal="g", steps=(), started=0.0, ended=float(n), caller="k") for n in range(4)]
     for run in runs:
         window.add(run)

@@ -7,7 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience import lesson_ab_test
+from actors.experience.experiencer import REVISE_SECONDS, Experiencer, ExperiencerSettings
+from actors.experience.inquiry import ROUNDS
 from actors.experience.lesson_ab_test import Tally, TrialSettings, next_state
 from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
@@ -42,7 +44,7 @@ class World:
     def build(self) -> Experiencer:
         prober = Prober(ProbeSettings(), environment=TravelDesk(self.desk), player=self.play, clock=lambda: self.now)
         return Experiencer(
-            ExperiencerSettings(trials=TrialSettings(min_trials=8, retire_trials=8, max_trials=16, retire_high=1.0)),
+            ExperiencerSettings(),
             store=self.store,
             prober=prober if self.sandbox else None,
             clock=lambda: self.now,
@@ -107,7 +109,9 @@ def history(count: int = 120, **fields: object) -> list[Attributed]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, store_url: str) -> AsyncIterator[World]:
+async def world(tmp_path: Path, store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    for name, value in {"MIN_TRIALS": 8, "RETIRE_TRIALS": 8, "MAX_TRIALS": 16, "RETIRE_HIGH": 1.0}.items():
+        monkeypatch.setattr(lesson_ab_test, name, value)
     store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     world = World(store, tmp_path / "desk.json")
@@ -179,7 +183,7 @@ async def test_revisions_that_follow_from_trials_keep_their_distance(world: Worl
     await world.rollouts(search, *[1.0] * 8)
     await world.rollouts(None, *[0.0] * 8)
     assert (await world.lesson(SEARCH)).state == "candidate"
-    await world.tick(ExperiencerSettings().revise_seconds)
+    await world.tick(REVISE_SECONDS)
     assert (await world.lesson(SEARCH)).state == "active"
 
 
@@ -282,7 +286,7 @@ async def test_a_round_that_finds_nothing_is_repeated_a_few_times(world: World):
     rounds = 1
     while (await world.tick(61)).outputs:
         rounds += 1
-    assert rounds == ExperiencerSettings().probe_rounds
+    assert rounds == ROUNDS
     assert BUY not in await world.lessons()
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actors.experience import experiencer
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
-from actors.experience.skill_trials import SkillReplayer, SkillTrialSettings
+from actors.experience.skill_trials import SkillReplayer
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Directive, Experience, Serving, Trajectory
 from actors.store import Store
@@ -36,7 +37,7 @@ class World:
         prober = Prober(
             ProbeSettings(), environment=environment, player=Clerk(random.Random(3)), clock=lambda: self.now
         )
-        tester = SkillReplayer(SkillTrialSettings(tasks=4), environment=environment)
+        tester = SkillReplayer(environment)
         return Experiencer(
             self.settings, store=self.store, prober=prober if self.sandbox else None, clock=lambda: self.now,
             tester=tester if self.sandbox else None,
@@ -102,10 +103,13 @@ async def test_what_one_of_several_keys_shows_is_quarantined_until_another_shows
     assert (lesson.state, lesson.reason, lesson.independent, lesson.revision) == ("candidate", "", 2, 1)
 
 
-async def test_a_tenant_remembers_across_a_restart_that_it_has_several_keys(world: World):
+async def test_a_tenant_remembers_across_a_restart_that_it_has_several_keys(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
     await world.see(*traffic(1, "key-2", seed=9), *traffic(1, "key-1", seed=8))
     await world.tick()
-    await world.restart(window=120)
+    monkeypatch.setattr(experiencer, "_WINDOW", 120)
+    await world.restart()
     await world.see(*traffic(140, "key-1"))
     assert (await world.lesson(CHECK)).state == "quarantined"
 
@@ -134,7 +138,7 @@ async def test_the_sandbox_plays_training_tasks_and_skills_are_tried_on_them_alo
             return super().sample(seed, split, families)
 
     world.sandbox = True
-    tester = SkillReplayer(SkillTrialSettings(), environment=Watched(world.desk))
+    tester = SkillReplayer(Watched(world.desk))
     await world.restart(draw_skills=True)
     await world.see(*traffic(120))
     (lesson, *_) = await world.of_kind("skill")
@@ -143,7 +147,7 @@ async def test_the_sandbox_plays_training_tasks_and_skills_are_tried_on_them_alo
 
 
 async def test_without_a_sandbox_later_traffic_confirms_a_candidate(world: World):
-    await world.restart(window=2000, contrast_every=64)
+    await world.restart(contrast_every=64)
     await world.see(*traffic(120, seed=1))
     assert (await world.lesson(CHECK)).state == "candidate"
     world.now += 10.0
@@ -156,7 +160,7 @@ async def test_without_a_sandbox_later_traffic_confirms_a_candidate(world: World
 
 async def test_where_there_is_a_sandbox_traffic_confirms_nothing(world: World):
     world.sandbox = True
-    await world.restart(window=2000, contrast_every=64)
+    await world.restart(contrast_every=64)
     await world.see(*traffic(120, seed=1))
     world.now += 10.0
     await world.see(*[msgspec.structs.replace(run, ended=world.now + 1.0) for run in traffic(500, seed=2)])

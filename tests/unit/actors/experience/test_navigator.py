@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from actors.experience import navigator as navigating
 from actors.experience.lessons import Practice, detail_of
 from actors.experience.navigator import Navigator
 from actors.experience.retrieval.ranking import Found, utility
@@ -97,9 +98,10 @@ async def test_of_two_lessons_for_one_intent_the_more_useful_is_given(store: Sto
     assert await ids(await navigator(store, worse, better), BOTH) == ["better"]
 
 
-async def test_an_active_lesson_comes_before_any_candidate(store: Store):
+async def test_an_active_lesson_comes_before_any_candidate(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(navigating, "_TRIAL_SHARE", 1.0)
     candidate = lesson("candidate", "book", "search then book:take", "candidate", guided=(9, 9), unguided=(9, 0))
-    assert await ids(await navigator(store, candidate, BOOK, trial_share=1.0), "Book it.") == ["book"]
+    assert await ids(await navigator(store, candidate, BOOK), "Book it.") == ["book"]
 
 
 async def test_at_most_k_lessons_are_given_the_most_useful_ones(store: Store):
@@ -109,9 +111,9 @@ async def test_at_most_k_lessons_are_given_the_most_useful_ones(store: Store):
 
 async def test_a_candidate_is_tried_in_its_share_of_the_questions(store: Store):
     candidate = lesson("candidate", "book", "search then book:buy", "candidate")
-    actor = await navigator(store, candidate, trial_share=0.25)
+    actor = await navigator(store, candidate)
     given = [len(await ids(actor, "Book it.")) for _ in range(400)]
-    assert 70 < sum(given) < 130
+    assert 160 < sum(given) < 240
 
 
 async def test_retired_lessons_are_never_given_and_news_counts_at_once(store: Store):
@@ -122,8 +124,9 @@ async def test_retired_lessons_are_never_given_and_news_counts_at_once(store: St
     assert await ids(actor, BOTH) == ["cancel"]
 
 
-async def test_news_that_another_daemon_heard_is_read_from_the_store(store: Store):
-    actor = await navigator(store, BOOK, refresh_seconds=0.0)
+async def test_news_that_another_daemon_heard_is_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(navigating, "_REFRESH_SECONDS", 0.0)
+    actor = await navigator(store, BOOK)
     await store.save([CANCEL])
     await actor.tick()
     assert await ids(actor, BOTH) == ["cancel", "book"]

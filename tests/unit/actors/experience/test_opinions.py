@@ -1,4 +1,4 @@
-"""Lessons from a language model, in the experiencer, on the real store: candidates at most, merged, voted on."""
+"""Lessons from a language model, in the experiencer, on the real store: candidates at most, and merged."""
 
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
+from actors.experience import opinions
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.experience.forgetting import forget
-from actors.experience.opinions import OpinionSettings
 from actors.messages import Attributed, Attribution, Experience, Trajectory
 from actors.ports.errors import ExtractorUnavailable
-from actors.ports.extractors import Insight, Vote
+from actors.ports.extractors import Insight
 from actors.store import Store
 from actors.store.erasing import Scope, Selector
 from actors.system.actor import Received, Result
@@ -30,10 +30,8 @@ class Scripted:
 
     def __init__(self) -> None:
         self.lessons: tuple[Insight, ...] = (ADVICE,)
-        self.votes: Vote = "GOOD"
         self.away = False
         self.shown: list[list[Trajectory]] = []
-        self.voted: list[list[str]] = []
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         if self.away:
@@ -41,17 +39,11 @@ class Scripted:
         self.shown.append([*successes, *failures])
         return self.lessons
 
-    async def vote(self, lesson: Insight, runs: Sequence[Trajectory]) -> Vote:
-        self.voted.append([run.id for run in runs])
-        return self.votes
-
 
 class World:
     def __init__(self, store: Store) -> None:
         self.store, self.now, self.extractor = store, 1000.0, Scripted()
-        self.settings = ExperiencerSettings(
-            opinions=OpinionSettings(every_seconds=10.0, fresh=4), contrast_every=100_000
-        )
+        self.settings = ExperiencerSettings(contrast_every=100_000)
         self.actor = self.build()
 
     def build(self) -> Experiencer:
@@ -87,7 +79,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def world(store_url: str) -> AsyncIterator[World]:
+async def world(store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(opinions, "_EVERY", 10.0)
+    monkeypatch.setattr(opinions, "_FRESH", 4)
     store = Store(store_url, clock=lambda: 1000.0)
     await store.open()
     world = World(store)
@@ -164,33 +158,6 @@ async def test_one_of_four_parties_has_a_third_of_the_room_for_lessons_and_no_mo
     assert world.actor.counts["refused_party"] == len(world.extractor.shown) - 3 > 0
 
 
-async def test_votes_make_a_candidate_active_that_no_sandbox_tries(world: World):
-    await world.see(*cancels(24, "a"))
-    await world.tick()
-    assert [lesson.state for lesson in await world.insights()] == ["candidate"]
-    await world.tick(2)
-    (lesson,) = await world.insights()
-    assert (lesson.state, lesson.reason) == ("active", "votes: 2 for, 0 against")
-    first, second = world.extractor.voted
-    assert not set(first) & set(second), "each vote is about other trajectories"
-    assert not (set(first) | set(second)) & set(lesson.sources)
-
-
-async def test_one_keys_trajectories_have_one_vote_however_many_there_are(world: World):
-    await world.see(*cancels(8, "a", caller="key-1"), *cancels(8, "b", caller="key-2"))
-    await world.tick(3)
-    assert [lesson.state for lesson in await world.insights()] == ["candidate"]
-    await world.see(*cancels(60, "c", caller="key-1"))
-    await world.tick(10)
-    (lesson,) = await world.insights()
-    assert (lesson.state, lesson.detail["votes"]) == ("candidate", {"GOOD": 1})
-    assert {name[0] for name in world.extractor.voted[0]} == {"c"}
-    await world.see(*cancels(20, "d", caller="key-2"))
-    await world.tick(4)
-    (lesson,) = await world.insights()
-    assert (lesson.state, lesson.reason) == ("active", "votes: 2 for, 0 against")
-
-
 async def test_keys_take_turns_in_being_asked_about_however_much_one_sends(world: World):
     await world.see(*cancels(6, "quiet", caller="key-2"))
     for number in range(4):
@@ -198,34 +165,6 @@ async def test_keys_take_turns_in_being_asked_about_however_much_one_sends(world
         await world.tick()
     asked = [shown[0].caller for shown in world.extractor.shown]
     assert asked[:2] == ["key-1", "key-2"]
-
-
-async def test_a_draft_is_not_made_active_by_votes_alone(world: World):
-    draft = Experience(
-        id="draft", kind="insight", when_to_use="cancelling an order", content="Say yes to everything.",
-        origin="operator",
-    )  # fmt: skip
-    await world.store.save([draft])
-    world.extractor.lessons = ()
-    await world.see(*cancels(40, "a"))
-    await world.tick(10)
-    assert [(one.id, one.state) for one in await world.insights()] == [("draft", "candidate")]
-    assert not world.extractor.voted
-
-
-async def test_votes_against_it_retire_it(world: World):
-    world.extractor.votes = "BAD"
-    await world.see(*cancels(24, "a"))
-    await world.tick(4)
-    assert [(one.state, one.reason) for one in await world.insights()] == [("retired", "votes: 0 for, 2 against")]
-
-
-async def test_abstentions_decide_nothing_and_end(world: World):
-    world.extractor.votes = "ABSTAIN"
-    await world.see(*cancels(100, "a"))
-    await world.tick(30)
-    assert [one.state for one in await world.insights()] == ["candidate"]
-    assert len(world.extractor.voted) == world.settings.opinions.max_votes
 
 
 async def test_an_extractor_that_is_away_stalls_nothing_and_is_asked_again(world: World):

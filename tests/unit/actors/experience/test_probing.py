@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from actors.experience.probing import Prober
-from actors.experience.probing_round import ProbeReport, ProbeSettings
+from actors.experience.probing_round import EPISODES, ProbeReport, ProbeSettings
 from actors.messages import Task, Trajectory
 from actors.ports.environments import Episode, Split
 from actors.ports.errors import EnvironmentFailed
@@ -27,12 +27,12 @@ def anyio_backend() -> str:
 
 
 async def probe(
-    tmp_path: Path, drift: Drift, *, skips_check: float = 0.0, blind: float = 0.0, label: str = "d", **settings: int
+    tmp_path: Path, drift: Drift, *, skips_check: float = 0.0, blind: float = 0.0, label: str = "d", families: str = ""
 ) -> ProbeReport:
     drift.write(tmp_path / "desk.json")
     clerk = Clerk(random.Random(7), skips_check=skips_check, blind=blind)
     desk = TravelDesk(tmp_path / "desk.json")
-    prober = Prober(ProbeSettings(**settings), environment=desk, player=clerk, clock=lambda: 5.0)  # type: ignore[arg-type]
+    prober = Prober(ProbeSettings(families=families), environment=desk, player=clerk, clock=lambda: 5.0)
     return await prober.probe(KNOWN, label)
 
 
@@ -110,8 +110,8 @@ async def test_a_round_repeated_under_its_label_gives_the_same_records(tmp_path:
 
 
 async def test_the_budget_holds_with_a_policy_that_never_succeeds(tmp_path: Path):
-    report = await probe(tmp_path, Drift(rename={"book": "buy"}), blind=1.0, episodes=10, families="A")  # type: ignore[arg-type]
-    assert len(report.trajectories) == 10
+    report = await probe(tmp_path, Drift(rename={"book": "buy"}), blind=1.0, families="A")
+    assert len(report.trajectories) == EPISODES
     assert report.findings == ()
 
 
@@ -154,7 +154,7 @@ async def test_a_new_name_that_the_policy_calls_of_itself_is_found_too(tmp_path:
 async def test_a_renamed_tool_without_a_stand_in_stays_open(tmp_path: Path):
     Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
     desk = TravelDesk(tmp_path / "desk.json")
-    prober = Prober(ProbeSettings(episodes=6), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
+    prober = Prober(ProbeSettings(), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
     report = await prober.probe((*KNOWN, "buy"), "d")
     assert report.open == ("book",)
 
@@ -176,7 +176,7 @@ async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_
             raise EnvironmentFailed("no desk")
 
     def prober(player: Flaky | Dead) -> Prober:
-        return Prober(ProbeSettings(episodes=8), environment=TravelDesk(), player=player, clock=lambda: 0.0)
+        return Prober(ProbeSettings(), environment=TravelDesk(), player=player, clock=lambda: 0.0)
 
     report = await prober(Flaky()).probe(KNOWN, "d")
     assert report.lost > 0
@@ -188,7 +188,7 @@ async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_
 async def test_a_tool_that_the_policy_makes_up_is_no_finding(tmp_path: Path):
     Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
     desk = TravelDesk(tmp_path / "desk.json")
-    prober = Prober(ProbeSettings(episodes=6), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
+    prober = Prober(ProbeSettings(), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
     known = [name for name in KNOWN if name != "book"]
     report = await prober.probe(known, "d")
     assert (report.findings, report.open) == ((), ())

@@ -142,7 +142,7 @@ async def made(server: EmbeddingServer, ticks: Ticks, path: Path) -> Meanings:
     store = Store(f"sqlite:///{path}/s.db", clock=lambda: 0.0)
     await store.open()
     embedder = OpenAIEmbedder("m", base_url=server.url, retries=0)
-    return Meanings(Embeddings(embedder, store, batch=8, timeout=2.0, question_timeout=1.0), ticks=ticks)
+    return Meanings(Embeddings(embedder, store), ticks=ticks)
 
 
 async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(tmp_path: Path) -> None:

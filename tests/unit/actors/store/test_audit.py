@@ -1,8 +1,6 @@
 """Nothing that decides about weights is written without an entry, and no entry can be changed unseen."""
 
-import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -170,20 +168,6 @@ async def test_the_database_itself_refuses_changes(trail: Trail, statement: str)
     with pytest.raises(DBAPIError, match="append-only"):
         trail.run(statement, guarded=True)
     assert trail.verify().problem == ""
-
-
-async def test_records_from_before_the_trail_are_chained_when_the_database_is_migrated(tmp_path: Path):
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as old:
-        old.executescript((Path(__file__).parent / "past" / "schema-2.sql").read_text())
-    old.close()
-    store = Store(f"sqlite:///{path}", clock=lambda: 7.0)
-    await store.open()
-    trail = Trail(f"sqlite:///{path}")
-    chained = [(entry.subject, entry.at) for entry in trail.entries()]
-    assert chained == [("candidate", 7.0), ("verdict", 7.0), ("serving", 7.0), ("directive", 7.0)]
-    assert trail.verify(store.audit_head).problem == ""
-    await store.aclose()
 
 
 async def test_pages_of_a_long_chain_follow_each_other(store_url: str, store: Store):

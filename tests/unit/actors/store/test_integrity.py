@@ -1,18 +1,16 @@
 """What is broken is named, with a remedy; what may be missing by design is not."""
 
 import sqlite3
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from actors.messages import BatchOrder, Candidate, Directive, Feedback, Step
-from actors.store import Joined, Store, integrity
+from actors.store import Joined, Store, StoreUnavailable
 from actors.store.archive import ask
 from actors.store.erasing import Scope, Selector
 from actors.store.errors import StoreDamaged
-from actors.store.integrity import Finding, check, pages, quick
+from actors.store.integrity import Finding, check, pages
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
 
@@ -56,10 +54,6 @@ async def test_a_sound_store_has_no_findings_and_its_rows_are_counted(url: str) 
     ("statement", "named"),
     [
         ("DELETE FROM exchanges WHERE id = 'x-default-a-1'", "trajectories whose calls are gone: run"),
-        ("DELETE FROM trajectories", "members of batches that are gone: run of batch order"),
-        ("DELETE FROM batch_members", "trajectories marked as used by a batch that does not list them: run"),
-        ("DELETE FROM feedback WHERE id = 'waiting'", "names that no feedback waits for: waiting"),
-        ("DELETE FROM candidates", "batches of versions that the store does not know: order"),
         ("DELETE FROM directives", "audit trail: entry 2: its record is gone: directive d"),
     ],
 )
@@ -105,7 +99,7 @@ async def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_byte_that_changed_in_the_file_is_seen_at_the_next_start_and_by_the_check(file: Path) -> None:
+async def test_a_byte_that_changed_in_the_file_is_seen_by_the_check_and_when_it_is_read(file: Path) -> None:
     url, size = f"sqlite:///{file}", 4096
     assert pages(url) == []
     with sqlite3.connect(file) as looked:
@@ -118,11 +112,10 @@ async def test_a_byte_that_changed_in_the_file_is_seen_at_the_next_start_and_by_
     assert isinstance(first, Finding)
     assert str(file) in first.what
     assert "db restore" in first.remedy
-    with pytest.raises(StoreDamaged, match=rf"{file}.*db restore"):
-        quick(url)
     store = Store(url, clock=lambda: 0.0)
-    with pytest.raises(StoreDamaged):
-        await store.open()
+    await store.open()
+    with pytest.raises(StoreUnavailable, match=rf"{file} is damaged.*db restore"):
+        await store.exchanges(["x-default-b-1"])
     await store.aclose()
 
 
@@ -134,34 +127,3 @@ async def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> 
         await store.open()
     assert path.read_text().startswith("this was written")
     await store.aclose()
-
-
-class Endless:
-    """A connection to a file so large that SQLite looks at pages until interrupted, between two of its instructions."""
-
-    def __init__(self, path: Path) -> None:
-        self.interrupted, self.closed = threading.Event(), False
-
-    def execute(self, statement: str) -> sqlite3.Cursor:
-        assert statement.startswith("PRAGMA quick_check")
-        assert self.interrupted.wait(60), "nobody interrupts it"
-        raise sqlite3.OperationalError("interrupted")
-
-    def interrupt(self) -> None:
-        self.interrupted.set()
-
-    def set_progress_handler(self, handler: Callable[[], bool], instructions: int) -> None:
-        """Never asked: there is no next instruction."""
-
-    def close(self) -> None:
-        self.closed = True
-
-
-async def test_a_look_at_the_start_ends_in_time_however_large_the_file(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Endless] = []
-    monkeypatch.setattr(integrity, "_read_only", lambda path: opened.append(Endless(path)) or opened[0])
-    quick(f"sqlite:///{file}", 0.05)
-    assert opened[0].closed
-    quick(f"sqlite:///{file.with_name('not-yet.db')}")

@@ -8,14 +8,14 @@ import pytest
 from actors.messages import Directive
 from actors.system.actor import Result
 from actors.system.bus import outgoing
-from actors.system.ledger import MemoryLedger
 from actors.system.lifecycle import Restart
 from actors.system.outbox import RunnerSettings
 from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE
-from actors.system.stub_bus import StubBus
 from actors.system.supervisor import Supervisor
+from tests.support.memory_ledger import MemoryLedger
 from tests.support.simulated_time import anyio_backend as anyio_backend
+from tests.support.stub_bus import StubBus
 
 
 def note(record: str) -> Directive:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors.credit.attributor import Attributor, AttributorSettings
-from actors.credit.breaker import Breaker, BreakerSettings
+from actors.credit.breaker import Breaker
 from actors.messages import Attribution, Directive, Trajectory
 from actors.store import Store
 from actors.store.archive import ask
@@ -50,10 +50,10 @@ def test_a_judge_that_was_away_is_asked_again_in_time_whatever_the_clock_says() 
         async def label(self, trajectory: Trajectory) -> Attribution:
             raise AssertionError("nobody asks it here")
 
-    settings = AttributorSettings(breaker=BreakerSettings(failures=1, first_wait=5.0))
-    attributor = Attributor(settings, judge=Judge(), clock=wall, ticks=ticks)
+    attributor = Attributor(AttributorSettings(), judge=Judge(), clock=wall, ticks=ticks)
     breaker: Breaker = attributor._breaker
-    breaker.missed()
+    for _ in range(5):
+        breaker.missed()
     wall.now -= HOUR
     assert not breaker.allows()
     ticks.now += 60.0

@@ -32,7 +32,7 @@ def test_held_out_names_are_in_no_pool_that_names_are_drawn_from() -> None:
 
 
 def test_the_drifts_of_the_recipe_use_held_out_names_only() -> None:
-    from daemon.processes.warmstart import DRIFTS
+    from tests.warmstart.courses import DRIFTS
 
     for drift, _ in DRIFTS.values():
         assert {*drift.rename.values(), *drift.precondition.values()} <= HELD_OUT

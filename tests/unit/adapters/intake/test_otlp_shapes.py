@@ -1,4 +1,4 @@
-"""The four shapes in which instrumentations tell of a call, from recordings of real ones, all read as the same run."""
+"""The two shapes in which instrumentations tell of a call, from recordings of real ones, read as the same run."""
 
 import json
 
@@ -7,16 +7,18 @@ import pytest
 
 from actors.messages import Exchange
 from actors.trajectories.parsed_exchange import read_turn
-from adapters.intake.otlp import JoinSettings
-from adapters.intake.otlp.records import Export, Log, Span
-from tests.support.otlp import calls_of, exports
+from adapters.intake.otlp.calls import SpanSettings, exchange_from
+from adapters.intake.otlp.wire import Export, Span
+from tests.support.otlp import calls_of, export
 
 KEY = (b"t" * 16, b"s" * 8)
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "desk"}
+SAID = {"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "x"}]}]'}
+MODES = ("span", "openinference")
 
 
 def chats(mode: str) -> list[Exchange]:
-    return [call for call in calls_of(*exports(mode)) if call.endpoint == "/v1/chat/completions"]
+    return [call for call in calls_of(export(mode)) if call.endpoint == "/v1/chat/completions"]
 
 
 def messages(call: Exchange) -> list[dict]:
@@ -27,11 +29,7 @@ def span(attributes: dict, **fields) -> Export:
     return Export(spans=(Span(key=KEY, started=100.0, ended=101.5, attributes=attributes, **fields),))
 
 
-def event(name: str, at: float, body: object) -> Log:
-    return Log(key=KEY, name=name, at=at, body=body)
-
-
-@pytest.mark.parametrize("mode", ["span", "event", "both", "legacy", "openinference"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_recorded_run_is_three_calls_that_follow_each_other(mode: str) -> None:
     first, second, third = turns = [read_turn(call) for call in chats(mode)]
     assert [turn.goal for turn in turns] == ["2+2 and 3+3?"] * 3
@@ -48,7 +46,7 @@ def test_a_recorded_run_is_three_calls_that_follow_each_other(mode: str) -> None
     assert {turn.why_not for turn in turns} == {"no token ids in spans"}
 
 
-@pytest.mark.parametrize("mode", ["span", "event", "legacy", "openinference"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_recorded_call_keeps_model_sampling_and_times(mode: str) -> None:
     first = chats(mode)[0]
     assert (first.model, first.sampling.temperature, first.status, first.source) == ("desk", 0.5, 200, "otlp")
@@ -57,17 +55,17 @@ def test_a_recorded_call_keeps_model_sampling_and_times(mode: str) -> None:
     assert first.complete
 
 
-@pytest.mark.parametrize("mode", ["span", "event", "legacy", "openinference"])
+@pytest.mark.parametrize("mode", MODES)
 def test_calls_of_one_trace_are_one_trajectory(mode: str) -> None:
     calls = chats(mode)
     assert len({call.hints.trajectory_id for call in calls}) == 1
     assert len({call.id for call in calls}) == 3
-    apart = calls_of(*exports(mode), settings=JoinSettings(trace_is_trajectory=False))
+    apart = calls_of(export(mode), SpanSettings(trace_is_trajectory=False))
     assert {call.hints.trajectory_id for call in apart} == {""}
 
 
 def test_openinference_brings_the_tools_and_the_responses_endpoint() -> None:
-    *chat, other = calls_of(*exports("openinference"))
+    *chat, other = calls_of(export("openinference"))
     assert [tool["function"]["name"] for tool in json.loads(chat[0].request)["tools"]] == ["add"]
     assert chat[2].streamed
     turn = read_turn(other)
@@ -75,7 +73,7 @@ def test_openinference_brings_the_tools_and_the_responses_endpoint() -> None:
 
 
 def test_openinference_is_read_from_flattened_attributes_where_the_bodies_are_cut() -> None:
-    (traces,) = exports("openinference")
+    traces = export("openinference")
     cut = [msgspec.structs.replace(s, attributes={**s.attributes, "input.value": '{"mo'}) for s in traces.spans]
     first, second, _, other = calls_of(Export(spans=tuple(cut)))
     assert [message["role"] for message in messages(second)] == ["system", "user", "assistant", "tool", "tool"]
@@ -87,13 +85,12 @@ def test_openinference_is_read_from_flattened_attributes_where_the_bodies_are_cu
 
 
 def test_a_run_without_captured_content_gives_no_calls() -> None:
-    assert calls_of(*exports("silent")) == []
+    assert calls_of(export("silent")) == []
 
 
 def test_spans_of_agents_tools_and_embeddings_are_no_calls() -> None:
-    said = {"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "x"}]}]'}
     for operation in ("invoke_agent", "execute_tool", "embeddings", "create_agent"):
-        assert calls_of(span({**CHAT, **said, "gen_ai.operation.name": operation})) == []
+        assert calls_of(span({**CHAT, **SAID, "gen_ai.operation.name": operation})) == []
     assert calls_of(span({"http.request.method": "POST"})) == []
 
 
@@ -141,16 +138,14 @@ def test_parts_of_every_kind_become_a_chat_message() -> None:
 
 
 def test_a_call_that_failed_keeps_its_question_and_its_status() -> None:
-    said = {"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "x"}]}]'}
-    (call,) = calls_of(span({**CHAT, **said, "error.type": "429"}, failed=True))
+    (call,) = calls_of(span({**CHAT, **SAID, "error.type": "429"}, failed=True))
     assert (call.status, call.complete, call.response, call.error) == (429, False, b"", "429")
-    (call,) = calls_of(span({**CHAT, **said, "error.type": "APITimeoutError"}, failed=True))
+    (call,) = calls_of(span({**CHAT, **SAID, "error.type": "APITimeoutError"}, failed=True))
     assert (call.status, call.error) == (500, "APITimeoutError")
 
 
 def test_a_call_whose_answer_was_not_captured_is_not_complete() -> None:
-    said = {"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "x"}]}]'}
-    (call,) = calls_of(span({**CHAT, **said}))
+    (call,) = calls_of(span({**CHAT, **SAID}))
     assert (call.status, call.complete) == (200, False)
 
 
@@ -163,25 +158,32 @@ def test_a_call_whose_answer_was_not_captured_is_not_complete() -> None:
     ],
 )
 def test_the_conversation_names_the_trajectory_before_session_and_trace(attributes: dict, wanted: str) -> None:
-    said = {"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "x"}]}]'}
-    (call,) = calls_of(span({**CHAT, **said, **attributes}))
+    (call,) = calls_of(span({**CHAT, **SAID, **attributes}))
     assert call.hints.trajectory_id == wanted
 
 
 def test_a_call_may_have_an_id_of_its_own_and_may_opt_out() -> None:
-    said = {"gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "x"}]}]'}
-    (call,) = calls_of(span({**CHAT, **said, "evolved.id": "mine"}))
+    (call,) = calls_of(span({**CHAT, **SAID, "evolved.id": "mine"}))
     assert call.hints.custom_id == "mine"
-    assert calls_of(span({**CHAT, **said, "evolved.opt_out": True})) == []
+    assert calls_of(span({**CHAT, **SAID, "evolved.opt_out": True})) == []
 
 
-def test_events_without_their_span_take_their_own_times() -> None:
-    logs = (
-        event("gen_ai.user.message", 50.0, {"content": "x"}),
-        event("gen_ai.choice", 52.0, {"index": 0, "message": {"content": "y"}}),
-    )
-    (call,) = calls_of(Export(logs=logs))
-    assert (call.started, call.duration, read_turn(call).answers[0].text) == (50.0, 2.0, "y")
+def test_whose_it_is_the_key_says_before_the_resource_and_the_settings() -> None:
+    settings = SpanSettings(tenant_attribute="service.namespace")
+    one = span({**CHAT, **SAID}, resource={"service.namespace": "acme"}).spans[0]
+    found = [exchange_from(one, settings), exchange_from(one, SpanSettings()), exchange_from(one, settings, tenant="k")]
+    calls = [call for call in found if call is not None]
+    assert [call.tenant for call in calls] == ["acme", "default", "k"]
+    assert len({call.id for call in calls}) == 3
+
+
+def test_messages_of_the_older_form_are_read_in_a_span_too() -> None:
+    said = [{"role": "user", "content": "x"}, {"role": "tool", "content": {"a": 1}, "id": "c1"}]
+    (call,) = calls_of(span({**CHAT, "gen_ai.input.messages": json.dumps(said)}))
+    assert messages(call) == [
+        {"role": "user", "content": "x"},
+        {"role": "tool", "content": '{"a":1}', "tool_call_id": "c1"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -196,4 +198,3 @@ def test_attributes_of_another_form_are_no_content_and_no_crash(junk: object) ->
     flat = {"openinference.span.kind": "LLM", "input.value": junk, "llm.input_messages.0": junk}
     flat |= {"llm.input_messages.0.message.tool_calls.x.y": junk, "llm.tools.0.tool.json_schema": junk}
     assert calls_of(span(flat)) == []
-    assert calls_of(Export(logs=(event("gen_ai.user.message", 1.0, junk), event("gen_ai.choice", 2.0, junk)))) == []

@@ -4,8 +4,7 @@ import pytest
 
 from adapters.judges.rules import RulesJudge
 from adapters.judges.screening import agent_speaks, lacks_content, speaks_to_judge
-from tests.benchmarks.judge_attacks import asking, rate, run_all, trial
-from tests.support.attacks import attacks
+from tests.support.attacks import asking, attacks, rate, run_all, trial
 from tests.support.gullible import Gullible
 from tests.support.plants import ordinary
 from tests.support.travelling import plays

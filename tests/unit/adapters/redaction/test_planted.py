@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from adapters.redaction import RedactionSettings, Redactor
-from tests.benchmarks.redaction import kept_of, raw
-from tests.support.planted import frozen, sealed
+from tests.support.planted import frozen, kept_of, raw, sealed
 
 pytestmark = pytest.mark.promise
 

@@ -45,7 +45,7 @@ async def store(store_url: str) -> AsyncIterator[Store]:
 async def given(store: Store, server: EmbeddingServer) -> tuple[str, dict[str, float]]:
     """What is given for a goal, and the figures."""
     actor = Navigator(
-        NavigatorSettings(rewrite_timeout=30.0), store=store, embedder=HashingEmbedder(), rng=random.Random(0),
+        NavigatorSettings(), store=store, embedder=HashingEmbedder(), rng=random.Random(0),
         rewriter=LLMRewriter(model="m", url=server.url, timeout=20.0),
     )  # fmt: skip
     await actor.start()

@@ -9,12 +9,9 @@ import pytest
 
 from actors.messages import Directive
 from actors.store import Store
-from actors.store.tables import SCHEMA_VERSION
+from actors.store.schema import wanted
 from daemon.cli.main import main
-from daemon.processes.state_lock import state_lock
 from tests.support.ports import free_port
-
-PAST = Path(__file__).parents[2] / "actors" / "store" / "past"
 
 
 @pytest.fixture
@@ -41,29 +38,10 @@ def test_status_tells_schema_and_size(settings: Path, capsys: pytest.CaptureFixt
     assert db(settings, "status", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["store"] == str(settings.parent / "state/evolved.db")
-    assert told["schema"] == told["newest_schema"] == SCHEMA_VERSION
+    assert told["schema"] == wanted()
     assert told["audit_head"].startswith("1:")
     assert db(settings, "status") == 0
     assert "the beginning" in capsys.readouterr().out
-
-
-def test_an_older_database_is_migrated_by_hand_while_no_daemon_runs(
-    tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "state/evolved.db"
-    path.unlink()
-    with sqlite3.connect(path) as old:
-        old.executescript((PAST / "schema-2.sql").read_text())
-    old.close()
-    assert db(settings, "status", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == 2
-    with state_lock(tmp_path / "state"):
-        assert db(settings, "migrate") == 2
-    assert "a daemon runs here" in capsys.readouterr().err
-    assert db(settings, "migrate", "--json") == 0
-    told = capsys.readouterr().out
-    assert json.loads(told[told.index("{") :]) == {"before": 2, "now": SCHEMA_VERSION}
-    assert db(settings, "check", "--json") == 0
 
 
 def test_a_backup_goes_there_and_back(tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +87,7 @@ def test_a_file_that_is_no_database_is_named(
     tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "state/evolved.db").write_text("no database, whatever its name says\n" * 100)
-    for action in ("status", "migrate"):
+    for action in ("status", "vacuum"):
         assert db(settings, action) == 2
         assert f"{tmp_path}/state/evolved.db: file is not a database" in capsys.readouterr().err
     assert db(settings, "check") == 1

@@ -52,8 +52,7 @@ ANSWERS: dict[str, Any] = {
     },
     "/api/curriculum": {
         "clusters": [
-            {"cluster": "book a flight", "success": 0.5, "gain": 1.0, "demand": 1.0, "playable": True, "fallen": True,
-             "urged": False}
+            {"cluster": "book a flight", "success": 0.5, "gain": 1.0, "demand": 1.0, "playable": True, "urged": True}
         ],
         "counts": {"offered_new": 2},
     },
@@ -69,7 +68,7 @@ ANSWERS: dict[str, Any] = {
             {"judge": "rules", "rubric": "1", "tenant": "*", "since": 0.0, "judged": 4, "cached": 0, "not_sampled": 0,
              "abstained": {"budget": 1}, "tokens": 9.0, "money": 0.0, "steps": {"agreement": None},
              "outcomes": {"agreement": RATE, "precision_good": RATE, "precision_bad": None, "auc": None},
-             "repeatability": None, "weighed": False, "weight": 1.0}
+             "weighed": False, "weight": 1.0}
         ],
     },
     "/api/adapters": {
@@ -95,7 +94,7 @@ WORDS: dict[tuple[str, ...], str] = {
     ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
     ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("curriculum",): "--tasks",
     ("judge",): "report", ("keys", "list"): "", ("config",): "", ("forget",): "--tenant acme --reason x --yes",
-    ("db", "status"): "", ("db", "check"): "", ("db", "migrate"): "", ("db", "vacuum"): "",
+    ("db", "status"): "", ("db", "check"): "", ("db", "vacuum"): "",
     ("db", "backup"): "{tmp}/made-{number}.tar", ("install",): "--system --dry-run --root {tmp}/root",
     ("environments", "list"): "", ("adapters", "list"): "", ("adapters", "remove"): "crm", ("adapters", "test"): "crm",
     ("adapters", "add"): "crm --kind openapi --url https://crm.example",

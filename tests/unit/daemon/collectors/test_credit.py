@@ -34,7 +34,7 @@ class Judge:
 async def attributor() -> Attributor:
     settings = AttributorSettings(
         budget=BudgetSettings(tokens_per_hour=2500), concurrency=1,
-        calibration=CalibrationSettings(share=1.0, repeat=0.0),
+        calibration=CalibrationSettings(share=1.0),
     )  # fmt: skip
     actor = Attributor(settings, judge=Judge())
     # A hundred twice, once of it blind; of the next hundred labels go before trials.

@@ -163,17 +163,3 @@ def test_customers_of_the_travel_desk_never_come_back() -> None:
     arguments = parser().parse_args(["demo", "--follow-ups"])
     with pytest.raises(ConfigError, match="--world service"):
         arguments.run(arguments)
-
-
-@pytest.mark.parametrize("words", [["--out", "there", "--world", "service"], ["--measure", "there"]])
-def test_several_candidates_are_trained_for_the_travel_desk_only(words: list[str]) -> None:
-    arguments = parser().parse_args(["warmstart", *words, "--best-of", "0", "1"])
-    with pytest.raises(ConfigError, match="--best-of"):
-        arguments.run(arguments)
-
-
-@pytest.mark.parametrize("words", [["--out", "there", "--best-of", "0"], ["--measure", "there"]])
-def test_a_checkpoint_to_go_on_from_is_one_trainings(words: list[str]) -> None:
-    arguments = parser().parse_args(["warmstart", *words, "--start", "here"])
-    with pytest.raises(ConfigError, match="--start"):
-        arguments.run(arguments)

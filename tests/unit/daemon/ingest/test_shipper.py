@@ -17,7 +17,6 @@ from actors.messages.spool import RawExchange
 from actors.system.actor import DeadLetter
 from actors.system.errors import BusMisconfigured
 from actors.system.lifecycle import Lifecycle, Restart, Unit
-from actors.system.stub_bus import StubBus
 from daemon.ingest.conversion import InThread, Loader
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.replay import ask_replay, asked_replay
@@ -25,6 +24,7 @@ from daemon.tap.segments import read_cursor
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.patience import until, within
+from tests.support.stub_bus import StubBus
 
 pytestmark = pytest.mark.anyio
 QUICK = ShipperSettings(poll_seconds=0.002, retry_seconds=0.002, max_retry_seconds=0.01)

@@ -1,6 +1,5 @@
-"""What is too old goes, what anything rests on stays, and a quota is kept as far as that allows."""
+"""What is too old goes, what anything rests on stays."""
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -10,7 +9,7 @@ from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving
 from actors.store import Dropped, Joined, Store
 from actors.store.archive import ask
 from actors.store.integrity import check
-from daemon.upkeep.retention import QuotaSettings, Retention, RetentionCollector, RetentionSettings
+from daemon.upkeep.retention import Retention, RetentionCollector, RetentionSettings
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
 
@@ -31,10 +30,10 @@ class Kept:
         self.state, self.url = state, url
         self.store = Store(url, clock=lambda: NOW)
 
-    async def run(self, key: str, days: float, *, dropped: bool = True, filler: bytes = b"") -> None:
+    async def run(self, key: str, days: float, *, dropped: bool = True) -> None:
         """A run that ended so many days ago, with two calls and what was said of it."""
         at = NOW - days * DAY
-        calls = [exchange(key, number, started=at, **({"response": filler} if filler else {})) for number in range(2)]
+        calls = [exchange(key, number, started=at) for number in range(2)]
         steps = tuple(Step(exchange_id=call.id) for call in calls)
         run = attributed(key, steps=steps, started=at, ended=at, source="production")
         said = feedback(key, 1)
@@ -42,11 +41,10 @@ class Kept:
         if dropped:
             await self.store.save([Dropped(id=key, reason="too old")])
 
-    def retention(self, quota: int = 0, **settings: float) -> Retention:
-        limit = Small(quota) if quota else QuotaSettings()
+    def retention(self, **settings: float) -> Retention:
         path = Path(self.url.removeprefix("sqlite:///")) if self.url.startswith("sqlite") else None
         return Retention(
-            RetentionSettings(**settings), limit, store=self.store, state=self.state, database=path,
+            RetentionSettings(**settings), store=self.store, state=self.state, database=path,
             clock=lambda: NOW, pause=0.0,
         )  # fmt: skip
 
@@ -58,17 +56,6 @@ class Kept:
 
     async def there(self, *keys: str) -> list[str]:
         return [key for key in keys if await self.store.trajectory(key) is not None]
-
-
-def rejected(number: int) -> Verdict:
-    return Verdict(id=f"j{number}", version=number, path="", manifest="", incumbent=0, decision="reject", reason="")
-
-
-class Small:
-    """A quota that is less than anybody may set."""
-
-    def __init__(self, state_bytes: int) -> None:
-        self.state_bytes = state_bytes
 
 
 @pytest.fixture
@@ -148,52 +135,21 @@ async def test_weights_that_serve_served_last_are_pinned_or_on_trial_stay(kept: 
         for at, n in enumerate((1, 2, 4))
     ]
     await kept.store.save([*candidates, *verdicts, *servings])
-    await kept.retention(versions_kept=2).round()
+    retention = kept.retention(versions_kept=2)
+    await retention.round()
     left = sorted(int(path.name[1:]) for path in (kept.state / "versions").glob("v*"))
     assert left == [0, 2, 3, 4, 7, 8, 9]
+    samples = [s for metric in RetentionCollector(retention).collect() for s in metric.samples]
+    figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
+    assert figures["evolved_retention_removed_total", "versions"] == 3
+    assert figures["evolved_retention_removed_bytes_total", "versions"] == 3000
+    assert figures["evolved_state_bytes", "versions"] == 7000 + len("3 serving\n")
     (kept.state / "versions" / "pinned").write_text("not a number")
     await kept.store.save(
         [Verdict(id="j9", version=9, path="", manifest="", incumbent=0, decision="reject", reason="")]
     )
     await kept.retention(versions_kept=2).round()
     assert sorted(int(path.name[1:]) for path in (kept.state / "versions").glob("v*")) == left
-
-
-async def test_a_quota_sheds_order_files_then_the_oldest_runs_then_weights(kept: Kept) -> None:
-    batches = kept.state / "batches"
-    batches.mkdir()
-    for at, name in enumerate(("first", "second", "untrained")):
-        (batches / f"{name}.batch").write_bytes(b"b" * 100_000)
-        os.utime(batches / f"{name}.batch", (at, at))
-    order = {"path": "", "sha256": "", "size": 0}
-    await kept.store.save(
-        [
-            *(BatchOrder(id=name, trajectories=(), **order) for name in ("first", "second", "untrained")),
-            Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("first", "second")),
-        ]
-    )
-    for days in (40, 20, 2):
-        await kept.run(f"run-{days}", days)
-    for number in range(5):
-        kept.version(number, 100_000)
-    await kept.store.save([rejected(9)])
-    total = (await kept.retention().round()).total
-
-    await kept.retention(total - 50_000).round()
-    assert sorted(path.stem for path in batches.iterdir()) == ["second", "untrained"]
-    assert await kept.there("run-40", "run-20") == ["run-40", "run-20"]
-
-    retention = kept.retention(1)  # more than there is to shed
-    await retention.round()
-    assert [path.stem for path in batches.iterdir()] == ["untrained"]
-    assert await kept.there("run-40", "run-20", "run-2") == []
-    assert sorted(path.name for path in (kept.state / "versions").glob("v*")) == ["v000000", "v000003", "v000004"]
-    assert retention.usage.total > 1
-    samples = [s for metric in RetentionCollector(retention, QuotaSettings()).collect() for s in metric.samples]
-    figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
-    assert figures["evolved_retention_removed_total", "versions"] == 2
-    assert figures["evolved_retention_removed_bytes_total", "batch_files"] == 100_000
-    assert figures["evolved_state_bytes", "versions"] == 300_000
 
 
 async def test_many_rows_go_in_small_transactions(kept: Kept) -> None:
@@ -211,15 +167,13 @@ def test_a_setting_that_would_let_records_come_back_is_refused_with_the_remedy()
         RetentionSettings(trajectories_days=5.0)
     with pytest.raises(ValueError, match=r"versions_kept = 1: .* use 2"):
         RetentionSettings(versions_kept=1)
-    with pytest.raises(ValueError, match=r"state_bytes = 5: .* 0 is no limit"):
-        QuotaSettings(state_bytes=5)
 
 
 async def test_a_clock_that_jumps_ahead_deletes_nothing_until_it_has_stood_for_a_day(kept) -> None:
     await kept.run("young", days=1)
     clock, up = [NOW], [1000.0]
     retention = Retention(
-        RetentionSettings(trajectories_days=60, exchanges_days=60), QuotaSettings(),
+        RetentionSettings(trajectories_days=60, exchanges_days=60),
         store=kept.store, state=kept.state, database=None,
         clock=lambda: clock[0], uptime=lambda: up[0], pause=0.0,
     )  # fmt: skip

@@ -4,11 +4,12 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import anyio
-import anyio.lowlevel
 import numpy as np
 import pytest
 
+from actors.experience import navigator as navigating
 from actors.experience.navigator import Navigator
+from actors.experience.retrieval import embedding, library
 from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.ports.embedders import Embedder
@@ -56,10 +57,8 @@ def lessons(count: int = 40, prefix: str = "l", **fields: object) -> list[Experi
     ]
 
 
-async def navigator(store: Store, embedder: Embedder, **settings: object) -> Navigator:
-    actor = Navigator(
-        NavigatorSettings(**settings), store=store, embedder=embedder, rng=random.Random(0)  # type: ignore[arg-type]
-    )  # fmt: skip
+async def navigator(store: Store, embedder: Embedder) -> Navigator:
+    actor = Navigator(NavigatorSettings(), store=store, embedder=embedder, rng=random.Random(0))
     await actor.start()
     return actor
 
@@ -110,7 +109,9 @@ async def test_another_dimension_makes_all_be_embedded_anew_and_never_mixes(stor
     assert {space.dimension for space in spaces} == {96}
 
 
-async def test_another_model_of_the_same_dimension_behind_the_name_is_noticed(store: Store):
+async def test_another_model_of_the_same_dimension_behind_the_name_is_noticed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     embedder = Changing()
     await store.save(lessons())
     await navigator(store, embedder)
@@ -121,29 +122,12 @@ async def test_another_model_of_the_same_dimension_behind_the_name_is_noticed(st
     assert len(other.embedded) == 41
     assert await right(actor)
     other.model = HashingEmbedder(dimension=64, ngram=4)
-    quick = await navigator(store, other, probe_seconds=0.0)
+    monkeypatch.setattr(navigating, "_PROBE_SECONDS", 0.0)
+    quick = await navigator(store, other)
     other.model = HashingEmbedder(dimension=64)
     await quick.tick()
     assert quick.figures["embedder_changes"] == 2
     assert quick.figures["waiting"] == 0
-
-
-async def test_after_a_change_of_the_setting_the_embedder_of_before_answers_until_all_is_embedded(store: Store):
-    await store.save(lessons())
-    await navigator(store, Changing(id="old"))
-    old, new = Changing(id="old"), Changing(HashingEmbedder(dimension=96), id="new")
-    new.away = True
-    actor = Navigator(NavigatorSettings(), store=store, embedder=new, previous=old, rng=random.Random(0))
-    await actor.start()
-    assert actor.figures["waiting"] == 40
-    assert await right(actor)
-    assert actor.figures["by_words"] == 0
-    asked = len(old.embedded)
-    new.away = False
-    await actor.tick()
-    assert actor.figures["waiting"] == 0
-    assert await right(actor)
-    assert (actor.figures["by_words"], len(old.embedded)) == (0, asked)
 
 
 @pytest.mark.parametrize("kind", ["NotFinite", "ZeroVector"])
@@ -181,14 +165,16 @@ async def test_an_answer_for_fewer_texts_than_were_asked_is_given_up_after_a_few
     assert await right(actor)
 
 
-async def test_an_embedder_that_hangs_is_not_waited_for(store: Store):
+async def test_an_embedder_that_hangs_is_not_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch):
     class Hangs(Changing):
         async def embed(self, texts: Sequence[str]) -> np.ndarray:
             await anyio.sleep_forever()
             raise AssertionError
 
     await store.save(lessons())
-    actor = await navigator(store, Hangs(), embed_timeout=0.05, question_timeout=0.05)
+    monkeypatch.setattr(embedding, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(embedding, "_QUESTION_TIMEOUT", 0.05)
+    actor = await navigator(store, Hangs())
     assert await right(actor)
     assert actor.figures["embedder_unavailable"] > 0
 
@@ -204,23 +190,27 @@ async def test_while_the_embedder_is_away_not_every_question_waits_for_it(store:
     assert actor.figures["embedder_unavailable"] == 1
 
 
-async def test_the_pool_of_a_tenant_is_bounded_and_the_most_useful_stay(store: Store):
+async def test_the_pool_of_a_tenant_is_bounded_and_the_most_useful_stay(store: Store, monkeypatch: pytest.MonkeyPatch):
     flood = lessons(300, prefix="loud", tenant="loud")
     useful = Experience(
         id="useful", tenant="loud", when_to_use="refund money", content="x", state="active", guided=(9, 9),
         unguided=(9, 0),
     )  # fmt: skip
     await store.save([useful, *flood, *lessons()])
-    actor = await navigator(store, Changing(), max_lessons=100)
+    monkeypatch.setattr(library, "_MOST", 100)
+    actor = await navigator(store, Changing())
     assert actor.figures["lessons"] <= 140
     assert actor.figures["left_out"] >= 201
     assert await right(actor)
     assert "useful" in {lesson.id for _, lesson in await actor.search("refund money", "loud", 3)}
 
 
-async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(store: Store):
+async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     await store.save(lessons(3))
-    actor = await navigator(store, Changing(), refresh_seconds=0.0)
+    monkeypatch.setattr(navigating, "_REFRESH_SECONDS", 0.0)
+    actor = await navigator(store, Changing())
     blank = Experience(id="l1", when_to_use="", content="", state="retired", revision=1)
     await store.save([blank])
     await actor.tick()
@@ -230,23 +220,3 @@ async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(st
     assert space is not None
     kept = await store.prune_embeddings(space.embedder, space.dimension, set(), 0.0)
     assert kept == 2
-
-
-async def test_a_search_in_a_large_pool_leaves_the_loop_free(store: Store):
-    await store.save(lessons(17_000))
-    actor = await navigator(store, Changing(), embed_seconds=60.0)
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await anyio.lowlevel.checkpoint()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(count)
-        await anyio.lowlevel.checkpoint()
-        before = turns
-        assert await right(actor)
-        assert turns > before + 1
-        group.cancel_scope.cancel()

@@ -8,7 +8,7 @@ Needs an environment of its own, which no test needs:
     python record.py DIRECTORY
 
 A small server plays both the model and the collector. The agent asks "2+2?", calls a tool twice in one go, answers, and
-streams a second answer; then it asks once on another endpoint. One file an export: MODE-traces-N.bin, MODE-logs-N.bin.
+streams a second answer; then it asks once on another endpoint. One file an export: MODE-traces-N.bin.
 """
 
 import json
@@ -20,16 +20,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 MODES = {
-    "span": {"OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
-             "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY"},
-    "event": {"OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
-              "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "EVENT_ONLY"},
-    "both": {"OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
-             "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_AND_EVENT"},
-    "legacy": {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"},
+    "span": {
+        "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+    },
     "silent": {},
     "openinference": {},
-}  # fmt: skip
+}
 ADD = {
     "type": "function",
     "function": {
@@ -53,7 +50,7 @@ class Server(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         kind = self.path.rpartition("/")[2]
-        if kind in ("traces", "logs"):
+        if kind == "traces":
             number = self.taken[kind] = self.taken.get(kind, 0) + 1
             (self.out / f"{self.mode}-{kind}-{number}.bin").write_bytes(body)
             self.answer(b"", "application/x-protobuf")
@@ -131,19 +128,13 @@ def main(out: Path) -> None:
 def agent(mode: str) -> None:
     from openai import OpenAI
     from opentelemetry import trace
-    from opentelemetry._logs import set_logger_provider
-    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk._logs import LoggerProvider
-    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    traces, logs = TracerProvider(), LoggerProvider()
+    traces = TracerProvider()
     traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
     trace.set_tracer_provider(traces)
-    set_logger_provider(logs)
     if mode == "openinference":
         from openinference.instrumentation.openai import OpenAIInstrumentor
     else:
@@ -166,9 +157,8 @@ def agent(mode: str) -> None:
         for _ in client.chat.completions.create(model="desk", messages=said, tools=[ADD], stream=True):
             pass
     client.responses.create(model="desk", input="hi")
-    for provider in (traces, logs):
-        provider.force_flush()
-        provider.shutdown()
+    traces.force_flush()
+    traces.shutdown()
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""The migrations, in the order of their numbers; each says in its docstring what it brought."""

@@ -1,0 +1,67 @@
+"""The one schema: made from `actors.store.tables`, and known by the digest of its DDL, which is kept in the database.
+
+A database with another digest is refused and left as it is: it is exported by the evolved that wrote it.
+"""
+
+from functools import lru_cache
+from hashlib import sha256
+
+from sqlalchemy import Connection, inspect, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from actors.store import tables as t
+from actors.store.engine import located, table_of
+from actors.store.errors import SchemaMismatch
+from actors.store.ledger import put_state
+
+KEY = "store.schema"
+"""State that holds the digest; an evolved with migrations kept their number there."""
+
+
+@lru_cache(1)
+def wanted() -> str:
+    """The digest of the tables as they are here, the same for SQLite and PostgreSQL."""
+    told = sha256()
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        for table in t.Base.metadata.sorted_tables:
+            indexes = sorted(table.indexes, key=lambda index: str(index.name))
+            for element in (CreateTable(table), *(CreateIndex(index) for index in indexes)):
+                told.update(" ".join(str(element.compile(dialect=dialect)).split()).encode())
+    return told.hexdigest()[:16]
+
+
+def found(connection: Connection) -> str:
+    """What the database says of itself; empty if nothing was ever written to it."""
+    if not inspect(connection).has_table(t.StateRow.__tablename__):
+        return ""
+    row = table_of(t.StateRow)
+    value = connection.scalar(select(row.c.value).where(row.c.key == KEY)) or b"without a digest"
+    return value.decode(errors="replace")
+
+
+def check(connection: Connection) -> str:
+    """The database's schema, which is the one that is wanted.
+
+    Raises:
+        SchemaMismatch: another evolved wrote it.
+    """
+    if (digest := found(connection)) != wanted():
+        raise SchemaMismatch(digest or "none", wanted(), located(connection.engine))
+    return digest
+
+
+def create(connection: Connection) -> None:
+    """Make the tables in an empty database; one that has them must have these.
+
+    Args:
+        connection: in a writing transaction (`actors.store.database`): of several that open it at once, one makes them.
+
+    Raises:
+        SchemaMismatch: another evolved wrote it; nothing was changed.
+    """
+    if found(connection):
+        check(connection)
+        return
+    t.Base.metadata.create_all(connection)
+    put_state(connection, KEY, wanted().encode())
