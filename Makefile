@@ -133,7 +133,7 @@ tests/%/node_modules/ready: tests/%/package-lock.json
 	@$(NPM_CI)
 	@touch $@
 
-# MODEL is a directory as sentence-transformers saves it, of a BERT that takes the mean (docs/retrieval.md).
+# MODEL is a directory as sentence-transformers saves it, of a BERT that takes the mean (docs/how-it-learns.md).
 embed-server: setup  ## a sentence encoder behind /v1/embeddings, for measurements (MODEL=DIR)
 	@test -n "$(MODEL)" || { echo "make embed-server MODEL=DIR: name a directory with model.safetensors"; exit 1; }
 	$(BIN)/python -m tests.support.sentence_server $(MODEL)

@@ -17,7 +17,7 @@ from learner.sizing import MODELS, Shape, Training, host_memory, memory, read_sh
 
 _log = structlog.get_logger(__name__)
 TIGHT = 0.9
-"""Of what there is: beyond it a warning is logged. The formulas were off by up to a tenth (docs/sizing.md)."""
+"""Of what there is: beyond it a warning is logged. The formulas were off by up to a tenth (docs/measured.md)."""
 LEAST_TOKENS = 512
 """Of a micro-batch: below it a row goes alone in any case."""
 MOST_GPUS = 64

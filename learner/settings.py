@@ -21,7 +21,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Hugging Face checkpoint directory that becomes version 0 if there is no version yet."""
     trainer: Literal["native", "verl"] = "native"
     """`native`: torch on a CPU or one GPU. `verl`: FSDP2 over all GPUs of a node, started by torchrun in an environment
-    of its own (docs/verl.md)."""
+    of its own (docs/several-machines.md)."""
     sequence_parallel: AtLeastOne = 1
     """verl: GPUs that share each row (Ulysses); it divides the ranks and the model's attention heads."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -1,6 +1,6 @@
 """What a model takes before anything runs: parameters, memory, arithmetic, bytes on disk. Of shapes alone; no torch.
 
-The learner's check before the start (`learner.fit`) and `evolved plan` rest on these formulas, and docs/sizing.md says
+The learner's check before the start (`learner.fit`) and `evolved plan` rest on these formulas; docs/measured.md says
 how far they were off. The native trainer's rows are counted from what autograd keeps of transformers' layers. The verl
 trainer's: ZeRO-3's division of states over ranks (arXiv 1910.02054, section 5); activations under full recomputation
 (arXiv 2205.05198, section 4), for a gated MLP and flash attention; FSDP2's all-gather and reduce-scatter buffers (arXiv
@@ -31,7 +31,7 @@ LOGIT_CHUNK = 1 << 26
 PROCESS = 0.6e9
 """Bytes of a process that has imported torch and transformers, and of what malloc keeps for itself."""
 HOLES, MAPPED = 0.75, 32 << 20
-"""On a CPU: of the activations, what glibc's malloc holds beside them and cannot use again (measured, docs/sizing.md;
+"""On a CPU: of the activations, what glibc's malloc holds beside them and cannot use again (measured, docs/measured.md;
 with a fixed `MALLOC_MMAP_THRESHOLD_` of 64 KiB there is none, and an update takes half as long again). What is larger
 than `MAPPED` bytes it gives back to the system each time."""
 CUDA = 3e9

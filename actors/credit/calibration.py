@@ -8,7 +8,7 @@ the AUC: how often, of a good and a bad one, the judge scores the good one highe
 depends on how many trajectories succeed (a coin has 90 % where nine in ten do) and on how generous the judge is. The
 AUC depends on neither, and nor does credit, which compares labels with each other. On the travel desk's long tasks the
 answer key itself has a precision of GOOD of 47 %, since a failed run has one wrong step among a dozen right ones; its
-AUC is 0.99 (docs/attribution.md).
+AUC is 0.99 (docs/measured.md).
 
 What became known is what somebody says, so evidence of several parties is held to `actors.statistics.parties`: a window
 that is full lets go of the loudest's oldest, and the weight follows from what none has more of than its cap, without

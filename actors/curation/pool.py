@@ -58,7 +58,7 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Production trajectories that make an update where no groups do."""
     provisional: bool = False
     """Train also on runs whose outcome nobody reported, with what the outcome model makes of them, by its weight; see
-    docs/outcomes.md. Off, it only learns and is shown."""
+    docs/how-it-learns.md. Off, it only learns and is shown."""
     production_share: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.25
     """Share of a batch with groups that may be production trajectories."""
     replay_share: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.25

@@ -307,7 +307,9 @@ def _production(facts: Facts, began: float) -> _Wait:
     last = max([*facts.runs, *facts.reported], default=0.0)
     if not last:
         text = f"No run has come since {clock(facts.since, facts.now)}."
-        return _Wait(waits_for="runs", sentence=text, remedy="point your agents at the tap (docs/tap.md)", since=began)
+        return _Wait(
+            waits_for="runs", sentence=text, remedy="point your agents at the tap (docs/attach.md)", since=began
+        )
     have, need = facts.fresh, facts.fresh_needed
     left = f"; {facts.unreported} runs have none yet" if facts.unreported else ""
     count = f"{have} of {need} outcomes for the next update since {clock(began, facts.now)}{left}"

@@ -9,14 +9,14 @@ import msgspec
 
 from actors.curation.agents import AgentView
 
-FEEDBACK = "report how runs went: POST /v1/feedback (docs/feedback.md)"
-_TOKENS = "serve through the tap with tap.capture_tokens = true, from a vLLM that returns token ids (docs/vllm.md)"
-_PLUGIN = "install evolved's plug-in in the environment of the engine, and restart it (docs/vllm.md, step 1)"
-_ROUTE = "let the agent call /v1/chat/completions or /v1/responses (docs/tap.md)"
-_SAMPLING = "sample at temperature 1 and top_p 1, or set assembler.processed_logprobs (docs/vllm.md, step 2)"
+FEEDBACK = "report how runs went: POST /v1/feedback (docs/attach.md)"
+_TOKENS = "serve through the tap with tap.capture_tokens = true, from a vLLM that returns token ids (docs/attach.md)"
+_PLUGIN = "install evolved's plug-in in the environment of the engine, and restart it (docs/attach.md, step 1)"
+_ROUTE = "let the agent call /v1/chat/completions or /v1/responses (docs/attach.md)"
+_SAMPLING = "sample at temperature 1 and top_p 1, or set assembler.processed_logprobs (docs/attach.md, step 2)"
 _GREEDY = "let the agent sample at temperature 1: the best guess alone has nothing to be compared with"
 _FORCED = "leave the choice to the model in these calls: what is forced was not sampled from the weights"
-_LABELLED = "serve from an engine in [engines], which is labelled with its version (docs/vllm.md)"
+_LABELLED = "serve from an engine in [engines], which is labelled with its version (docs/attach.md)"
 _SIDES = "nothing: titles, summaries and the like are no work of the agent"
 _TELLS = "report outcomes that differ: a score between 0 and 1 tells more than a success that always comes"
 _LEARNER = "look into the learner's log: it names the trajectory and the field"
@@ -35,7 +35,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "pool full": ("made room for newer ones", "raise curator.pool_production, or let the learner update more often"),
     "stale": (
         "were too old for the weights that are trained",
-        "report outcomes sooner, or raise curator.max_staleness (docs/curator.md)",
+        "report outcomes sooner, or raise curator.max_staleness (docs/how-it-learns.md)",
     ),
     "abandoned": ("came from weights that were given up", "nothing: the versions that they came from are gone"),
     "equal outcomes": ("went as well as all other attempts at their task", _TELLS),
@@ -54,8 +54,8 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "no log-probs from /v1/responses": ("called /v1/responses, and their engine gave no log-probs there", _PLUGIN),
     "several rounds in one call of /v1/responses": ("had tools called by the server itself", _ROUTE),
     "token fields of an unknown form": ("came with token fields that cannot be read", _TOKENS),
-    "mirrored": ("were mirrored, without tokens", "send the agent's calls through the tap (docs/tap.md)"),
-    "imported": ("were imported, without tokens", "send the agent's calls through the tap (docs/tap.md)"),
+    "mirrored": ("were mirrored, without tokens", "send the agent's calls through the tap (docs/attach.md)"),
+    "imported": ("were imported, without tokens", "send the agent's calls through the tap (docs/attach.md)"),
     "incomplete": ("had a call that was cut off", "look for timeouts and broken connections of the agent"),
     "unreadable": ("had an answer that was an error or not readable", "look at the engine's log"),
     "no response": ("had a call without an answer", "look at the engine's log"),
@@ -72,7 +72,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "logit_bias": ("were sampled with a logit_bias", _FORCED),
     "unknown sampling defaults": (
         "came from an engine that does not say how it samples",
-        "start vLLM with --enable-scale-out, which opens /v1/chat/completions/render (docs/vllm.md, step 2)",
+        "start vLLM with --enable-scale-out, which opens /v1/chat/completions/render (docs/attach.md, step 2)",
     ),
     "side call": ("are calls beside the work", _SIDES),
     "no weight versions": ("came from weights that the engine did not name", _LABELLED),
@@ -100,14 +100,14 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "processing": (
         "were sampled with top_p, top_k, min_p or a penalty, which the trainer cannot do to its own logits",
-        "train with learner.trainer = native, or sample at top_p 1 (docs/verl.md)",
+        "train with learner.trainer = native, or sample at top_p 1 (docs/several-machines.md)",
     ),
     "grammar": (
         "had a grammar and something redacted, so that nobody can tell what the grammar chose",
         "nothing: the other calls train",
     ),
-    "too_long": ("are longer than the learner takes", "shorten the agent's prompts (docs/contexts.md)"),
-    "no_step": ("were in an update that was undone: it moved too far", "lower learner.lr (docs/learner.md)"),
+    "too_long": ("are longer than the learner takes", "shorten the agent's prompts (docs/sandbox.md)"),
+    "no_step": ("were in an update that was undone: it moved too far", "lower learner.lr (docs/operate.md)"),
     "update_limit": (
         "were left out, for their update had moved as far as it may",
         "nothing, if few are: learner.kl_limit bounds an update; else lower learner.lr",
@@ -142,7 +142,9 @@ def in_words(reason: str) -> str:
 def remedy(reason: str) -> str:
     """What to change if runs teach nothing for `reason`; empty if that is not known."""
     if reason.startswith("redacted"):
-        return "send less of such data to the model, or take its pattern out of [redaction] (docs/tap.md, Privacy)"
+        return (
+            "send less of such data to the model, or take its pattern out of [redaction] (docs/security.md, Redaction)"
+        )
     return _REMEDIES[reason][1] if reason in _REMEDIES else ""
 
 

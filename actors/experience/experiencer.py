@@ -7,7 +7,7 @@ to anybody who watches; and, where that is asked for, from sequences of calls th
 from a language model. A lesson that a probe has verified is active at once; any other needs independent sources, then
 trials: guided rollouts that do better than unguided ones, and every lesson is retired when they no longer do
 (`lesson_trials`). When tools vanish, so do the lessons about them. What each part does stands in `actors.experience`;
-more in docs/experience.md.
+more in docs/how-it-learns.md.
 
 Counters are not stored: they follow from the newest trajectories, which the store has, so nothing is counted twice.
 Stored beside the lessons are the tool list before the drift, a round of probing that is due again, and which tenants

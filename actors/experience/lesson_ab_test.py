@@ -9,7 +9,7 @@ interval. A lesson that unguided rollouts no longer need has been learnt by
 the weights: it is *internalised*, and comes back if they forget it.
 
 The limits are looked at again and again, so their confidence is that of one look; what that costs is measured in
-docs/experience.md.
+docs/how-it-learns.md.
 """
 
 from collections.abc import Iterable

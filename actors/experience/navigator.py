@@ -51,7 +51,7 @@ _PRUNE_SECONDS = 3600.0
 _OTHER_MODELS_SECONDS = 7 * 86_400.0
 """Cached vectors of a model that is no longer used are kept so long, for going back to it."""
 _MIN_WORDS = 0.2
-"""Share of the words of a goal or step that a lesson must cover to fit where there is no vector (docs/retrieval.md)."""
+"""Share of the words of a goal or step that a lesson must cover to fit where there is no vector (docs/measured.md)."""
 _TRIAL_SHARE = 0.5
 """Of the questions in which a candidate is given, if there is no active lesson for its intent: as many guided trials of
 it as unguided ones."""

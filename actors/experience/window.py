@@ -18,7 +18,7 @@ from actors.statistics.parties import FairWindow
 
 _ASKED, _GOAL = 8, 300
 """Goals that say how people ask for what a lesson is about, and characters of each: with eight nine of ten paraphrases
-are found, with one two of three (docs/retrieval.md)."""
+are found, with one two of three (docs/measured.md)."""
 
 
 class Window:

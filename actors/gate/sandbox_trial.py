@@ -11,7 +11,7 @@ coin. Beside the whole, every family of tasks has a test of its own (`gate.forge
 
 Every candidate gets tasks that nobody was tried on before, and the incumbent attempts them too. On the tasks that it
 was promoted by, an incumbent looks better than it is, and the best of many versions more so; a chain of equal versions
-judged on one record comes to a halt (measured: docs/gate.md). Records of earlier tasks only say which version to call
+judged on one record comes to a halt (docs/measured.md). Records of earlier tasks only say which version to call
 the best. They are kept per *fingerprint* of the environment (its tools and profile): a record of another desk says
 nothing about this one, so after a drift those of earlier champions are void.
 """

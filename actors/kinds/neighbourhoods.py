@@ -28,7 +28,7 @@ LEADERS = 64
 FEW = 16
 """Leaders with vectors from which on they tell what is usual; words alone before."""
 FAR = 7.0
-"""Spreads above its median likeness at which a goal's nearest leader stands out; docs/kinds.md says how chosen."""
+"""Spreads above its median likeness at which a goal's nearest leader stands out (docs/how-it-learns.md)."""
 _LOWER = 0.1587
 """Share of a normal distribution that is more than one spread below its median. The upper half has what is alike."""
 _LEAST = 0.01

@@ -10,6 +10,6 @@ question, behind the port `Monitor`:
 | `blocks` | do users ask for something else; does the judge say something else? |
 | `engine` | does serving fail or slow down; does an engine stand still? |
 
-`history` is what they look back on, `actors.statistics.change_tests` how they decide. docs/sentinel.md has the reasons
+`history` is what they look back on, `actors.statistics.change_tests` how they decide. docs/promotion.md has the reasons
 and the error rates.
 """

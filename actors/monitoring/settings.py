@@ -1,4 +1,4 @@
-"""When the monitors speak up, and what they do then. docs/sentinel.md explains each."""
+"""When the monitors speak up, and what they do then. docs/promotion.md explains each."""
 
 import msgspec
 

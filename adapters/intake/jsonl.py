@@ -1,4 +1,4 @@
-"""Records as lines of JSON: what `evolved export` writes and `evolved import` reads; docs/intake.md is the reference.
+"""Records as lines of JSON: written by `evolved export`, read by `evolved import`; the format is in docs/reference.md.
 
     {"type": "trajectory" | "attributed" | "exchange" | "feedback", ...}      ours, field for field
     {"messages": [...], "tools": [...], "outcome": 1.0}     a conversation, as fine-tuning takes it

@@ -1,4 +1,4 @@
-"""What counts how much in tool search. Why these defaults: docs/tool-search.md."""
+"""What counts how much in tool search. Why these defaults: docs/tools.md."""
 
 from typing import Annotated
 

@@ -16,7 +16,7 @@ your own, as module:Class. Its options are [sandbox.options], if sandbox.environ
 
   list    what is installed
   check   a quick play: tasks, tools, a bad call, the end, the verdict; says what is wrong
-  serve   over HTTP, with AgentEvolver's routes (docs/environments-http.md). On loopback without a key; on any other
+  serve   over HTTP, with AgentEvolver's routes (docs/sandbox.md). On loopback without a key; on any other
           address with one (`evolved keys add --scope environment --tenant NAME`), and with --tls-cert and --tls-key, or
           behind something that speaks TLS
 

@@ -11,7 +11,7 @@ What it takes to learn with a model from so much traffic: memory, seconds and by
 old a run is when it is learned from, and what judge and shadow engine are asked. Nothing is loaded or started.
 
 Every figure says what it is from: counted (exact, of the shape), formula (with its measured error, where there is
-one), measured (on the machine of docs/sizing.md), or assumed: then an option of yours replaces the assumption. No GPU
+one), measured (on the machine of docs/measured.md), or assumed: then an option of yours replaces the assumption. No GPU
 was at hand: what one does is a formula, or assumed.
 
 MODEL is a Qwen2.5 by its size, or the directory of a checkpoint: its config.json is enough. The settings are those of

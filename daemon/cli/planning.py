@@ -1,7 +1,7 @@
 """The figures of `evolved plan`: what a model takes to learn from so much traffic, each with what it is from. Pure.
 
 Memory, arithmetic and bytes are `learner.sizing`'s; how often there is an update, and what judge and shadow are asked,
-follows from the settings of the loop. What was measured, and how far the formulas were off, is in docs/sizing.md.
+follows from the settings of the loop. What was measured, and how far the formulas were off, is in docs/measured.md.
 """
 
 import math
@@ -24,7 +24,7 @@ USED = 0.61
 """Of reported runs, those that an update learned from: the median of 48 simulated cells, 0.32 to 0.82; the faster they
 come, the less (docs/results/standstill.json)."""
 CPU_RATE = 82e9
-"""FLOP/s of an update in fp32 on one core of the machine that docs/sizing.md was measured on, of 24M parameters."""
+"""FLOP/s of an update in fp32 on one core of the machine that docs/measured.md was measured on, of 24M parameters."""
 DIGEST_RATE = 1.77e9
 """Bytes a second that sha256 reads on one core there; a file is hashed while it is written."""
 LOAD_RATE = 404e6 / 0.350

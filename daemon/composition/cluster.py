@@ -38,7 +38,7 @@ _ANYWHERE = ("/api/freeze", "/api/thaw", "/api/promote", "/api/rollback", "/api/
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """This daemon among several (docs/scale-out.md). One alone needs nothing of it."""
+    """This daemon among several (docs/several-machines.md). One alone needs nothing of it."""
 
     name: str = ""
     """Its name in `evolved status`; empty for host name and process id."""
@@ -108,7 +108,7 @@ def _lock(descriptor: int, path: Path) -> None:
         if time.monotonic() > end:
             raise StartFailed(
                 f"another daemon (process {other}) works with this database ({path}); end it first. Several daemons "
-                "need one PostgreSQL: set store.url, see docs/scale-out.md"
+                "need one PostgreSQL: set store.url, see docs/several-machines.md"
             )
         if not said:
             log.info("waits_for_other_daemon", process=other, seconds=_LOCK_SECONDS)

@@ -114,7 +114,7 @@ async def _enter(url: str, user: str, password: str) -> list[Finding]:
 async def _power(scene: Scene) -> Sequence[Finding]:
     keep = scene.config.shipper.keep_seconds
     if scene.config.bus.url:
-        raise NotLooked("only your NATS knows its sync_interval; see docs/nats.md for what it must be")
+        raise NotLooked("only your NATS knows its sync_interval; see docs/several-machines.md for what it must be")
     path = scene.config.state / "broker" / "nats.conf"
     if not path.exists():
         raise NotLooked("no broker has run yet")

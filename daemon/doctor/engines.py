@@ -90,14 +90,14 @@ def _refused(config: Config, name: str, error: EngineRejected) -> Finding:
     if "VLLM_SERVER_DEV_MODE" in text:
         return fault(
             f"{text.partition(';')[0]}: its development endpoints are closed",
-            "start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment, where only we can reach it (docs/vllm.md)",
+            "start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment, where only we can reach it (docs/attach.md)",
         )
     if "scale-out" in text:
         return fault(
             f"{text.partition(';')[0]}: its token endpoints are closed",
-            "start vLLM with --enable-scale-out (docs/vllm.md)",
+            "start vLLM with --enable-scale-out (docs/attach.md)",
         )
-    return fault(text, "see the engine's log; docs/vllm.md has what it must be started with")
+    return fault(text, "see the engine's log; docs/attach.md has what it must be started with")
 
 
 async def _tokens(scene: Scene) -> Sequence[Finding]:
@@ -129,7 +129,7 @@ async def _tokens(scene: Scene) -> Sequence[Finding]:
                 found.append(
                     fault(
                         f"{error}: calls through the tap cannot be trained on",
-                        "serve with vLLM 0.32 or newer, and without --max-logprobs 0 (docs/vllm.md)",
+                        "serve with vLLM 0.32 or newer, and without --max-logprobs 0 (docs/attach.md)",
                     )
                 )
                 continue

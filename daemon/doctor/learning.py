@@ -103,7 +103,9 @@ async def _trainer(scene: Scene) -> Sequence[Finding]:
             fault('learner.device = "cuda", and this machine shows no GPU', "see nvidia-smi, or set learner.device")
         )
     if settings.trainer == "verl" and await aside(importlib.util.find_spec, "verl") is None:
-        found.append(fault('learner.trainer = "verl", and verl is not here', 'see docs/verl.md, or set "native"'))
+        found.append(
+            fault('learner.trainer = "verl", and verl is not here', 'see docs/several-machines.md, or set "native"')
+        )
     return found
 
 
@@ -218,7 +220,7 @@ async def _lessons(scene: Scene) -> Sequence[Finding]:
             "lessons and tools are found by their words alone: of two ways to say one thing that share no word, one "
             "does not find what the other taught",
             'name an embedding server: [embedder] name = "openai", options.model and options.base_url; of requests '
-            "worded otherwise than their lesson it found 64 % where words found 53 % (CLINC150, docs/retrieval.md)",
+            "worded otherwise than their lesson it found 64 % where words found 53 % (CLINC150, docs/measured.md)",
         )
     ]
 

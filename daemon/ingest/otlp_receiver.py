@@ -193,7 +193,7 @@ class OtlpIntake:
                 "otlp_without_content",
                 spans=counts["no_content"],
                 remedy="set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY for the agent, with "
-                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; see docs/intake.md",
+                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; see docs/attach.md",
             )
         self.counts.update(counts)
         why = "spans without a trace id and a span id cannot be told apart" if export.refused else ""

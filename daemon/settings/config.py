@@ -153,7 +153,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     live: LiveSettings = LiveSettings()
     adapters: dict[str, dict[str, Any]] = {}
     """Live APIs by name: [adapters.NAME] with kind ("openapi", "mcp", "callables", or "installed" for one by entry
-    point), its options, and [adapters.NAME.policy]; see docs/mcp-and-registration.md."""
+    point), its options, and [adapters.NAME.policy]; see docs/tools.md."""
     tap: TapSettings = TapSettings()
     intake: IntakeSettings = IntakeSettings()
     redaction: RedactionSettings = RedactionSettings()

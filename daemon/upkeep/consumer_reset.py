@@ -2,7 +2,7 @@
 
 The store's marks say what was handled before the backup: of that nothing is done again. What was handled after it, and
 is still in the streams, is handled anew; its results have the ids that they had then, so traffic and feedback do not
-count twice. Orders to train made after it are forgotten: what they held may be trained on again (docs/storage.md).
+count twice. Orders to train made after it are forgotten: what they held may be trained on again (docs/operate.md).
 """
 
 import structlog

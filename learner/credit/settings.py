@@ -1,4 +1,4 @@
-"""Which credit: the choices that `assign` takes. Formulas: docs/credit.md; why these defaults: docs/ablation.md.
+"""Which credit: the choices that `assign` takes. Formulas: docs/how-it-learns.md; why these defaults: docs/measured.md.
 
 AgentEvolver's own values are alpha 0.1, discount 1 and h "none".
 """

@@ -15,7 +15,7 @@ from learner.batch import TrajectoryBatch
 
 Ints = npt.NDArray[np.int64]
 LEAST = 2
-"""Trajectories of a mini-batch, the fewest that were measured (docs/ablation.md): AdamW moves the weights by about a
+"""Trajectories of a mini-batch, the fewest that were measured (docs/measured.md): AdamW moves the weights by about a
 learning rate a step, whatever the step was made of, so what is left of a small batch must not move them as often as a
 whole one."""
 PROBE_TOKENS = 512

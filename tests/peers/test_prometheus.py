@@ -80,11 +80,11 @@ def test_every_metric_in_a_rule_or_a_dashboard_is_exported_by_one_of_our_process
 
 
 def test_every_alert_has_a_severity_and_a_section_in_the_runbook() -> None:
-    sections = re.findall(r"^## (\w+)$", (ROOT / "docs" / "runbook.md").read_text(), re.M)
+    sections = re.findall(r"^### (Evolved\w+)$", (ROOT / "docs" / "operate.md").read_text(), re.M)
     assert [rule["alert"] for rule in alerts()] == sections
     for rule in alerts():
         assert rule["labels"]["severity"] in ("page", "ticket")
-        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/operate.md#{rule['alert'].lower()}"
 
 
 def test_dashboards_are_laid_out_without_overlaps_and_ask_the_chosen_prometheus() -> None:

@@ -98,7 +98,7 @@ def test_every_option_means_the_same_in_both_trainers(tmp_path, model, changes):
             assert ours.metrics["steps_undone"] == (settings.kl_limit == 1e-9)
             assert (ours.metrics.get("rows_rejected", 0) > 0) == (settings.sequence_low > 0)
         shared = ours.metrics.keys() & theirs.metrics.keys()
-        # verl would compute the entropy of every token, or of none (docs/learner.md).
+        # verl would compute the entropy of every token, or of none (docs/operate.md).
         assert shared == theirs.metrics.keys() - {"entropy"}
         for name in shared:
             assert ours.metrics[name] == pytest.approx(theirs.metrics[name], rel=2e-3, abs=2e-5), name

@@ -18,7 +18,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 WORDS = 0.5
-"""Where there are vectors: share of the words in how alike a lesson and a query are; chosen in docs/retrieval.md."""
+"""Where there are vectors: share of the words in how alike a lesson and a query are; chosen in docs/measured.md."""
 _RECENCY = 0.01
 """Weight of a lesson's youth, 1 for the youngest: enough to decide between equals."""
 _HALF_LIFE = 604_800.0

@@ -17,7 +17,7 @@ Fields = Sequence[tuple[float, Sequence[str]]]
 """(weight, terms) of each field of a text."""
 _K1, _B = 1.2, 0.75
 """How soon more of the same term counts no more, and how far long texts count less: the textbook's. Of 0.2, 0.5, 0.75
-and 0.9 the best but one of half of the paraphrases of docs/retrieval.md, for lessons and for tools."""
+and 0.9 the best but one of half of the paraphrases of docs/measured.md, for lessons and for tools."""
 _POSTINGS = 1 << 16
 """Texts looked at for one query, the rarest terms first."""
 _KNOWN = 2048

@@ -4,7 +4,7 @@ Lessons and tools are found with it. A text has fields, each with a weight: a wo
 of its description.
 
 Words carry most of it. Letters, four at a time, find what a typing error, another ending or a script without spaces
-keeps from being the same word; they count half as much (docs/retrieval.md has the measurement).
+keeps from being the same word; they count half as much (docs/measured.md has the measurement).
 """
 
 import re

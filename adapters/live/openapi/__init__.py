@@ -1,4 +1,4 @@
-"""OpenAPI 3.0 and 3.1: tools from a document, calls over HTTP (docs/live-apis.md)."""
+"""OpenAPI 3.0 and 3.1: tools from a document, calls over HTTP (docs/tools.md)."""
 
 from adapters.live.openapi.api import OpenApiApi
 from adapters.live.openapi.plans import Skipped

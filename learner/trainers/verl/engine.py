@@ -29,7 +29,7 @@ there is nothing to learn from them."""
 VERSION = "0.9.1"
 _REMEDY = (
     "run the learner from verl's own environment: `make .venv-verl/ready`, then "
-    "`.venv-verl/bin/torchrun --nproc-per-node GPUS -m daemon.cli learner ...` (docs/verl.md), "
+    "`.venv-verl/bin/torchrun --nproc-per-node GPUS -m daemon.cli learner ...` (docs/several-machines.md), "
     "or set learner.trainer = 'native'"
 )
 
@@ -53,7 +53,9 @@ def require() -> None:
         raise TrainerUnavailable(f"there is no GPU; for a toy model on the CPU set {words}")
     if find_spec("flash_attn") is None:
         # Without it verl takes log-probs of bf16 logits in bf16, and packed rows need a T x T mask.
-        raise TrainerUnavailable("verl needs flash-attn on a GPU: pip install 'verl[fsdp]==0.9.1' (docs/verl.md)")
+        raise TrainerUnavailable(
+            "verl needs flash-attn on a GPU: pip install 'verl[fsdp]==0.9.1' (docs/several-machines.md)"
+        )
 
 
 def device() -> torch.device:

@@ -52,7 +52,7 @@ def test_outcomes_that_take_three_times_as_long_as_usual_and_an_hour_are_stuck()
     """Eight at one a minute are eight minutes; but an hour is the least."""
     assert told(answered=NOW - 3599).state == "waiting"
     learning = told(answered=NOW - 3600)
-    assert (learning.state, learning.remedy) == ("stuck", "report how runs went: POST /v1/feedback (docs/feedback.md)")
+    assert (learning.state, learning.remedy) == ("stuck", "report how runs went: POST /v1/feedback (docs/attach.md)")
     slow = {"reported": every(900), "updated": NOW - 80_000}
     assert told(**slow, answered=NOW - 3 * 8 * 900 + 1).state == "waiting"
     assert told(**slow, answered=NOW - 3 * 8 * 900 - 1).state == "stuck"

@@ -116,7 +116,7 @@ def test_lists_that_are_used_side_by_side_are_seldom_taken_for_a_change():
         for n in range(400):
             names = (DESK, DRIFTED, TICKETS)[rng.choices(range(3), (6, 3, 1))[0]]
             told += len(desk.take(run(n, names=names, success=None), names))
-    # Three lists each, of which one is known from the start: at most 24 % of the others, ever (docs/sentinel.md).
+    # Three lists each, of which one is known from the start: at most 24 % of the others, ever (docs/promotion.md).
     assert told <= 0.24 * 400
 
 

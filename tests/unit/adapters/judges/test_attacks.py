@@ -1,4 +1,4 @@
-"""Attacks on judges: what hardening stops, and what it is known not to stop (docs/judges.md)."""
+"""Attacks on judges: what hardening stops, and what it is known not to stop (docs/how-it-learns.md)."""
 
 import pytest
 

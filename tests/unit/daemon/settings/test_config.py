@@ -57,7 +57,7 @@ def test_the_defaults_are_the_papers_but_for_the_labels_weight() -> None:
     config = Config()
     assert (config.learner.lr, config.learner.kl_coef) == (1e-6, 0.001)
     assert (config.learner.clip_high, config.learner.clip_boosted) == (0.28, 0.6)
-    assert (config.learner.credit.alpha, config.learner.credit.discount) == (1.0, 0.0)  # docs/ablation.md
+    assert (config.learner.credit.alpha, config.learner.credit.discount) == (1.0, 0.0)  # docs/measured.md
     assert config.rollout.eta == 0.5
 
 
