@@ -90,7 +90,8 @@ class Tally(msgspec.Struct, frozen=True):
 
     def interval(self, confidence: float) -> Interval:
         """Newcombe's interval of the gain."""
-        return newcombe(self.guided[::-1], self.unguided[::-1], confidence)
+        (guided, solved), (unguided, unaided) = self.guided, self.unguided
+        return newcombe((solved, guided), (unaided, unguided), confidence)
 
     def unguided_low(self, confidence: float) -> float:
         """Wilson's lower limit of the unguided success rate."""
