@@ -212,7 +212,7 @@ def _order(
     decode: Decode,
     chosen: _Chosen,
 ) -> Inspection:
-    credits = assign(items, settings.credit, known.updates)
+    credits = assign(items, settings.credit)
     rows = [row for item in items for row in item.attributed.trajectory.rows]
     notes = ["advantages are computed now, with the present settings; the learner's own may have differed"]
     chain, newest = known.chain, known.newest

@@ -152,7 +152,7 @@ class Updater:
             return repeated
         items = read_order(order)
         cursor = self._checkpoints.cursor
-        credits = assign(items, self._settings.credit, cursor.updates)
+        credits = assign(items, self._settings.credit)
         built = build(items, credits, self._limits(trainer), order=order.id)
         about = _About(
             dropped=_merged(credits.skipped, built.dropped),

@@ -185,7 +185,7 @@ class Policy:
 
     def learn(self, items: Sequence[BatchItem]) -> dict[str, float]:
         """One update, of the learner's own code; its metrics, none where there was nothing to learn."""
-        credits = assign(items, self._settings.credit, self.updates)
+        credits = assign(items, self._settings.credit)
         built = build(items, credits, self._limits())
         seed = int(np.random.SeedSequence([self._seed, self.updates]).generate_state(1)[0])
         self.updates += 1

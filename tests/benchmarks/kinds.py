@@ -33,7 +33,7 @@ from tests.benchmarks.ablation.plan import Setup
 from tests.benchmarks.kinds_gate import GatedLoop
 
 ARMS = ("desk", "free", "none", "gate")
-LABELS = {"none": {"alpha": 0.0}, "rules": {"alpha": 1.0, "h": "none", "discount": 0.0}}
+LABELS = {"none": {"alpha": 0.0}, "rules": {"alpha": 1.0, "discount": 0.0}}
 LABELS["oracle"] = LABELS["rules"]
 """Credit by who labels the steps."""
 WANTED = 0.8

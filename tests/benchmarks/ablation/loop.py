@@ -92,8 +92,8 @@ class Stopped(Exception):
     """The time is up; the cell is given up, to be run again."""
 
 
-PAPER: dict[str, Any] = {"alpha": 0.1, "h": "horizon", "discount": 1.0}
-"""The credit that setups differ from: AgentEvolver's sums, with the bound on the horizon."""
+PAPER: dict[str, Any] = {"alpha": 0.1, "discount": 1.0}
+"""The credit that setups differ from: AgentEvolver's sums."""
 
 
 def settings_of(setup: Setup) -> LearnerSettings:
@@ -236,7 +236,7 @@ class Loop:
     def _learn(self, fresh: Sequence[BatchItem]) -> None:
         fresh = self._expecting(fresh)
         items = [*fresh, *self._remembered]
-        credits = assign(items, self._settings.credit, self._updates)
+        credits = assign(items, self._settings.credit)
         self._remembered.extend(msgspec.structs.replace(item, role="baseline") for item in fresh)
         built = build(items, credits, self._limits())
         self.counts.update(credits.skipped)

@@ -124,11 +124,9 @@ def experiments() -> tuple[Experiment, ...]:
     return (
         _headline("long", "Does step credit save updates on the long desk?", _LONG),
         _headline("drift", "After a rename, what brings success back?", _DRIFT),
-        _staleness(),
         _headline("short", "Does step credit save updates on the short desk?", _SHORT),
         _judges(),
         _weighted_judges(),
-        _alpha(),
         _immediate(),
         _own_step("own step", "Does credit save updates on the long desk, if a label is its own step's alone?", _LONG),
         _own_step("own step, short", "The same on the short desk", _SHORT),
@@ -136,8 +134,6 @@ def experiments() -> tuple[Experiment, ...]:
         _step_credit(),
         _singles(),
         _forgetting(),
-        _all_fail(),
-        _guided(),
         _group_size(),
     )
 
@@ -200,18 +196,8 @@ def _weighted_judges() -> Experiment:
     return Experiment("weighted judges", "Does the automatic weight keep a wrong judge from harm?", tuple(arms))
 
 
-def _alpha() -> Experiment:
-    arms = [Arm("GRPO", _grpo(_LONG))]
-    arms += [
-        Arm(f"alpha {alpha}, h {h}", _attributing(_LONG, credit=_credit(alpha, h)))
-        for alpha in (0.05, 0.1, 0.2, 0.5)
-        for h in ("none", "horizon")
-    ]
-    return Experiment("alpha", "Which weight of the labels, with or without the bound on the horizon?", tuple(arms))
-
-
 def _immediate() -> Experiment:
-    arms = [Arm("GRPO", _grpo(_LONG)), Arm("alpha 0.5, sums", _attributing(_LONG, credit=_credit(0.5, "none")))]
+    arms = [Arm("GRPO", _grpo(_LONG)), Arm("alpha 0.5, sums", _attributing(_LONG, credit={"alpha": 0.5}))]
     arms += [
         Arm(f"alpha {alpha}, own step", _attributing(_LONG, credit={**_OWN_STEP, "alpha": alpha}))
         for alpha in (0.5, 1.0)
@@ -230,13 +216,8 @@ def _own_step(name: str, question: str, setup: Setup) -> Experiment:
     return Experiment(name, question, arms, HEADLINE_SEEDS)
 
 
-_OWN_STEP = {"alpha": 1.0, "h": "none", "discount": 0.0}
-"""A label is its own step's alone; the other two settings follow from it, since nothing adds up."""
-
-
-def _credit(alpha: float, h: str) -> dict[str, Any]:
-    # The default says nothing, so that its cells are the headline's.
-    return {"alpha": alpha} if h == "horizon" else {"alpha": alpha, "h": h}
+_OWN_STEP = {"alpha": 1.0, "discount": 0.0}
+"""A label is its own step's alone; alpha follows from it, since nothing adds up."""
 
 
 RATES = (1e-3, 3e-4, 1e-4)
@@ -256,38 +237,12 @@ def _step_credit() -> Experiment:
     return Experiment("step credit", "Does step credit save runs, whatever the learning rate?", arms, 6, warm_starts=6)
 
 
-CORRECTIONS: dict[str, dict[str, Any]] = {
-    "recorded": {"old_policy": "behaviour", "kl_limit": 0.0},
-    "proximal": {"old_policy": "proximal", "importance": "none", "kl_limit": 0.0},
-    "proximal, truncated": {"old_policy": "proximal", "truncate": 2.0, "kl_limit": 0.0},
-    "proximal, truncated, KL 0.001": {"old_policy": "proximal", "truncate": 2.0, "kl_limit": 0.001},
-}
-"""What the ratio is taken to when samples are old. The KL guard is off in all but the last: it is not what is asked."""
-LAGS = (0, 1, 2, 4, 8, 16)
-
-
-def _staleness() -> Experiment:
-    base = _grpo(Setup(updates=32, eval_every=2))
-    limits = {"max_staleness": max(LAGS), "max_staleness_guided": max(LAGS)}
-    arms = tuple(
-        Arm(f"{name}, lr {lr:g}, lag {lag}", _with(base, lag=lag, learner={**settings, **limits, "lr": lr}))
-        for lr in (1e-3, 3e-4)
-        for name, settings in CORRECTIONS.items()
-        for lag in LAGS
-        # Without lag the three without a guard are one.
-        if lag or name not in ("proximal", "proximal, truncated")
-    )
-    return Experiment("staleness", "How old may samples be, under which correction and learning rate?", arms)
-
-
 def _singles() -> Experiment:
     # As many production trajectories in each arm's budget as it takes to compare at 240; sandbox groups play each of
     # their 8 requests 8 times.
     single = Setup(group_size=1, updates=120, eval_every=5, learner={"lr": 5e-4})
     arms = (
         Arm("estimate", _grpo(single)),
-        Arm("leave one out", _with(_grpo(single), credit={"single": "leave_one_out"})),
-        Arm("neighbours", _with(_grpo(single), credit={"single": "neighbours"}, remembered=24)),
         Arm("estimate, +attributing (oracle)", _attributing(single)),
         Arm("estimate, +attributing (rules)", _attributing(single, "rules")),
         Arm("estimate, own step (oracle)", _attributing(single, credit=_OWN_STEP)),
@@ -306,29 +261,6 @@ def _forgetting() -> Experiment:
         for replay in (0.0, 0.1, 0.25)
     )
     return Experiment("forgetting", "What is left of A and C after 40 updates on B?", arms)
-
-
-def _all_fail() -> Experiment:
-    # After the rename all groups of A and C fail, and nobody tells the policy the new name: B has nothing to gain.
-    base = _with(_attributing(_DRIFT), updates=40, eval_every=4)
-    own = _with(base, credit=_OWN_STEP)
-    arms = (
-        Arm("gated", base),
-        Arm("not gated", _with(base, credit={"skip": "none"})),
-        Arm("own step, gated", own),
-        Arm("own step, not gated", _with(own, credit={"skip": "none"})),
-    )
-    return Experiment("all fail", "What does credit on groups that all fail do to a healthy family?", arms)
-
-
-def _guided() -> Experiment:
-    base = _grpo(_with(_DRIFT, eta=0.5))
-    arms = (
-        Arm("recomputed, weight 1", base),
-        Arm("recorded, with the lesson in sight", _with(base, learner={"guided": "behaviour"})),
-        Arm("recomputed, clip_high 0.28", _with(base, learner={"clip_boosted": 0.28})),
-    )
-    return Experiment("guided", "What is the ratio of guided tokens taken to, once the lesson is cut out?", arms)
 
 
 def _group_size() -> Experiment:

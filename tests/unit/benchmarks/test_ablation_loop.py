@@ -9,7 +9,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from actors.messages import BatchItem, StepLabel, Trajectory
+from actors.messages import BatchItem, Estimate, StepLabel, Trajectory
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
 from daemon.demo.world import WARM_START
@@ -53,12 +53,17 @@ def test_recorded_log_probs_are_those_that_the_trainer_computes(
     player: Player, played: list[tuple[Attempt, Tokens]]
 ) -> None:
     unguided = [
-        BatchItem(attributed=attributed(t, [StepLabel(one) for one in attempt.truth], "oracle"))
+        BatchItem(
+            attributed=attributed(
+                msgspec.structs.replace(t, group=""), [StepLabel(one) for one in attempt.truth], "oracle"
+            ),
+            estimate=Estimate(mean=0.5, variance=0.01, evidence=9.0, version=0),
+        )
         for t, (attempt, _) in zip(trajectories(player, played), played, strict=True)
         if not attempt.guided
     ]
     trainer = NativeTrainer(settings_of(Setup()), WARM_START)
-    built = build(unguided, assign(unguided, CreditSettings(skip="none")), limits(trainer))
+    built = build(unguided, assign(unguided, CreditSettings()), limits(trainer))
     assert built.batch is not None
     recorded = built.batch.behaviour[built.batch.mask.astype(bool)]
     assert len(recorded) > 100

@@ -1,13 +1,11 @@
 """The ablation's cells, their results file, and its summary."""
 
-import io
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
-from rich.console import Console
 
 from tests.benchmarks.ablation import bases, plan, show
 from tests.benchmarks.ablation.loop import Point, Ran, settings_of
@@ -71,13 +69,6 @@ def test_a_cell_is_known_by_what_it_does() -> None:
     setup = Setup(eta=0.5)
     assert cell_id(setup, 0, 1) == cell_id(Setup(eta=0.5), 0, 1)
     assert len({cell_id(setup, 0, 1), cell_id(setup, 1, 1), cell_id(setup, 0, 2), cell_id(Setup(), 0, 1)}) == 4
-
-
-def test_staleness_is_measured_at_all_lags_with_two_learning_rates() -> None:
-    setups = [arm.setup for arm in by_name("staleness").arms]
-    assert {setup.lag for setup in setups} == {0, 1, 2, 4, 8, 16}
-    assert {setup.learner["lr"] for setup in setups} == {1e-3, 3e-4}
-    assert all(settings_of(setup).max_staleness >= setup.lag for setup in setups)
 
 
 def test_a_finished_cell_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -154,17 +145,6 @@ def test_the_gain_after_a_drift_is_read_at_update_16(tmp_path: Path) -> None:
     figures = show.figures(experiments(), results.read())
     assert figures["drift_gain_16"] == pytest.approx(0.45)
     assert figures["seeds_drift"] == 2
-
-
-def test_the_summary_says_what_is_missing(tmp_path: Path) -> None:
-    results = Results(tmp_path / "ablation.json")
-    fill(results, "long", show.GRPO, 2, ran(0.1, 0.9))
-    screen = io.StringIO()
-    show.tables(experiments(), results.read(), Console(file=screen, width=200))
-    text = screen.getvalue()
-    assert "2 of 60 cells" in text
-    assert "missing" in text
-    assert "staleness: nothing of" in text
 
 
 def test_curves_are_drawn_for_what_has_run_and_for_nothing_else(tmp_path: Path) -> None:
