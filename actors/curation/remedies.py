@@ -111,6 +111,10 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "were left out, for their update had moved as far as it may",
         "nothing, if few are: learner.kl_limit bounds an update; else lower learner.lr",
     ),
+    "sequence_limit": (
+        "were sampled too differently from what is trained now",
+        "report outcomes sooner, or raise learner.sequence_limit",
+    ),
     "nonfinite_gradient": ("had a gradient that is not finite", _LEARNER),
     "failed": ("were in an update that failed", _LEARNER),
     "skipped": ("were in an order that the learner skipped", _LEARNER),

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.trainers.verl import CPU_ENVIRONMENT
+from tests.verl import CPU_ENVIRONMENT
 
 os.environ.update(CPU_ENVIRONMENT)
 LOSS, WEIGHTS = 1e-6, 2e-5
