@@ -209,8 +209,6 @@ class Policy:
         return BuildSettings(
             vocabulary=self._trainer.vocabulary, max_tokens=self._trainer.max_tokens,
             chain=tuple(range(self.version + 1)), newest=self.version, max_staleness=settings.max_staleness,
-            max_staleness_guided=settings.max_staleness_guided, clip_low=settings.clip_low,
-            clip_high=settings.clip_high, clip_boosted=settings.clip_boosted,
         )  # fmt: skip
 
 

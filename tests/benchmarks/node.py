@@ -28,6 +28,7 @@ from learner.checkpoints import Checkpoints
 from learner.memory import STATE_EVERY
 from learner.service import open_trainer
 from learner.settings import LearnerSettings
+from learner.trainers import staleness
 from learner.update import Updater
 from tests.unit.learner.maker import item, row
 
@@ -81,8 +82,9 @@ def life(directory: Path, state_every: int, updates: int) -> None:
     """One process: open, tell how that went, make updates, and one more until it is killed."""
     settings = LearnerSettings(
         warm_start=str(directory / "warm"), device="cpu", threads=1, lr=1e-6, kl_coef=0.0, mini_batches=1,
-        min_effective_share=0.0, micro_tokens=TRAJECTORIES * TOKENS,
+        micro_tokens=TRAJECTORIES * TOKENS,
     )  # fmt: skip
+    staleness.LEAST_EFFECTIVE = 0.0  # made-up log-probs are noise
     checkpoints = Checkpoints(directory / "state", state_every=state_every)
     updater = Updater(settings, checkpoints, partial(open_trainer, settings), clock=time.time)
     began = time.perf_counter()

@@ -33,8 +33,7 @@ RATES = (2e-4, 4e-4, 8e-4)
 LAGS = (4, 8)
 OLD: dict[str, dict[str, Any]] = {
     "recorded, the default": {},
-    "mask at 0.2 in the place of the clip": {"token_limit": 0.2},
-    "rows within 0.9 to 1.1": {"sequence_low": 0.9, "sequence_high": 1.1},
+    "rows within 0.9 to 1.1": {"sequence_limit": 0.1},
 }
 
 
@@ -93,7 +92,7 @@ def arms(part: str) -> Iterator[tuple[str, dict[str, Any], int]]:
     else:
         for lag in LAGS:
             for name, settings in OLD.items():
-                limits = {"max_staleness": max(LAGS), "max_staleness_guided": max(LAGS)}
+                limits = {"max_staleness": max(LAGS)}
                 yield f"{name}, lag {lag}", {"lr": 2 * RATE, "mini_batches": 4, **limits, **settings}, lag
 
 

@@ -38,7 +38,7 @@ _REPOSITORY = Path(__file__).parents[3]
 _DECISIVE = (
     "learner/credit", "learner/batch.py", "learner/build.py", "learner/loss.py", "learner/settings.py",
     *(f"learner/trainers/{name}.py" for name in ("native", "steps", "staleness", "micro", "packing", "head", "model",
-                                                 "reference", "figures", "files")),
+                                                 "files")),
     "adapters/environments/travel", "adapters/judges",
     "daemon/demo/profile.toml",
     *(f"tests/benchmarks/ablation/{name}.py" for name in ("loop", "player", "attempts", "labels", "watched")),
@@ -288,10 +288,6 @@ class Loop:
             chain=tuple(range(self._version + 1)),
             newest=self._version,
             max_staleness=settings.max_staleness,
-            max_staleness_guided=settings.max_staleness_guided,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            clip_boosted=settings.clip_boosted,
         )
 
 

@@ -45,8 +45,7 @@ def trajectories(player: Player, played: list[tuple[Attempt, Tokens]]) -> list[T
 
 def limits(trainer: NativeTrainer) -> BuildSettings:
     return BuildSettings(vocabulary=trainer.vocabulary, max_tokens=trainer.max_tokens, chain=(0,), newest=0,
-                         max_staleness=4, max_staleness_guided=2, clip_low=0.2, clip_high=0.28,
-                         clip_boosted=0.6)  # fmt: skip
+                         max_staleness=4)  # fmt: skip
 
 
 def test_recorded_log_probs_are_those_that_the_trainer_computes(
