@@ -8,7 +8,6 @@ The file is safetensors: no pickle, and no types but numpy's, so that any traine
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from actors.messages import Processing
 from actors.messages.files import write_whole
 from learner.errors import BatchFileInvalid
 
-SCHEMA = 3
+SCHEMA = 4
 LOGPROB_SLACK = 1e-3
 """Log-probs above 0 by less than this are rounding of a lower precision; by more, they are no log-probs."""
 
@@ -70,18 +69,8 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Ids of the trajectories that rows came from."""
     base_version: int
     """Weights that the batch was prepared against."""
-    order: str = ""
-    """Id of the order."""
-    groups: tuple[str, ...] = ()
-    """Group of each trajectory, empty for none; or no entries, if groups are not known."""
-    model: str = ""
-    """sha256 of the manifest of `base_version`; empty if not known."""
-    tokenizer: str = ""
-    """sha256 of the tokenizer.json that the ids are of; empty if not known."""
     processing: tuple[Processing, ...] = ()
     """Of each row, what was done to the logits that it was sampled from; no entries: nothing but the temperature."""
-    algorithm: dict[str, Any] = {}
-    """Settings that the batch was made under, for whoever reads the file later; trainers have their own."""
 
     @property
     def rows(self) -> int:
@@ -98,17 +87,6 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """`(B + 1,)`."""
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
 
-    @property
-    def row_weights(self) -> npt.NDArray[np.float64]:
-        """`(B,)`: the share of its trajectory's trained tokens that each row has.
-
-        Rows that a trajectory was split into sum to 1, so a mean over trajectories is `sum(weight * row mean)` over
-        the sum of weights. The token-mean needs no weights: a token counts once, whichever row it is in.
-        """
-        own = np.add.reduceat(self.mask.astype(np.float64), self.offsets[:-1]) if self.rows else np.zeros(0)
-        whole = np.bincount(self.trajectory, own, minlength=len(self.trajectories))[self.trajectory]
-        return np.divide(own, whole, out=np.zeros_like(own), where=whole > 0)
-
     def save(self, path: Path) -> None:
         """Write one safetensors file; under its name it is whole or absent.
 
@@ -119,12 +97,7 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "schema": str(SCHEMA),
             "trajectories": json.dumps(self.trajectories),
             "base_version": str(self.base_version),
-            "order": self.order,
-            "groups": json.dumps(self.groups),
-            "model": self.model,
-            "tokenizer": self.tokenizer,
             "processing": json.dumps(msgspec.to_builtins(self.processing)),
-            "algorithm": json.dumps(self.algorithm),
         }
         data = save({name: getattr(self, name) for name in (*TOKENS, *ROWS)}, metadata=header)
         write_whole(path, data, mode=0o600)  # what agents and users said: for our own eyes alone
@@ -152,12 +125,7 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 **{name: arrays[name] for name in (*TOKENS, *ROWS)},
                 trajectories=tuple(json.loads(header["trajectories"])),
                 base_version=int(header["base_version"]),
-                order=header["order"],
-                groups=tuple(json.loads(header["groups"])),
-                model=header["model"],
-                tokenizer=header["tokenizer"],
                 processing=msgspec.json.decode(header["processing"], type=tuple[Processing, ...]),
-                algorithm=dict(json.loads(header["algorithm"])),
             )
         except (KeyError, ValueError, TypeError, msgspec.DecodeError) as error:
             raise BatchFileInvalid(f"{path.name}: header: {error}") from error
@@ -184,8 +152,6 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 raise BatchFileInvalid(f"{name}: not finite")
         if np.any((self.trajectory < 0) | (self.trajectory >= len(self.trajectories))):
             raise BatchFileInvalid("trajectory: an index without its trajectory")
-        if self.groups and len(self.groups) != len(self.trajectories):
-            raise BatchFileInvalid(f"groups: {len(self.groups)} entries for {len(self.trajectories)} trajectories")
         if self.processing and len(self.processing) != self.rows:
             raise BatchFileInvalid(f"processing: {len(self.processing)} entries for {self.rows} rows")
         strange = next((one for one in self.processing if not computable(one)), None)

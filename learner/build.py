@@ -7,7 +7,7 @@ context that the policy will have in production. No text is rendered or tokenise
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +20,10 @@ from learner.credit import Credits
 T = TypeVar("T", bound=np.generic)
 COLDEST = 0.01
 """Lowest temperature that is trained on; below it sampling is as good as greedy, and scaled logits overflow."""
+CLIP_LOW, CLIP_HIGH = 0.2, 0.28
+"""The ratio is clipped at 1 - CLIP_LOW and 1 + CLIP_HIGH, DAPO's (arXiv 2503.14476)."""
+CLIP_BOOSTED = 0.6
+"""CLIP_HIGH of guided tokens with a positive advantage: AgentEvolver's selective boosting."""
 OLDEST = 16
 """Updates up to which the staleness of tokens is told apart."""
 
@@ -36,19 +40,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
     newest: int
     """Highest version number ever written; above it lies the future."""
     max_staleness: int
-    """Updates that a token may be old."""
-    max_staleness_guided: int
-    """The same for guided rows."""
-    clip_low: float
-    clip_high: float
-    clip_boosted: float
-    """clip_high of guided tokens with positive advantage."""
-    model: str = ""
-    """sha256 of the present weights' manifest, for the batch's header; so are the next two."""
-    tokenizer: str = ""
-    """sha256 of tokenizer.json."""
-    algorithm: dict[str, Any] = {}
-    """Settings of the update."""
+    """Updates that a token may be old; of a guided row half as many."""
     processes: bool = True
     """The trainer can do to its logits what an engine does, beside temperature: truncate them, penalise tokens."""
 
@@ -91,7 +83,7 @@ def strip(column: npt.NDArray[T], span: tuple[int, int]) -> npt.NDArray[T]:
     return np.concatenate([column[: span[0]], column[span[1] :]])
 
 
-def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings, *, order: str = "") -> Built:
+def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings) -> Built:
     """Pack the rows that have credit; whatever cannot be trained on is left out and counted by reason.
 
     Reasons: `ragged` (arrays of different lengths), `empty`, `hint_span` (experience that cannot be cut out),
@@ -103,13 +95,11 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
     Args:
         items: the batch.
         credits: from `assign` on the same items.
-        settings: limits and clip ranges.
-        order: id of the order, kept in the batch.
+        settings: limits.
     """
     dropped: Counter[str] = Counter()
     rows: list[_Row] = []
     trajectories: list[str] = []
-    groups: list[str] = []
     ages = np.zeros(OLDEST + 2, np.int64)
     reasons: dict[str, str] = {}
     age_of = _age_of(settings.chain)
@@ -138,7 +128,6 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
         dropped += lost
         if len(rows) > before:
             trajectories.append(trajectory.id)
-            groups.append(trajectory.group)
         else:
             reasons[trajectory.id] = lost.most_common(1)[0][0]
     if not rows:
@@ -152,11 +141,6 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings,
         processing=tuple(row.processing for row in rows) if any(row.processing != Processing() for row in rows) else (),
         trajectories=tuple(trajectories),
         base_version=settings.chain[-1],
-        order=order,
-        groups=tuple(groups),
-        model=settings.model,
-        tokenizer=settings.tokenizer,
-        algorithm=settings.algorithm,
     )
     return Built(batch, dict(dropped), _statistics(batch, rows, stale_tokens), ages, reasons)
 
@@ -254,7 +238,7 @@ def _row(
         return _Left("unknown_version"), none, 0
     # A version that is not in the chain was rolled back, or forgotten for its age.
     elsewhere = guided or row.redacted
-    limit = min(settings.max_staleness, settings.max_staleness_guided) if elsewhere else settings.max_staleness
+    limit = settings.max_staleness // 2 if elsewhere else settings.max_staleness
     age = np.full(len(ids), -1, np.int64)
     age[mask] = [age_of(version) for version in own.tolist()]
     known = np.bincount(np.minimum(age[mask & (age >= 0)], OLDEST + 1), minlength=OLDEST + 2).astype(np.int64)
@@ -270,8 +254,8 @@ def _row(
         "mask": mask,
         "advantages": credit,
         "behaviour": np.where(mask, behaviour, np.float32(0)),
-        "clip_low": np.full(len(ids), settings.clip_low, np.float32),
-        "clip_high": np.where(boosted, np.float32(settings.clip_boosted), np.float32(settings.clip_high)),
+        "clip_low": np.full(len(ids), CLIP_LOW, np.float32),
+        "clip_high": np.where(boosted, np.float32(CLIP_BOOSTED), np.float32(CLIP_HIGH)),
         "versions": versions,
         "steps": steps,
     }

@@ -59,7 +59,6 @@ class Checkpoints:
         *,
         key: SigningKey | None = None,
         trusted: PublicKeys | None = None,
-        remembered: int = 4096,
         keep: int = 8,
         state_every: int = STATE_EVERY,
     ) -> None:
@@ -68,13 +67,12 @@ class Checkpoints:
             state: directory that the other processes know too; versions lie in `versions` below it.
             key: signs manifests; None leaves them unsigned.
             trusted: checks them; None leaves them unchecked.
-            remembered: orders that the cursor remembers.
             keep: newest versions to keep.
             state_every: updates from one full state to the next.
         """
         self.versions = Versions(state / "versions", key=key, trusted=trusted)
         self._memory = Memory(state / "learner")
-        self._remembered, self._keep, self._state_every = remembered, keep, state_every
+        self._keep, self._state_every = keep, state_every
         self._cursor: Cursor | None = None
 
     @property
@@ -190,7 +188,7 @@ class Checkpoints:
         since = None if batch is None else self._memory.since(before.head)
         full = since is None or since + 1 >= self._state_every
         cursor = msgspec.structs.replace(
-            before.with_done(record, version, None, self._remembered),
+            before.with_done(record, version, None),
             version=version,
             chain=(*before.chain, version)[-CHAIN:],
             updates=before.updates + 1,
@@ -217,7 +215,7 @@ class Checkpoints:
             OSError: the disk fails; the note was not taken.
         """
         before = self.cursor
-        noted = before.with_done(record, before.head, reply, self._remembered)
+        noted = before.with_done(record, before.head, reply)
         self._rewrite(noted)
 
     def go_back(self, record: str, target: int, reply: Reply) -> None:
@@ -232,7 +230,7 @@ class Checkpoints:
         """
         before = self.cursor
         chain = cut(before.chain, target) if target in before.chain else self.versions.line(target, CHAIN)
-        noted = before.with_done(record, target, reply, self._remembered)
+        noted = before.with_done(record, target, reply)
         self._rewrite(msgspec.structs.replace(noted, chain=chain))
 
     def recovery(self, version: int) -> Recovery:

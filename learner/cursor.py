@@ -13,6 +13,8 @@ CHAIN = 64
 REPLIES = 8
 """Answers that are remembered word for word. Records come one at a time: what a kill left without its ack is the last
 one, or the one before."""
+REMEMBERED = 4096
+"""Orders remembered as done, so that one delivered again trains nothing twice: more than a broker does."""
 SCHEMA = 1
 
 
@@ -68,14 +70,14 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
         """The head when `record` was done, None if it was not."""
         return next((version for done, version in reversed(self.done) if done == record), None)
 
-    def with_done(self, record: str, head: int, reply: Reply | None, remembered: int) -> "Cursor":
-        """This, with `record` done when `head` was the head; `remembered` records stay."""
+    def with_done(self, record: str, head: int, reply: Reply | None) -> "Cursor":
+        """This, with `record` done when `head` was the head."""
         replies = dict(self.replies)
         if reply is not None:
             replies[record] = reply
         return msgspec.structs.replace(
             self,
-            done=(*self.done, (record, head))[-remembered:],
+            done=(*self.done, (record, head))[-REMEMBERED:],
             replies=dict(list(replies.items())[-REPLIES:]),
         )
 

@@ -44,6 +44,10 @@ NAME = "learner"
 FETCH_SECONDS = 5.0
 METRICS_PORTS = 16
 """Ports tried for metrics: so many learners of one machine are scraped without a setting each."""
+ATTEMPTS = 3
+"""Deliveries of an order whose file is missing, or that the trainer fails on, before it is given up."""
+RETRY_SECONDS = 2.0
+"""Wait before the next attempt: a file on a shared disk appears within it."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 """Seconds between attempts while the broker is away."""
 
@@ -83,16 +87,14 @@ async def run(
         BusMisconfigured: no such stream.
     """
     registry = registry or CollectorRegistry()
-    checkpoints = Checkpoints(
-        state, key=key, trusted=trusted, remembered=settings.remembered_orders, keep=settings.keep_versions
-    )
+    checkpoints = Checkpoints(state, key=key, trusted=trusted, keep=settings.keep_versions)
     updater = Updater(settings, checkpoints, make_trainer or partial(open_trainer, settings), clock=clock)
     with ExitStack() as stack:
         board = TensorBoard(Path(settings.tensorboard_dir), clock=clock) if settings.tensorboard_dir else None
         if board is not None:
             stack.callback(board.close)
         metrics = LearnerMetrics(registry)
-        service = LearnerService(settings, updater, bus=bus, metrics=metrics, board=board, lifecycle=lifecycle)
+        service = LearnerService(updater, bus=bus, metrics=metrics, board=board, lifecycle=lifecycle)
         if settings.metrics_port:
             stack.enter_context(_metrics_server(settings, registry))
         await service.run()
@@ -116,7 +118,6 @@ class LearnerService:
 
     def __init__(
         self,
-        settings: LearnerSettings,
         updater: Updater,
         *,
         bus: Bus,
@@ -124,7 +125,7 @@ class LearnerService:
         board: TensorBoard | None,
         lifecycle: Lifecycle | None,
     ) -> None:
-        self._settings, self._updater, self._bus = settings, updater, bus
+        self._updater, self._bus = updater, bus
         self._metrics, self._board, self._lifecycle = metrics, board, lifecycle
 
     async def run(self) -> None:
@@ -179,7 +180,7 @@ class LearnerService:
             return
         except Exception as error:
             final = isinstance(error, OrderUnusable) and not isinstance(error, OrderFileMissing)
-            if not final and delivery.attempts < self._settings.attempts:
+            if not final and delivery.attempts < ATTEMPTS:
                 cause = "file_missing" if isinstance(error, OrderFileMissing) else "failed"
                 await self._put_off(subscription, delivery, cause, error)
                 return
@@ -268,7 +269,7 @@ class LearnerService:
     async def _put_off(self, subscription: Subscription, delivery: Delivery, cause: str, error: Exception) -> None:
         _log.warning("order_put_off", record=delivery.id, cause=cause, attempt=delivery.attempts, reason=str(error))
         self._metrics.retries.labels(cause).inc()
-        await subscription.nak([delivery], self._settings.retry_seconds)
+        await subscription.nak([delivery], RETRY_SECONDS)
 
     async def _publish(self, items: list[Outgoing]) -> None:
         """Publish, and wait while the broker is away.

@@ -9,15 +9,16 @@ trainer's: ZeRO-3's division of states over ranks (arXiv 1910.02054, section 5);
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from learner.errors import ShapeUnknown
 from learner.settings import LearnerSettings
-from learner.throughput import update_flops
 
 FP32, BF16 = 4, 2
 CPU_BUDGET, GPU_BUDGET = 2048, 32768
@@ -310,3 +311,41 @@ def flops(shape: Shape, run: Training, work: Work, steps: int) -> float:
     forwards = float(run.reference) + float(run.checkpointing)
     forwards += steps * min(1.0, work.probe / trained) if run.guard else 0.0
     return once * (1 + forwards / 3)
+
+
+PEAKS: tuple[tuple[str, float], ...] = (
+    ("B200", 2250e12), ("H200", 989e12), ("H100 PCIe", 756e12), ("H100", 989e12), ("A100", 312e12), ("L40S", 362e12),
+    ("A10G", 70e12), ("L4", 121e12),
+)  # fmt: skip
+"""bf16 FLOP/s without sparsity from the vendor's data sheets, by a part of the device's name; the first that fits."""
+
+
+def peak_flops(device: str) -> float | None:
+    """Most bf16 FLOP/s of the GPU that calls itself `device`; None for one that is not in the list."""
+    return next((peak for name, peak in PEAKS if name in device), None)
+
+
+def update_flops(
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]], lengths: npt.NDArray[np.int64], trained: int
+) -> float:
+    """FLOPs of one pass over a batch, forward and backward, of a dense decoder.
+
+    Two a multiplication and addition, three passes (forward, and two products backward): 6 a weight and token, the
+    output head at trained tokens only, and 6 T^2 a channel and layer for causal attention.
+
+    Args:
+        tensors: name -> (type, shape) as in a version's manifest, Hugging Face names.
+        lengths: `(B,)` tokens of the rows.
+        trained: trained tokens in all.
+    """
+    head = next((shape for name, (_, shape) in tensors.items() if name.endswith("lm_head.weight")), None)
+    embedding = next((shape for name, (_, shape) in tensors.items() if name.endswith("embed_tokens.weight")), ())
+    body = sum(
+        math.prod(shape)
+        for name, (_, shape) in tensors.items()
+        if len(shape) == 2 and not name.endswith(("lm_head.weight", "embed_tokens.weight"))
+    )
+    channels = sum(shape[0] for name, (_, shape) in tensors.items() if name.endswith("q_proj.weight"))
+    squares = float((lengths.astype(np.float64) ** 2).sum())
+    outputs = math.prod(head or embedding) * trained
+    return 6.0 * (body * float(lengths.sum()) + outputs + channels * squares)

@@ -1,6 +1,6 @@
 """`TensorBoard`: what each update told, as an event file for TensorBoard.
 
-    Outcome -> scalars and two histograms at the version's number -> <tensorboard_dir>/events.out.tfevents.*
+    Outcome -> scalars at the version's number -> <tensorboard_dir>/events.out.tfevents.*
 
 Written by the caller's thread, an update at a time: tensorboardX's own writer does it in a thread whose queue blocks
 for ever once the disk is full, and training must not wait for a curve.
@@ -11,15 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import structlog
 
-from learner.build import OLDEST
 from learner.errors import TensorBoardUnavailable
 from learner.update import Outcome
 
 _log = structlog.get_logger(__name__)
-BINS = 30
 
 
 class TensorBoard:
@@ -66,11 +63,6 @@ class TensorBoard:
             values += self._summary.scalar(f"dropped/{reason}", float(n)).value
         if outcome.reason:
             values += self._summary.scalar(f"skipped/{outcome.reason}", 1.0).value
-        if outcome.advantages is not None and outcome.advantages.size:
-            values += self._summary.histogram("advantages", outcome.advantages, BINS).value
-        if any(outcome.ages):
-            ages = np.repeat(np.arange(len(outcome.ages)), outcome.ages)
-            values += self._summary.histogram("staleness", ages, np.arange(OLDEST + 3) - 0.5).value
         event = self._messages.Event(step=outcome.candidate.version, wall_time=self._clock())
         event.summary.value.extend(values)
         try:

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import structlog
 
 from actors.messages import (
@@ -40,7 +39,6 @@ from learner.errors import BatchRefused, CheckpointInvalid, LearnerError, OrderF
 from learner.memory import Recovery
 from learner.settings import LearnerSettings
 from learner.spot_check import spot_check
-from learner.throughput import update_flops
 from learner.trainers import Trainer
 
 _log = structlog.get_logger(__name__)
@@ -51,13 +49,8 @@ _REMEDY = (
 )
 _TICK = 1e-3
 """Seconds between two words of ours, where the clock was put back."""
-NOT_ALGORITHM = frozenset(
-    {
-        "warm_start", "device", "threads", "keep_versions", "remembered_orders", "attempts", "retry_seconds",
-        "metrics_port", "metrics_host", "tensorboard_dir",
-    }
-)  # fmt: skip
-"""Settings that change no weight; the rest is written into a batch's header."""
+SEED = 0
+"""Of the split into mini-batches, together with the version: a resumed run repeats."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,20 +67,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float] = {}
     ages: tuple[int, ...] = ()
     """Sampled tokens by staleness, as `Built.ages`."""
-    advantages: npt.NDArray[np.float32] | None = None
-    """`(R,)` of the trained tokens; None if there was no batch."""
-
-
-class _About(msgspec.Struct, kw_only=True):
-    """What is told of an order, whatever becomes of it; fills while it is worked on."""
-
-    dropped: dict[str, int]
-    metrics: dict[str, float]
-    ages: tuple[int, ...]
-    advantages: npt.NDArray[np.float32] | None = None
-
-    def fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class Updater:
@@ -152,18 +131,18 @@ class Updater:
             return repeated
         items = read_order(order)
         cursor = self._checkpoints.cursor
-        credits = assign(items, self._settings.credit, cursor.updates)
-        built = build(items, credits, self._limits(trainer), order=order.id)
-        about = _About(
-            dropped=_merged(credits.skipped, built.dropped),
-            metrics={f"credit_{name}": value for name, value in credits.statistics.items()} | built.statistics,
-            ages=tuple(built.ages.tolist()),
-        )
+        credits = assign(items, self._settings.credit)
+        built = build(items, credits, self._limits(trainer))
+        metrics = {f"credit_{name}": value for name, value in credits.statistics.items()} | built.statistics
+        told: dict[str, Any] = {
+            "dropped": _merged(credits.skipped, built.dropped),
+            "metrics": metrics,
+            "ages": tuple(built.ages.tolist()),
+        }
         missed = partial(no_gradient, items, credits, built)
         if built.batch is None:
-            return self._skipped(order.id, "nothing_left", missed("nothing_left"), about)
-        about.advantages = built.batch.advantages[built.batch.mask > 0]
-        seed = int(np.random.SeedSequence([self._settings.seed, cursor.version]).generate_state(1)[0])
+            return self._skipped(order.id, "nothing_left", missed("nothing_left"), told)
+        seed = int(np.random.SeedSequence([SEED, cursor.version]).generate_state(1)[0])
         # A name for "memory may differ from disk": whatever raises from here on, the next call starts from disk again.
         self._trainer = None
         began = self._timer()
@@ -172,27 +151,27 @@ class Updater:
         except BatchRefused as refusal:
             _log.warning("batch_refused", order=order.id, reason=refusal.reason, text=str(refusal))
             self._trainer = trainer  # nothing has changed in it
-            return self._skipped(order.id, refusal.reason, missed(refusal.reason), about)
+            return self._skipped(order.id, refusal.reason, missed(refusal.reason), told)
         seconds = max(self._timer() - began, 1e-9)
-        about.metrics |= {"seconds_update": seconds, "tokens_per_second": float(built.batch.lengths.sum()) / seconds}
-        about.metrics |= report.metrics | self._utilisation(built.batch, report.metrics, seconds)
+        metrics |= {"seconds_update": seconds, "tokens_per_second": float(built.batch.lengths.sum()) / seconds}
+        metrics |= report.metrics
         if report.steps == 0:
             if report.metrics.get("steps_undone"):
                 self._take_up(trainer, cursor.head)  # the weights are as they were, the moments have seen the step
             self._trainer = trainer
-            return self._skipped(order.id, "no_step", missed("no_step"), about)
+            return self._skipped(order.id, "no_step", missed("no_step"), told)
         candidate = self._checkpoints.commit(
             order.id,
             save=partial(_save, trainer, seed),
             save_state=trainer.save_state,
-            metrics=about.metrics,
+            metrics=metrics,
             now=self._now(),
             no_gradient=missed("", report.untrained),
             batch=built.batch if self._exact else None,
             seed=seed,
         )
         self._trainer, self._exact = trainer, True
-        return Outcome(result="trained", candidate=candidate, **about.fields())
+        return Outcome(result="trained", candidate=candidate, **told)
 
     def go_back(self, directive: Directive) -> Outcome | None:
         """Let the next update start from an older version, with that one's moments if they are kept.
@@ -260,14 +239,6 @@ class Updater:
         assert self._trainer is not None
         return self._trainer
 
-    def _utilisation(self, batch: TrajectoryBatch, metrics: dict[str, float], seconds: float) -> dict[str, float]:
-        """`mfu`, if the trainer told its device's `peak_flops`; on a CPU there is none."""
-        peak = metrics.get("peak_flops")
-        if not peak:
-            return {}
-        tensors = self._checkpoints.versions.read(self._checkpoints.cursor.head).tensors
-        return {"mfu": update_flops(tensors, batch.lengths, batch.tokens) / (seconds * peak)}
-
     def _take_up(self, trainer: Trainer, version: int) -> None:
         """Put `trainer` to `version` as it was when it was written, as far as it can be found again.
 
@@ -324,10 +295,10 @@ class Updater:
         )  # fmt: skip
         return not broken and not differing
 
-    def _skipped(self, order: str, reason: str, missed: dict[str, str], about: "_About") -> Outcome:
+    def _skipped(self, order: str, reason: str, missed: dict[str, str], told: dict[str, Any]) -> Outcome:
         self._checkpoints.done(order, Reply(answer="skipped", no_gradient=missed))
         candidate = self._checkpoints.answer(order)
-        return Outcome(result="skipped", candidate=candidate, reason=reason, **about.fields())
+        return Outcome(result="skipped", candidate=candidate, reason=reason, **told)
 
     def _repeated(self, record: str, *, otherwise: Answer = "skipped") -> Outcome | None:
         if self._checkpoints.cursor.finished(record) is None:
@@ -335,29 +306,14 @@ class Updater:
         return Outcome(result="repeated", candidate=self._checkpoints.answer(record, otherwise=otherwise))
 
     def _limits(self, trainer: Trainer) -> BuildSettings:
-        settings = self._settings
-        candidate = self._checkpoints.versions.candidate(self._checkpoints.cursor.head)
         return BuildSettings(
             vocabulary=trainer.vocabulary,
             max_tokens=trainer.max_tokens,
             chain=self._checkpoints.cursor.chain,
             newest=self._checkpoints.highest,
-            max_staleness=settings.max_staleness,
-            max_staleness_guided=settings.max_staleness_guided,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            clip_boosted=settings.clip_boosted,
-            model=candidate.manifest,
-            tokenizer=next((file.sha256 for file in candidate.files if file.name == "tokenizer.json"), ""),
-            algorithm=algorithm(settings),
-            processes=settings.trainer == "native",
+            max_staleness=self._settings.max_staleness,
+            processes=self._settings.trainer == "native",
         )
-
-
-def algorithm(settings: LearnerSettings) -> dict[str, Any]:
-    """The settings that the weights depend on, as JSON knows them."""
-    every: dict[str, Any] = msgspec.to_builtins(settings)
-    return {name: value for name, value in every.items() if name not in NOT_ALGORITHM}
 
 
 def read_order(order: BatchOrder) -> Sequence[BatchItem]:

@@ -86,8 +86,6 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "not_trainable": ("may not be trained on", _TOKENS),
     "equal_outcomes": ("went as well as all that they were compared with", _TELLS),
-    "all_negative": ("failed, as did all that they were compared with", "start from easier tasks, or a stronger model"),
-    "small_advantage": ("went hardly differently from what they were compared with", _TELLS),
     "zero_advantage": ("went as was expected of them", _TELLS),
     "nothing_to_compare": (
         "had nothing to be compared with",
@@ -112,9 +110,9 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "were left out, for their update had moved as far as it may",
         "nothing, if few are: learner.kl_limit bounds an update; else lower learner.lr",
     ),
-    "sequence_limits": (
+    "sequence_limit": (
         "were sampled too differently from what is trained now",
-        "report outcomes sooner, or widen learner.sequence_low and learner.sequence_high",
+        "report outcomes sooner, or raise learner.sequence_limit",
     ),
     "nonfinite_gradient": ("had a gradient that is not finite", _LEARNER),
     "failed": ("were in an update that failed", _LEARNER),

@@ -1,7 +1,6 @@
 """`evolved learner` on the command line: run it, look into a batch, check the state and go on from it."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,16 @@ Show what an update learns from: each trajectory's tokens, coloured by their adv
 likely), what is masked, which step and weight version sampled them, the clip range, and retrieved experience, which is
 cut out before the gradient.
 
-BATCH is an order's file, as the curator writes them into STATE_DIR/batches, or a packed TrajectoryBatch
-(*.safetensors). An order holds no advantages: they are computed now, with your settings, and differ from those that the
-learner had then if the settings do. Nothing is changed, and torch is not needed.
+BATCH is an order's file, as the curator writes them into STATE_DIR/batches. It holds no advantages: they are computed
+now, with your settings, and differ from those that the learner had then if the settings do. Nothing is changed, and
+torch is not needed.
 
 examples:
   evolved learner inspect state/batches/0f3a.batch --config config.toml
   evolved learner inspect 0f3a.batch --trajectory sandbox:9c --full | less -R
-  evolved learner inspect 0f3a.batch --html batch.html --limit 0
-  evolved learner inspect 0f3a.batch --json | jq '.trajectories[] | [.id, .outcome, .reason]'
 
 Text needs a tokenizer: --tokenizer, else learner.warm_start's, else the newest version's; without one the ids are
-shown. Whoever sees the output sees your agents' prompts and answers: an HTML file is written for your user alone.
+shown. Whoever sees the output sees your agents' prompts and answers.
 
 Exit status: 0 shown, 1 no such trajectory in it, 2 the file is no batch.
 """
@@ -75,14 +72,13 @@ def add_learner(add: Any) -> None:
     inspect.add_argument(
         "--tokenizer", type=Path, metavar="DIR", help="directory of tokenizer.json, or the file itself"
     )
-    inspect.add_argument("--trajectory", metavar="ID", help="only this one; the beginning of its id will do")
+    inspect.add_argument("--trajectory", metavar="ID", default="", help="only this one: how its id begins")
     inspect.add_argument("--limit", type=int, default=8, metavar="N", help="trajectories to show, 0 for all (8)")
     inspect.add_argument("--full", action="store_true", help="on the terminal: long contexts too")
-    inspect.add_argument("--html", type=Path, metavar="FILE", help="write one page that needs nothing else")
 
     resume = action("resume", run_resume, "check the state, say where it stands, then run", RESUME_HELP)
     resume.add_argument("--check", action="store_true", help="do not run")
-    json_option(inspect, resume)
+    json_option(resume)
 
 
 def run_learner(arguments: argparse.Namespace) -> int:
@@ -123,17 +119,11 @@ def run_inspect(arguments: argparse.Namespace) -> int:
 
     Raises:
         BatchFileInvalid: no batch, or no tokenizer.
-        ConfigError: a setting, or the HTML file cannot be written.
+        ConfigError: a setting.
     """
-    import msgspec
-
-    from actors.messages.files import write_whole
-    from daemon.cli.output import print_json, screen
-    from daemon.errors import ConfigError
+    from daemon.cli.output import screen
     from learner.checkpoints import Checkpoints
-    from learner.inspect import decoder, inspect
-    from learner.inspect_html import page
-    from learner.inspect_known import known, tokenizer_file
+    from learner.inspect import decoder, inspect, known, tokenizer_file
     from learner.inspect_terminal import show
 
     config = _settings(arguments)
@@ -143,15 +133,7 @@ def run_inspect(arguments: argparse.Namespace) -> int:
         arguments.batch, config.learner, known(config.learner, state), decoder(tokenizer), name=arguments.trajectory,
         limit=arguments.limit,
     )  # fmt: skip
-    if arguments.html is not None:
-        try:
-            write_whole(arguments.html, page(inspection).encode(), mode=0o600, sync="none")
-        except OSError as error:
-            raise ConfigError(f"--html {arguments.html}: {error.strerror}") from error
-    if arguments.json:
-        print_json(json.loads(msgspec.json.encode(inspection)))  # what is no number is null
-    elif arguments.html is None:
-        show(inspection, screen(), full=arguments.full)
+    show(inspection, screen(), full=arguments.full)
     if arguments.trajectory and not inspection.trajectories:
         print(f"no trajectory in it begins with {arguments.trajectory}", file=sys.stderr)
         return 1

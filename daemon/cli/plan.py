@@ -87,8 +87,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     from daemon.settings.config import load
     from learner.errors import ShapeUnknown
     from learner.fit import GIGA, machine_memory
-    from learner.sizing import MODELS, read_shape
-    from learner.throughput import PEAKS, peak_flops
+    from learner.sizing import MODELS, PEAKS, peak_flops, read_shape
 
     name = arguments.model
     shape = MODELS.get(name.lower())

@@ -15,8 +15,18 @@ from adapters.judges.windows import Shape as Shown
 from daemon.settings.config import Config
 from learner.fit import GIGA, needed, remedies, settled
 from learner.memory import STATE_EVERY
-from learner.sizing import Shape, Training, Work, flops, host_memory, memory, optimizer_bytes, training, version_bytes
-from learner.throughput import peak_flops
+from learner.sizing import (
+    Shape,
+    Training,
+    Work,
+    flops,
+    host_memory,
+    memory,
+    optimizer_bytes,
+    peak_flops,
+    training,
+    version_bytes,
+)
 from learner.trainers.micro import LEAST, PROBE_TOKENS
 
 DAY = 86400.0

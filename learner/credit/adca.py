@@ -1,7 +1,7 @@
 """ADCA's step credit: step labels and outcome standardised apart, joined, and summed to the end.
 
-Source: AgentEvolver (arXiv 2511.10395), section 5.2, in the form of its code ("decouple" and "allocation"): the spread
-of the labels is taken over steps, not over the trajectories' means, which can be near 0 while steps differ.
+Source: AgentEvolver (arXiv 2511.10395), section 5.2, in the form of its code ("decouple"): the spread of the labels is
+taken over steps, not over the trajectories' means, which can be near 0 while steps differ.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages import StepLabel
-from learner.credit.baselines import EPSILON, Floats
-from learner.credit.settings import Fusion, Horizon
+from learner.credit.outcomes import EPSILON, Floats
 
 Mask = npt.NDArray[np.bool_]
 PULL = 4.0
@@ -30,38 +29,11 @@ def label_values(labels: Sequence[StepLabel]) -> tuple[Floats, Mask]:
     return values, values != 0.0
 
 
-def allocation(
-    values: Floats, judged: Mask, *, success: bool, consistent: float = 1.0, contrary: float = 0.2
-) -> Floats:
-    """A whole of +1 for a success, -1 for a failure, dealt out to the judged steps by their labels.
-
-    With sign s, n_c steps that agree with the outcome (GOOD in a success, BAD in a failure) of weight w_c and n_o
-    others of weight w_o, a step gets `s * w / (n_c w_c + n_o w_o)`. To be standardised like the plain labels.
-
-    Source: AgentEvolver's code, scheme "allocation", with its weights as defaults.
-
-    Args:
-        values: `(K,)` from `label_values`.
-        judged: `(K,)`.
-        success: whether the trajectory succeeded.
-        consistent: w_c.
-        contrary: w_o.
-
-    Returns:
-        `(K,)`; sums to the sign, or to 0 if no step was judged or only steps of weight 0.
-    """
-    sign = 1.0 if success else -1.0
-    weights = np.where(judged, np.where(values == sign, consistent, contrary), 0.0)
-    whole = float(weights.sum())
-    return sign * weights / whole if whole > 0 else np.zeros_like(weights)
-
-
 def standardise(
     values: Sequence[Floats],
     judged: Sequence[Mask],
     weights: Sequence[float] | None = None,
     *,
-    leave_one_out: bool = False,
     kinds: Sequence[str] | None = None,
 ) -> list[Floats]:
     """z-score of the step labels over a set of trajectories, each trajectory of equal weight however long.
@@ -81,8 +53,7 @@ def standardise(
         values: per trajectory `(K_i,)`.
         judged: per trajectory `(K_i,)`.
         weights: per trajectory, 0 to 1; None: all 1.
-        leave_one_out: centre each trajectory on the mean of the others; the spread stays that of the whole set.
-        kinds: per trajectory its kind's name; None: the set is of one kind. Not with `leave_one_out`.
+        kinds: per trajectory its kind's name; None: the set is of one kind.
 
     Returns:
         Per trajectory `(K_i,)`.
@@ -101,14 +72,10 @@ def standardise(
     if kinds is not None:
         found = {name: _Moments.of(means[names == name], squares[names == name], own[names == name]) for name in found}
         found = {name: moments.pulled(whole, len(counted)) for name, moments in found.items()}
-    for mean, weight, name, i in zip(means, own, names.tolist(), counted, strict=True):
+    for weight, name, i in zip(own, names.tolist(), counted, strict=True):
         moments = found[name]
-        if moments.spread <= EPSILON:
-            continue
-        centre = moments.mean
-        if leave_one_out and len(counted) > 1:
-            centre = (whole.weight * whole.mean - weight * mean) / (whole.weight - weight)
-        out[i] = np.where(judged[i], weight * ((values[i] - centre) / moments.spread), 0.0)
+        if moments.spread > EPSILON:
+            out[i] = np.where(judged[i], weight * ((values[i] - moments.mean) / moments.spread), 0.0)
     return out
 
 
@@ -123,8 +90,6 @@ class _Moments(msgspec.Struct, frozen=True):
     def of(cls, means: Floats, squares: Floats, weights: Floats) -> "_Moments":
         """Of trajectories' means and mean squares, `(n,)` each, n >= 1, by their weights `(n,)`."""
         total = float(weights.sum())
-        if bool((weights == 1.0).all()):
-            return cls(total, float(means.mean()), float(squares.mean()))
         return cls(total, float((weights * means).sum()) / total, float((weights * squares).sum()) / total)
 
     @property
@@ -139,53 +104,29 @@ class _Moments(msgspec.Struct, frozen=True):
         return _Moments(self.weight, mean, whole.square + own * (self.square - whole.square))
 
 
-def horizon(kind: Horizon, steps: int, bound: int) -> float:
-    """h(K), the weight of the process channel in a trajectory with `steps` judged steps.
-
-    Suffix sums make that channel grow with the length: with the paper's h = 1 a run of 30 steps gets 2.75 times the
-    outcome's advantage at alpha 0.1. `horizon` is min(1, bound / K): as in the paper up to `bound` steps, where step
-    credit was measured to help, and beyond it the channel's sum stays what it may be at `bound` steps. A plain 1/K
-    would weaken short runs as well, a fivefold cut where nothing was wrong.
-    """
-    return 1.0 if kind == "none" or steps <= bound else bound / steps
-
-
 def step_advantages(
-    labels: Floats,
-    outcome: float | Floats,
-    *,
-    alpha: float,
-    h: float,
-    fusion: Fusion = "last_step",
-    discount: float = 1.0,
-    bounded: bool = False,
+    labels: Floats, outcome: float | Floats, *, alpha: float, discount: float = 1.0, bounded: bool = False
 ) -> Floats:
-    """Step advantages: what the outcome gives to every step, and discounted suffix sums of alpha * h * a_t.
-
-    The outcome gives o to every step (`last_step`: it is a reward at the end, summed backwards), (K - t) o
-    (`all_steps`: a reward at every step), or nothing (`process_only`).
+    """Step advantages: the outcome's to every step (it is a reward at the end, summed backwards), and discounted suffix
+    sums of alpha * a_t.
 
     Args:
         labels: `(K,)` standardised labels a, K >= 1.
-        outcome: standardised outcome o; `(K,)` where it is worth something else to each role.
+        outcome: standardised outcome; `(K,)` where it is worth something else to each role.
         alpha: weight of the labels.
-        h: see `horizon`.
-        fusion: where the outcome goes.
         discount: of a label, a step back: 1 is the paper's plain sum, with 0 each label is its own step's alone.
         bounded: what labels give to a step is cut at what the outcome gives to it, either side of 0: they take from it
             or double it, and turn no step against it. Where the outcome says nothing they say nothing.
 
     Returns:
-        `(K,)`; with alpha 0 and `last_step` every step has the outcome's advantage, which is GRPO.
+        `(K,)`; with alpha 0 every step has the outcome's advantage, which is GRPO.
     """
-    own = alpha * h * labels
+    own = alpha * labels
     if discount == 1.0:
         own = np.cumsum(own[::-1])[::-1]
     elif discount > 0.0:
         own = own.copy()
         for t in range(len(own) - 2, -1, -1):
             own[t] += discount * own[t + 1]
-    if fusion != "process_only":
-        given = outcome * (np.arange(len(labels), 0, -1) if fusion == "all_steps" else np.ones(len(labels)))
-        own = (np.clip(own, -np.abs(given), np.abs(given)) if bounded else own) + given
-    return np.ascontiguousarray(own)
+    limit = np.abs(outcome)
+    return np.ascontiguousarray((np.clip(own, -limit, limit) if bounded else own) + outcome)

@@ -7,13 +7,13 @@ compared, a role is compared over the trajectories that it had a part in. What o
 Source: agent-wise normalisation of group advantages (Dr. MAS, arXiv 2602.08847); the label channel is treated alike.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from actors.messages import Trajectory
 from learner.credit import adca
-from learner.credit.baselines import Floats
+from learner.credit.outcomes import Floats, group
 
 Masks = dict[str, list[adca.Mask]]
 """By role, per trajectory `(K_i,)`: which steps are that role's."""
@@ -22,11 +22,7 @@ ALONE = ""
 
 
 def role_masks(trajectories: Sequence[Trajectory]) -> Masks | None:
-    """The steps of each role; None where no trajectory has several.
-
-    Args:
-        trajectories: those whose steps are compared with each other.
-    """
+    """The steps of each role among trajectories that are compared with each other; None where none has several."""
     roles = [[step.role for step in trajectory.steps] for trajectory in trajectories]
     together = {role for own in roles if len(set(own)) > 1 for role in own}
     if not together:
@@ -41,45 +37,32 @@ def standardised(
     judged: Sequence[adca.Mask],
     weights: Sequence[float],
     masks: Masks | None,
-    *,
-    leave_one_out: bool,
-    kinds: Sequence[str] | None = None,
+    kinds: Sequence[str] | None,
 ) -> list[Floats]:
-    """`adca.standardise` per role, put together again.
-
-    Args:
-        values: per trajectory `(K_i,)`.
-        judged: per trajectory `(K_i,)`.
-        weights: per trajectory.
-        masks: of `role_masks`; None for all steps together.
-        kinds: per trajectory.
-    """
+    """`adca.standardise` per role, put together again; without `masks` that of all steps together."""
     if masks is None:
-        return adca.standardise(values, judged, weights, leave_one_out=leave_one_out, kinds=kinds)
+        return adca.standardise(values, judged, weights, kinds=kinds)
     found = [np.zeros(len(own), dtype=np.float64) for own in values]
     for own in masks.values():
         of_role = [mask & steps for mask, steps in zip(judged, own, strict=True)]
-        scores = adca.standardise(values, of_role, weights, leave_one_out=leave_one_out, kinds=kinds)
+        scores = adca.standardise(values, of_role, weights, kinds=kinds)
         # Off the role's steps they are 0.
         found = [total + score for total, score in zip(found, scores, strict=True)]
     return found
 
 
-def outcomes_by_role(
-    outcomes: Floats, whole: Floats, masks: Masks, baseline: Callable[[Floats], Floats]
-) -> list[Floats]:
-    """What the outcome is worth to each step, per trajectory `(K_i,)`.
+def outcomes_by_role(outcomes: Floats, whole: Floats, masks: Masks) -> list[Floats]:
+    """What the outcome is worth to each step of a group's trajectories, `(K_i,)` each.
 
     Args:
-        outcomes: `(n,)` of the trajectories that are compared.
+        outcomes: `(n,)` of the group.
         whole: `(n,)` their advantages as a whole; a role that only one of them has keeps it.
         masks: of `role_masks`.
-        baseline: from outcomes to advantages.
     """
     found = [np.full(len(steps), worth) for steps, worth in zip(next(iter(masks.values())), whole, strict=True)]
     for own in masks.values():
         members = [i for i, steps in enumerate(own) if steps.any()]
         if 1 < len(members) < len(own):
-            for i, worth in zip(members, baseline(outcomes[members]), strict=True):
+            for i, worth in zip(members, group(outcomes[members]), strict=True):
                 found[i][own[i]] = worth
     return found

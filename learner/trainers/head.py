@@ -47,24 +47,6 @@ def token_log_probs(
     return torch.cat(parts)
 
 
-@torch.no_grad()
-def token_entropies(hidden: Tensor, head: Any, temperature: Tensor | None) -> Tensor:
-    """Entropy of `softmax(head(hidden) / temperature)`, in nats, `(r,)`; holds `(r, V)` floats once.
-
-    Args:
-        hidden: `(r, d)`.
-        head: the output embeddings.
-        temperature: `(r,)`, None for 1.
-    """
-    logits = _logits(hidden, head.weight, getattr(head, "bias", None))
-    if temperature is not None:
-        logits.div_(temperature[:, None])
-    # H = log Z - sum p z, with z shifted so that exp(z) is at most 1.
-    logits.sub_(logits.amax(1, keepdim=True))
-    total = logits.exp().sum(1)
-    return total.log() - (logits.exp() * logits).sum(1) / total
-
-
 class _TokenLogProbs(torch.autograd.Function):
     """One chunk; see `token_log_probs`."""
 

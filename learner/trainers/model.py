@@ -16,12 +16,9 @@ from learner.settings import LearnerSettings
 from learner.sizing import CPU_BUDGET, GPU_BUDGET
 from learner.trainers import packing
 from learner.trainers.files import load_model
-from learner.trainers.head import token_entropies, token_log_probs
+from learner.trainers.head import token_log_probs
 from learner.trainers.micro import Ints, Layout, Micro
 from learner.trainers.processing import processed_log_probs
-
-SAMPLED = 64
-"""Trained positions of a micro-batch whose whole distribution is looked at: a percent or two of its arithmetic."""
 
 
 class Model:
@@ -57,16 +54,9 @@ class Model:
         budget = settings.micro_tokens or (GPU_BUDGET if on_gpu else CPU_BUDGET)
         self.budget = budget if self.packs else 0
         """Tokens of a micro-batch; 0 for rows that go one by one."""
-        self.entropies: list[Tensor] = []
-        """Nats, of sampled positions of each micro-batch that `log_probs` was asked to look into."""
 
-    def log_probs(self, micro: Micro, *, entropy: bool = False) -> Tensor:
-        """`(r,)`; the vocabulary is projected to at trained positions only.
-
-        Args:
-            micro: packed rows.
-            entropy: add the entropies of up to `SAMPLED` of them, evenly spread, to `entropies`.
-        """
+    def log_probs(self, micro: Micro) -> Tensor:
+        """`(r,)`; the vocabulary is projected to at trained positions only."""
         rows = {"lengths": micro.lengths} if self.packs else {}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             # No attention mask: attention keeps within rows by their lengths, or there is one row.
@@ -81,9 +71,6 @@ class Model:
             chosen = chosen.to(torch.bfloat16)  # a norm in fp32 comes last in most models
         heat = self._put(micro.temperature) if np.any(micro.temperature != 1.0) else None
         head = self.module.get_output_embeddings()
-        if entropy and len(chosen):
-            at = torch.linspace(0, len(chosen) - 1, min(SAMPLED, len(chosen)), device=self.device).long()
-            self.entropies.append(token_entropies(chosen.detach()[at], head, None if heat is None else heat[at]))
         target = self._put(micro.target)
         if not micro.processed:
             return token_log_probs(chosen, head, target, heat)

@@ -1,7 +1,8 @@
-"""What an update's ratio is taken to, how much each token weighs, and which rows are not worth it.
+"""What an update's ratio is taken to, and which rows and batches are not worth it.
 
-Shared by all trainers, before the first step: recorded log-probs are there; where recomputed ones are wanted, the
-trainer is asked for them once. The result stands in `Columns`.
+Shared by all trainers, before the first step: the ratio is taken to the recorded log-probs, but for guided rows to
+log-probs recomputed in the context that the lesson was cut out of: the recorded ones were measured to erase the lesson.
+The result stands in `Columns`.
 """
 
 from collections.abc import Callable
@@ -14,20 +15,17 @@ from torch import Tensor
 
 from learner.batch import TrajectoryBatch
 from learner.errors import BatchRefused
-from learner.loss import (
-    LOG_RATIO_LIMIT,
-    accepted_rows,
-    effective_shares,
-    icepop_weights,
-    log_ratio_kl,
-    truncated_weights,
-)
-from learner.settings import LearnerSettings
+from learner.loss import LOG_RATIO_LIMIT, accepted_rows, effective_shares, log_ratio_kl
 from learner.trainers.micro import Ints, Layout
 
 FREE = 0.05
 """Nats that a grammar may have added to a token's log-prob for it to count as sampled from the weights: at most a
 twentieth of the probability was masked. More than half precision's rounding, less than what a ratio is clipped at."""
+LEAST_EFFECTIVE = 0.05
+"""A batch whose effective sample size, by the ratios that it begins with, is below this part of its tokens is mostly
+noise and refused."""
+LARGEST_RATIO = 2.0
+"""Ratios are cut here before that size is taken, so that a single token cannot condemn a batch."""
 
 
 class Columns:
@@ -42,16 +40,12 @@ class Columns:
         self._layout, self._device = layout, device
         self.behaviour = column(batch.behaviour[on])
         """Of the policy that sampled."""
-        self.old = self.behaviour.clone()
-        """Of the policy that the ratio is taken to."""
-        self.sampled = self.behaviour
-        """Of the policy that sampled; of guided tokens that are recomputed, in the context that they are trained in."""
+        self.old = self.behaviour
+        """What the ratio is taken to; of guided tokens recomputed, in the context that they are trained in."""
         self.advantages = column(batch.advantages[on])
         self.clip_low = column(batch.clip_low[on])
         self.clip_high = column(batch.clip_high[on])
         self.guided = column(batch.guided[layout.row] > 0)
-        self.weights: Tensor | None = None
-        """Importance weights; None for 1."""
         self.grammar = column(_grammar(batch)[layout.row])
         """Of calls that a grammar masked; where it bound is to be found out."""
         self.bound: Tensor | None = None
@@ -88,14 +82,14 @@ def check(batch: TrajectoryBatch, layout: Layout, *, vocabulary: int, max_tokens
 
 
 def prepare(
-    columns: Columns, layout: Layout, settings: LearnerSettings, score: Callable[[Ints], Tensor]
+    columns: Columns, layout: Layout, sequence_limit: float, score: Callable[[Ints], Tensor]
 ) -> tuple[Ints, dict[str, float]]:
-    """Put old log-probs and importance weights in place.
+    """Put old log-probs in place.
 
     Args:
         columns: of the whole batch; changed.
         layout: of the same batch.
-        settings: which old policy, which weights, which limits.
+        sequence_limit: `LearnerSettings.sequence_limit`.
         score: log-probs under the present weights of the trained tokens of the given rows, row by row. Called once at
             most, so on several ranks it may be a collective.
 
@@ -103,17 +97,11 @@ def prepare(
         Rows to train on, ascending, and what is to be told.
 
     Raises:
-        BatchRefused: `rejected`, no row is within the sequence limits; `nonfinite_log_probs`, the present weights make
-            some; or as `judge` does.
+        BatchRefused: `rejected`, no row is within the limit; `nonfinite_log_probs`, the present weights make some.
     """
     every, metrics = layout.trained, dict[str, float]()
-    guided = columns.guided if settings.guided == "recomputed" else torch.zeros_like(columns.guided)
-    limited = settings.sequence_low > 0 or settings.sequence_high > 0
-    proximal = settings.old_policy == "proximal"
-    wanted = _grammar(layout.batch)
-    if settings.guided == "recomputed":
-        wanted |= layout.batch.guided > 0
-    scored = every if proximal or limited else every[wanted[every]]
+    wanted = _grammar(layout.batch) | (layout.batch.guided > 0)
+    scored = every if sequence_limit > 0 else every[wanted[every]]
     if not len(scored):
         return every, metrics
     at, now = columns.of(scored), columns.behaviour.clone()
@@ -131,43 +119,28 @@ def prepare(
     if bool(columns.guided[at].any()):
         # How far the stripped context is from the one that was sampled in: what a plain ratio would have to bridge.
         metrics["guided_log_ratio"] = float((now - columns.behaviour)[columns.guided].mean())
-    columns.sampled = torch.where(guided, now, columns.behaviour)
-    columns.old = now if proximal else columns.sampled
-
-    rows = every
-    if limited:
-        row = torch.from_numpy(layout.row).to(now.device)
-        judged = torch.where(guided, columns.behaviour, now)
-        high = settings.sequence_high or float("inf")
-        within = accepted_rows(judged, columns.behaviour, row, layout.batch.rows, settings.sequence_low, high)
-        rows = every[within.cpu().numpy()[every]]
-        metrics["rows_rejected"] = float(len(every) - len(rows))
-        metrics["tokens_rejected"] = float(layout.tokens(every) - layout.tokens(rows))
-        if not len(rows):
-            raise BatchRefused(f"all {len(every)} rows are outside of the sequence limits", reason="rejected")
-    if proximal:
-        if settings.importance != "none":
-            found = (
-                truncated_weights(now, columns.behaviour, settings.truncate)
-                if settings.importance == "truncated"
-                else icepop_weights(now, columns.behaviour, settings.icepop_low, settings.icepop_high)
-            )
-            columns.weights = torch.where(guided, torch.ones_like(found), found)
-        metrics |= judge(columns, columns.of(rows), now, settings)
+    columns.old = torch.where(columns.guided, now, columns.behaviour)
+    if sequence_limit == 0:
+        return every, metrics
+    row = torch.from_numpy(layout.row).to(now.device)
+    judged = torch.where(columns.guided, columns.behaviour, now)
+    within = accepted_rows(judged, columns.behaviour, row, layout.batch.rows, sequence_limit)
+    rows = every[within.cpu().numpy()[every]]
+    metrics["rows_rejected"] = float(len(every) - len(rows))
+    if not len(rows):
+        raise BatchRefused(f"all {len(every)} rows are outside of the sequence limit", reason="rejected")
     return rows, metrics
 
 
-def judge(columns: Columns, at: Tensor, now: Tensor, settings: LearnerSettings) -> dict[str, float]:
+def judge(columns: Columns, at: Tensor, now: Tensor) -> dict[str, float]:
     """Refuse tokens that would mostly be noise, before the first step.
 
-    A token counts with its importance weight; without weights, with its ratio to the policy that sampled, cut at
-    `truncate`, so that a single token cannot condemn a batch; with 1 if it is guided and recomputed.
+    A plain token counts with its ratio to the policy that sampled, cut at `LARGEST_RATIO`, a guided one with 1.
 
     Args:
-        columns: of the batch, with old log-probs and weights in place.
+        columns: of the batch, with old log-probs in place.
         at: `(r,)` the tokens to look at.
         now: `(R,)` log-probs before the update; only those `at` are read.
-        settings: `min_effective_share`, `truncate`.
 
     Returns:
         `effective_share`, effective sample size per token, both kinds' sizes together; and apart
@@ -183,29 +156,21 @@ def judge(columns: Columns, at: Tensor, now: Tensor, settings: LearnerSettings) 
     if not len(at):
         return {}
     guided = columns.guided[at]
-    recorded = truncated_weights(now[at], columns.behaviour[at], settings.truncate)
-    if columns.weights is not None:
-        weights = columns.weights[at]
-    elif settings.guided == "recomputed":
-        weights = torch.where(guided, torch.ones_like(recorded), recorded)
-    else:
-        weights = recorded
-    sizes = {"plain": int((~guided).sum()), "guided": int(guided.sum())}
-    whole = sum(share * sizes[kind] for kind, share in effective_shares(weights, guided).items()) / len(at)
-    if whole < settings.min_effective_share:
+    log_ratio = (now - columns.behaviour)[at].clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    recorded = log_ratio.exp().clamp(max=LARGEST_RATIO)
+    shares = effective_shares(recorded, guided)
+    counted = {"plain": int((~guided).sum()) * shares.get("plain", 0.0), "guided": float(guided.sum())}
+    whole = sum(counted.values()) / len(at)
+    if whole < LEAST_EFFECTIVE:
         raise BatchRefused(
             f"mostly noise: {len(at)} tokens have an effective sample size of {whole * len(at):.1f}, "
-            f"{settings.min_effective_share:g} of them is the least",
+            f"{LEAST_EFFECTIVE:g} of them is the least",
             reason="mostly_noise",
         )
-    told = {
-        f"effective_share_{kind}": share
-        for kind, share in effective_shares(torch.where(guided, recorded, weights), guided).items()
-    }
-    apart = log_ratio_kl((now - columns.behaviour)[at].clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT))
+    apart = log_ratio_kl(log_ratio)
     kl = {
         name: float(apart[own].mean())
         for name, own in (("kl_behaviour", ~guided), ("kl_behaviour_guided", guided))
         if bool(own.any())
     }
-    return {"effective_share": whole} | told | kl
+    return {"effective_share": whole} | {f"effective_share_{kind}": share for kind, share in shares.items()} | kl

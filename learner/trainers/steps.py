@@ -1,6 +1,6 @@
 """`Update`: the steps of one update, the same in every trainer.
 
-    old log-probs and weights (`staleness`) -> for each mini-batch: gradient -> clip -> step -> guard
+    old log-probs (`staleness`) -> for each mini-batch: gradient -> clip -> step -> guard
 
 A trainer brings what differs, its `Arithmetic`: how log-probs and gradients come about and where weights live. On
 several ranks each runs all of this and decides alike, because it sees the same numbers. Nothing here can leave a NaN in
@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from learner.batch import TrajectoryBatch
-from learner.loss import LossSettings, log_ratio_kl, policy_loss, token_shares
+from learner.loss import LossResult, log_ratio_kl, policy_loss
 from learner.settings import LearnerSettings
 from learner.trainers import UpdateReport
-from learner.trainers.figures import Sums, figures
 from learner.trainers.micro import Ints, Layout
 from learner.trainers.staleness import Columns, judge, prepare
 
@@ -27,6 +26,20 @@ HALVINGS = 6
 """A step is cut to a 64th at most before it is undone; KL falls with the square of it while the step is small."""
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From the log-probs `(r,)` of a micro-batch's trained tokens and their columns `(r,)` to its part of the loss."""
+
+
+class Sums:
+    """The loss' statistics, added up over micro-batches on the device; nothing waits for it before the end."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.ratio_max = torch.zeros((), device=device)
+
+    def add(self, result: LossResult) -> None:
+        """Take over one micro-batch's."""
+        for name, value in result.sums.items():
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+        self.ratio_max = torch.maximum(self.ratio_max, result.ratio_max)
 
 
 class Arithmetic(Protocol):
@@ -63,14 +76,6 @@ class Arithmetic(Protocol):
         """`sums` put together over the ranks."""
         ...
 
-    def seen(self) -> dict[str, float]:
-        """What the trainer saw of the policy beside log-probs since it was asked last."""
-        ...
-
-    def follow(self) -> dict[str, float]:
-        """The policy has moved: a moving reference may, too. What is to be told of it."""
-        ...
-
 
 class Update:
     """One update."""
@@ -83,7 +88,6 @@ class Update:
             layout: of the same batch.
         """
         self._settings, self._by, self._batch, self._layout = settings, by, batch, layout
-        self._loss = LossSettings(settings.dual_clip, settings.kl_coef, settings.token_limit)
         self._columns = Columns(batch, layout, by.device)
         self._reference: Tensor | None = None
         """`(R,)` log-probs."""
@@ -96,9 +100,9 @@ class Update:
             BatchRefused: see `staleness.prepare` and `staleness.judge`. Nothing has changed.
         """
         settings, by, layout, columns = self._settings, self._by, self._layout, self._columns
-        every, metrics = prepare(columns, layout, settings, lambda rows: by.score(layout, rows))
+        every, metrics = prepare(columns, layout, settings.sequence_limit, lambda rows: by.score(layout, rows))
         dealt = layout.deal(settings.mini_batches, seed, every)
-        untrained = dict.fromkeys(np.setdiff1d(layout.trained, every).tolist(), "sequence_limits")
+        untrained = dict.fromkeys(np.setdiff1d(layout.trained, every).tolist(), "sequence_limit")
         untrained |= dict.fromkeys(every.tolist(), "update_limit")
         anchor = by.anchor(layout, every)
         if anchor is not None:
@@ -114,9 +118,8 @@ class Update:
             saved.clear()  # the last step's stand no more beside this one's gradient, nor beside the next copy
             found = self._gradient(rows)
             if rows is dealt[0]:
-                if settings.old_policy == "behaviour":
-                    # Nothing has moved yet: a batch that turns out to be noise costs one mini-batch's forward.
-                    metrics |= judge(columns, columns.of(rows), found, settings)
+                # Nothing has moved yet: a batch that turns out to be noise costs one mini-batch's forward.
+                metrics |= judge(columns, columns.of(rows), found)
                 if len(probe):
                     unseen = not np.isin(probe, rows).all()
                     before = by.score(layout, probe) if unseen else found[columns.of(probe)]
@@ -140,9 +143,7 @@ class Update:
                 undone += fraction == 0
                 taken -= fraction == 0
                 break
-        if taken:
-            metrics |= by.follow()
-        metrics |= figures(by.together(self._sums), settings.kl_coef) | by.seen()
+        metrics |= figures(by.together(self._sums), settings.kl_coef)
         metrics |= {
             "grad_norm": float(np.mean(grad_norms)) if grad_norms else 0.0,
             "steps": float(taken),
@@ -156,12 +157,7 @@ class Update:
         """Compute the gradient of the mini-batch `rows`; log-probs `(R,)`, only those of `rows` are meant."""
         layout, columns = self._layout, self._columns
         share = torch.zeros_like(columns.old)
-        share[columns.of(rows)] = token_shares(
-            layout.first[rows + 1] - layout.first[rows],
-            self._settings.aggregation,
-            row_weights=self._batch.row_weights[rows],
-            norm=self._settings.aggregation_tokens,
-        ).to(share)
+        share[columns.of(rows)] = 1.0 / max(1, layout.tokens(rows))
         if columns.bound is not None:
             share[columns.bound] = 0.0
 
@@ -173,11 +169,9 @@ class Update:
                 columns.clip_low[at],
                 columns.clip_high[at],
                 share=share[at],
-                settings=self._loss,
+                kl_coef=self._settings.kl_coef,
                 guided=columns.guided[at],
-                weights=columns.weights[at] if columns.weights is not None else None,
                 reference=self._reference[at] if self._reference is not None else None,
-                sampled=columns.sampled[at],
             )
             self._sums.add(result)
             return result.loss
@@ -208,3 +202,24 @@ class Update:
             for p, old in zip(weights, saved, strict=True):
                 p.copy_(old)
         return 0.0, kl
+
+
+def figures(totals: Sums, kl_coef: float) -> dict[str, float]:
+    """What is told of an update, in means per token; empty without any."""
+    if not totals.sums:
+        return {}
+    sums = {name: float(value) for name, value in totals.sums.items()}
+    plain, guided = sums["tokens_plain"], sums["tokens_guided"]
+    n = max(1.0, plain + guided)
+    return {
+        "loss": (sums["policy"] + kl_coef * sums["kl_reference"]) / n,
+        "kl_reference": sums["kl_reference"] / n,
+        "kl_old": sums["kl_old"] / n,
+        "ratio_mean": sums["ratio"] / n,
+        "ratio_max": float(totals.ratio_max),
+        "surprise": sums["surprise"] / n,
+        "clipped": sums["clipped_plain"] / max(1.0, plain),
+        "clipped_guided": sums["clipped_guided"] / max(1.0, guided),
+        "tokens": plain + guided,
+        "tokens_guided": guided,
+    }

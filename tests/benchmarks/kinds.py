@@ -31,7 +31,7 @@ from tests.benchmarks.ablation.loop import Loop
 from tests.benchmarks.ablation.plan import Setup
 
 ARMS = ("desk", "free", "none")
-LABELS = {"none": {"alpha": 0.0}, "rules": {"alpha": 1.0, "h": "none", "discount": 0.0}}
+LABELS = {"none": {"alpha": 0.0}, "rules": {"alpha": 1.0, "discount": 0.0}}
 LABELS["oracle"] = LABELS["rules"]
 """Credit by who labels the steps."""
 WANTED = 0.8

@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks.learner --gpu`: the native trainer in bf16 on one GPU, tokens a second and MFU.
 
-Floating-point operations are counted, not measured, and the peak is a data sheet's: see `learner.throughput`. Timed is
+Floating-point operations are counted, not measured, and the peak is a data sheet's: see `learner.sizing`. Timed is
 `NativeTrainer.update` whole, without a reference. Log-probs of packed rows are compared with those of rows one by one
 before anything is timed.
 """
@@ -30,7 +30,7 @@ def measure(arguments: Any) -> None:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     from learner.settings import LearnerSettings
-    from learner.throughput import peak_flops, update_flops
+    from learner.sizing import peak_flops, update_flops
     from learner.trainers.micro import Layout
     from learner.trainers.native import NativeTrainer
 

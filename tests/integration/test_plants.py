@@ -397,8 +397,7 @@ def orders_and_batches(directory: Path, runs: Sequence[Trajectory]) -> bytes:
     ]  # fmt: skip
     credits = Credits(tuple(np.ones(len(run.steps), np.float32) for run in runs), ("",) * len(runs), {})
     settings = BuildSettings(
-        vocabulary=256, max_tokens=1 << 16, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2,
-        clip_low=0.2, clip_high=0.28, clip_boosted=0.6,
+        vocabulary=256, max_tokens=1 << 16, chain=(0,), newest=0, max_staleness=4,
     )  # fmt: skip
     built = build(items, credits, settings)
     assert built.batch is not None, built.dropped

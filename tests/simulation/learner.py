@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from actors.messages import MANIFEST, BatchItem, BatchOrder, Candidate, Directive, Lineage, decode_batch, derived_id
-from learner.credit import assign
-from learner.credit.settings import CreditSettings
+from learner.credit import CreditSettings, assign
 from tests.simulation.policies import Policies
 from tests.support.fakes import candidate
 

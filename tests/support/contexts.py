@@ -208,8 +208,7 @@ def trained_ids(played: Played, *, guided: bool = False) -> dict[int, tuple[list
         items.append(BatchItem(attributed=msgspec.msgpack.decode(msgspec.msgpack.encode(credited), type=Attributed),
                                role=role))  # fmt: skip
     limits = BuildSettings(
-        vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2,
-        clip_low=0.2, clip_high=0.28, clip_boosted=0.6,
+        vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4,
     )  # fmt: skip
     built = build(items, assign(items, CreditSettings()), limits)
     assert built.batch is not None, built.dropped

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from learner.trainers.verl import CPU_ENVIRONMENT
+from tests.verl import CPU_ENVIRONMENT
 
 os.environ.update(CPU_ENVIRONMENT)
 if find_spec("verl") is None:

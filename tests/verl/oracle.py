@@ -4,18 +4,16 @@ verl's function takes clip ranges per token if both bounds are tensors of the ba
 """
 
 from types import SimpleNamespace
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 
-from learner.loss import LossSettings, policy_loss, token_shares
-from learner.settings import Aggregation
+from learner.loss import DUAL_CLIP, policy_loss
 
-MODES = get_args(Aggregation)
 SCALES = (0.05, 0.5, 3.0)
 """Standard deviation of the log-ratio: hardly a token clipped, many, and nearly all, up to the dual clip."""
 SEEDS = range(6)
-KL_COEF, DUAL_CLIP = 0.01, 3.0
+KL_COEF = 0.01
 
 
 class Case(NamedTuple):
@@ -27,12 +25,11 @@ class Case(NamedTuple):
     mask: torch.Tensor
     clip_low: torch.Tensor
     clip_high: torch.Tensor
-    weights: torch.Tensor | None
     reference: torch.Tensor | None
 
 
 def case(seed: int, scale: float) -> Case:
-    """Advantages of both signs, holes in the mask, two clip ranges; weights and penalty in two of three cases."""
+    """Advantages of both signs, holes in the mask, two clip ranges; a penalty in two of three cases."""
     g = torch.Generator().manual_seed(1000 * seed + int(100 * scale))
     b, t = 5, 17
     old = -3 * torch.rand(b, t, generator=g)
@@ -45,7 +42,6 @@ def case(seed: int, scale: float) -> Case:
         mask=mask,
         clip_low=torch.where(torch.rand(b, t, generator=g) > 0.5, 0.2, 0.1),
         clip_high=torch.where(torch.rand(b, t, generator=g) > 0.5, 0.6, 0.28),
-        weights=2 * torch.rand(b, t, generator=g) if seed % 3 else None,
         reference=old + scale * torch.randn(b, t, generator=g) if seed % 3 != 1 else None,
     )
 
@@ -55,7 +51,7 @@ class _Config(SimpleNamespace):
         return getattr(self, name, default)
 
 
-def verls(given: Case, mode: str) -> tuple[torch.Tensor, torch.Tensor]:
+def verls(given: Case) -> tuple[torch.Tensor, torch.Tensor]:
     """verl's loss and its gradient `(B, T)`."""
     from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla, kl_penalty
 
@@ -64,30 +60,28 @@ def verls(given: Case, mode: str) -> tuple[torch.Tensor, torch.Tensor]:
         clip_ratio=0.2, clip_ratio_low=given.clip_low, clip_ratio_high=given.clip_high, clip_ratio_c=DUAL_CLIP,
         global_batch_info={},
     )  # fmt: skip
-    loss, _ = compute_policy_loss_vanilla(given.old, new, given.advantages, given.mask, mode, config, given.weights)
+    loss, _ = compute_policy_loss_vanilla(given.old, new, given.advantages, given.mask, "token-mean", config)
     if given.reference is not None:
-        loss = loss + KL_COEF * agg_loss(kl_penalty(new, given.reference, "low_var_kl"), given.mask, mode)
+        loss = loss + KL_COEF * agg_loss(kl_penalty(new, given.reference, "low_var_kl"), given.mask, "token-mean")
     loss.backward()
     return loss.detach(), new.grad
 
 
-def ours(given: Case, mode: str) -> tuple[torch.Tensor, torch.Tensor]:
+def ours(given: Case) -> tuple[torch.Tensor, torch.Tensor]:
     """Our loss and its gradient `(B, T)`."""
     new = given.new.clone().requires_grad_()
-    share = torch.zeros(given.mask.shape)
-    # verl divides by the padded width if told no constant.
-    share[given.mask] = token_shares(given.mask.sum(1), mode, norm=given.mask.shape[1]).float()
+    on = given.mask
+    share = torch.full((int(on.sum()),), 1 / int(on.sum()))
     result = policy_loss(
-        new,
-        given.old,
-        given.advantages,
-        given.clip_low,
-        given.clip_high,
+        new[on],
+        given.old[on],
+        given.advantages[on],
+        given.clip_low[on],
+        given.clip_high[on],
         share=share,
-        settings=LossSettings(DUAL_CLIP, KL_COEF),
-        mask=given.mask,
-        weights=given.weights,
-        reference=given.reference,
+        kl_coef=KL_COEF,
+        guided=torch.zeros(len(share), dtype=torch.bool),
+        reference=None if given.reference is None else given.reference[on],
     )
     result.loss.backward()
     return result.loss.detach(), new.grad

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.trainers.verl import CPU_ENVIRONMENT
+from tests.verl import CPU_ENVIRONMENT
 
 os.environ.update(CPU_ENVIRONMENT)
 LOSS, WEIGHTS = 1e-6, 2e-5
@@ -33,19 +33,16 @@ class Line(NamedTuple):
 
 
 def losses() -> list[Line]:
-    """Over all cases of `oracle.py`, by aggregation mode."""
+    """Over all cases of `oracle.py`."""
     from tests.verl import oracle
 
-    lines = []
-    for mode in oracle.MODES:
-        found = {"loss": 0.0, "gradient": 0.0}
-        cases = [oracle.case(seed, scale) for scale in oracle.SCALES for seed in oracle.SEEDS]
-        for given in cases:
-            (loss, gradient), (expected, slope) = oracle.ours(given, mode), oracle.verls(given, mode)
-            found["loss"] = max(found["loss"], oracle.difference(loss, expected))
-            found["gradient"] = max(found["gradient"], oracle.difference(gradient, slope))
-        lines += [Line(f"policy loss, {mode}", len(cases), name, value, LOSS) for name, value in found.items()]
-    return lines
+    found = {"loss": 0.0, "gradient": 0.0}
+    cases = [oracle.case(seed, scale) for scale in oracle.SCALES for seed in oracle.SEEDS]
+    for given in cases:
+        (loss, gradient), (expected, slope) = oracle.ours(given), oracle.verls(given)
+        found["loss"] = max(found["loss"], oracle.difference(loss, expected))
+        found["gradient"] = max(found["gradient"], oracle.difference(gradient, slope))
+    return [Line("policy loss", len(cases), name, value, LOSS) for name, value in found.items()]
 
 
 def weights(

@@ -10,9 +10,9 @@ import numpy as np
 
 from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
-from learner.trainers.verl import CPU_ENVIRONMENT
 from tests.support.ports import free_port
 from tests.support.process import Process
+from tests.verl import CPU_ENVIRONMENT
 
 VOCABULARY = 512
 SETTINGS = LearnerSettings(

@@ -8,8 +8,8 @@ import torch
 
 from learner.trainers.files import load_tensors
 from learner.trainers.native import NativeTrainer
-from learner.trainers.verl import CPU_ENVIRONMENT
 from tests.support.process import run
+from tests.verl import CPU_ENVIRONMENT
 from tests.verl.rig import SETTINGS, batch
 from tests.verl.test_trainer import CLOSE, distance, files
 

@@ -1,16 +1,8 @@
 """The trainer on verl's FSDP2 engine: many GPUs, in an environment of its own (`make .venv-verl/ready`).
 
-engine.py        the part of verl's interface that we rest on, and nothing else of verl anywhere
-shards.py        a mini-batch's rows dealt to ranks and packed as verl takes them
-trainer.py       `VerlTrainer`, which every rank runs in step
-ranks.py         rank 0 leads, the others follow
-files.py         weights and optimizer between ranks and disk
-cpu_platform.py  plug-in that lets verl run without a GPU, for tests
+engine.py   the part of verl's interface that we rest on, and nothing else of verl anywhere
+shards.py   a mini-batch's rows dealt to ranks and packed as verl takes them
+trainer.py  `VerlTrainer`, which every rank runs in step
+ranks.py    rank 0 leads, the others follow
+files.py    weights and optimizer between ranks and disk
 """
-
-CPU_ENVIRONMENT = {
-    "VERL_PLATFORM": "cpu",
-    "VERL_USE_EXTERNAL_MODULES": "learner.trainers.verl.cpu_platform",
-    "VERL_ENGINE_DEVICE": "cuda",  # of the engines registered: the one for CUDA, which computes where its tensors are
-}
-"""Set before verl is imported, these make it compute on the CPU: for tests and toy models."""

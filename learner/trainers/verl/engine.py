@@ -18,8 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from learner.errors import CheckpointInvalid, TrainerUnavailable
-from learner.settings import LearnerSettings
-from learner.trainers.verl import CPU_ENVIRONMENT
+from learner.settings import BETA1, MAX_GRAD_NORM, LearnerSettings
 from learner.trainers.verl.shards import Shard
 
 Score = Callable[[Tensor, Tensor], Tensor | None]
@@ -49,8 +48,7 @@ def require() -> None:
     if os.environ.get("VERL_PLATFORM") == "cpu":
         return
     if not torch.cuda.is_available():
-        words = " ".join(f"{name}={value}" for name, value in CPU_ENVIRONMENT.items())
-        raise TrainerUnavailable(f"there is no GPU; for a toy model on the CPU set {words}")
+        raise TrainerUnavailable("there is no GPU: set learner.trainer = 'native', or see nvidia-smi")
     if find_spec("flash_attn") is None:
         # Without it verl takes log-probs of bf16 logits in bf16, and packed rows need a T x T mask.
         raise TrainerUnavailable(
@@ -112,9 +110,9 @@ class Engine:
                 ),
                 optimizer_config=FSDPOptimizerConfig(
                     lr=settings.lr,
-                    betas=(settings.beta1, settings.beta2),
+                    betas=(BETA1, settings.beta2),
                     weight_decay=settings.weight_decay,
-                    clip_grad=settings.max_grad_norm,
+                    clip_grad=MAX_GRAD_NORM,
                     override_optimizer_config={"fused": on_gpu},
                 ),
                 checkpoint_config=CheckpointConfig(save_contents=[], load_contents=[]),

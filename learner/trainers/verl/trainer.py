@@ -19,17 +19,14 @@ from actors.messages import FileDigest
 from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
 from learner.sizing import CPU_BUDGET, GPU_BUDGET
-from learner.throughput import peak_flops
 from learner.trainers import UpdateReport
-from learner.trainers.figures import Sums
 from learner.trainers.files import stored_dtypes
 from learner.trainers.micro import Ints, Layout
 from learner.trainers.rewarm import LEFT, STEPS, Rewarming
 from learner.trainers.staleness import check
-from learner.trainers.steps import Loss, Update
+from learner.trainers.steps import Loss, Sums, Update
 from learner.trainers.verl.engine import Engine
 from learner.trainers.verl.files import local, restore, save_state, save_weights, settle, state_of, stored_state
-from learner.trainers.verl.reference import ShardedReference
 from learner.trainers.verl.shards import Shard, shard
 
 
@@ -52,9 +49,7 @@ class VerlTrainer:
         self._settings = settings
         self._engine, self._rewarming = Engine(settings, weights), Rewarming()
         self._dtypes = stored_dtypes(weights, self._engine.module)
-        self._reference = (
-            ShardedReference(settings, reference or weights, self._dtypes) if settings.kl_coef > 0 else None
-        )
+        self._reference = Engine(settings, reference or weights, frozen=True) if settings.kl_coef > 0 else None
         self._budget = settings.micro_tokens or (CPU_BUDGET if self.device.type == "cpu" else GPU_BUDGET)
 
     @property
@@ -74,25 +69,18 @@ class VerlTrainer:
         layout = Layout(batch)
         check(batch, layout, vocabulary=self.vocabulary, max_tokens=self.max_tokens)
         report = Update(self._settings, self, batch, layout).run(seed)
-        metrics = report.metrics | {"ranks": float(dist.get_world_size())}
-        if self.device.type == "cuda" and (peak := peak_flops(torch.cuda.get_device_name(self.device))) is not None:
-            metrics["peak_flops"] = peak * dist.get_world_size()
-        return msgspec.structs.replace(report, metrics=metrics)
+        return msgspec.structs.replace(report, metrics=report.metrics | {"ranks": float(dist.get_world_size())})
 
     def save(self, directory: Path) -> Sequence[FileDigest]:
         return save_weights(self._parameters(), self._dtypes, directory / "model.safetensors")
 
     def save_state(self, directory: Path) -> Sequence[FileDigest]:
-        state = self._reference.state() if self._reference is not None else {}
-        moments = state_of(self._parameters(), self._engine.optimizer)
-        return save_state(state | moments | self._rewarming.state(), directory)
+        return save_state(state_of(self._parameters(), self._engine.optimizer) | self._rewarming.state(), directory)
 
     def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
         with stored_state(state) as kept:
             restore(self._parameters(), self._engine.optimizer, weights, kept)
             self._rewarming.start(int(kept.scalar(LEFT)) if LEFT in kept else STEPS if rewarm else 0)
-            if self._reference is not None:
-                self._reference.restore(kept, self._parameters())
 
     def settle(self, weights: Path) -> int:
         return settle(self._parameters(), self._dtypes, weights)
@@ -110,7 +98,7 @@ class VerlTrainer:
         return self._score(self._engine, layout, rows)
 
     def anchor(self, layout: Layout, rows: Ints) -> Tensor | None:
-        return self._score(self._reference.engine, layout, rows) if self._reference is not None else None
+        return self._score(self._reference, layout, rows) if self._reference is not None else None
 
     def gradient(self, layout: Layout, rows: Ints, loss: Loss) -> Tensor:
         found = torch.zeros(len(layout.row), device=self.device)
@@ -139,12 +127,6 @@ class VerlTrainer:
         whole.sums = dict(zip(sums.sums, self._engine.reduce(values), strict=True))
         whole.ratio_max = self._engine.reduce(sums.ratio_max, dist.ReduceOp.MAX)
         return whole
-
-    def seen(self) -> dict[str, float]:
-        return {}  # verl would compute the entropy of every token, or of none
-
-    def follow(self) -> dict[str, float]:
-        return self._reference.follow(self._parameters()) if self._reference is not None else {}
 
     def _score(self, engine: Engine, layout: Layout, rows: Ints) -> Tensor:
         found = torch.zeros(len(layout.row), device=self.device)

@@ -172,7 +172,7 @@ class Loop:
 
     def _learn(self, fresh: Sequence[BatchItem]) -> None:
         items = self._expecting(fresh)
-        credits = assign(items, self._settings.credit, self._updates)
+        credits = assign(items, self._settings.credit)
         built = build(items, credits, self._limits())
         self.counts.update(credits.skipped)
         self.counts.update(built.dropped)
@@ -222,10 +222,6 @@ class Loop:
             chain=tuple(range(self._version + 1)),
             newest=self._version,
             max_staleness=settings.max_staleness,
-            max_staleness_guided=settings.max_staleness_guided,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            clip_boosted=settings.clip_boosted,
         )
 
 

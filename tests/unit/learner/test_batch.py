@@ -1,13 +1,10 @@
 """Packing, stripping, staleness, what is left out, and the file."""
 
-import json
-
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from actors.messages import TokenRow, pack_array
@@ -23,17 +20,13 @@ LIMITS = BuildSettings(
     chain=(0, 1, 2, 3),
     newest=3,
     max_staleness=2,
-    max_staleness_guided=1,
-    clip_low=0.2,
-    clip_high=0.28,
-    clip_boosted=0.6,
 )
 GOOD = row([5, 6, 7, 8], [-1, -1, 0, 0], version=3)
 
 
 def built(*items, limits=LIMITS):
     credits = assign(items, CreditSettings(alpha=0.0))
-    return build(items, credits, limits, order="o")
+    return build(items, credits, limits)
 
 
 def pair(first, **kwargs):
@@ -51,7 +44,7 @@ def test_rows_are_packed_with_their_steps_advantages():
     assert batch.behaviour.tolist() == [0, -1, 0, -1, -1, 0, 0, -1, -1]
     assert batch.trajectories == ("a", "b")
     assert batch.trajectory.tolist() == [0, 1]
-    assert (batch.base_version, batch.order, batch.rows, batch.tokens) == (3, "o", 2, 5)
+    assert (batch.base_version, batch.rows, batch.tokens) == (3, 2, 5)
     batch.check()
 
 
@@ -130,22 +123,6 @@ def test_a_step_that_stands_in_two_rows_is_trained_once():
     result = built(item(1.0, "++", id="a", group="g", rows=twice), item(0.0, id="b", group="g", rows=[GOOD]))
     assert result.dropped == {"step_twice": 1}
     assert result.batch.trajectory.tolist() == [0, 1]
-
-
-def test_rows_that_a_trajectory_was_split_into_share_its_weight():
-    split = [row([5, 6], [-1, 0], version=3), row([5, 6, 7, 8, 9], [-1, -1, 1, 1, 1], version=3)]
-    batch = built(item(1.0, "++", id="a", group="g", rows=split), item(0.0, id="b", group="g", rows=[GOOD])).batch
-    assert batch.row_weights.tolist() == [0.25, 0.75, 1.0]
-
-
-def test_weights_of_any_batch_add_up_to_its_trajectories():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        rows = [
-            row([5, *rng.integers(3, 9, n)], [-1, *[k] * n], version=3) for k, n in enumerate(rng.integers(1, 6, 4))
-        ]
-        batch = built(item(1.0, "++++", id="a", group="g", rows=rows), item(0.0, id="b", group="g", rows=[GOOD])).batch
-        assert np.bincount(batch.trajectory, batch.row_weights) == pytest.approx([1.0, 1.0])
 
 
 def test_an_advantage_that_is_no_number_is_dropped():
@@ -261,17 +238,6 @@ def test_what_had_no_credit_is_not_named_twice():
     assert build([item(1.0, id="a"), item(None, id="b")], credits, LIMITS).reasons == {}
 
 
-def test_the_header_says_what_the_batch_was_made_of(tmp_path):
-    limits = msgspec.structs.replace(LIMITS, model="m", tokenizer="t", algorithm={"lr": 1e-6, "credit": {"h": "none"}})
-    batch = built(*pair(GOOD), limits=limits).batch
-    batch.save(tmp_path / "b.safetensors")
-    with safe_open(tmp_path / "b.safetensors", "numpy") as file:
-        header = file.metadata()
-    assert (header["model"], header["tokenizer"], header["order"], header["base_version"]) == ("m", "t", "o", "3")
-    assert json.loads(header["algorithm"]) == {"lr": 1e-6, "credit": {"h": "none"}}
-    assert (json.loads(header["groups"]), json.loads(header["trajectories"])) == (["g", "g"], ["a", "b"])
-
-
 def test_a_file_of_another_schema_is_refused(tmp_path):
     path = tmp_path / "b.safetensors"
     save_file({"ids": np.zeros(1, np.int32)}, path, metadata={"schema": "1"})
@@ -305,7 +271,6 @@ def test_a_truncated_file_is_refused(tmp_path):
         ("mask", np.ones(8, np.uint8), "mask"),
         ("lengths", np.array([7, 1], np.int64), "lengths"),
         ("trajectory", np.array([0, 2], np.int32), "trajectory"),
-        ("groups", ("g",), "groups"),
         ("guided", np.array([0, 2], np.uint8), "guided"),
         ("clip_high", np.full(8, -1.0, np.float32), "clip_high"),
         ("behaviour", np.ones(8, np.float32), "behaviour"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from learner import versions
+from learner import cursor, versions
 from learner.checkpoints import Checkpoints, Standing
 from learner.cursor import REPLIES, Reply
 from learner.errors import CheckpointInvalid, StateEmpty
@@ -300,8 +300,9 @@ def test_pins_that_cannot_be_read_protect_everything(state, base):
     assert checkpoints.versions.numbers() == [0, 1, 2, 3, 4]
 
 
-def test_only_so_many_orders_are_remembered(state, base):
-    checkpoints = opened(state, base, remembered=3)
+def test_only_so_many_orders_are_remembered(state, base, monkeypatch):
+    monkeypatch.setattr(cursor, "REMEMBERED", 3)
+    checkpoints = opened(state, base)
     for n in range(5):
         checkpoints.done(f"o{n}")
     assert [record for record, _ in checkpoints.cursor.done] == ["o2", "o3", "o4"]

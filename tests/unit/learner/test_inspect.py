@@ -1,13 +1,11 @@
-"""What `evolved learner inspect` and `resume` show: terminal, page, JSON; and what hostile text cannot do."""
+"""What `evolved learner inspect` and `resume` show, and what hostile text cannot do."""
 
 import io
 import json
 import re
-import stat
 import subprocess
 import sys
 from functools import partial
-from html.parser import HTMLParser
 
 import msgspec
 import numpy as np
@@ -15,19 +13,15 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save_file
 
-from actors.messages import encode_batch
+from actors.messages import Handoff, encode_batch
 from daemon.cli.main import main
 from daemon.demo.world import WARM_START
 from daemon.upkeep.provenance import Provenance, ProvenanceSettings
-from learner.build import BuildSettings, build
 from learner.checkpoints import Checkpoints
-from learner.credit import CreditSettings, assign
+from learner.credit import CreditSettings
 from learner.errors import BatchFileInvalid
-from learner.inspect import Known, TrajectoryView, decoder, inspect
-from learner.inspect_html import page
-from learner.inspect_known import known, tokenizer_file
-from learner.inspect_terminal import show
-from learner.inspect_text import about_steps, visible
+from learner.inspect import Known, TrajectoryView, decoder, inspect, known, tokenizer_file
+from learner.inspect_terminal import about_steps, show, visible
 from learner.settings import LearnerSettings
 from tests.unit.learner.maker import item, row
 
@@ -69,16 +63,8 @@ def order(tmp_path):
     return path
 
 
-@pytest.fixture
-def packed(tmp_path):
-    items = trajectories()
-    limits = BuildSettings(
-        vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2, clip_low=0.2,
-        clip_high=0.28, clip_boosted=0.6,
-    )  # fmt: skip
-    batch = build(items, assign(items, SETTINGS.credit), limits, order="o7").batch
-    batch.save(tmp_path / "p.safetensors")
-    return tmp_path / "p.safetensors"
+def names(inspection):
+    return [view.item.attributed.trajectory.id for view in inspection.trajectories]
 
 
 def looked(path, **kwargs):
@@ -102,7 +88,10 @@ def test_an_orders_tokens_have_the_advantages_that_the_learner_would_give_them(o
 
 def test_what_is_left_out_is_shown_with_its_reason(order):
     found = looked(order)
-    reasons = {view.id: view.reason or next((row.reason for row in view.rows), "") for view in found.trajectories}
+    reasons = {
+        view.item.attributed.trajectory.id: view.reason or next((row.reason for row in view.rows), "")
+        for view in found.trajectories
+    }
     assert reasons == {
         "guided": "", "plain": "", "unknown": "no_outcome", "ragged": "ragged", "baseline": "baseline_only",
     }  # fmt: skip
@@ -122,17 +111,6 @@ def test_without_a_tokenizer_the_ids_are_shown_and_ids_beyond_one_are_named(orde
     assert inspect(order, SETTINGS, Known(), decoder(None)).trajectories[0].rows[0].tokens[0].text.endswith(" ")
 
 
-def test_a_packed_batch_shows_what_the_trainer_gets(packed):
-    found = looked(packed)
-    assert (found.kind, found.order, found.base_version) == ("packed", "o7", 0)
-    guided, plain = found.trajectories
-    assert guided.rows[0].guided
-    assert not plain.rows[0].guided
-    assert guided.advantages == (1.0, 1.0)
-    texts = ["".join(token.text for token in view.rows[0].tokens) for view in (guided, plain)]
-    assert texts[0] == texts[1], "the lesson is gone"
-
-
 @pytest.mark.parametrize("content", [b"", b"\xc1", b"no batch at all", b"\x80\0\0\0\0\0\0\0{oops", b"{}"])
 def test_a_file_that_is_no_batch_is_refused_by_name(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
@@ -141,9 +119,9 @@ def test_a_file_that_is_no_batch_is_refused_by_name(tmp_path, content):
 
 
 def test_one_trajectory_and_a_limit(order):
-    assert [view.id for view in looked(order, name="pla").trajectories] == ["plain"]
+    assert names(looked(order, name="pla")) == ["plain"]
     few = looked(order, limit=2)
-    assert [view.id for view in few.trajectories] == ["guided", "plain"]
+    assert names(few) == ["guided", "plain"]
     assert few.notes[-1] == "3 more are not shown"
 
 
@@ -180,34 +158,6 @@ def test_long_contexts_are_shortened_unless_asked_for(tmp_path):
     found = inspect(tmp_path / "o", SETTINGS, Known(), decoder(None))
     assert "452 tokens" in shown(found)
     assert shown(found, full=True).count("7 ") >= 1000
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.attributes, self.text = [], [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def test_the_page_is_one_file_that_loads_and_runs_nothing(order):
-    text = page(looked(order))
-    found = Page(text)
-    assert not {"script", "link", "img", "iframe", "object", "base", "form"} & set(found.tags)
-    assert not [name for name, _ in found.attributes if name in ("src", "href") or name.startswith("on")]
-    assert "default-src 'none'" in text
-    assert "<script>alert(1)</script>" in found.text, "as text"
-    titles = [value for name, value in found.attributes if name == "title"]
-    assert any("advantage +1.000, clip 0.80 to 1.60" in title for title in titles)
-    assert "http" not in re.sub(r"http-equiv", "", text)
 
 
 def test_control_and_formatting_characters_become_visible():
@@ -257,27 +207,6 @@ def run(capsys, *arguments):
     code = main(list(arguments))
     out = capsys.readouterr()
     return code, out.out, out.err
-
-
-def test_the_command_prints_json(order, capsys, tmp_path):
-    nowhere = f'state_dir="{tmp_path / "none"}"'
-    code, out, _ = run(
-        capsys, "learner", "inspect", str(order), "--set", nowhere, "--json", "--tokenizer", str(WARM_START)
-    )
-    found = json.loads(out)
-    assert code == 0
-    assert [view["id"] for view in found["trajectories"]] == ["guided", "plain", "unknown", "ragged", "baseline"]
-    assert "no learner's state at hand" in " ".join(found["notes"])
-
-
-def test_the_command_writes_a_page_and_knows_what_is_not_there(order, capsys, tmp_path):
-    target = tmp_path / "b.html"
-    assert run(capsys, "learner", "inspect", str(order), "--html", str(target))[0] == 0
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    code, _, err = run(capsys, "learner", "inspect", str(order), "--trajectory", "nobody")
-    assert (code, "nobody" in err) == (1, True)
-    assert run(capsys, "learner", "inspect", str(tmp_path / "absent"))[0] == 2
-    assert run(capsys, "learner", "inspect", str(order), "--tokenizer", str(tmp_path))[0] == 2
 
 
 def test_inspect_needs_no_torch(order):
@@ -347,10 +276,21 @@ def test_the_plain_command_still_runs_the_learner():
 
 
 def test_a_step_says_who_acted_where_several_agents_did():
-    view = TrajectoryView(
-        id="t", rows=(), labels=("GOOD", "BAD"), agents=("planner#1", HOSTILE), advantages=(1.0, -1.0)
-    )
-    first, second = about_steps(view)
+    one = item(1.0, "+-")
+    run = one.attributed.trajectory
+    roles = ("planner#1", HOSTILE)
+    steps = tuple(msgspec.structs.replace(step, role=role) for step, role in zip(run.steps, roles, strict=True))
+    run = msgspec.structs.replace(run, steps=steps, handoffs=(Handoff(source="planner#1", target=HOSTILE, step=1),))
+    several = msgspec.structs.replace(one, attributed=msgspec.structs.replace(one.attributed, trajectory=run))
+    first, second = about_steps(TrajectoryView(several, (), (1.0, -1.0), ""))
     assert first == "step 0: planner#1 GOOD +1.000"
     assert "\x1b" not in second
-    assert about_steps(msgspec.structs.replace(view, agents=()))[0] == "step 0: GOOD +1.000"
+    assert about_steps(TrajectoryView(one, (), (1.0, -1.0), ""))[0] == "step 0: GOOD +1.000"
+
+
+def test_the_command_knows_what_is_not_there(order, capsys, tmp_path):
+    assert run(capsys, "learner", "inspect", str(order), "--tokenizer", str(WARM_START))[0] == 0
+    code, _, err = run(capsys, "learner", "inspect", str(order), "--trajectory", "nobody")
+    assert (code, "nobody" in err) == (1, True)
+    assert run(capsys, "learner", "inspect", str(tmp_path / "absent"))[0] == 2
+    assert run(capsys, "learner", "inspect", str(order), "--tokenizer", str(tmp_path))[0] == 2

@@ -206,31 +206,6 @@ def test_guided_rows_take_their_old_log_probs_from_the_stripped_context(warm_sta
     assert report.metrics["clipped_guided"] == 0.0
 
 
-def test_tokens_that_moved_too_far_give_no_gradient_and_are_told(warm_start):
-    # They were recorded as next to impossible: whatever the policy says of them now is a move up.
-    batch = random_batch()
-    improbable = np.where(batch.mask > 0, np.float32(-15.0), np.float32(0.0))
-    batch = msgspec.structs.replace(batch, behaviour=improbable, advantages=np.abs(batch.advantages))
-    report = trainer(warm_start, token_limit=1e-5, min_effective_share=0.0).update(batch, seed=0)
-    assert report.metrics["masked"] == 1.0
-    assert report.metrics["grad_norm"] == 0.0
-    free = trainer(warm_start, token_limit=0.9, min_effective_share=0.0).update(batch, seed=0)
-    assert free.metrics["masked"] == 0.0
-    assert free.metrics["grad_norm"] > 0.0, "a ratio far beyond the clip, which it takes the place of"
-
-
-def test_guided_rows_may_keep_the_recorded_ones(warm_start):
-    batch = random_batch(guided=True)
-    report = trainer(warm_start, guided="behaviour").update(batch, seed=0)
-    assert "guided_log_ratio" not in report.metrics
-
-
-def test_proximal_log_probs_come_with_truncated_weights(warm_start):
-    report = trainer(warm_start, old_policy="proximal").update(random_batch(), seed=0)
-    assert report.metrics["kl_old"] == pytest.approx(0.0, abs=1e-9)
-    assert 0 < report.metrics["effective_share"] <= 1
-
-
 def test_the_kl_penalty_pulls_to_the_reference(warm_start, tmp_path):
     other = tiny_model(tmp_path, seed=1)
     idle = msgspec.structs.replace(random_batch(), advantages=np.zeros_like(random_batch().advantages))

@@ -16,7 +16,7 @@ from learner.trainers.micro import Layout, Processed  # noqa: E402
 from learner.trainers.staleness import FREE, Columns, prepare  # noqa: E402
 from tests.unit.learner.maker import row  # noqa: E402
 from tests.unit.learner.test_batch import LIMITS, built, pair  # noqa: E402
-from tests.unit.learner.test_native import SETTINGS, distance, random_batch, trainer, weights  # noqa: E402
+from tests.unit.learner.test_native import distance, random_batch, trainer, weights  # noqa: E402
 
 pytestmark = pytest.mark.torch
 EVERY = [
@@ -120,13 +120,12 @@ def test_what_does_not_fit_into_memory_together_has_the_same_gradient(monkeypatc
     assert 0 < 200 * distance(*found) < moved
 
 
-def scored(batch, now, **changes):
+def scored(batch, now):
     """Columns after `prepare`, with `now` as the present weights' log-probs of the trained tokens."""
     layout = Layout(batch)
     columns = Columns(batch, layout, torch.device("cpu"))
     values = torch.tensor(now, dtype=torch.float32)
-    settings = msgspec.structs.replace(SETTINGS, **changes)
-    _, metrics = prepare(columns, layout, settings, lambda rows: values[torch.from_numpy(layout.columns(rows))])
+    _, metrics = prepare(columns, layout, 0.0, lambda rows: values[torch.from_numpy(layout.columns(rows))])
     return columns, metrics
 
 

@@ -75,7 +75,7 @@ def test_every_nth_version_has_a_full_state_and_two_are_kept(bench):
     assert states(bench) == ([6, 9], [6, 7, 8, 9])
 
 
-@pytest.mark.parametrize("settings", [{}, {"kl_coef": 0.01, "reference": "moving", "reference_updates": 2}])
+@pytest.mark.parametrize("settings", [{}, {"kl_coef": 0.01}])
 def test_restarted_after_every_update_it_is_the_run_that_nobody_disturbed(tmp_path, small, settings):
     one, other = (made(tmp_path, name, small, **settings) for name in ("straight", "restarted"))
     for n in range(8):

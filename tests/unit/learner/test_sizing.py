@@ -173,10 +173,9 @@ def test_verl_s_activations_and_logits_shrink_with_ranks_that_share_a_row():
     assert variable(tokens=2048, sequence_parallel=2) == variable(tokens=1024)
 
 
-@pytest.mark.parametrize("name", ["7b", "14b"])
-def test_the_shipped_configurations_load_and_are_estimated_to_fit(name):
-    settings = load(Path(f"ops/a100/{name}.toml")).learner
-    parts = memory(MODELS[name], training(settings, 8))
+def test_the_shipped_configuration_loads_and_is_estimated_to_fit():
+    settings = load(Path("ops/a100/7b.toml")).learner
+    parts = memory(MODELS["7b"], training(settings, 8))
     assert settings.trainer == "verl"
     assert sum(parts.values()) < 72e9  # a tenth of 80 left for what formulas forget
 

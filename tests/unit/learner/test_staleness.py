@@ -12,11 +12,10 @@ torch = pytest.importorskip("torch")
 
 from learner.batch import TrajectoryBatch  # noqa: E402
 from learner.errors import BatchRefused  # noqa: E402
-from learner.settings import LearnerSettings  # noqa: E402
+from learner.trainers import staleness  # noqa: E402
 from learner.trainers.micro import Layout  # noqa: E402
-from learner.trainers.native import NativeTrainer  # noqa: E402
 from learner.trainers.staleness import Columns, judge, prepare  # noqa: E402
-from tests.unit.learner.test_native import SETTINGS, on_policy, random_batch, trainer, weights  # noqa: E402
+from tests.unit.learner.test_native import on_policy, random_batch, trainer, weights  # noqa: E402
 
 pytestmark = pytest.mark.torch
 ROWS = 4
@@ -57,10 +56,9 @@ def shifted(*by):
     return [[-1.0 + each, -1.0 + each] for each in by]
 
 
-def settled(now, **changes):
+def settled(now, sequence_limit=0.0):
     columns, layout, score, asked = arranged(now)
-    settings = LearnerSettings(**{"min_effective_share": 0.0, **changes})
-    rows, metrics = prepare(columns, layout, settings, score)
+    rows, metrics = prepare(columns, layout, sequence_limit, score)
     return columns, rows.tolist(), metrics, asked
 
 
@@ -68,69 +66,46 @@ def test_recorded_log_probs_are_kept_and_only_guided_rows_are_computed_again():
     columns, rows, metrics, asked = settled(shifted(0.5, 0.5, 0.5, 2.0))
     assert asked == [[GUIDED]]
     assert rows == [0, 1, 2, 3]
-    assert columns.old.tolist() == columns.sampled.tolist() == [-1.0] * 6 + [1.0] * 2
-    assert columns.weights is None
+    assert columns.old.tolist() == [-1.0] * 6 + [1.0] * 2
     assert metrics["guided_log_ratio"] == pytest.approx(2.0)
 
 
-def test_without_lessons_to_bridge_nothing_is_computed_again():
-    columns, _, metrics, asked = settled(shifted(0.5, 0.5, 0.5, 2.0), guided="behaviour")
-    assert asked == []
-    assert columns.old.tolist() == [-1.0] * 8
-    assert metrics == {}
-
-
-def test_truncation_cuts_what_rose_and_leaves_guided_tokens_at_one():
-    columns, *_ = settled(shifted(0.0, 1.0, -1.0, 5.0), old_policy="proximal", truncate=2.0)
-    assert columns.old.tolist() == [-1.0, -1.0, 0.0, 0.0, -2.0, -2.0, 4.0, 4.0]
-    assert columns.sampled.tolist() == [-1.0] * 6 + [4.0] * 2, "how far a token moved counts from who sampled it"
-    assert columns.weights.tolist() == pytest.approx([1, 1, 2, 2, np.exp(-1), np.exp(-1), 1, 1])
-
-
-def test_icepop_gives_no_gradient_outside_of_its_bounds():
-    columns, *_ = settled(
-        shifted(0.1, 1.0, -1.0, 5.0), old_policy="proximal", importance="icepop", icepop_low=0.5, icepop_high=2.0
-    )
-    assert columns.weights.tolist() == pytest.approx([np.exp(0.1)] * 2 + [0.0] * 4 + [1.0] * 2)
-
-
-@pytest.mark.parametrize("old_policy", ["behaviour", "proximal"])
-def test_rows_whose_probability_moved_too_far_are_left_out_and_counted(old_policy):
-    _, rows, metrics, asked = settled(
-        shifted(0.0, 1.0, -1.0, 5.0), old_policy=old_policy, sequence_low=0.5, sequence_high=2.0
-    )
+def test_rows_whose_probability_moved_too_far_are_left_out_and_counted():
+    _, rows, metrics, asked = settled(shifted(0.0, 1.0, -1.0, 5.0), 0.5)
     assert asked == [[0, 1, 2, 3]], "one forward for all that is wanted"
     assert rows == [0, GUIDED], "guided rows are not judged by the context that they were stripped of"
-    assert (metrics["rows_rejected"], metrics["tokens_rejected"]) == (2, 4)
+    assert metrics["rows_rejected"] == 2
 
 
 def test_a_batch_of_rejected_rows_alone_is_refused():
+    columns, layout, score, _ = arranged(shifted(1.0, 1.0, 1.0, 1.0))
+    columns.guided[:] = False
     with pytest.raises(BatchRefused) as refused:
-        settled(shifted(1.0, 1.0, 1.0, 1.0), guided="behaviour", sequence_high=1.5)
+        prepare(columns, layout, 0.5, score)
     assert refused.value.reason == "rejected"
 
 
 def test_weights_that_give_no_number_are_refused_before_anything_moves():
     with pytest.raises(BatchRefused) as refused:
-        settled(shifted(0.0, 0.0, float("nan"), 0.0), old_policy="proximal")
+        settled(shifted(0.0, 0.0, 0.0, float("nan")))
     assert refused.value.reason == "nonfinite_log_probs"
 
 
 def test_effective_shares_and_divergence_are_told_apart_for_guided_tokens():
     columns, layout, *_ = arranged(shifted(0.0, 0.0, 0.0, 0.0))
-    now = torch.tensor([-1.0] * 6 + [0.0, -2.0])
-    told = judge(columns, columns.of(layout.trained), now, LearnerSettings(guided="behaviour", truncate=10.0))
-    up, down = np.e, 1 / np.e
-    guided = (up + down) ** 2 / (up**2 + down**2) / 2
+    now = torch.tensor([-1.0] * 6 + [-0.5, -1.5])
+    told = judge(columns, columns.of(layout.trained), now)
+    up, down = np.exp(0.5), np.exp(-0.5)
     assert told["effective_share_plain"] == pytest.approx(1.0)
-    assert told["effective_share_guided"] == pytest.approx(guided)
-    assert told["effective_share"] == pytest.approx((6 + 2 * guided) / 8)
+    assert told["effective_share_guided"] == pytest.approx((up + down) ** 2 / (up**2 + down**2) / 2)
+    assert told["effective_share"] == pytest.approx(1.0), "guided tokens are recomputed: each counts whole"
     assert told["kl_behaviour"] == pytest.approx(0.0, abs=1e-7)
-    assert told["kl_behaviour_guided"] == pytest.approx(((up - 2) + (down - 0)) / 2)
+    assert told["kl_behaviour_guided"] == pytest.approx(((up - 1.5) + (down - 0.5)) / 2)
 
 
-def test_a_batch_that_would_be_mostly_noise_is_refused_and_says_so(warm_start):
-    subject = trainer(warm_start, min_effective_share=0.5)
+def test_a_batch_that_would_be_mostly_noise_is_refused_and_says_so(warm_start, monkeypatch):
+    subject = trainer(warm_start)
+    monkeypatch.setattr(staleness, "LEAST_EFFECTIVE", 0.5)
     fresh = on_policy(subject, random_batch(rows=12))
     # Most tokens were nearly certain to whoever sampled them, and are not to these weights.
     sure = (fresh.mask > 0) & (np.arange(len(fresh.ids)) % 10 > 0)
@@ -141,20 +116,3 @@ def test_a_batch_that_would_be_mostly_noise_is_refused_and_says_so(warm_start):
     assert refused.value.reason == "mostly_noise"
     assert all(bool((p == before[name]).all()) for name, p in weights(subject).items())
     assert subject.update(fresh, seed=0).steps == 1
-
-
-def test_a_moving_reference_follows_and_pulls_to_where_the_policy_was(warm_start, tmp_path):
-    settings = msgspec.structs.replace(SETTINGS, kl_coef=0.1, reference="moving", reference_updates=2, lr=0.01)
-    subject = NativeTrainer(settings, warm_start, reference=warm_start)
-    batch = random_batch(rows=12)
-    told = [subject.update(batch, seed=number).metrics for number in range(4)]
-    assert [each["reference_age"] for each in told] == [1, 0, 1, 0]
-    # Right after it moved, the policy stands where its reference does.
-    assert told[2]["kl_reference"] == pytest.approx(0.0, abs=1e-7)
-    assert told[1]["kl_reference"] > 1e-5
-    (tmp_path / "state").mkdir()
-    subject.save(tmp_path)
-    subject.save_state(tmp_path / "state")
-    again = NativeTrainer(settings, warm_start, reference=warm_start)
-    again.restore(tmp_path, tmp_path / "state")
-    assert again.update(batch, seed=9).metrics == subject.update(batch, seed=9).metrics

@@ -38,9 +38,7 @@ SYSTEMS = {
     "qwen": "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
 }
 LIMITS = BuildSettings(
-    vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4, max_staleness_guided=2, clip_low=0.2,
-    clip_high=0.28, clip_boosted=0.6,
-)  # fmt: skip
+    vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

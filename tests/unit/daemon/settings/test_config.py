@@ -13,6 +13,7 @@ from daemon.errors import ConfigError
 from daemon.settings.config import Config, curator_settings, load, serving_engines, tap_settings
 from daemon.settings.reference import field_texts, reference
 from daemon.settings.reference_page import reference_page
+from learner.build import CLIP_BOOSTED, CLIP_HIGH
 
 REFERENCE = Path(__file__).parents[4] / "config.toml"
 PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
@@ -56,7 +57,7 @@ def test_every_key_is_in_the_reference() -> None:
 def test_the_defaults_are_the_papers_but_for_the_labels_weight() -> None:
     config = Config()
     assert (config.learner.lr, config.learner.kl_coef) == (1e-6, 0.001)
-    assert (config.learner.clip_high, config.learner.clip_boosted) == (0.28, 0.6)
+    assert (CLIP_HIGH, CLIP_BOOSTED) == (0.28, 0.6)
     assert (config.learner.credit.alpha, config.learner.credit.discount) == (1.0, 0.0)  # docs/measured.md
     assert config.rollout.eta == 0.5
 

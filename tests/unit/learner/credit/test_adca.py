@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.messages import StepLabel
-from learner.credit.adca import allocation, horizon, label_values, standardise, step_advantages
+from learner.credit.adca import label_values, standardise, step_advantages
 
 ragged = st.lists(st.lists(st.sampled_from([1.0, -1.0, 0.0]), min_size=1, max_size=6), min_size=1, max_size=6)
 
@@ -42,14 +42,6 @@ def test_an_abstained_step_counts_nowhere():
     assert with_abstention[1] == pytest.approx(plain[1])
 
 
-def test_leave_one_out_centres_on_the_others():
-    # means 1, -1, -1; mu -1/3, sigma^2 = 1 - 1/9; others' means -1, 0, 0
-    sigma = (8 / 9) ** 0.5
-    assert [float(v[0]) for v in scored([[1.0], [-1.0], [-1.0]], leave_one_out=True)] == pytest.approx(
-        [2 / sigma, -1 / sigma, -1 / sigma]
-    )
-
-
 @given(rows=ragged)
 def test_equal_weighted_mean_is_zero_and_spread_one(rows):
     out = [v[np.array(row) != 0] for row, v in zip(rows, scored(rows), strict=True)]
@@ -83,82 +75,15 @@ def test_a_trajectory_has_the_same_weight_however_long(rows, times):
         assert short == pytest.approx(long, abs=1e-9)
 
 
-def test_allocation_by_hand():
-    labels, judged = np.array([1.0, 1, 0, -1]), np.array([True, True, False, True])
-    # A success: 2 GOOD of weight 1 and 1 BAD of weight 0.2 share +1. A failure: the other way round.
-    assert allocation(labels, judged, success=True) == pytest.approx([1 / 2.2, 1 / 2.2, 0, 0.2 / 2.2])
-    assert allocation(labels, judged, success=False) == pytest.approx([-0.2 / 1.4, -0.2 / 1.4, 0, -1 / 1.4])
-    weighed = allocation(labels, judged, success=True, consistent=2.0, contrary=1.0)
-    assert weighed == pytest.approx([0.4, 0.4, 0, 0.2])
-
-
-def test_allocation_of_nothing_is_nothing():
-    assert not allocation(np.zeros(2), np.zeros(2, bool), success=True).any()
-    assert not allocation(np.array([-1.0]), np.array([True]), success=True, contrary=0.0).any()
-
-
-@given(row=st.lists(st.sampled_from([1.0, -1.0, 0.0]), min_size=1, max_size=9), success=st.booleans())
-def test_allocation_sums_to_the_sign_of_the_outcome(row, success):
-    labels = np.array(row)
-    whole = allocation(labels, labels != 0, success=success).sum()
-    assert whole == pytest.approx((1.0 if success else -1.0) if labels.any() else 0.0)
-
-
-def test_step_advantages_by_hand():
-    # r = [0.1, -0.2, 0.1 + 2]; suffix sums
-    assert step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0) == pytest.approx([2.0, 1.9, 2.1])
-
-
-def test_the_outcome_at_every_step_by_hand():
-    # r = [2.1, 1.8, 2.1]; suffix sums
-    found = step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0, fusion="all_steps")
-    assert found == pytest.approx([6.0, 3.9, 2.1])
-
-
-def test_the_process_alone_by_hand():
-    found = step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0, fusion="process_only")
-    assert found == pytest.approx([0.0, -0.1, 0.1])
-
-
 @pytest.mark.parametrize(
     ("discount", "expected"),
     # 0.1 x labels = [0.1, -0.2, 0.1], summed backwards, and the outcome to each
     [(1.0, [2.0, 1.9, 2.1]), (0.5, [2.025, 1.85, 2.1]), (0.0, [2.1, 1.8, 2.1])],
 )
 def test_a_label_goes_back_by_the_discount_and_the_outcome_whole(discount, expected):
-    found = step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, h=1.0, discount=discount)
+    found = step_advantages(np.array([1.0, -2.0, 1.0]), 2.0, alpha=0.1, discount=discount)
     assert found == pytest.approx(expected)
 
 
-@given(
-    labels=st.lists(st.floats(-4, 4), min_size=1, max_size=9), outcome=st.floats(-4, 4), alpha=st.floats(0, 1),
-    fusion=st.sampled_from(["last_step", "all_steps", "process_only"]),
-)  # fmt: skip
-def test_the_first_step_has_the_whole_and_neighbours_differ_by_their_reward(labels, outcome, alpha, fusion):
-    found = step_advantages(np.array(labels), outcome, alpha=alpha, h=0.5, fusion=fusion)
-    times = {"last_step": 1, "all_steps": len(labels), "process_only": 0}[fusion]
-    assert found[0] == pytest.approx(alpha * 0.5 * sum(labels) + times * outcome, abs=1e-9)
-    here = outcome if fusion == "all_steps" else 0.0
-    rewards = [alpha * 0.5 * label + here for label in labels[:-1]]
-    assert found[:-1] - found[1:] == pytest.approx(rewards, abs=1e-9)
-
-
 def test_alpha_zero_is_grpo():
-    assert step_advantages(np.array([1.0, -2.0, 1.0]), 0.7, alpha=0.0, h=1.0) == pytest.approx([0.7] * 3)
-
-
-def test_h_scales_the_labels_alone():
-    assert step_advantages(np.array([1.0, 1.0]), 1.0, alpha=0.2, h=0.5) == pytest.approx([1.2, 1.1])
-
-
-def test_the_paper_weight_grows_with_the_run_and_the_bound_stops_it():
-    labels = np.full(30, 0.92)
-    paper = step_advantages(labels, 0.0, alpha=0.1, h=horizon("none", 30, 8))
-    bounded = step_advantages(labels, 0.0, alpha=0.1, h=horizon("horizon", 30, 8))
-    assert paper[0] == pytest.approx(2.76)
-    assert bounded[0] == pytest.approx(0.1 * 8 * 0.92)
-
-
-@pytest.mark.parametrize("steps", [0, 1, 8])
-def test_runs_up_to_the_bound_have_the_paper_weight(steps):
-    assert horizon("horizon", steps, 8) == 1.0
+    assert step_advantages(np.array([1.0, -2.0, 1.0]), 0.7, alpha=0.0) == pytest.approx([0.7] * 3)
