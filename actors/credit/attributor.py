@@ -132,11 +132,6 @@ class Attributor:
         self.lag = Histogram(_LAG_SECONDS)
         """Seconds from the end of a trajectory to its labels."""
 
-    def reconfigure(self, settings: AttributorSettings) -> None:
-        """Take over patience and budget; what the judge is asked with stays."""
-        self._settings = settings
-        self._budget.settings = settings.budget
-
     @property
     def batch(self) -> int:
         return _BATCH

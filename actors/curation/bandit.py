@@ -1,17 +1,8 @@
 """Which kind of task teaches most now: a non-stationary bandit whose arms are clusters of tasks.
 
-    outcomes, cluster by cluster  ->  [gain of each]  ->  index: what should be trained next
-
-Gain is variance times progress. Variance `4 p (1 - p)` of a cluster's outcomes, because a group whose attempts all end
-alike has no advantage and teaches nothing. Progress, because a cluster may be a coin that no training moves: the
-absolute change of its mean, in units of its own noise (teacher-student curriculum learning, arXiv 1707.00183, which
-rewards the absolute learning progress; forgetting is progress too and brings a cluster back). Where the past is too
-short to know any progress, variance decides alone.
-
-The index is that of discounted UCB (arXiv 0805.3415): gain plus a bonus that grows while a cluster is not played, so
-what is solved or hopeless is looked at again now and then, for ever. A batch has many slots and one answer for all of
-them, so they are not all given to the highest index but in proportion: the next slot is the cluster's whose index over
-the slots that it would then have is highest (D'Hondt). No random numbers: the same outcomes give the same choices.
+Gain is variance `4 p (1 - p)` of a cluster's outcomes times progress, the absolute change of its mean in units of its
+noise (arXiv 1707.00183): forgetting is progress too. The index adds the bonus of discounted UCB (arXiv 0805.3415).
+Slots go in proportion to the index (D'Hondt). No random numbers.
 """
 
 from collections import OrderedDict

@@ -1,15 +1,8 @@
 """How the members of a batch are drawn from what waits: freshness, learning gain, caps, and the replay share.
 
-Pure. A unit that waits is a production trajectory or a whole sandbox group. Slot by slot:
-
-- the freshest weight version first, because staleness costs more than any choice of tasks can bring;
-- among units of one version clusters in proportion to their index (`actors.curation.bandit`), and of each the newest;
-- the last slots are replay: not of the cluster that leads the batch, and whose cluster waited longest.
-
-No key (party, cluster, task) gets more than its share while a unit waits that is within all shares. When none does, the
-party's cap is kept if it can be, then the cluster's and the task's; so a cap never leaves a batch empty, or short, for
-want of other keys, and a party that is alone does not undo the other caps. A party's share is that of
-`actors.statistics.parties`, or an equal one where fewer than three wait: this is no verdict, and the cap gives way.
+Slot by slot: the freshest weight version first; then clusters in proportion to their index, the newest unit of each;
+the last slots are replay, not of the leading cluster. No key (party, cluster, task) gets more than its share while
+others wait; where none does, the task's cap gives way first and the party's last. Pure.
 """
 
 from collections import Counter, defaultdict, deque

@@ -2,15 +2,8 @@
 
     trajectory.attributed, policy.candidate, policy.serving, policy.directive -> [pool] -> batch file -> work.train
 
-One order is out at a time, until the learner answers it; the next is drawn at that moment, from what is freshest then.
-Runs of which nobody has said yet how they went wait for it, and are looked for in the store. Runs of the version that
-serves wait while the learner is too far ahead of it (`curation.freshness`).
-The file lies in the state directory under the order's id, which follows from its members; the order carries its digest.
-A freeze stops ordering; what is out is finished by the learner.
-
-Which trajectories were used, and why others never will be, stands in the store; pool and curriculum are rebuilt from
-there. The curriculum (`actors.curation.curriculum`) is told each outcome here, and says which clusters go first, here
-and in the sandbox. More in docs/how-it-learns.md.
+One order is out at a time; the next is drawn when the learner has answered. The file lies in the state directory under
+the order's id, which follows from its members. Pool and curriculum are rebuilt from the store. See docs/how-it-learns.md.
 """
 
 import hashlib
@@ -143,11 +136,6 @@ class Curator:
         equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
         given_up_trajectories, skipped_trajectories; told_late, corrected_late (first words and corrections that came
         after their runs had closed)."""
-
-    def reconfigure(self, settings: CuratorSettings) -> None:
-        """Take over new settings, but for those that made the curriculum."""
-        self._settings = settings
-        self._pool.reconfigure(settings)
 
     @property
     def settings(self) -> CuratorSettings:

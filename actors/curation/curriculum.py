@@ -2,17 +2,9 @@
 
     attributed trajectories  ->  [curator] -> Curriculum <- [rollout]: a plan for each round of tasks
 
-One object, shared by the curator, which tells it outcomes, and the rollout, which asks for plans. A cluster of goals is
-a kind at the level where enough is known (`actors.kinds.levels`). A round has three
-parts. *Focus*: the clusters that traffic asks for, by learning gain (`actors.curation.bandit`); without traffic, all
-that are known. *Replay*: clusters other than the one that leads the focus, the one attempted longest ago first. *Mix*:
-tasks as the environment draws them, so that new kinds are found. Replay is what keeps a policy from forgetting what
-traffic does not ask for: a quarter of all prompts from elsewhere protects, a tenth does not, nor does a small KL to the
-reference.
-
-What traffic fails at (`urge`) weighs more in the focus, and is in it whether traffic asks for it or not.
-
-Old trajectories cannot be replayed, their tokens are past `max_staleness`; so earlier *tasks* are attempted again.
+A round has three parts. *Focus*: clusters that traffic asks for, by learning gain; what traffic fails at (`urge`)
+weighs more. *Replay*: other clusters, the one attempted longest ago first: earlier tasks are attempted again, since old
+tokens are past `max_staleness`. *Mix*: tasks as the environment draws them.
 """
 
 from collections import Counter, OrderedDict

@@ -189,10 +189,6 @@ class TrainingPool:
         corrected (drawn for a correction),
         guessed (drawn with a provisional outcome), guess_made_room (for another; its run waits on)."""
 
-    def reconfigure(self, settings: CuratorSettings) -> None:
-        """Take over new settings; the curriculum keeps those that it was made with."""
-        self._settings = settings
-
     @property
     def whole_groups(self) -> int:
         """Groups that could be ordered now."""

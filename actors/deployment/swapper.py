@@ -133,10 +133,6 @@ class Swapper:
         self.untold = 0
         """Times that the tap's routes could not be written."""
 
-    def reconfigure(self, settings: SwapperSettings) -> None:
-        """Take over new settings, but for the canary's."""
-        self._settings = settings
-
     @property
     def tick_seconds(self) -> float | None:
         return self._settings.reconcile_seconds

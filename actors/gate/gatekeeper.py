@@ -128,10 +128,6 @@ class Gatekeeper:
         """Since this object was made: skipped (never loaded, a newer one had come), abandoned (of a branch that was
         left), rebased (orders to go back), waited (looks without enough evidence)."""
 
-    def reconfigure(self, settings: GatekeeperSettings) -> None:
-        """Take over new settings."""
-        self._settings = settings
-
     @property
     def until(self) -> float | None:
         """Unix seconds when the newest candidate gives way if nobody judges it; None: it does not, or there is none."""

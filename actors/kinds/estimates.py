@@ -1,18 +1,9 @@
 """How likely runs of a kind succeed: tenant -> agent -> neighbourhood -> goal, each shrunk towards the one above.
 
-At each level m = (S + k m') / (N + k): S and N are weighted outcomes and weights of the level, m' is the estimate of
-the level above, and k is how many outcomes that one is worth. Its variance is m (1 - m) / (N + k + 1) plus what is not
-known of the level above, (k / (N + k))^2 v'. This is the posterior of a Beta prior with mean m' and strength k (Morris
-1983, "Parametric empirical Bayes inference"). k is learned for each level: the one of a grid under which outcomes so
-far were most likely, one by one as they came; their product is the marginal likelihood, so this is type-II maximum
-likelihood (Good 1965), by prequential scores (Dawid 1984). Above a tenant nothing is known: m' = 1/2, k = 2.
-
-An outcome weighs less the more came after it, and the further the policy has moved since: 2^(-D / HALF), D in nats
-along the updates between. This is SPO's tracker (arXiv 2509.13232, section 3.1, D_half there), with the divergence that
-the learner measured of each update instead of one estimated per prompt.
-
-No run is in its own estimate, and tenants share nothing. At every level the party rule holds
-(`actors.statistics.parties`).
+At each level m = (S + k m') / (N + k), with variance m (1 - m) / (N + k + 1) + (k / (N + k))^2 v': the posterior of a
+Beta prior with mean m' and strength k (Morris 1983). k is learned for each level by prequential scores over a grid. An
+outcome weighs less the more came after it, and by 2^(-D / HALF) for D nats of updates since (SPO, arXiv 2509.13232).
+No run is in its own estimate, tenants share nothing, and the party rule holds at every level.
 """
 
 from collections import Counter, defaultdict

@@ -2,13 +2,8 @@
 
     goal  ->  masked goal  ->  its neighbourhood  ->  its agent  ->  the rest       the first of which enough is known
 
-Enough is `ENOUGH` requests of its own, and all attempts at one task of the sandbox are one request. Where a handful of
-templates makes all the traffic each is a kind; where no sentence comes twice its neighbourhood is; and what is like
-nothing else, a stranger's random words, is one kind with all else of that sort, however many strings he invents.
-
-Tasks of the sandbox have no agent before they are played, and one policy plays for all tenants. So goals of all of them
-are in one place here, as digests of words, other than in `Kinds`, whose estimates no two tenants share. No outcome is
-kept, so there is none that a party could bend; who floods it pushes out his own (`actors.kinds.remembered`).
+Enough is `ENOUGH` requests; all attempts at one task are one request. Goals of all tenants are in one place, as digests
+of words, and no outcome is kept.
 """
 
 from zlib import crc32

@@ -3,18 +3,9 @@
     goal  ->  template (names and numbers masked)  ->  words, pairs of words  ->  nearest leader, or a leader of its own
     goal  ->  vector, where an embedding server is named  ->  a leader that stands out from the others   (asked first)
 
-Leader clustering (Hartigan 1975, "Clustering Algorithms", chapter 3): one look at each goal, in the order of arrival,
-and the same order gives the same neighbourhoods. A leader is known by the words of the goals that followed it; words
-that many of an agent's leaders have weigh little (inverse document frequency, Spärck Jones 1972, with leaders for
-documents). A neighbourhood has the name of the cluster of its first goal, so where goals come from templates
-neighbourhoods and clusters agree.
-
-Words are a floor: "refund my purchase" and "I want my money back" share none and are two neighbourhoods without
-vectors. What is not found near is not lost by that: estimates shrink towards the agent's (`actors.kinds.estimates`).
-
-No cosine fits two models, nor two trades: how alike goals are that have nothing in common differs with both. So a goal
-follows by its vector if the nearest leader stands out from the goal's own likeness to all the others (an empirical
-null, Efron 2004, "Large-Scale Simultaneous Hypothesis Testing", section 4: centre and spread come from the bulk).
+Leader clustering (Hartigan 1975, chapter 3), words weighed by inverse document frequency over an agent's leaders. A
+neighbourhood has the name of its first goal's cluster. A goal follows by its vector if the nearest leader stands out
+from its likeness to all others (an empirical null, Efron 2004): no one cosine fits two models.
 """
 
 import re

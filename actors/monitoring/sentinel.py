@@ -157,10 +157,6 @@ class Sentinel:
             self._tools,
         ]
 
-    def reconfigure(self, settings: SentinelSettings) -> None:
-        """Take over new settings, but for the monitors'."""
-        self._settings = settings
-
     @property
     def batch(self) -> int:
         return self._settings.batch

@@ -1,14 +1,8 @@
 """Engines: servers that hold the weights, behind one Protocol.
 
-Production serves through vLLM; the demo and the tests through the embedded engine, which speaks the same part of vLLM's
-HTTP surface. Actors only ever see `Engine`. Two rules hold for every implementation:
-
-* `render` alone turns messages into token ids, so that prompts of rollouts and of production agree id for id.
-* Weight versions are numbers here and decimal strings on an engine; a label that is not a number reads as -1.
-
-A swap is five verbs in one order: `prepare` (the version is read and checked while the old one serves), `pause`
-(running requests are kept, their KV cache is dropped), `load`, `label`, `resume`. `adapters.engines.swap` runs them
-where a dead daemon cannot leave them half done; nobody else should.
+`render` alone turns messages into token ids. Weight versions are numbers here and decimal strings on an engine; a label
+that is not a number reads as -1. A swap is `prepare`, `pause`, `load`, `label`, `resume`, and only
+`adapters.engines.swap` runs it, where a dead daemon cannot leave it half done.
 """
 
 from collections.abc import Sequence

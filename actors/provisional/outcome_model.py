@@ -3,10 +3,8 @@
     reported outcomes -> window (fair to parties) -> folds -> calibrated chances -> skill -> weight
                                                   -> all   -> weights, a version
 
-It learns from reported outcomes alone, never from what it said itself. The chance that judges it, and that calibrates
-it, is always of a fold that did not see the run (Stone 1974). Its weight is that of its skill's lower bound, so that a
-model that knows no more than the agent's base rate has no effect. Versions are kept: a new one that is surely worse on
-outcomes that neither saw is not taken, and one that becomes worse than the one before gives way to it.
+It learns from reported outcomes alone; the chance that judges it is of a fold that did not see the run (Stone 1974).
+A version that is surely worse than another on outcomes that neither saw is not taken, or gives way.
 """
 
 import hashlib

@@ -1,21 +1,8 @@
-"""Tests of "has this changed?" that may be asked again and again: the numbers under every monitor.
+"""Tests of "has this changed?" that may be asked again and again. Pure; p-values are one-sided.
 
-Two samples of runs are compared, one from before a change and one that grows after it. Runs are sorted into strata
-(tenant, tool list, kind of goal): only runs of one stratum are compared with each other, so a shift of who sends what
-is not taken for a change of behaviour. A stratum that has runs on one side alone says nothing.
-
-**Repeated looks.** A test at level 0.001 that is asked after every run will sooner or later say yes. `Looks` spends the
-error instead (Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials"): where at most n looks can be
-taken each may use `total / n`; where there is no end to them look k may use `total / (k (k + 1))`, which adds up to
-`total` over any number. Nothing is assumed of how looks depend on each other (union bound), and the time of a look may
-depend on how many runs there are, not on what they say.
-
-**At a look.** Shares: the exact conditional test, hypergeometric in each stratum and convolved over strata (Mantel and
-Haenszel 1959; Agresti, Categorical Data Analysis, section 7.3). Sizes: the stratified rank-sum test (van Elteren 1960).
-Means: Mantel-Haenszel weighted differences against the larger of Welch's and the permutation's variance. The last two
-use the normal distribution; docs/promotion.md says how well that held in simulation.
-
-All functions are pure; p-values are one-sided.
+Runs are compared within strata (tenant, tool list, kind of goal): a shift of who sends what is no change. Shares: the
+exact conditional test, convolved over strata (Mantel and Haenszel 1959). Sizes: van Elteren's rank sum (1960). Means:
+Mantel-Haenszel weights. `Looks` spends a total error over repeated looks (union bound; Lan and DeMets 1983).
 """
 
 import math

@@ -1,14 +1,7 @@
-"""When is a candidate good enough: intervals for success rates and the decision that follows from them.
+"""Intervals for success rates, and the decision that follows from them. Pure; confidences are two-sided.
 
-The gate compares the candidate with what serves now on the same tasks, and asks for *non-inferiority*: how bad the
-difference could still be, not whether it is significant. A candidate that could be worse by more than the margin is
-held, one that is surely worse is rejected. Intervals are Wilson's and Newcombe's: they stay inside [0, 1] and keep
-their coverage for a few dozen trials near 0 or 1, where the textbook interval collapses to a point.
-
-All functions are pure; rates are shares in [0, 1], confidences are two-sided levels in (0, 1).
-
-Newcombe (1998), "Interval estimation for the difference between independent proportions", method 10, and "Improved
-confidence intervals for the difference between binomial proportions based on paired data", method 10.
+The gate asks for non-inferiority: how bad the difference could still be. Wilson's and Newcombe's intervals (1998, both
+papers, method 10) keep their coverage for a few dozen trials near 0 or 1.
 """
 
 from collections.abc import Sequence

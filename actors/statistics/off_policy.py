@@ -1,33 +1,16 @@
 """What recorded runs say of a policy that did not act in them: the sum of what each changed token does alone.
 
-A run's importance weight is a product over its tokens, whose variance grows as exp(2 kl tokens): cut off at 5, the
-effective share of runs is 0.22 at 2,000 tokens and 1e-3 nats a token, and 0.03 at 8,000. So no product is taken. Each
-token has a weight of its own, and a run's *score* is their sum,
+    score of a run = sum over tokens of (candidate's - incumbent's probability) / behaviour's
 
-    score = sum over tokens of (candidate's - incumbent's probability) / behaviour's,
-
-whose variance grows with the tokens, not exponentially. Its mean is 0 before anything is known of outcomes, at every
-prefix, however hard the task or long the run; so mean(outcome * score) is the sum over tokens of what the candidate
-changes by acting at that token alone: the surrogate of conservative policy iteration (Kakade and Langford 2002,
-"Approximately optimal approximate reinforcement learning", eq. 4.2; Schulman et al. 2015, "Trust region policy
-optimization", eq. 3). A *pull* is the mean score of successes minus that of failures, so that
+A product of importance weights has a variance that grows as exp(2 kl tokens); the sum's grows with the tokens. Its mean
+is 0 before outcomes are known, and mean(outcome * score) is the surrogate of conservative policy iteration (Kakade and
+Langford 2002, eq. 4.2; Schulman et al. 2015, eq. 3). A *pull* is the mean score of successes minus that of failures:
 
     candidate's success - incumbent's = p (1 - p) pull,  p the share of successes.
 
-**Bias.** What changed tokens do *together* is left out: nothing for small steps, growing with the divergence of a run
-(kl times tokens), of either sign. It is not a pull towards zero: a shrunk estimate (clipped products, tempered weights)
-calls worse candidates equal and promotes them. docs/measured.md has the table that this was chosen by.
-
-**Temperatures.** Where tokens were sampled at another temperature than 1 and the recorded log-probs are those of what
-was sampled from, the mean of a score is 0 as well: the sum goes over the same vocabulary. It says what the candidate's
-change at temperature 1 would do in those runs. To compare both policies at the run's temperature would take normalisers
-over the vocabulary that engines do not give; without them the mean is not 0, and hard or long runs bias the estimate.
-
-**Reports that are missing not at random.** Where failures are reported `r` times as often as successes, p is too
-small, and the pull is as it is: successes and failures each have their own mean (case-control sampling: Prentice and
-Pyke 1979, "Logistic disease incidence models and case-control studies"). Where `r` differs by a factor between what the
-candidate and what the incumbent would do, the pull is wrong by the factor's logarithm, since to first order it is the
-logarithm of their odds ratio. `Pull.interval` takes both; `stands` asks how far a decision bears them.
+What changed tokens do together is left out, of either sign; docs/measured.md has how much. Reports that are missing not at
+random bias p and not the pull (case-control sampling: Prentice and Pyke 1979), unless the bias differs between the two
+policies: `Pull.interval` takes both, `stands` asks how far a decision bears them.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,30 +1,13 @@
 """A paired test that may be looked at after every batch of tasks: the gate's promote, reject, or go on.
 
-Candidate and rival attempt the same tasks; each task gives one difference of their scores, in [-1, 1]. The test bets
-on these differences. A bettor who starts with 1 and stakes the share `u` of its capital on "the mean is above m" has,
-after the differences x,
+Candidate and rival attempt the same tasks; each gives a difference of scores in [-1, 1]. A bettor who stakes the share
+`u` on "the mean is above m" has, after the differences x, the capital
 
     K(m) = average over u of  prod_i (1 + u (x_i - m) / (1 + m))
 
-If the mean is in truth at most m, K is a non-negative supermartingale, and by Ville's inequality it *ever* reaches
-1/alpha with probability at most alpha: however often one looks, and whatever makes one stop. So
-
-* promote once K says that the difference is above -margin: an inferior candidate (worse by the margin or more) is ever
-  promoted with probability at most alpha;
-* reject once the bet the other way says that it is below 0: a candidate that is not worse is ever rejected with
-  probability at most beta.
-
-Nothing is assumed of the differences but that tasks are drawn alike: no normal approximation, no variance known in
-advance, ties and scores between 0 and 1 included. The price is some more tasks than a test of fixed size needs where
-the two are close, against far fewer where they are not; docs/measured.md has both in numbers.
-
-K does not depend on the order of the differences, so attempts may run side by side. Which tasks count must not depend
-on their outcomes, though: only look at whole batches (a failed attempt takes longer than a solved one).
-
-Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting", JRSS-B 86(1), sections 4 and
-B.3 (a mixture over a grid of bets); Ville (1939). Group-sequential designs with alpha spending (Lan & DeMets 1983)
-were the alternative: a little more power at a fixed budget, but a budget that is known in advance, and normal
-approximations where a family has a dozen tasks.
+If the mean is at most m, K ever reaches 1/alpha with probability at most alpha (Ville 1939), however often one looks.
+Nothing is assumed but that tasks are drawn alike. Only whole batches may be looked at: a failed attempt takes longer.
+Waudby-Smith & Ramdas (2024), JRSS-B 86(1), sections 4 and B.3.
 """
 
 from collections.abc import Sequence

@@ -1,20 +1,8 @@
 """The party rule: no verdict rests on one party's word. Pure; asked wherever evidence of strangers decides something.
 
-A party is an agent key, or a tenant where calls have no key. Whoever can send traffic and say how it went can lie, and
-a liar who tells the truth about everything else is not found by looking at it. So, where four parties or more have
-evidence,
-
-* none weighs more than `CAP`: of a party that has more, the newest are taken (`thinned`), and a window that is full
-  lets go of the loudest party's oldest first (`FairWindow`);
-* the two parties that pull hardest, one up and one down, are set aside (`set_aside`): a trimmed estimate, which no
-  single party moves further than its honest neighbours reach. Both sides are trimmed, whatever the estimate says, so it
-  stays unbiased where parties differ by chance, and an interval of what is left is wider than need be, not narrower.
-
-One hostile party with a fifth of the traffic changes no verdict then; `python -m tests.benchmarks.parties` measures it.
-Below four parties nothing binds: two parties that disagree are one word against another, and whoever runs one key
-alone must be able to learn from it. What only one party suffers is told to people instead of acted on.
-
-Huber (1981), "Robust Statistics", section 3.3 (trimmed means).
+A party is an agent key, or a tenant where calls have no key. From four parties on none weighs more than `CAP`, and the
+two that pull hardest, one up and one down, are set aside (a trimmed estimate: Huber 1981, section 3.3). Below four
+nothing binds. `python -m tests.benchmarks.parties` measures what a liar can do.
 """
 
 from collections import Counter, defaultdict, deque

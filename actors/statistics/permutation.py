@@ -1,11 +1,7 @@
-"""Many yes-or-no features against one yes-or-no response, all at once, at a stated rate of false findings.
+"""Many yes-or-no features against one yes-or-no response, all at once, at a stated rate of false findings. Pure.
 
-For each column (a feature, on the rows where it applies) z is how far the sum of the responses of its yes-rows is from
-what is to be expected within strata, in standard deviations under permutation: the statistic of Cochran (1954) and
-Mantel and Haenszel (1959). The rate is family-wise, over all columns of all tables: z must be above what the largest z
-of any column reaches when responses are shuffled within strata, but for the share `rate` of the shuffles (max T,
-Westfall and Young 1993, section 2.6). Columns that say nearly the same cost nearly nothing, unlike with Bonferroni.
-Pure, and the same for the same input.
+z of each column is Cochran's and Mantel and Haenszel's statistic within strata; the family-wise rate comes from the
+largest z when responses are shuffled within strata (max T, Westfall and Young 1993, section 2.6).
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,8 @@
 """The audit trail: every candidate, verdict, serving, directive and opinion once, in a chain of hashes.
 
-    sequence  at  kind  subject  digest  previous  hash
-
-`digest` is the sha256 of the record as it is kept in its own table, `previous` the hash of the entry before, `hash` the
-sha256 of all the other columns (as JSON of one form). An entry is written in the transaction that writes its record. So
-a change to an entry or to a record, an entry or a record taken out, put in or moved, shows when the chain is walked.
-
-What a chain by itself cannot show: entries cut off at its end, with their records, and a database that was written
-anew from some entry on. Against both its head is logged after each entry, for whoever keeps logs elsewhere; `verify`
-compares the chain with such a head.
+`digest` is the sha256 of the record in its own table, `previous` the hash of the entry before, `hash` that of all other
+columns. An entry is written in the transaction of its record; a change to either shows when the chain is walked. What
+is cut off at the end, or written anew, shows against a head that was kept elsewhere: it is logged after each entry.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,39 +69,6 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """Sequence of the first entry that is not as it was written; None if all are."""
     problem: str = ""
     """What is wrong there, or besides; empty if nothing is."""
-
-
-def guard(connection: Connection) -> None:
-    """Have the database itself refuse changes to entries: against mistakes; who may write the file, or owns the table,
-    can take the guard away, and then it is the chain that tells."""
-    name = table_of(t.AuditRow).name
-    if connection.dialect.name == "postgresql":
-        _guard_postgresql(connection, name)
-        return
-    for action in ("UPDATE", "DELETE"):
-        connection.exec_driver_sql(
-            f"CREATE TRIGGER IF NOT EXISTS {name}_no_{action.lower()} BEFORE {action} ON {name} "
-            f"BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END"
-        )
-
-
-def _guard_postgresql(connection: Connection, name: str) -> None:
-    there = set(
-        connection.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass", (name,)).scalars()
-    )
-    wanted = {f"{name}_no_{action.lower()}": action for action in ("UPDATE", "DELETE", "TRUNCATE")}
-    if there >= wanted.keys():
-        return  # whoever only uses the tables may not make what is there anew
-    connection.exec_driver_sql(
-        f"CREATE OR REPLACE FUNCTION {name}_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN RAISE EXCEPTION 'the audit trail is append-only'; END $$"
-    )
-    for trigger, action in wanted.items():
-        if trigger not in there:
-            connection.exec_driver_sql(
-                f"CREATE TRIGGER {trigger} BEFORE {action} ON {name} "
-                f"FOR EACH STATEMENT EXECUTE PROCEDURE {name}_append_only()"
-            )
 
 
 def head(connection: Connection) -> Head:

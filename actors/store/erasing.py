@@ -2,10 +2,8 @@
 
     find -> what would go, and which weights saw it  ->  erase, part by part  ->  tombstones keep it from coming back
 
-A trajectory takes with it the calls, what was said of it, its side calls, and the trajectories that go on with its
-conversation, whose prompts repeat it. Rows are deleted and not blanked: what points at them (members of batches) are
-ids, which lineage and audit trail keep. Tombstones live as long as the marks of handled records: until no stream can
-deliver a record again (see `Store.prune`).
+A trajectory takes with it its calls, what was said of it, its side calls, and the trajectories that continue its
+conversation. Ids stay, in lineage and audit trail. Tombstones live until no stream can deliver a record again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

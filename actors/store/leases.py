@@ -1,13 +1,8 @@
 """Leases: who may do what only one may, with an epoch that fences off whoever had it before.
 
-A lease is a row. It is taken by one conditional update that raises the epoch, and runs out by the database's clock: no
-daemon's clock matters. Whoever works under a lease has each of its write transactions look, in the same transaction,
-whether the epoch is still its own (`fenced`): a daemon that was stopped, or cut off, and comes back writes nothing.
-
-On PostgreSQL the look takes FOR KEY SHARE, which lets renewals pass and holds up a taker, who changes the epoch, a
-column with a unique index, until the transaction is over: what commits under an epoch commits before the next one
-begins. A holder that hangs in mid-transaction is cut off by the server (`store.idle_seconds`). SQLite has one writer at
-a time.
+A lease is a row, taken by one conditional update that raises the epoch; it runs out by the database's clock. Each write
+transaction looks whether the epoch is still its own (`fenced`), on PostgreSQL with FOR KEY SHARE, which holds up a
+taker until the transaction is over: what commits under an epoch commits before the next one begins.
 """
 
 import contextlib

@@ -2,14 +2,9 @@
 
     feedback -> `hear` -> a revision of its trajectory's outcome -> effects, one in each channel
 
-The first word on a trajectory is revision 0. A later, different one is a correction, the next revision: a row of its
-own, since what was learned from the first cannot be taken back. Where a provisional outcome was ordered before anybody
-reported, it is revision 0 and what is reported corrects it; it stands in no trajectory's row, so that whoever reads
-outcomes there (gate, sentinel, kinds) never sees it. (trajectory, revision) is the key of whatever uses an
-outcome, and of its effects: an effect is written once and a revision is used once in each channel.
-
-Who takes in late outcomes reads them in the order of their sequence (`outcome_reading.late`), and notes how far it is
-in the transaction of what it made of them (`HeardUntil`), so a restart neither loses nor repeats one.
+(trajectory, revision) is the key of whatever uses an outcome: a revision is used once in each channel. A provisional
+outcome that was ordered before anybody reported is revision 0, and stands in no trajectory's row. Readers of late
+outcomes note how far they are in the transaction of what they made of them (`HeardUntil`).
 """
 
 from collections import Counter

@@ -27,7 +27,7 @@ from actors.messages import (
 from actors.store import erasing, judgements, ledger, live, memory, opinions, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
-from actors.store.audit import START, Head, guard, head
+from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
@@ -327,5 +327,4 @@ def _create(connection: Connection) -> Head:
     if connection.dialect.name == "postgresql":
         check(connection)
     create(connection)
-    guard(connection)
     return head(connection)

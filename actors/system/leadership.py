@@ -2,10 +2,8 @@
 
     take the lease -> [singletons run] -> renew in time, or stop them before it can run out -> take it again
 
-The singletons are those tasks that keep in memory what follows from all records (`holds`). A daemon without the lease
-stands by: their tasks wait. The leader renews three times in the lease's time; if it cannot, its singletons are
-cancelled by their own clock a margin before anybody else could lead. What clocks and cancellation cannot promise, the
-fence does: a process that was stopped and goes on writes nothing (`LeaseKeeper`, `actors.store.leases`).
+The leader renews three times in the lease's time; if it cannot, its singletons are cancelled by their own clock before
+anybody else could lead. Whoever was stopped and goes on writes nothing (`LeaseKeeper`, `actors.store.leases`).
 """
 
 import contextlib

@@ -1,10 +1,8 @@
 """The asyncio side of a NATS subscription: pull consumers, one per stream, feeding one buffer.
 
-The pull requests are made here instead of through nats-py's `fetch`: that one waits out its timeout when fewer records
-come than were asked for, serves one stream only, and forgets what arrives after a cancel. Here a request stands with
-the server until it is used up or expires, what arrives goes to the buffer, and `fetch` empties the buffer. The server
-is never asked for more than the next batch has room for; that batch is asked for while this one is worked on, or each
-would begin with the few records that happen to come first.
+nats-py's `fetch` waits out its timeout when fewer records come than were asked for, serves one stream only, and forgets
+what arrives after a cancel. Here a request stands until it is used up or expires, and the next batch is asked for
+while this one is worked on.
 """
 
 import asyncio

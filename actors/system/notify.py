@@ -1,7 +1,6 @@
 """systemd's notify protocol: a datagram to `$NOTIFY_SOCKET`. Does nothing where nobody listens."""
 
 import socket
-import time
 from collections.abc import Mapping
 
 import structlog
@@ -12,7 +11,7 @@ _SEND_SECONDS = 0.2
 
 
 class Notify:
-    """Tells the service manager that we are ready, alive, reloading or stopping."""
+    """Tells the service manager that we are ready, alive or stopping."""
 
     def __init__(self, address: str = "", watchdog_seconds: float = 0.0) -> None:
         """
@@ -31,7 +30,7 @@ class Notify:
         return cls(environment.get("NOTIFY_SOCKET", ""), int(microseconds) / 1e6 if microseconds.isdigit() else 0.0)
 
     def ready(self, status: str = "") -> None:
-        """Started, or done reloading."""
+        """Started."""
         self._send("READY=1", *((f"STATUS={status}",) if status else ()))
 
     def status(self, text: str) -> None:
@@ -41,10 +40,6 @@ class Notify:
     def alive(self) -> None:
         """Feed the watchdog."""
         self._send("WATCHDOG=1")
-
-    def reloading(self) -> None:
-        """SIGHUP has come; `ready` follows. `notify-reload` units need the time with it."""
-        self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
         """Draining."""

@@ -1,9 +1,8 @@
 """The supervisor: starts tasks, restarts the one that fails, gives up in the end, and drains on a signal.
 
-One-for-one: a failing task is restarted alone, after a jittered, growing delay. A critical task that fails more often
-than its policy allows within the window escalates: all is cancelled and `run` raises `Escalated`, so that the service
-manager starts the process afresh. A task without a heartbeat for longer than its stall time is cancelled and restarted;
-one that does not even react to that leaves systemd's watchdog unfed.
+A failing task is restarted alone, after a jittered, growing delay. A critical one that fails too often ends the process
+(`Escalated`). A task without a heartbeat is cancelled and restarted; one that ignores that leaves systemd's watchdog
+unfed.
 """
 
 import contextlib
@@ -45,7 +44,6 @@ class Supervisor:
         notify: Notify | None = None,
         drain_seconds: float = DRAIN_SECONDS,
         watch_seconds: float = 1.0,
-        reload: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         """
         Args:
@@ -53,14 +51,11 @@ class Supervisor:
             notify: service manager to talk to; None for nobody.
             drain_seconds: after a drain began, what is still running then is cancelled.
             watch_seconds: how often heartbeats are looked at; half the watchdog's time if that is less.
-            reload: what SIGHUP asks for; gives a line on how it went. An error in it is logged, and the old state
-                goes on.
         """
         self._rng = rng
         self._notify = notify or Notify()
         self._drain_seconds = drain_seconds
         self._watch_seconds = watch_seconds
-        self._reload = reload
         self._units: dict[str, Unit] = {}
         self._draining = anyio.Event()
         self._escalated: Escalated | None = None
@@ -97,7 +92,7 @@ class Supervisor:
         """Run to the end.
 
         Args:
-            signals: listen to SIGTERM and SIGINT (drain) and SIGHUP (reload); main thread only.
+            signals: SIGTERM, SIGINT and SIGHUP drain; main thread only.
 
         Returns:
             True if every task came to its end by itself, False if the drain deadline cut one off.
@@ -232,22 +227,8 @@ class Supervisor:
         tasks.cancel()
 
     async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
-        async for number in received:
-            if number != signal.SIGHUP:
-                self.drain()
-                continue
-            started, told = self._told_ready, ""
-            if started:
-                self._notify.reloading()
-            try:
-                told = "nothing to reload" if self._reload is None else await self._reload()
-            except Exception as error:
-                told = f"reload failed: {error}"
-                _log.error("reload_failed", error=str(error), exc_info=error)
-            finally:
-                # Before the first READY a reload must not announce what is not so.
-                if started:
-                    self._notify.ready(told)
+        async for _ in received:
+            self.drain()
 
 
 @contextlib.contextmanager

@@ -110,11 +110,6 @@ class Assembler:
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
 
-    def reconfigure(self, settings: AssemblerSettings) -> None:
-        """Take over new settings; they hold for what is open, too."""
-        self._settings = settings
-        self._stitcher.limit(self._limits())
-
     @property
     def batch(self) -> int:
         return self._settings.batch

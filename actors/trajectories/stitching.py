@@ -104,10 +104,6 @@ class Stitcher:
         self.feedback_evicted = 0
         """Feedback that no exchange claimed in time, or that had to make room; it stays in the store."""
 
-    def limit(self, limits: Limits) -> None:
-        """Other limits, from now on; what was due by the old ones stays due."""
-        self._limits = limits
-
     def __len__(self) -> int:
         return len(self._turns)
 

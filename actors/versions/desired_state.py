@@ -2,11 +2,8 @@
 
     verdicts, directives, servings  ->  `plan`  ->  what is stable, what is on trial, what waits
 
-Pure. A promoted version is on trial first, at one engine: the canary. Of several engines it serves a share of the
-trajectories; the only engine serves them all. A `roll_on` directive makes the version stable, a `rollback` ends the
-trial. One trial at a time; what is promoted meanwhile waits, the newest only, and is dropped if the trial is rolled
-back: it came of that version, or was compared with it. The order of the arguments does not matter, the times in them
-do.
+A promoted version is on trial first; `roll_on` makes it stable, `rollback` ends the trial. One trial at a time: the
+newest that is promoted meanwhile waits, and is dropped if the trial is rolled back.
 """
 
 from collections.abc import Collection, Iterable, Mapping

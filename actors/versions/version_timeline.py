@@ -1,11 +1,7 @@
 """Which weights an engine served when: for engines that do not say it with every answer (vLLM before 0.33).
 
-    swapper, gatekeeper: looks and swaps  ->  `VersionTimeline`  ->  assembler, rollout: versions of sampled tokens
-
-What is known is what was seen by those who swap: between two looks that found the same version, with no swap of ours
-and no silence in between, the engine served it. A call that lies wholly in such a span was sampled by that version; one
-that spans a swap, or fell into a silence, stays unknown, and is not trained on. An engine that ends and comes up with
-other weights between two looks cannot have answered in between: it takes longer to start than a look to come.
+Between two looks that found the same version, with no swap of ours and no silence in between, the engine served it. A
+call outside of such a span is of an unknown version, and is not trained on.
 """
 
 from collections import deque

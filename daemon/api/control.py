@@ -45,7 +45,6 @@ from daemon.api.orders import Order, Orders
 from daemon.api.request_parsing import who
 from daemon.api.scopes import allowed, how_to
 from daemon.composition.cluster import StandbyRefuses
-from daemon.composition.reloading import Reload
 from daemon.dashboard import Dashboard
 from daemon.errors import OrderRefused
 from daemon.tap.keys import KeyRing
@@ -78,7 +77,6 @@ class Control:
         serving: Sequence[str] = ("serving",),
         routes: Sequence[Route] = (),
         judge: Callable[[], Mapping[str, Any]] = dict,
-        settings: Callable[[], Reload] = Reload,
         leader: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -90,14 +88,13 @@ class Control:
             serving: names of the engines that serve users.
             routes: of other parts, behind the same door.
             judge: the attributor's report.
-            settings: how the last reading of the settings went.
             leader: who leads, and whether that is here; empty: this daemon.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
-        self._settings, self._learning = settings, learning
+        self._learning = learning
         self._leader, self._started = leader, clock()
         self._parties: tuple[float, int] | None = None
         """When parties with evidence were counted last, and how many there were."""
@@ -174,7 +171,6 @@ class Control:
                 },
                 "curator": dict(self._curator()),
                 "sentinel": dict(self._sentinel()),
-                "settings": self._settings(),
                 "last_directive": directives[0] if directives else None,
                 "actors": [msgspec.to_builtins(state) for state in self._actors()],
             }

@@ -25,8 +25,7 @@ EXAMPLES = {
   evolved demo --drift --seed 3 --json figures.json
   evolved demo --world service --traffic-only --feedback 0.2 --delay 60    few outcomes, a minute late, no sandbox""",
     "status": """\
-  evolved status
-  evolved status --json | jq '.settings'     how the last SIGHUP went, and what waits for a restart""",
+  evolved status""",
     "freeze": """\
   evolved freeze --reason "incident 4711"    agents are served as before""",
     "thaw": """\

@@ -53,8 +53,8 @@ def _install(arguments: argparse.Namespace) -> int:
     if source is None and present.exists():
         source = present
     source = source or install.example()
-    units, version = arguments.units or install.USUAL, _systemd() if root.resolve() == Path("/") else 0
-    todo = install.plan(load(source), source.read_bytes(), units, systemd=version)
+    units = arguments.units or install.USUAL
+    todo = install.plan(load(source), source.read_bytes(), units)
     if arguments.dry_run:
         _tell(arguments, {"would_write": sorted(f"/{name}" for name in todo.files)})
         return 0
@@ -88,16 +88,6 @@ def _uninstall(arguments: argparse.Namespace) -> int:
         told["kept"] = [f"/{install.STATE}", f"/{install.ENGINE_STATE}"]
     _tell(arguments, told)
     return 0
-
-
-def _systemd() -> int:
-    """The version of this machine's systemd; 0 if it has none."""
-    try:
-        done = subprocess.run(["systemctl", "--version"], capture_output=True, text=True, check=False, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    words = done.stdout.split()
-    return int(words[1]) if len(words) > 1 and words[0] == "systemd" and words[1].isdigit() else 0
 
 
 def _live(root: Path, commands: list[list[str]]) -> list[str]:

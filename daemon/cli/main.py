@@ -304,8 +304,8 @@ def _settings(arguments: argparse.Namespace) -> Any:
 
 def _tap(arguments: argparse.Namespace) -> None:
     from actors.system.notify import Notify
-    from daemon.composition.tap_reload import TapReloads, complaints
     from daemon.logs import as_service
+    from daemon.processes import preflight
     from daemon.settings.config import tap_redaction, tap_settings
     from daemon.tap.process import main as serve
     from daemon.tap.worker import ParentBound, role
@@ -314,7 +314,7 @@ def _tap(arguments: argparse.Namespace) -> None:
     as_service()
     config, manager, part = _settings(arguments), Notify.from_environment(os.environ), role(os.environ)
     if part is None:
-        complaints(config)
+        preflight.tap(config)
     if part is None and config.tap.workers > 1:
         tap_redaction(config)
         serve_several(tap_settings(config), arguments.given, manager=manager)
@@ -325,7 +325,6 @@ def _tap(arguments: argparse.Namespace) -> None:
         tap_redaction(config),
         manager=manager if part is None else ParentBound(manager, part.parent),
         gossip=None if part is None else part.gossip(),
-        reloads=TapReloads(config, lambda: _settings(arguments), (lambda one: one) if part is None else part.settings),
     )
 
 
@@ -334,7 +333,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from daemon.logs import as_service
 
     as_service()
-    return serve(_settings(arguments), lambda: _settings(arguments))
+    return serve(_settings(arguments))
 
 
 def _broker(arguments: argparse.Namespace) -> int:

@@ -77,11 +77,6 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
         figures.add_row("no gradient", f"{sum(missed.values())} runs ordered: {counted(missed)}")
     for told in status.get("sentinel", {}).get("told", [])[-_TOLD:]:
         figures.add_row("sentinel", f"{told['action']}: {told['reason']}")
-    settings = status.get("settings", {})
-    if settings.get("error"):
-        figures.add_row("settings", coloured("the file was not taken", "red").append(f": {settings['error']}"))
-    if settings.get("pending"):
-        figures.add_row("needs a restart", ", ".join(settings["pending"]))
     for name, value in sorted(status["counts"].items()):
         figures.add_row(name.replace("_", " "), str(value))
     console.print(figures)

@@ -56,7 +56,7 @@ def api(
         Control, store=parts.store, registry=parts.registry, actors=lambda: supervisor.state().actors,
         orders=deployed.orders, curator=lambda: curator.figures, sentinel=monitored.sentinel.status,
         fleet=lambda: deployed.swapper.fleet, halted=deployed.kill.reason, learning=monitored.learning.status,
-        serving=tuple(serving_engines(config)), judge=attributor.report, settings=lambda: wiring.reloading.last,
+        serving=tuple(serving_engines(config)), judge=attributor.report,
         leader=partial(leader_view, wiring.leadership, parts.member),
         routes=[
             *ExperienceApi(pool, forgetter).routes(), *routes, *TrajectoryApi(parts.store).routes(),

@@ -23,7 +23,6 @@ def credit(wiring: Wiring, kinds: Kinds) -> Attributor:
         clock=wiring.clock, ticks=time.monotonic, kind=kinds.kind,
     )  # fmt: skip
     wiring.figures(attributor_figures, attributor)
-    wiring.reloading.part("attributor", attributor.reconfigure, only=("patience", "budget"))
     # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.
     wiring.act(attributor, LONG, renews=True)
     wiring.act(attributor, LONG, lane="-2")

@@ -8,11 +8,6 @@ from daemon.collectors.outcomes import provisional_figures
 from daemon.composition.wiring import Wiring
 from daemon.settings.config import curator_settings
 
-_CURRICULUM = (
-    "group_size", "replay_share", "production_share", "mix_share",
-)  # fmt: skip
-"""Settings of the curator that others were made with."""
-
 
 def curation(wiring: Wiring, curriculum: Curriculum, kinds: Kinds) -> Curator:
     """Labelled trajectories to orders for the learner."""
@@ -24,7 +19,5 @@ def curation(wiring: Wiring, curriculum: Curriculum, kinds: Kinds) -> Curator:
     wiring.figures(curator_figures, curator)
     wiring.figures(provisional_figures, curator)
     wiring.figures(outcome_figures, wiring.parts.store)
-    # The curriculum was made from some of them, and the rollout plays groups of that size.
-    wiring.reloading.part("curator", lambda told: curator.reconfigure(curator_settings(config, told)), but=_CURRICULUM)
     wiring.act(curator, renews=True)
     return curator

@@ -55,7 +55,6 @@ def deployment(wiring: Wiring, swaps: Swaps, kinds: Kinds) -> Deployment:
         kinds=kinds,
     )  # fmt: skip
     wiring.figures(fleet_figures, swapper)
-    wiring.reloading.part("swapper", swapper.reconfigure, but=("canary",))
     wiring.act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, config.swapper.reconcile_seconds))
     orders = Orders(
         store=parts.store, fleet=lambda: swapper.fleet, kill=kill, send=partial(_send, parts), key=key, keys=keys,

@@ -41,7 +41,6 @@ def gate(
         versions=parts.versions, key=parts.provenance.key("gate"), clock=wiring.clock, times=wiring.times,
         loaded=loaded,
     )  # fmt: skip
-    wiring.reloading.part("gate.keeper", gatekeeper.reconfigure)
     wiring.act(gatekeeper, LONG)
     return gatekeeper
 

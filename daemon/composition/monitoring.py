@@ -31,6 +31,5 @@ def monitoring(
     wiring.figures(learning_figures, learning)
     sentinel = Sentinel(config.sentinel, store=parts.store, engines=parts.engines, clock=wiring.clock, kinds=kinds)
     wiring.figures(sentinel_figures, sentinel)
-    wiring.reloading.part("sentinel", sentinel.reconfigure, but=("monitors",))
     wiring.act(sentinel)
     return Monitoring(sentinel, learning)

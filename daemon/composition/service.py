@@ -6,7 +6,6 @@ are supervised tasks of one process. It holds no weights and no torch.
 
 import os
 import random
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -26,57 +25,47 @@ from daemon.composition.gate import gate
 from daemon.composition.live import live_apis
 from daemon.composition.monitoring import monitoring
 from daemon.composition.questioner import questions
-from daemon.composition.reloading import Reloading
 from daemon.composition.resources import Resources
 from daemon.composition.rollout import rollout
 from daemon.composition.toolsearch import searching
 from daemon.composition.trajectories import trajectories
 from daemon.composition.upkeep import upkeep
 from daemon.composition.wiring import Wiring
-from daemon.errors import DaemonError, StartFailed
+from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.state_lock import state_lock
 from daemon.settings.config import Config
-from daemon.tap.errors import TapError
 
 
-def main(config: Config, read: Callable[[], Config] | None = None) -> int:
+def main(config: Config) -> int:
     """Run until SIGTERM; the exit status (1: cut off at the drain deadline).
-
-    Args:
-        read: the settings anew from where `config` came from, for SIGHUP; none: there is nowhere to read them from.
 
     Raises:
         StartFailed: the broker, the store or an actor does not come up.
     """
-    return runtime.run(partial(_serve, config, read or (lambda: config)))
+    return runtime.run(partial(_serve, config))
 
 
-async def _serve(config: Config, read: Callable[[], Config], host: runtime.Host) -> int:
+async def _serve(config: Config, host: runtime.Host) -> int:
     preflight.daemon(config)
     async with AsyncExitStack() as stack:
         stack.enter_context(state_lock(config.state))
         parts = await Resources.open(config, host, stack)
-        supervisor = build(config, parts, read)
+        supervisor = build(config, parts)
         try:
             return 0 if await supervisor.run() else 1
         except Escalated as error:
             raise StartFailed(f"{error.name} keeps failing: {error.__cause__ or error}") from error
 
 
-def build(config: Config, parts: Resources, read: Callable[[], Config]) -> Supervisor:
-    """The supervisor with every task of the daemon; `read` gives the settings anew, for SIGHUP.
+def build(config: Config, parts: Resources) -> Supervisor:
+    """The supervisor with every task of the daemon.
 
     Subsystems in the order in which a call comes through them. That is for the reader: tasks start together, and each
     waits for what it needs.
     """
-    reloading = Reloading(
-        config, read, errors=(DaemonError, TapError), ignores=("tap", "learner", "broker"),
-        minds=("tap.door.keys_file", "tap.door.require_key", "tap.spool_dir", "tap.routes_file"),
-    )  # fmt: skip
-    reloading.register(parts.registry)
-    supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), reload=reloading.reload)
-    wiring = Wiring(config, parts, supervisor, reloading)
+    supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
+    wiring = Wiring(config, parts, supervisor)
 
     # Shared by several subsystems: where episodes are played, what finds texts, what is played next, what is alike.
     live, grader = live_apis(wiring), parts.adapter("grader", config.grader)

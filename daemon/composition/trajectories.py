@@ -17,5 +17,4 @@ def trajectories(wiring: Wiring) -> None:
         engines={name: wiring.parts.engines[name] for name in serving_engines(config)},
     )  # fmt: skip
     wiring.figures(assembler_figures, assembler)
-    wiring.reloading.part("assembler", assembler.reconfigure)
     wiring.act(assembler, leads=True, renews=True)

@@ -1,5 +1,5 @@
-"""What the builders of the daemon's subsystems share: each puts its actors under the supervisor, its figures on
-`/metrics`, and what takes new settings among the reloading parts."""
+"""What the builders of the daemon's subsystems share: each puts its actors under the supervisor, and its
+figures on `/metrics`."""
 
 import random
 import time
@@ -19,7 +19,6 @@ from actors.system.supervisor import Supervisor
 from actors.versions.version_timeline import VersionTimeline
 from daemon.collectors.figures import Figures
 from daemon.composition.cluster import LeaderCollector
-from daemon.composition.reloading import Reloading
 from daemon.composition.resources import Resources
 from daemon.settings.config import Config
 
@@ -38,8 +37,8 @@ class Wiring:
         invalidation: has the actors rebuild what they keep in memory.
     """
 
-    def __init__(self, config: Config, parts: Resources, supervisor: Supervisor, reloading: Reloading[Config]) -> None:
-        self.config, self.parts, self.supervisor, self.reloading = config, parts, supervisor, reloading
+    def __init__(self, config: Config, parts: Resources, supervisor: Supervisor) -> None:
+        self.config, self.parts, self.supervisor = config, parts, supervisor
         self.clock, self.singletons = time.time, CollectorRegistry()
         self.times, self.invalidation, self._backpressure = (
             VersionTimeline(self.clock),

@@ -1,16 +1,22 @@
 """What a process looks at before it starts its parts, so that a fault is one line and not a traceback of a part.
 
-The tap has none: it is in the way of agents' calls, and serves them also where nothing can be kept.
+The tap only complains: it is in the way of agents' calls, and serves them also where nothing can be kept.
 """
 
 import contextlib
 import errno
 import os
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
+
+import structlog
+from cryptography import x509
 
 from daemon.errors import StartFailed
 from daemon.settings.config import Config
+
+_log = structlog.get_logger(__name__)
 
 
 def state_directory(config: Config) -> None:
@@ -72,3 +78,29 @@ def daemon(config: Config) -> None:
     port_free(config.control.host, config.control.port, "control.port")
     if config.intake.otlp:
         port_free(config.intake.host, config.intake.port, "intake.port")
+
+
+def tap(config: Config) -> None:
+    """Log what keeps the tap from keeping calls, or agents from trusting it: refusing to start would cost them more."""
+    try:
+        config.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe = config.spool / f".probe.{os.getpid()}"
+        try:
+            probe.write_bytes(b"0")
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        _log.error(
+            "spool_unusable", path=str(config.spool), error=error.strerror, kept="nothing: calls pass uncopied",
+            remedy="make it writable for who runs the tap, or set state_dir (tap.spool_dir) to another directory",
+        )  # fmt: skip
+    if config.tap.tls_cert:
+        try:
+            one = x509.load_pem_x509_certificates(Path(config.tap.tls_cert).read_bytes())[0]
+        except (OSError, ValueError):
+            return  # the tap says it, and ends
+        if one.not_valid_after_utc < datetime.now(UTC):
+            _log.error(
+                "certificate_expired", setting="tap.tls_cert", path=config.tap.tls_cert,
+                since=one.not_valid_after_utc.isoformat(), remedy="renew it there; SIGHUP takes it over",
+            )  # fmt: skip

@@ -91,7 +91,14 @@ class Admission:
         """
         check_door(settings)
         self._clock = clock
-        self.reconfigure(settings)
+        self._require = settings.require_key
+        self._tenants = settings.tenants
+        self._others = TenantSettings(
+            sampling=settings.sampling,
+            exchanges_per_hour=settings.exchanges_per_hour,
+            bytes_per_hour=settings.bytes_per_hour,
+        )
+        self._keeps_all = not settings.tenants and self._others == TenantSettings()
         self._ring: KeyRing | None = None
         if settings.keys_file:
             try:
@@ -105,17 +112,6 @@ class Admission:
         self._plain = Visitor("default")
         self.counts: Counter[str] = Counter()
         """Calls not kept by why_not, and refused ones by code: missing_key, invalid_key, wrong_scope, wrong_tenant."""
-
-    def reconfigure(self, settings: DoorSettings) -> None:
-        """Other rules for the next request, checked (`check_door`); the key file stays the one it was."""
-        self._require = settings.require_key
-        self._tenants = settings.tenants
-        self._others = TenantSettings(
-            sampling=settings.sampling,
-            exchanges_per_hour=settings.exchanges_per_hour,
-            bytes_per_hour=settings.bytes_per_hour,
-        )
-        self._keeps_all = not settings.tenants and self._others == TenantSettings()
 
     def admit(self, request: Request) -> Visitor:
         """Who makes the call.

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import random
+import ssl
 import stat
 import time
 from collections.abc import AsyncIterator, Callable
@@ -102,7 +103,7 @@ class Tap:
         """Bodies in memory."""
         context = TapContext(settings, self._router, capture, self.spool, self.counts, mint, self.held)
         desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
-        self._capture, self._door, self._context = capture, door, context
+        self._capture, self._door = capture, door
         self._public = EngineRoute(context, door, desk)
         self._mirror = MirrorRoute(context, door)
         self._agents: set[Agent] = set()
@@ -128,15 +129,19 @@ class Tap:
         """Which of them a call goes to."""
         return self._router
 
-    def reconfigure(self, settings: TapSettings, redaction: dict[str, Any]) -> None:
-        """Serve on with other settings, which were checked; `composition.tap_reload` has those that count at once."""
-        self._settings = self._context.settings = settings
-        self._capture = self._context.capture = _capture(settings)
-        self._door.reconfigure(settings.door)
-        if self._tls is not None:
-            # New connections are shown what is in the files now: they may have been renewed.
-            self._tls.load_cert_chain(settings.tls_cert, settings.tls_key)
-        self.spool.renew(_order(settings, redaction))
+    def renew_certificate(self) -> None:
+        """Show new connections the certificate that is in the files now; what cannot be used changes nothing."""
+        if self._tls is None:
+            return
+        chain, key = self._settings.tls_cert, self._settings.tls_key
+        try:
+            # On its own first: what fails half-way would leave the one in service with another's key.
+            agents_tls(self._settings)
+            self._tls.load_cert_chain(chain, key)
+        except (InvalidTapSettings, OSError, ssl.SSLError) as error:
+            log.error("tls_certificate_unusable", error=str(error), kept="the certificate from before")
+        else:
+            log.info("tls_certificate_read", path=chain)
 
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then drain.

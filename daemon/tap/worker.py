@@ -67,8 +67,5 @@ class ParentBound:
         if os.getppid() != self._parent:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def reloading(self) -> None:
-        """Its parent needs no word of it: the watchdog is fed all the while."""
-
     def stopping(self) -> None:
         self._manager.stopping()

@@ -113,7 +113,7 @@ class Workers:
                 loop.add_reader(worker.notify, self._hear, worker)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop)
-            loop.add_signal_handler(signal.SIGHUP, self._reload)
+            loop.add_signal_handler(signal.SIGHUP, self._pass_on)
             pages = self._given.get(ADMIN) or bind(
                 settings.admin_host, settings.admin_port, "tap.admin_port", shared=settings.share_port
             )
@@ -247,14 +247,9 @@ class Workers:
         for worker in self._workers:
             worker.send(signal.SIGTERM)
 
-    def _reload(self) -> None:
-        if self._manager is not None:
-            self._manager.reloading()
+    def _pass_on(self) -> None:
         for worker in self._workers:
             worker.send(signal.SIGHUP)
-        # Each says by itself, in the log, whether the settings are in force.
-        if self._manager is not None:
-            self._manager.ready(f"{len(self._workers)} workers")
 
 
 def main(settings: TapSettings, arguments: Sequence[str], *, manager: ServiceManager | None = None) -> None:

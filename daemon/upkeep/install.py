@@ -31,10 +31,6 @@ ENGINE_STATE = Path("var/lib/evolved-engine")
 USERS = ("evolved", "evolved-engine")
 DIRECTORIES = "/etc/tmpfiles.d/evolved.conf"
 """What systemd-tmpfiles makes of them."""
-_RELOADED = ("tap", "daemon")
-"""Units that read their settings again on SIGHUP."""
-_NOTIFY_RELOAD = 253
-"""systemd's version that knows Type=notify-reload."""
 _LIST = SETTINGS / "installed.json"
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - named, not written to
 """What ProtectHome= and PrivateTmp= hide from the services."""
@@ -65,16 +61,13 @@ class Plan(msgspec.Struct, frozen=True):
     modes: dict[str, int]
 
 
-def plan(
-    config: Config, settings: bytes, units: Sequence[str] = USUAL, program: Path | None = None, *, systemd: int = 0
-) -> Plan:
+def plan(config: Config, settings: bytes, units: Sequence[str] = USUAL, program: Path | None = None) -> Plan:
     """What there is to write for `units`.
 
     Args:
         config: says where the tap listens.
         settings: content of /etc/evolved/config.toml, if there is none yet.
         program: the `evolved` to start; the one beside this Python.
-        systemd: its version, 0 if that is not known; from 253 on, a reload is waited for.
 
     Raises:
         InstallRefused: a program that the services could not see, or a unit that does not exist.
@@ -102,8 +95,6 @@ def plan(
     }
     names = ["evolved.target", "evolved.slice", *(f"evolved-{unit}.service" for unit in units)]
     names += ["evolved-tap.socket"] if "tap" in units else []
-    if systemd >= _NOTIFY_RELOAD:
-        names += [f"evolved-{unit}.service.d/notify-reload.conf" for unit in units if unit in _RELOADED]
     files = {str(SYSTEM / name): _filled(name, marks) for name in names}
     files["etc/sysusers.d/evolved.conf"] = _filled("evolved.sysusers", marks)
     files[DIRECTORIES.lstrip("/")] = _filled("evolved.tmpfiles", marks)
@@ -218,8 +209,6 @@ def uninstall(root: Path, *, purge: bool = False) -> list[Path]:
                 left.append(path)
                 continue
             path.unlink()
-            if path.parent.name.endswith(".service.d") and not any(path.parent.iterdir()):
-                path.parent.rmdir()
         (root / _LIST).unlink()
         if purge:
             shutil.rmtree(root / SETTINGS, ignore_errors=True)

@@ -1,12 +1,7 @@
 """Swaps for the swapper and the gatekeeper: behind their port stands the program of `adapters.engines.swap`.
 
-An engine that serves users is swapped by the program in a session of its own, which outlives the daemon and always
-resumes. Before it starts, the intent is written (`daemon.upkeep.swap_intents`): whoever leads next waits for it. The
-shadow engine has no users: there the same steps run in this process, which spares a start of Python for every
-candidate; a shadow engine that a dead daemon left paused is resumed by the next load.
-
-Before either, the version is brought to where the engine can read it, and its signature checked, while the old one
-serves (`adapters.weights`).
+An engine that serves users is swapped in a session of its own, which outlives the daemon and always resumes; the intent
+is written first (`daemon.upkeep.swap_intents`). The shadow engine has no users: the same steps run in this process.
 """
 
 import os

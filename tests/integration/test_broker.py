@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installation import Installation, Running
+from tests.support.installation import Installation
 from tests.support.patience import wait_until, within
-from tests.support.process import alive, listens
+from tests.support.process import Process, alive, listens
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def nats_server(here: Installation) -> int:
     return int((here.config.state / "broker" / "nats.pid").read_text())
 
 
-def started(here: Installation, broker: Running) -> int:
+def started(here: Installation, broker: Process) -> int:
     """The nats-server, once it is up."""
     broker.until(lambda: broker.log.read_text().count("system_ready") > 0 and listens(here.ports["broker"]))
     return nats_server(here)

@@ -66,6 +66,8 @@ def sources(room: Room, tree: Path) -> Iterator[str]:
     return (str(path.relative_to(tree)) for path in sorted(found))
 
 
-def tests(room: Room, tree: Path) -> list[str]:
-    """What of the room's tests is there."""
-    return [path for path in room.tests if (tree / path).exists()]
+def tests(room: Room, tree: Path, module: str) -> list[str]:
+    """What of the room's tests is there; first those that are named for `module`."""
+    there = [path for path in room.tests if (tree / path).exists()]
+    own = [found for path in there for found in sorted((tree / path).glob(f"**/test_{Path(module).stem}*.py"))]
+    return [*(str(path.relative_to(tree)) for path in own), *there]

@@ -49,14 +49,14 @@ class Clone:
         path, source = found
         began = time.monotonic()
         with self._written(path, source):
-            by = self.failing(room)
+            by = self.failing(room, path)
             if not by and weather:
                 by = self._asked([*_WEATHER]) and "weather"
         return {"by": by, "seconds": round(time.monotonic() - began, 1)}
 
-    def failing(self, room: str) -> str:
-        """The first of the room's tests that fails; empty if none does."""
-        return self._asked([*_PYTEST, *tests(ROOMS[room], self.tree)])
+    def failing(self, room: str, module: str = "") -> str:
+        """The first of the room's tests that fails, those of `module` before others; empty if none does."""
+        return self._asked([*_PYTEST, *tests(ROOMS[room], self.tree, module)])
 
     def _changed(self, room: str, mutant: Mutant) -> tuple[str, str] | None:
         """Its module with the change. A function may have moved to another module of its room."""

@@ -38,16 +38,3 @@ def test_every_service_is_hardened(units: Path, unit: str) -> None:
     said = done.stdout.strip().splitlines()[-1]
     print(said)
     assert done.returncode == 0, said
-
-
-def test_the_drop_ins_for_later_versions_are_taken_as_far_as_this_one_knows_them(tmp_path: Path) -> None:
-    settings = install.example()
-    todo = install.plan(
-        load(settings), settings.read_bytes(), install.UNITS, Path("/usr/bin/env"), systemd=253
-    )  # fmt: skip
-    install.install(todo, tmp_path)
-    files = sorted(str(path) for path in (tmp_path / install.SYSTEM).iterdir() if path.is_file())
-    done = subprocess.run(["systemd-analyze", "verify", *files], capture_output=True, text=True, check=False)
-    print(done.stderr)
-    # 252 knows every line but the type; from 253 on there is nothing to say.
-    assert all("notify-reload" in line for line in done.stderr.splitlines())

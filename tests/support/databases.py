@@ -23,9 +23,3 @@ def change(url: str, *statements: str, **values: Any) -> list[int]:
             return [connection.execute(text(statement), values).rowcount for statement in statements]
     finally:
         engine.dispose()
-
-
-def unguard_audit(url: str) -> None:
-    """What somebody does first who wants to change the audit trail."""
-    where = "" if url.startswith("sqlite") else " ON audit"
-    change(url, *(f"DROP TRIGGER IF EXISTS audit_no_{action}{where}" for action in ("update", "delete")))

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -49,16 +48,9 @@ class Installation:
         return run(self.command(*arguments), seconds, **options)
 
     @contextlib.contextmanager
-    def running(self, name: str, environment: Mapping[str, str] | None = None) -> Iterator["Running"]:
+    def running(self, name: str, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
         """`evolved NAME`, ended with SIGTERM."""
-        with Running(
+        with Process(
             self.command(name), self.directory / f"{name}.log", env={**os.environ, **(environment or {})}
         ) as process:
             yield process
-
-
-class Running(Process):
-    """One that reads its settings again when it is told to."""
-
-    def hangup(self) -> None:
-        self.signal(signal.SIGHUP)

@@ -4,13 +4,15 @@ import ssl
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
+from tests.support.authority import Authority
 from tests.support.certificates import Certificate
 from tests.support.engine import Asked, Engine, answer, completion
 from tests.support.patience import until, within
-from tests.support.tapping import BODY, post, raw, read_all, running_tap
+from tests.support.tapping import BODY, Rig, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
 
@@ -27,6 +29,29 @@ async def test_agents_may_come_over_tls(tmp_path: Path, engine: Engine, certific
         streamed = await http.post("/v1/chat/completions", json={**BODY, "stream": True})
         assert streamed.text.endswith("data: [DONE]\n\n")
         assert rig.tap.counts.connections == 1
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections_and_a_bad_one_is_not(
+    tmp_path: Path, engine: Engine
+) -> None:
+    authority = Authority(tmp_path)
+    made, renewed = authority.certificate("tap", "127.0.0.1"), authority.certificate("renewed", "127.0.0.1", "tap")
+    async with running_tap(tmp_path, engine.port, tls_cert=str(made.chain), tls_key=str(made.key)) as rig:
+        seen = [await shown(rig)]
+        made.chain.write_text("no certificate")
+        rig.tap.renew_certificate()
+        seen.append(await shown(rig))
+        made.chain.write_bytes(renewed.chain.read_bytes())
+        made.key.write_bytes(renewed.key.read_bytes())
+        rig.tap.renew_certificate()
+        seen.append(await shown(rig))
+    assert seen[0] == seen[1] != seen[2]
+
+
+async def shown(rig: Rig) -> str:
+    """The certificate that a new connection is shown."""
+    address = ("127.0.0.1", int(rig.url.rpartition(":")[2]))
+    return await anyio.to_thread.run_sync(ssl.get_server_certificate, address)
 
 
 async def test_agents_may_come_through_a_unix_socket(tmp_path: Path, engine: Engine) -> None:

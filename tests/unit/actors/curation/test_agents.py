@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from actors.curation.agents import LEARNED, MOST_AGENTS, PERIOD, SANDBOX, Agent, AgentLedger, AgentView, label_of
+from actors.curation.agents import LEARNED, PERIOD, SANDBOX, Agent, AgentLedger, AgentView, label_of
 from actors.messages import Step, Trajectory
 from tests.support.credited import attributed
 
@@ -56,15 +56,6 @@ def test_an_order_is_answered_with_what_was_learned_and_why_the_rest_was_not() -
     assert ledger.effects == {LEARNED: 2, "zero_advantage": 1}
 
 
-def test_an_order_that_was_skipped_without_reasons_counts_its_runs_as_skipped() -> None:
-    ledger = AgentLedger()
-    for key in "ab":
-        ledger.seen(run(key), 1.0)
-    ledger.ordered("ab")
-    ledger.answered("ab", {"a": "nothing_to_compare"}, "skipped", 2.0)
-    assert only(ledger).no_gradient == {"nothing_to_compare": 1, "skipped": 1}
-
-
 def test_untrainable_runs_are_told_apart_by_what_is_wrong_with_them() -> None:
     ledger = AgentLedger()
     ledger.seen(run("a", trainable=False, why_not="temperature 0"), 1.0)
@@ -77,47 +68,12 @@ def test_untrainable_runs_are_told_apart_by_what_is_wrong_with_them() -> None:
     assert (view.held_out, whole(view)) == (1, True)
 
 
-def test_what_was_not_committed_and_comes_again_is_not_counted_again() -> None:
-    ledger = AgentLedger()
-    ledger.seen(run("a"), 1.0)
-    ledger.dropped("a", "stale", 1.0)
-    ledger.seen(run("a"), 2.0)
-    ledger.dropped("a", "stale", 2.0)
-    assert (only(ledger).runs, only(ledger).dropped) == (1, {"stale": 1})
-
-
-def test_agents_are_told_apart_and_the_busiest_goes_first() -> None:
-    ledger = AgentLedger()
-    for key, agent in (("a", "desk"), ("b", "tickets"), ("c", "tickets")):
-        ledger.seen(run(key, agent), 1.0)
-    assert [view.label for view in ledger.views()] == ["default, tickets", "default, desk"]
-
-
 def test_the_sandbox_is_one_agent_and_a_probe_is_none() -> None:
     ledger = AgentLedger()
     ledger.seen(run("a", source="sandbox", group="g"), 1.0)
     ledger.seen(run("b", source="sandbox", group="h", tools=b'[{"name": "x"}]'), 1.0)
     ledger.seen(run("c", source="probe"), 1.0)
     assert (only(ledger).agent, only(ledger).label, only(ledger).runs) == (SANDBOX, "the sandbox", 2)
-
-
-def test_those_seen_last_are_kept() -> None:
-    ledger = AgentLedger()
-    for number in range(MOST_AGENTS + 1):
-        ledger.seen(run(f"r{number}", f"a{number}"), float(number))
-    names = {view.agent for view in ledger.views()}
-    assert len(names) == MOST_AGENTS
-    assert "default/a0#1f0c2a9b" not in names
-    ledger.dropped("r0", "stale", 999.0)
-    assert ledger.effects["stale"] == 1
-
-
-def test_old_weeks_are_forgotten() -> None:
-    ledger = AgentLedger()
-    for week in range(3):
-        ledger.seen(run(f"r{week}"), week * PERIOD)
-        ledger.dropped(f"r{week}", f"reason {week}", week * PERIOD)
-    assert (only(ledger).dropped, only(ledger).since) == ({"reason 1": 1, "reason 2": 1}, PERIOD)
 
 
 def test_an_agent_that_is_gone_is_forgotten_unless_a_run_of_it_is_under_way() -> None:
@@ -143,16 +99,6 @@ def test_calls_of_runs_that_cannot_be_trained_on_are_counted_by_reason_settled_o
     assert (only(again).calls, only(again).unfit) == (3, {"temperature": 1, "unknown version": 1})
 
 
-def test_many_different_reasons_become_one() -> None:
-    ledger = AgentLedger()
-    for number in range(100):
-        ledger.seen(run(f"r{number}", trainable=False, why_not=f"why {number}"), 1.0)
-        ledger.dropped(f"r{number}", "untrainable", 1.0)
-    assert len(only(ledger).dropped) == 33
-    assert only(ledger).dropped["other"] == 68
-    assert len(ledger.effects) <= 65
-
-
 def test_what_is_settled_is_saved_and_what_is_under_way_is_told_again() -> None:
     ledger = AgentLedger()
     for key in "abc":
@@ -174,14 +120,3 @@ def test_a_label_names_tenant_role_and_tools_and_nothing_that_cannot_be_printed(
     assert label_of(run("a", tools=tools)) == "default, desk, with a, b, c ..."
     assert label_of(run("a", tenant="ev\x1b[31mil\n" + "x" * 500)).startswith("ev [31mil xxx")
     assert len(label_of(run("a", tenant="x" * 500))) == 100
-
-
-def test_calls_that_do_not_train_are_counted_one_by_one() -> None:
-    ledger = AgentLedger()
-    steps = tuple(Step(exchange_id=f"x-{n}", why_not="temperature 0" if n == 1 else "") for n in range(3))
-    ledger.seen(attributed("a", steps=steps).trajectory, 1.0)
-    assert (only(ledger).calls, only(ledger).unfit) == (3, {"temperature 0": 1})
-    ledger.ordered("a")
-    ledger.answered("a", {}, "", 2.0)
-    view = only(ledger)
-    assert (view.learned, view.calls, view.unfit) == (1, 3, {"temperature 0": 1})

@@ -37,11 +37,6 @@ def test_among_equals_the_newest_goes_first() -> None:
     assert names(draw(waiting, 2, Shares(), Curriculum())) == ["u4", "u3"]
 
 
-def test_a_fresher_version_goes_before_any_gain() -> None:
-    waiting = [unit("old", "mixed", version=1, ended=9.0), unit("new", "solved", version=2)]
-    assert names(draw(waiting, 1, Shares(), knowing(mixed=0.5, solved=1.0))) == ["new"]
-
-
 def test_the_cluster_of_most_gain_goes_first_and_takes_most() -> None:
     waiting = [*many("solved", 8), *many("mixed", 8), *many("hopeless", 8)]
     drawn = Counter(one.cluster for one in draw(waiting, 8, Shares(), knowing(solved=1.0, mixed=0.5, hopeless=0.0)))
@@ -91,16 +86,6 @@ def test_the_partys_cap_is_the_last_to_go() -> None:
     quiet = [unit(f"q{n}", tenant="quiet") for n in range(4)]
     drawn = draw([*loud, *quiet], 8, Shares(cluster=0.5), Curriculum())
     assert Counter(one.tenant for one in drawn) == {"loud": 4, "quiet": 4}
-
-
-def test_a_party_that_is_alone_does_not_undo_the_other_caps() -> None:
-    waiting = [*many("c", 20, task="loud", ended=9.0), *(unit(f"q{n}", task="quiet") for n in range(8))]
-    assert Counter(one.task for one in draw(waiting, 8, Shares(task=0.5), Curriculum())) == {"loud": 4, "quiet": 4}
-
-
-def test_few_others_take_their_part_and_the_rest_fills_up() -> None:
-    waiting = [*many("c", 20, tenant="loud"), unit("q", tenant="quiet")]
-    assert Counter(one.tenant for one in draw(waiting, 8, Shares(), Curriculum())) == {"loud": 7, "quiet": 1}
 
 
 units = st.builds(

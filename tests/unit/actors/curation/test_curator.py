@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from actors.curation import curator as curator_module
 from actors.curation.curator import Curator
@@ -22,8 +21,6 @@ from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
 from adapters.embedders.hashing import HashingEmbedder
-from daemon.collectors.curation import curator_figures
-from daemon.collectors.figures import Figures
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
 
@@ -118,22 +115,6 @@ async def test_the_next_batch_is_drawn_fresh_when_the_version_comes(bench: Bench
     (second,) = await bench.train(first, 6)
     assert second.trajectories[0] == "new-0"
     assert (await bench.store.counts())["dropped_stale"] == 4
-
-
-async def test_a_version_of_another_order_does_not_free_the_way(bench: Bench) -> None:
-    (first,) = await bench.credit(*group("a", MIXED))
-    await bench.credit(*group("b", MIXED))
-    assert await bench.train(BatchOrder(id="other", path="", sha256="", size=0, trajectories=()), 1) == []
-    assert bench.driver.actor.outstanding == first
-
-
-async def test_a_skipped_update_frees_the_way(bench: Bench) -> None:
-    (order,) = await bench.credit(*group("a", MIXED))
-    skipped = Candidate(
-        id="s", version=0, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), answer="skipped"
-    )  # fmt: skip
-    await bench.driver.feed(POLICY_CANDIDATE, skipped)
-    assert bench.driver.actor.outstanding is None
 
 
 async def test_freeze_stops_ordering_and_thaw_goes_on(bench: Bench) -> None:
@@ -326,17 +307,6 @@ async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(
     assert (figures["skipped_trajectories"], figures["given_up_trajectories"]) == (4, 4)
 
 
-async def test_every_figure_reaches_the_metrics(bench: Bench) -> None:
-    registry = CollectorRegistry()
-    registry.register(Figures(curator_figures, bench.driver.actor))
-    await bench.credit(*group("a", MIXED), attributed("p", min_version=-1), attributed("q"))
-    value = registry.get_sample_value
-    assert value("evolved_curator_records_total", {"what": "orders"}) == 1
-    assert value("evolved_curator_records_total", {"what": "replay_missing"}) == 1
-    assert value("evolved_curator_pool_total", {"reason": "unknown_version"}) == 1
-    assert (value("evolved_curator_waiting"), value("evolved_curator_clusters")) == (0, 1)
-
-
 async def test_a_late_outcome_is_found_in_the_store_and_trained_on(bench: Bench) -> None:
     await bench.restart(groups_per_batch=0, production_per_batch=2)
     assert await bench.credit(attributed("p", outcome=None), attributed("q", outcome=None)) == []
@@ -426,13 +396,6 @@ async def test_what_is_known_of_kinds_outlives_a_restart_and_ends_with_a_drift(b
     assert bench.driver.actor.kinds.estimate(asked) is None
     await bench.restart()
     assert bench.driver.actor.kinds.estimate(asked) is None
-
-
-async def test_the_gates_runs_tell_the_estimates_nothing(bench: Bench) -> None:
-    bench.exam = True
-    await bench.restart(groups_per_batch=0)
-    await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(12)])
-    assert bench.driver.actor.kinds.estimate(free("new", 1, 0.0).trajectory) is None
 
 
 @pytest.mark.promise

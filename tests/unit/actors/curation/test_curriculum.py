@@ -39,13 +39,6 @@ def test_traffic_on_one_kind_leaves_a_quarter_to_the_others() -> None:
     assert made.counts == {"focus": 6, "replay": 2, "mix": 0}
 
 
-def test_replay_goes_round_among_all_others_however_many() -> None:
-    others = [f"other{number}" for number in range(9)]
-    made = traffic(knowing("b", *others), "b")
-    replayed = [name for _ in range(5) for name in planned(made, 8) if name != "b"]
-    assert sorted(set(replayed)) == others
-
-
 def test_a_focus_that_sits_on_one_hard_kind_does_not_starve_the_solved_ones() -> None:
     made = knowing("hard")
     for cluster in ("easy", "easier"):
@@ -86,17 +79,6 @@ def test_a_round_is_spread_over_what_is_asked_for_in_proportion() -> None:
             traffic(made, cluster, 2)
     plan = planned(made, 8)
     assert (plan["a"], plan["b"]) == (4, 4)
-
-
-def test_demand_follows_traffic() -> None:
-    made = traffic(knowing("a", "b"), "a")
-    assert planned(made, 8)["a"] == 6
-    traffic(made, "b", 3000)
-    assert planned(made, 8)["b"] == 6
-
-
-def test_what_traffic_asks_for_and_the_sandbox_cannot_play_is_not_planned() -> None:
-    assert set(planned(traffic(knowing("a", "b"), "elsewhere"), 8)) <= {"a", "b"}
 
 
 def test_a_restart_knows_what_was_known() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.curation.pace import ALL, EXAM, clock, duration
+from actors.curation.pace import ALL, EXAM
 from actors.curation.progress import Evidence, Facts, Learning, progress
 
 NOW = 1_800_000_000.0
@@ -48,14 +48,6 @@ def test_it_moves_while_an_update_or_a_swap_is_no_older_than_three_of_them_take(
     assert told(updated=NOW - 361, reported=every(1), update_seconds=None).state == "waiting"
 
 
-def test_what_moves_says_when_it_did() -> None:
-    assert told(updated=NOW - 60).sentence.startswith("v12 was trained at 07:59 UTC. 5 of 8 outcomes")
-
-
-def test_without_any_version_yet_nothing_moves() -> None:
-    assert told(updated=0.0, answered=0.0, version=-1, since=NOW - 60).state == "waiting"
-
-
 def test_outcomes_that_take_three_times_as_long_as_usual_and_an_hour_are_stuck() -> None:
     """Eight at one a minute are eight minutes; but an hour is the least."""
     assert told(answered=NOW - 3599).state == "waiting"
@@ -69,12 +61,6 @@ def test_outcomes_that_take_three_times_as_long_as_usual_and_an_hour_are_stuck()
 def test_a_forecast_slows_down_with_the_outcomes() -> None:
     learning = told(reported=every(60, until=NOW - 2400))
     assert learning.eta == NOW + 3 * (2400 + 8 * 60) / 8
-
-
-def test_a_few_outcomes_that_came_at_once_forecast_nothing() -> None:
-    assert told(reported=every(60, 3)).eta is None
-    assert told(reported=[NOW] * 9).eta is None
-    assert told(reported=every(60, 4)).eta == NOW + 180
 
 
 def test_where_nobody_ever_reported_it_says_so_and_is_stuck_after_an_hour() -> None:
@@ -93,13 +79,6 @@ def test_by_night_it_waits_for_runs_and_is_not_stuck() -> None:
     assert learning.sentence.endswith("no run and no outcome has come since 00:00 UTC.")
 
 
-def test_before_the_first_run_it_says_where_agents_must_point() -> None:
-    learning = told(runs=[], reported=[], unreported=0, fresh=0, updated=0.0, version=-1)
-    assert (learning.state, learning.waits_for) == ("waiting", "runs")
-    assert learning.sentence == "No run has come since Thursday 08:00 UTC."
-    assert learning.remedy == "point your agents at the tap (docs/attach.md)"
-
-
 def test_runs_of_which_none_may_be_trained_on_are_named_with_what_to_change() -> None:
     learning = told(
         reported=[], unreported=0, fresh=0, dropped={"temperature 0": 200, "held out": 30}, answered=NOW - 7200
@@ -114,23 +93,6 @@ def test_a_freeze_is_said_with_its_reason_and_counts_before_everything() -> None
     assert (learning.state, learning.waits_for, learning.since) == ("frozen", "thaw", NOW - 90_000)
     assert learning.sentence == "Frozen since Thursday 07:00 UTC: incident 4711."
     assert learning.remedy == "evolved thaw, once its cause is gone"
-
-
-def test_the_kill_switch_is_said_with_what_to_remove() -> None:
-    learning = told(halted="by hand", frozen=True)
-    assert learning.sentence == "The kill switch is on: by hand."
-    assert learning.remedy == "remove the file FREEZE in the state directory"
-
-
-def test_after_a_thaw_it_waits_from_then_on() -> None:
-    assert told(answered=NOW - 90_000, thawed=NOW - 60).since == NOW - 60
-
-
-def test_an_order_in_its_usual_time_is_no_reason_to_worry() -> None:
-    learning = told(ordered=NOW - 30, ordered_runs=8)
-    assert (learning.state, learning.waits_for, learning.eta) == ("waiting", "learner", NOW + 10)
-    assert learning.sentence == "The learner has 8 runs to train on since 07:59 UTC; it usually takes 40 s."
-    assert learning.remedy == ""
 
 
 def test_a_learner_that_does_not_answer_is_named_after_three_times_its_usual_time() -> None:
@@ -168,28 +130,6 @@ def test_a_learner_at_its_limit_waits_for_the_verdict_with_its_evidence() -> Non
     assert at_the_limit(verdict=few).remedy.endswith('decide yourself: evolved promote 14 --force --reason "..."')
 
 
-def test_a_verdict_ends_at_the_latest_when_the_candidate_gives_way() -> None:
-    verdict = Evidence(version=14, since=NOW - 600, have=1, need=32, share=EXAM, until=NOW + 3000)
-    learning = at_the_limit(verdict=verdict)
-    assert learning.eta == NOW + 3000
-    assert learning.sentence.endswith("1 of 32 outcomes; it ends at 08:50 UTC at the latest.")
-
-
-def test_a_verdict_that_waits_for_no_number_says_what_for() -> None:
-    learning = at_the_limit(verdict=Evidence(version=14, since=NOW - 600, reason="the judge is away"))
-    assert learning.sentence.endswith("The verdict on v14 waits since 07:50 UTC: the judge is away.")
-    assert at_the_limit().sentence.endswith("v14 is to be judged.")
-    assert (at_the_limit(answered=NOW - 4000).state, at_the_limit().remedy) == ("stuck", "")
-    assert "the actor gatekeeper waits for" in at_the_limit(answered=NOW - 4000).remedy
-
-
-def test_a_verdict_that_is_long_overdue_is_stuck() -> None:
-    verdict = Evidence(version=14, since=NOW - 3 * 3600, reason="the judge is away")
-    assert at_the_limit(verdict=verdict).state == "stuck"
-    counts = Evidence(version=14, since=NOW - 3 * 3600, have=1, need=32, share=EXAM)
-    assert at_the_limit(verdict=counts).state == "waiting", "32 of one in eight take four hours"
-
-
 def test_a_trial_is_counted_against_the_runs_that_it_needs_and_its_deadline() -> None:
     trial = Evidence(version=14, since=NOW - 600, have=10, need=32, share=ALL, until=NOW + 3000)
     learning = at_the_limit(trial=trial, verdict=Evidence(version=15, since=NOW))
@@ -198,12 +138,6 @@ def test_a_trial_is_counted_against_the_runs_that_it_needs_and_its_deadline() ->
     assert "v14 is on trial since 07:50 UTC: 10 of 32 outcomes; at this rate at 08:16 UTC." in learning.sentence
     slow = msgspec.structs.replace(trial, share=0.1 * ALL)
     assert at_the_limit(trial=slow).eta == NOW + 3000
-
-
-def test_what_is_promoted_waits_for_its_swap() -> None:
-    learning = at_the_limit(promoted=14)
-    assert learning.waits_for == "trial"
-    assert learning.sentence.endswith("v14 passed the gate and is to be swapped in.")
 
 
 def test_a_learner_on_a_branch_that_does_not_serve_is_to_go_back() -> None:
@@ -232,18 +166,3 @@ def test_with_a_sandbox_it_waits_for_groups() -> None:
         "2 of 8 groups of the sandbox since 07:30 UTC, and 5 of 8 outcomes; what there is, is ordered 30 min after it "
         "came, at the latest; at this rate at 08:04 UTC."
     )
-
-
-def test_a_sandbox_that_plays_nothing_leaves_production() -> None:
-    assert told(groups_needed=8, group_size=8).waits_for == "outcomes"
-
-
-def test_what_is_enough_is_ordered_now() -> None:
-    assert told(fresh=8).sentence == "The next update is being ordered."
-    assert told(groups_needed=2, groups=2).waits_for == "nothing"
-
-
-def test_times_are_said_as_people_say_them() -> None:
-    at = [clock(NOW + shift, NOW) for shift in (600, 4 * 86_400, -86_400, 30 * 86_400)]
-    assert at == ["08:10 UTC", "Tuesday 08:00 UTC", "Thursday 08:00 UTC", "2027-02-14 08:00 UTC"]
-    assert [duration(seconds) for seconds in (40, 720, 12_600, 200_000)] == ["40 s", "12 min", "3.5 h", "2.3 days"]

@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors.curation.agents import AgentView
-from actors.curation.remedies import _REMEDIES, calls_that_train, commonest, counted, in_words, remedy, tell
-from actors.messages.dialects import ENDINGS
-from actors.messages.spool import RawExchange
-from adapters.intake.tap import exchange_from_raw
+from actors.curation.remedies import _REMEDIES, calls_that_train, counted, tell
 
 CONFIG = Path(__file__).parents[4] / "config.toml"
 
@@ -88,29 +85,6 @@ def test_reasons_are_counted_in_words_the_commonest_first_and_the_rest_as_one() 
         "9 were too old for the weights that are trained; 5 were sampled at temperature 0; 2 b; 1 for other reasons"
     )
     assert counted({}) == ""
-
-
-def test_a_remedy_is_for_what_can_be_changed() -> None:
-    assert commonest({"held out": 30, "no token ids": 4}) == "no token ids"
-    assert commonest({"held out": 30}) == "held out"
-    assert commonest({}) == ""
-
-
-@pytest.mark.parametrize("path", list(ENDINGS))
-def test_routes_that_give_no_tokens_have_a_remedy(path: str) -> None:
-    answer = b'{"choices": [{"index": 0}]}'
-    record = RawExchange(
-        id="1", tenant="t", path=f"/v1{path}", request=b"{}", response=answer, status=200, received=1.0, finished=2.0
-    )
-    reason = exchange_from_raw(record).why_no_tokens
-    assert reason == f"no token ids from /v1{path}"
-    assert remedy(reason)
-
-
-def test_an_unknown_reason_is_shown_as_it_is() -> None:
-    assert (in_words("whatever"), remedy("whatever")) == ("whatever", "")
-    assert in_words("redacted too much") == "held too much that was redacted"
-    assert in_words("redacted email") == "held email that was redacted"
 
 
 def test_every_setting_that_a_remedy_names_exists():

@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-import anyio
 import msgspec
 import numpy as np
 import pytest
@@ -17,11 +16,9 @@ from actors.kinds.levels import Levels
 from actors.kinds.meanings import Meaning, Meanings
 from actors.kinds.neighbourhoods import FEW, Leader, Neighbourhoods
 from actors.messages import Step, Trajectory
-from actors.ports.errors import EmbedderUnavailable
 from actors.store import Store
 from adapters.embedders.openai import OpenAIEmbedder
 from tests.support.embedding_server import EmbeddingServer, listed
-from tests.support.patience import within
 
 pytestmark = pytest.mark.anyio
 TOPICS = FEW + 4
@@ -92,13 +89,6 @@ def test_what_followed_by_meaning_is_found_without_a_server_and_after_a_restart(
     again.load(msgspec.msgpack.decode(msgspec.msgpack.encode(places.state()), type=list[tuple[str, Leader]]))
     assert again.near(goal(3, 1)) == name
     assert again.near(goal(3, 2), Meaning("m/64", vector(3, 98))) == name
-
-
-def test_a_state_of_before_vectors_is_read() -> None:
-    old = msgspec.msgpack.encode([("p", {"name": "g1", "goals": 2.0, "words": {1: 1.0}})])
-    again = Neighbourhoods()
-    again.load(msgspec.msgpack.decode(old, type=list[tuple[str, Leader]]))
-    assert len(again) == 1
 
 
 def test_a_neighbourhood_that_made_room_takes_what_followed_it_along() -> None:
@@ -187,27 +177,6 @@ async def test_one_bad_goal_costs_only_itself(tmp_path: Path) -> None:
     assert meanings.counts == {"embedded": TOPICS - 1, "refused": 1}
     assert meanings.of(goal(2, 0)) is None
     assert meanings.of(goal(3, 0)) is not None
-
-
-class Slow:
-    """Never answers."""
-
-    space = None
-
-    async def probe(self) -> bool:
-        await anyio.sleep_forever()
-        raise EmbedderUnavailable("unreachable")
-
-    async def question(self, texts: Sequence[str]) -> tuple[module.Space, np.ndarray]:
-        raise AssertionError(texts)
-
-
-async def test_a_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
-    meanings = Meanings(Slow(), ticks=Ticks())
-    with anyio.fail_after(within()):
-        await meanings.look(["one", "two", "one", ""])
-    assert meanings.counts == {"unavailable": 2}
 
 
 class Sluggish:

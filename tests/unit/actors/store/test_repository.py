@@ -16,7 +16,6 @@ from actors.messages import (
     Hints,
     Serving,
     Step,
-    Task,
     Trajectory,
     Verdict,
 )
@@ -82,13 +81,6 @@ async def test_of_a_long_line_the_nearest_and_the_newest_are_told_and_the_rest_c
     assert newest == everything[-3:]
     assert [span.until for span in newest[1].served] == [2505.0]
     assert [item.version for item in everything] == await store.ask(numbers)
-
-
-async def test_lineage_of_what_was_never_used_is_empty(store: Store) -> None:
-    await store.save([attributed("t")])
-    lineage = await store.lineage("t")
-    assert (lineage.batches, lineage.dropped) == ((), "")
-    assert msgspec.json.encode(lineage)
 
 
 async def test_exchanges_come_by_id_as_far_as_they_are_kept(store: Store) -> None:
@@ -186,12 +178,6 @@ async def test_last_serving_passes_over_what_was_refused_or_rolled_back(store: S
     assert found.version == 1
 
 
-async def test_the_first_version_served_is_the_oldest_that_was_loaded(store: Store) -> None:
-    assert await store.first_served() is None
-    await store.save([serving(9, 0.5, "refused"), serving(4, 1.0, "started"), serving(2, 2.0), serving(4, 3.0)])
-    assert await store.first_served() == 4
-
-
 async def test_live_runs_come_with_their_engine_where_no_version_says_who_sampled_them(store: Store) -> None:
     known, unknown = attributed("known"), attributed("unknown")
     first = unknown.trajectory.steps[0].exchange_id
@@ -228,30 +214,11 @@ async def test_calls_that_an_engine_failed_are_found_by_engine_and_run(store: St
     assert [failed.id for failed in await store.failed_calls(0.0, until=10.5)] == ["early", "one"]
 
 
-async def test_versions_and_verdicts_come_newest_first(store: Store) -> None:
-    await store.save([candidate(1), candidate(3), candidate(2), verdict(1, "hold"), verdict(2, "promote")])
-    assert [found.version for found in await store.candidates(2)] == [3, 2]
-    assert [found.version for found in await store.verdicts()] == [2, 1]
-
-
-async def test_tasks_by_origin(store: Store) -> None:
-    await store.save(
-        [Task(id="a", goal="g", environment="travel"), Task(id="b", goal="g", environment="x", origin="heldout")]
-    )
-    assert [found.id for found in await store.tasks(origin="heldout")] == ["b"]
-
-
 async def test_a_call_is_told_by_its_records_id_and_not_by_the_engines(store: Store) -> None:
     await store.save([exchange("a", 0), exchange("a", 0, tenant="other"), exchange("b", 0, id="x1", response_id="")])
     await store.save([exchange("c", 0, id="x2", response_id=""), exchange("d", 0, response_id="r-default-a-0")])
     await store.save([exchange("d", 0, response_id="r-default-a-0")])
     assert (await store.counts())["exchanges"] == 5
-
-
-async def test_counts_start_at_zero_and_have_all_their_keys(store: Store) -> None:
-    counts = await store.counts()
-    assert set(counts.values()) == {0}
-    assert {"exchanges", "exchanges_open", "feedback", "dead_letters", "outbox", "batches", "versions"} <= counts.keys()
 
 
 async def test_more_ids_than_one_statement_takes(store: Store) -> None:

@@ -57,10 +57,6 @@ def test_every_subject_has_one_stream():
     }
 
 
-def test_traffic_and_trajectories_refuse_rather_than_forget():
-    assert {stream.name for stream in STREAMS if stream.discard_new} == {"TRAFFIC", "TRAJECTORY", "WORK"}
-
-
 def test_revisions_of_a_lesson_are_different_deliveries():
     lesson = Experience(id="e", when_to_use="w", content="c")
     newer = Experience(id="e", when_to_use="w", content="c", revision=1)
@@ -75,19 +71,12 @@ def test_notify_speaks_to_systemds_socket(tmp_path):
         notify = Notify.from_environment({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "20000000"})
         notify.ready("fine")
         notify.alive()
-        notify.reloading()
         notify.stopping()
-        told = [listener.recv(200).decode() for _ in range(4)]
+        told = [listener.recv(200).decode() for _ in range(3)]
     assert notify.watchdog_seconds == 20
     assert told[0] == "READY=1\nSTATUS=fine"
     assert told[1] == "WATCHDOG=1"
-    assert told[2].startswith("RELOADING=1\nMONOTONIC_USEC=")
-    assert told[3] == "STOPPING=1"
-
-
-def test_notify_without_a_listener_does_nothing(tmp_path):
-    Notify.from_environment({}).ready()
-    Notify(str(tmp_path / "gone")).ready()
+    assert told[2] == "STOPPING=1"
 
 
 def test_what_expires_is_counted_once():

@@ -183,21 +183,6 @@ async def test_an_absent_dependency_is_waited_out_and_never_counts(rig):
     assert len(actor.handled) < 250
 
 
-async def test_waiting_shows_what_for(rig):
-    def away(batch):
-        raise DependencyUnavailable("judge at 10.0.0.1")
-
-    rig.add(Recorder(away))
-    await rig.publish("a")
-    seen = []
-
-    async def look():
-        seen.extend(rig.supervisor.state().actors)
-
-    assert await rig.run_for(20, (15, look))
-    assert (seen[0].status, seen[0].note) == ("waiting", "DependencyUnavailable: judge at 10.0.0.1")
-
-
 async def test_a_broker_outage_holds_the_outputs_back_and_loses_none(rig):
     actor = Recorder(echo)
     rig.add(actor)
@@ -277,18 +262,6 @@ async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_
     assert await rig.run_for(30)
     assert order[:4].count("head") >= 3, "the first batch may go to either"
     assert order.count("behind") == 4, "and then it goes on"
-
-
-async def test_nobody_waits_for_the_head_for_ever():
-    backpressure = Backpressure(patience=5.0)
-    backpressure.note(full=True)
-    began = anyio.current_time()
-    await backpressure.calm()
-    assert anyio.current_time() - began == pytest.approx(5.0)
-    assert backpressure.high
-    backpressure.note(full=False)
-    await backpressure.calm()
-    assert anyio.current_time() - began == pytest.approx(5.0)
 
 
 async def test_ticks_come_at_their_interval_and_publish(rig):

@@ -111,21 +111,6 @@ async def test_a_task_that_is_not_critical_is_given_up_alone():
     assert status(supervisor, "broken").status == "failed"
 
 
-async def test_failures_that_lie_far_apart_do_not_escalate():
-    supervisor, lives = make(), 0
-
-    async def rare(lifecycle):
-        nonlocal lives
-        lives += 1
-        if lives < 30:
-            await anyio.sleep(61)
-            raise RuntimeError
-
-    supervisor.add("rare", rare, Restart(max_restarts=3, window=60.0))
-    assert await supervisor.run(signals=False)
-    assert lives == 30
-
-
 async def test_ready_is_told_once_when_every_critical_task_is():
     listener = Listener()
     supervisor = make(notify=listener)
@@ -260,27 +245,3 @@ async def test_who_has_not_ended_at_the_drain_deadline_is_named_before_it_is_gon
     with capture_logs() as logs:
         assert not await supervisor.run(signals=False)
     assert [(entry["tasks"], entry["seconds"]) for entry in said] == [(["tidy"], 5)]
-
-
-async def test_two_runs_with_one_seed_are_the_same():
-    async def restarts():
-        supervisor, times = make(), []
-        began = anyio.current_time()
-
-        async def flaky(lifecycle):
-            times.append(round(anyio.current_time() - began, 9))
-            if len(times) < 6:
-                raise RuntimeError
-
-        supervisor.add("flaky", flaky)
-        await supervisor.run(signals=False)
-        return times
-
-    assert await restarts() == await restarts()
-
-
-async def test_names_are_unique():
-    supervisor = make()
-    supervisor.add("a", anyio.sleep)
-    with pytest.raises(ValueError, match="'a'"):
-        supervisor.add("a", anyio.sleep)

@@ -74,15 +74,6 @@ def test_a_unit_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
     assert unit.read_text() == "mine"
 
 
-def test_settings_that_were_there_before_stay_when_it_goes(tmp_path: Path) -> None:
-    settings = tmp_path / "etc/evolved/config.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text("seed = 1\n")
-    install.install(plan(), tmp_path)
-    install.uninstall(tmp_path)
-    assert settings.read_text() == "seed = 1\n"
-
-
 def test_purging_takes_state_settings_and_credentials_too(tmp_path: Path) -> None:
     install.install(plan(), tmp_path)
     (tmp_path / install.STATE / "spool").mkdir(parents=True)
@@ -104,11 +95,6 @@ def test_a_unit_that_does_not_exist_is_named() -> None:
         plan(("tapp",))
 
 
-def test_nothing_to_take_away_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InstallRefused, match="nothing of evolved is installed"):
-        install.uninstall(tmp_path)
-
-
 def test_the_command_shows_first_what_it_would_write(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("sys.prefix", "/opt/evolved")
     assert main(["install", "--system", "--root", str(tmp_path), "--dry-run", "--json"]) == 0
@@ -118,17 +104,6 @@ def test_the_command_shows_first_what_it_would_write(tmp_path: Path, monkeypatch
     assert "systemctl enable --now evolved.target evolved-learner.service" in capsys.readouterr().out
     assert main(["uninstall", "--root", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["left"] == []
-
-
-def test_from_systemd_253_on_a_reload_is_waited_for_and_the_drop_ins_go_again(tmp_path: Path) -> None:
-    for version, wanted in ((252, 0), (253, 2)):
-        todo = install.plan(Config(), b"", program=Path("/opt/evolved/bin/evolved"), systemd=version)
-        assert sum(name.endswith(".service.d/notify-reload.conf") for name in todo.files) == wanted
-    install.install(todo, tmp_path)
-    drop_in = tmp_path / install.SYSTEM / "evolved-daemon.service.d" / "notify-reload.conf"
-    assert "Type=notify-reload" in drop_in.read_text()
-    assert install.uninstall(tmp_path) == []
-    assert not drop_in.parent.exists()
 
 
 def test_a_relative_state_directory_is_refused_with_the_right_one() -> None:
