@@ -31,12 +31,13 @@ from actors.credit.calibration import CalibrationSettings
 from actors.credit.content import content_hash
 from actors.credit.control_questions import ControlQuestions
 from actors.credit.judge_stats import PageReport
-from actors.credit.judgement_cache import CacheSettings, JudgementCache, Memory
+from actors.credit.judgement_cache import CacheSettings, JudgementCache
 from actors.credit.sampling import HISTORY, Sampler, SamplingSettings
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.judges import Judge
 from actors.statistics.histogram import Histogram
+from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
@@ -109,7 +110,7 @@ class Attributor:
 
     def __init__(
         self, settings: AttributorSettings, *, judge: Judge, evidence: Evidence | None = None,
-        store: Memory | None = None, clock: Callable[[], float] = time.time,
+        store: Store | None = None, clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] | None = None, kind: Callable[[Trajectory], str] | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store

@@ -5,8 +5,8 @@ has forgotten no more than those seconds. Kept by the store; without one, in mem
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Protocol
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 import structlog
@@ -15,7 +15,7 @@ from actors.credit.budget import Budget
 from actors.credit.calibration import CalibrationSettings
 from actors.credit.judge_stats import PREFIX, JudgeStats
 from actors.messages import Attribution, Trajectory
-from actors.ports.store import OutcomeRow
+from actors.store import Store
 from actors.store.judgements import Bounds, Judgement
 
 BUDGET = "attributor.budget"
@@ -36,34 +36,6 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The least recently used go first; 0: none are used again."""
 
 
-class Memory(Protocol):
-    """What outlives the process; the store does it."""
-
-    async def judgements(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """Bodies by key, of those that are kept."""
-        ...
-
-    async def keep_judgements(
-        self, fresh: Sequence[Judgement], used: Sequence[str], states: Mapping[str, bytes]
-    ) -> None:
-        """In one transaction: add judgements and values of state, and note which judgements were used again."""
-        ...
-
-    async def bound_judgements(self, bounds: Bounds) -> int:
-        """Forget what is beyond `bounds`; returns how many."""
-        ...
-
-    async def states(self, prefix: str) -> Mapping[str, bytes]:
-        """Values of state by key, of those whose keys begin so."""
-        ...
-
-    async def recent_outcomes(
-        self, *, source: str | None = ..., since: float = ..., limit: int = ...
-    ) -> list[OutcomeRow]:
-        """Newest first."""
-        ...
-
-
 class JudgementCache:
     """One attributor's.
 
@@ -76,7 +48,7 @@ class JudgementCache:
     """
 
     def __init__(
-        self, settings: CacheSettings, calibration: CalibrationSettings, budget: Budget, memory: Memory | None,
+        self, settings: CacheSettings, calibration: CalibrationSettings, budget: Budget, memory: Store | None,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.stats = JudgeStats(calibration, clock)
