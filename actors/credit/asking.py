@@ -43,15 +43,9 @@ class _Tries(msgspec.Struct):
 
 
 class Asking:
-    """Asks one judge.
+    """Asks one judge, `concurrency` questions at once, about each trajectory `attempts` times at most.
 
     Args:
-        judge: who is asked.
-        budget: what that may cost.
-        breaker: whether it is there.
-        concurrency: questions under way at once.
-        attempts: times that a trajectory is shown to a judge that fails on it.
-        timeout: seconds for one answer.
         spent: told the tokens and the money of every answer.
     """
 

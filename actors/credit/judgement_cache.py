@@ -37,15 +37,7 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class JudgementCache:
-    """One attributor's.
-
-    Args:
-        settings: how many judgements are kept.
-        calibration: how weights follow from evidence.
-        budget: kept along.
-        memory: none: all is forgotten with the process.
-        clock: unix seconds.
-    """
+    """One attributor's; without a `memory` all is forgotten with the process. The budget is kept along."""
 
     def __init__(
         self, settings: CacheSettings, calibration: CalibrationSettings, budget: Budget, memory: Store | None,

@@ -202,11 +202,11 @@ async def savings(host: runtime.Host, directory: Path, port: int) -> dict[str, f
     random.Random(7).shuffle(runs)
     everything = AttributorSettings()
     sampled = AttributorSettings(sampling=SamplingSettings(share=0.1))
-    capped = msgspec.structs.replace(sampled, budget=BudgetSettings(tokens_per_hour=150_000))
+    capped = msgspec.structs.replace(sampled, budget=BudgetSettings(tokens_per_day=150_000))
     settings = {
         "all": everything,
         "failures, new kinds, 10 % of the rest": sampled,
-        "and 150,000 tokens an hour": capped,
+        "and 150,000 tokens a day": capped,
     }
     rows: list[list[object]] = []
     figures: dict[str, float] = {}
