@@ -4,7 +4,6 @@ Written together, in one transaction, every few seconds while a batch is judged 
 has forgotten no more than those seconds. Kept by the store; without one, in memory alone.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from actors.credit.budget import Budget
 from actors.credit.calibration import CalibrationSettings
 from actors.credit.judge_stats import PREFIX, JudgeStats
 from actors.messages import Attribution, Trajectory
+from actors.messages.bounded import Bounded
 from actors.store import Store
 from actors.store.judgements import Bounds, Judgement
 
@@ -45,7 +45,7 @@ class JudgementCache:
     ) -> None:  # fmt: skip
         self.stats = JudgeStats(calibration, clock)
         self._settings, self._budget, self._memory, self._clock = settings, budget, memory, clock
-        self._known: OrderedDict[str, Attribution] = OrderedDict()
+        self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
         self._fresh: dict[str, Judgement] = {}
         self._used: set[str] = set()
         self._unclaimed: set[str] = set()
@@ -72,7 +72,7 @@ class JudgementCache:
         if self._memory is None or not missing or not self._settings.entries:
             return
         for key, body in (await self._memory.judgements(missing)).items():
-            self._know(key, msgspec.msgpack.decode(body, type=Attribution))
+            self._known[key] = msgspec.msgpack.decode(body, type=Attribution)
 
     def let_go(self) -> None:
         """Have no judgement in memory that the store has, or had."""
@@ -89,7 +89,7 @@ class JudgementCache:
     def judged(self, key: str, trajectory: Trajectory, attribution: Attribution) -> None:
         """Keep a new judgement. Abstentions are not kept: their cause may have passed by the next time."""
         if self._settings.entries and any(label.label != "ABSTAIN" for label in attribution.labels):
-            self._know(key, attribution)
+            self._known[key] = attribution
             body = msgspec.msgpack.encode(attribution)
             self._fresh[key] = Judgement(key=key, tenant=trajectory.tenant, body=body)
         self._unclaimed.add(key)
@@ -144,9 +144,3 @@ class JudgementCache:
             self._costs = self._costs or costs
             self.stats.put_back(pages)
             raise
-
-    def _know(self, key: str, attribution: Attribution) -> None:
-        self._known[key] = attribution
-        self._known.move_to_end(key)
-        while len(self._known) > _AT_HAND:
-            self._known.popitem(last=False)

@@ -4,7 +4,6 @@ Failures always, members of a group whose outcomes are mixed too, and of the res
 its outcome still counts.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import msgspec
 
 from actors.credit.content import chance
 from actors.messages import Trajectory
+from actors.messages.bounded import Bounded
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 SUCCESS = 0.5
@@ -30,16 +30,14 @@ class Sampler:
 
     def __init__(self, settings: SamplingSettings) -> None:
         self._settings = settings
-        self._groups: OrderedDict[str, set[bool]] = OrderedDict()
+        self._groups: Bounded[str, set[bool]] = Bounded(_GROUPS)
 
     def meet(self, batch: Sequence[Trajectory]) -> None:
         """Look at the groups in a batch before its members are asked about; may be repeated."""
         for trajectory in batch:
             if trajectory.group and trajectory.outcome is not None:
-                self._groups.setdefault(trajectory.group, set()).add(trajectory.outcome >= SUCCESS)
-                self._groups.move_to_end(trajectory.group)
-        while len(self._groups) > _GROUPS:
-            self._groups.popitem(last=False)
+                known = self._groups.get(trajectory.group, set())
+                self._groups[trajectory.group] = known | {trajectory.outcome >= SUCCESS}
 
     def worth(self, trajectory: Trajectory) -> bool:
         """Whether `trajectory` is to be judged."""

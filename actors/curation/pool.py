@@ -20,6 +20,7 @@ from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
+from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
 from actors.store import Correction, Dropped
 
@@ -204,7 +205,7 @@ class TrainingPool:
         self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
-        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._closed: Bounded[str, None] = Bounded(_CLOSED_GROUPS)
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported = Unreported(UNREPORTED)
         """Production of which nobody has said yet how it went."""
@@ -573,8 +574,6 @@ class TrainingPool:
 
     def _close(self, name: str) -> _Group:
         self._closed[name] = None
-        if len(self._closed) > _CLOSED_GROUPS:
-            self._closed.popitem(last=False)
         return self._groups.pop(name)
 
     def _drop(self, items: Sequence[Attributed], reason: str) -> None:

@@ -141,11 +141,6 @@ async def test_who_says_neither_good_nor_bad_is_not_overruled_by_the_judge():
     assert attribution.labels[0] == StepLabel("ABSTAIN", 0.0, "feedback")
 
 
-async def test_a_report_counts_where_the_judge_fails():
-    attribution, _ = await with_evidence(Failing(9, 99), Said([on_step(0, 0.0)]))
-    assert [label.label for label in attribution.labels[:2]] == ["BAD", "ABSTAIN"]
-
-
 async def test_what_is_said_while_the_judge_thinks_still_counts():
     attribution, _ = await with_evidence(Failing(0), Said([], [on_step(0, 0.0)]))
     assert attribution.labels[0].label == "BAD"
@@ -156,15 +151,6 @@ async def test_no_judge_is_asked_where_every_step_has_been_reported_on():
     attribution, _ = await with_evidence(judge, Said([on_step(number, 0.0) for number in range(steps)]))
     assert (judge.asked, attribution.judge) == (0, "feedback")
     assert [label.label for label in attribution.labels] == ["BAD"] * steps
-
-
-async def test_evidence_that_is_away_is_waited_for():
-    class Away(Said):
-        async def step_feedback(self, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
-            raise DependencyUnavailable("locked")
-
-    with pytest.raises(DependencyUnavailable, match="locked"):
-        await with_evidence(Failing(0), Away())
 
 
 class Priced(Failing):
