@@ -18,7 +18,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import anyio
 import msgspec
@@ -83,14 +83,6 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             )
 
 
-class Evidence(Protocol):
-    """What is known of steps without a judge; the store does it."""
-
-    async def step_feedback(self, runs: Sequence[Trajectory]) -> Mapping[str, Sequence[tuple[int, Feedback]]]:
-        """Feedback on single steps by trajectory, with the step's number, oldest first."""
-        ...
-
-
 class Attributor:
     """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.
 
@@ -105,7 +97,7 @@ class Attributor:
     tick_seconds: float | None = None
 
     def __init__(
-        self, settings: AttributorSettings, *, judge: Judge, evidence: Evidence | None = None,
+        self, settings: AttributorSettings, *, judge: Judge, evidence: Store | None = None,
         store: Store | None = None, clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] | None = None,
     ) -> None:  # fmt: skip
