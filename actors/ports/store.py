@@ -7,9 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from actors.messages import (
-    Experience,
-)
+from actors.messages import Experience
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,8 +22,6 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     revision: int = 0
     """Of the outcome (`Trajectory.outcome_revision`)."""
-    group: str = ""
-    """Of the sandbox's attempts at one task."""
 
 
 class FailedCall(msgspec.Struct, frozen=True):

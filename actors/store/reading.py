@@ -297,17 +297,10 @@ def reporting_parties(connection: Connection, limit: int) -> list[str]:
 def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
     row = t.TrajectoryRow
     wanted = select(
-        row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal, row.revision,
-        row.group,
-    ).where(*where)  # fmt: skip
-    return [
-        OutcomeRow(
-            id=found.id, ended=found.ended, outcome=found.outcome, min_version=found.min_version,
-            max_version=found.max_version, cluster=found.cluster, goal=found.goal, revision=found.revision,
-            group=found.group_id,
-        )
-        for found in connection.execute(wanted.order_by(row.ended.desc(), row.id).limit(limit))
-    ]  # fmt: skip
+        row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal, row.revision
+    ).where(*where)
+    found = connection.execute(wanted.order_by(row.ended.desc(), row.id).limit(limit))
+    return [OutcomeRow(**one._asdict()) for one in found]
 
 
 def failed_calls(
