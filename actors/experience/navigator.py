@@ -17,7 +17,6 @@ alone find.
 import random
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -25,7 +24,7 @@ import structlog
 
 from actors.experience.lessons import rivals
 from actors.experience.pool import PRACTICES
-from actors.experience.retrieval.embedding import Embeddings, EmbeddingStore
+from actors.experience.retrieval.embedding import Embeddings
 from actors.experience.retrieval.errors import RetrievalError
 from actors.experience.retrieval.library import Library
 from actors.experience.retrieval.ranking import Found
@@ -35,6 +34,7 @@ from actors.messages import Candidate, Experience, Serving
 from actors.ports.embedders import Embedder
 from actors.ports.errors import RewriterFailed
 from actors.ports.rewriters import Rewriter
+from actors.store import Store
 from actors.system.actor import Received, Result
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_CANDIDATE, POLICY_SERVING
 from actors.tool_results.tool_calls import position
@@ -50,22 +50,6 @@ _OTHER_MODELS_SECONDS = 7 * 86_400.0
 """Cached vectors of a model that is no longer used are kept so long, for going back to it."""
 
 
-class LessonStore(EmbeddingStore, Protocol):
-    """What the navigator reads, and where it keeps vectors."""
-
-    async def revisions(self) -> dict[str, int]:
-        """The latest revision of each lesson, by id."""
-        ...
-
-    async def experiences(self, state: str | None = ...) -> list[Experience]:
-        """The latest revision of each lesson."""
-        ...
-
-    async def experiences_at(self, wanted: Collection[tuple[str, int]]) -> list[Experience]:
-        """The lessons with these (id, revision), as far as there are any."""
-        ...
-
-
 class Navigator:
     """Actor: lessons in; answers questions for lessons."""
 
@@ -77,7 +61,7 @@ class Navigator:
         self,
         settings: NavigatorSettings,
         *,
-        store: LessonStore,
+        store: Store,
         embedder: Embedder | None,
         rng: random.Random,
         directory: Path | None = None,
