@@ -4,7 +4,6 @@ An answer is labels, or the reason why there are none. `DependencyUnavailable` m
 later; so it is while the judge is away, or when its budget is spent and the setting is to wait.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Literal
 
@@ -15,6 +14,7 @@ import structlog
 from actors.credit.breaker import Breaker
 from actors.credit.budget import Budget
 from actors.messages import Attribution, Trajectory
+from actors.messages.bounded import Bounded
 from actors.ports.errors import JudgeUnavailable
 from actors.ports.judges import Judge
 from actors.system.errors import DependencyUnavailable
@@ -43,15 +43,9 @@ class _Tries(msgspec.Struct):
 
 
 class Asking:
-    """Asks one judge.
+    """Asks one judge, `concurrency` questions at once, about each trajectory `attempts` times at most.
 
     Args:
-        judge: who is asked.
-        budget: what that may cost.
-        breaker: whether it is there.
-        concurrency: questions under way at once.
-        attempts: times that a trajectory is shown to a judge that fails on it.
-        timeout: seconds for one answer.
         spent: told the tokens and the money of every answer.
     """
 
@@ -62,7 +56,7 @@ class Asking:
         self.judge, self.budget, self.breaker = judge, budget, breaker
         self._attempts, self._timeout, self._spent = attempts, timeout, spent
         self._slots = anyio.CapacityLimiter(concurrency)
-        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+        self._tries: Bounded[str, _Tries] = Bounded(_REMEMBERED)
 
     async def labels(self, trajectory: Trajectory, until: float = float("inf")) -> Attribution | Refusal:
         """The judge's labels, one a step, or why there are none.
@@ -76,9 +70,7 @@ class Asking:
         Raises:
             DependencyUnavailable: the judge is away, its budget is spent and is waited for, or it is too late.
         """
-        tries = self._tries.setdefault(trajectory.id, _Tries())
-        while len(self._tries) > _REMEMBERED:
-            self._tries.popitem(last=False)
+        tries = self._tries[trajectory.id] = self._tries.get(trajectory.id) or _Tries()
         while tries.count < self._attempts:
             found = await self.once(trajectory, until)
             if isinstance(found, Attribution) or found.reason == "budget":

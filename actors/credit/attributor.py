@@ -18,7 +18,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import anyio
 import msgspec
@@ -31,12 +31,13 @@ from actors.credit.calibration import CalibrationSettings
 from actors.credit.content import content_hash
 from actors.credit.control_questions import ControlQuestions
 from actors.credit.judge_stats import PageReport
-from actors.credit.judgement_cache import CacheSettings, JudgementCache, Memory
-from actors.credit.sampling import HISTORY, Sampler, SamplingSettings
+from actors.credit.judgement_cache import CacheSettings, JudgementCache
+from actors.credit.sampling import Sampler, SamplingSettings
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.judges import Judge
 from actors.statistics.histogram import Histogram
+from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
@@ -82,24 +83,12 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             )
 
 
-class Evidence(Protocol):
-    """What is known of steps without a judge; the store does it."""
-
-    async def step_feedback(self, runs: Sequence[Trajectory]) -> Mapping[str, Sequence[tuple[int, Feedback]]]:
-        """Feedback on single steps by trajectory, with the step's number, oldest first."""
-        ...
-
-
 class Attributor:
     """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.
 
     Args:
-        settings: batch sizes, attempts, deadlines, budgets.
-        judge: gives the labels.
         evidence: goes before the judge; none: there is none.
         store: keeps what must outlive the process; none: nothing is kept.
-        clock: unix seconds.
-        kind: which runs are alike, for sampling; none: those whose goals differ in names and numbers alone.
         ticks: seconds that no setting of the clock moves, for how long a judge that is away is left alone; none: clock.
     """
 
@@ -108,13 +97,12 @@ class Attributor:
     tick_seconds: float | None = None
 
     def __init__(
-        self, settings: AttributorSettings, *, judge: Judge, evidence: Evidence | None = None,
-        store: Memory | None = None, clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] | None = None, kind: Callable[[Trajectory], str] | None = None,
+        self, settings: AttributorSettings, *, judge: Judge, evidence: Store | None = None,
+        store: Store | None = None, clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store
         self._clock = clock
-        self._kind = kind or _cluster
         self._budget = Budget(settings.budget, clock)
         self._breaker = Breaker(ticks or clock)
         self._sampler = Sampler(settings.sampling)
@@ -137,7 +125,7 @@ class Attributor:
         return _BATCH
 
     async def start(self) -> None:
-        """Read what was spent, what is known of the judge, and how clusters of goals have fared; once a life.
+        """Read what was spent, and what is known of the judge; once a life.
 
         Asked again, it only lets go of the judgements at hand: something may have been forgotten.
         """
@@ -145,9 +133,6 @@ class Attributor:
             self._judgements.let_go()
             return
         await self._judgements.open()
-        if self._store is not None and not self._sampler.everything:
-            rows = await self._store.recent_outcomes(limit=HISTORY)
-            self._sampler.rebuild((row.cluster, row.outcome) for row in reversed(rows))
         self._started = True
 
     async def handle(self, batch: Sequence[Received]) -> Result:
@@ -178,7 +163,6 @@ class Attributor:
             )
             for trajectory, attribution in zip(trajectories, labelled, strict=True)
         ]
-        self._sampler.note([(trajectory, self._kind(trajectory)) for trajectory in trajectories])
         now = self._clock()
         for trajectory in trajectories:
             self._asking.settled(trajectory.id)
@@ -256,15 +240,12 @@ class Attributor:
             nothing = StepLabel("ABSTAIN", 0.0)
             return Attribution(labels=(nothing,) * len(trajectory.steps), judge=FEEDBACK, rubric=FEEDBACK)
         found = self._judgements.found(key)
-        if found is None and not self._worth(trajectory):
+        if found is None and not self._sampler.worth(trajectory):
             found = Refusal("not_sampled", "not sampled")
         if found is None:
             found = await self._asked(trajectory, key, until)
         await self._trials.blind(trajectory, until)
         return found
-
-    def _worth(self, trajectory: Trajectory) -> bool:
-        return self._sampler.everything or bool(self._sampler.worth(trajectory, self._kind(trajectory)))
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
         # The same content is asked about once, and the others find it in the cache.
@@ -342,7 +323,3 @@ def label_of(feedback: Feedback) -> StepLabel:
     label = "GOOD" if outcome > 0.5 else "BAD" if outcome < 0.5 else "ABSTAIN"
     reason = f"feedback: {feedback.text}" if feedback.text.strip() else "feedback"
     return StepLabel(label, abs(2.0 * outcome - 1.0), reason[:200])
-
-
-def _cluster(run: Trajectory) -> str:
-    return cluster_of(run.goal)

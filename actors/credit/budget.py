@@ -1,8 +1,7 @@
-"""`Budget`: what judgements may cost, in tokens and in money, in any hour and any day.
+"""`Budget`: what judgements may cost, in tokens and in money, in any day.
 
-Windows slide in slots of five minutes; the slot that a window begins in counts whole, so a limit is never passed for
-want of precision. What is under way is expected to cost what judgements cost on average; a limit is passed by no more
-than they differ from that.
+The day slides in slots of five minutes; the slot that it begins in counts whole. What is under way is expected to cost
+what judgements cost on average; a limit is passed by no more than they differ from that.
 """
 
 from collections import deque
@@ -12,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 SLOT = 300.0
-HOUR, DAY = 3600.0, 86_400.0
+DAY = 86_400.0
 _MEMORY = 0.9
 """Share of the old value when a judgement moves the average cost."""
 
@@ -22,23 +21,19 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the judge may cost. 0: no limit."""
 
-    tokens_per_hour: NotNegative = 0
-    """LLM tokens, prompts and answers."""
     tokens_per_day: NotNegative = 0
-    money_per_hour: NotNegative = 0.0
-    """In the currency of the judge's price list."""
+    """LLM tokens, prompts and answers."""
     money_per_day: NotNegative = 0.0
+    """In the currency of the judge's price list."""
     when_spent: Literal["abstain", "wait"] = "abstain"
     """What happens to trajectories while a limit is reached. `abstain`: their steps get no label, their outcome still
     counts. `wait`: they stay in the stream, and everything behind them, until the window has moved on."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What judgements cost in the last hour and day."""
+    """What judgements cost in the last day."""
 
-    tokens_hour: float = 0.0
     tokens_day: float = 0.0
-    money_hour: float = 0.0
     money_day: float = 0.0
 
 
@@ -74,9 +69,7 @@ class Budget:
         # What is asked now counts as well, or a limit that nobody could ever pay would never stop anything.
         tokens, money = self._asked * self._tokens, self._asked * self._money
         for name, used, limit in (
-            ("tokens per hour", spent.tokens_hour + tokens, limits.tokens_per_hour),
             ("tokens per day", spent.tokens_day + tokens, limits.tokens_per_day),
-            ("money per hour", spent.money_hour + money, limits.money_per_hour),
             ("money per day", spent.money_day + money, limits.money_per_day),
         ):
             if limit and used >= limit:
@@ -104,15 +97,10 @@ class Budget:
         self._money += share * (money - self._money)
 
     def spent(self) -> Spent:
-        """In the windows that end now."""
-        now = self._clock()
-        hour = [slot for slot in self._slots if (slot.number + 1) * SLOT > now - HOUR]
-        day = [slot for slot in self._slots if (slot.number + 1) * SLOT > now - DAY]
+        """In the day that ends now."""
+        self._forget()
         return Spent(
-            tokens_hour=sum(slot.tokens for slot in hour),
-            tokens_day=sum(slot.tokens for slot in day),
-            money_hour=sum(slot.money for slot in hour),
-            money_day=sum(slot.money for slot in day),
+            tokens_day=sum(slot.tokens for slot in self._slots), money_day=sum(slot.money for slot in self._slots)
         )
 
     def dump(self) -> bytes:

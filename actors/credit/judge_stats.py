@@ -5,7 +5,6 @@ weight; without enough of it the judge's over all tenants does.
 """
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -13,6 +12,7 @@ import structlog
 
 from actors.credit.calibration import Calibration, CalibrationSettings, Figures, Series, figures, observed
 from actors.messages import Attribution, StepLabel, Trajectory
+from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
 
 PREFIX = "attributor.page."
@@ -73,7 +73,7 @@ class JudgeStats:
 
     def __init__(self, settings: CalibrationSettings, clock: Callable[[], float]) -> None:
         self._settings, self._clock = settings, clock
-        self._pages: OrderedDict[tuple[str, str, str], Page] = OrderedDict()
+        self._pages: Bounded[tuple[str, str, str], Page] = Bounded(_PAGES)
         self._dirty: set[tuple[str, str, str]] = set()
         self._unsettled: set[tuple[str, str, str]] = set()
 
@@ -131,14 +131,12 @@ class JudgeStats:
         for data in kept:
             page = msgspec.msgpack.decode(data, type=Page)
             self._pages[page.judge, page.rubric, page.tenant] = page
-        self._bound()
 
     def _page(self, judge: str, rubric: str, tenant: str) -> Page:
         key = (judge, rubric, tenant)
-        if key not in self._pages:
-            self._pages[key] = Page(judge=judge, rubric=rubric, tenant=tenant, since=self._clock(), abstained={})
-            self._bound()
-        self._pages.move_to_end(key)
+        self._pages[key] = self._pages.get(key) or Page(
+            judge=judge, rubric=rubric, tenant=tenant, since=self._clock(), abstained={}
+        )
         self._dirty.add(key)
         return self._pages[key]
 
@@ -155,10 +153,6 @@ class JudgeStats:
         for page in self.pages(found.judge, found.rubric, run.tenant):
             series(page).add(seen)
             self._unsettled.add((page.judge, page.rubric, page.tenant))
-
-    def _bound(self) -> None:
-        while len(self._pages) > _PAGES:
-            self._pages.popitem(last=False)
 
 
 def state_key(key: tuple[str, str, str]) -> str:

@@ -4,9 +4,8 @@ Written together, in one transaction, every few seconds while a batch is judged 
 has forgotten no more than those seconds. Kept by the store; without one, in memory alone.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Protocol
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 import structlog
@@ -15,7 +14,8 @@ from actors.credit.budget import Budget
 from actors.credit.calibration import CalibrationSettings
 from actors.credit.judge_stats import PREFIX, JudgeStats
 from actors.messages import Attribution, Trajectory
-from actors.ports.store import OutcomeRow
+from actors.messages.bounded import Bounded
+from actors.store import Store
 from actors.store.judgements import Bounds, Judgement
 
 BUDGET = "attributor.budget"
@@ -36,52 +36,16 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The least recently used go first; 0: none are used again."""
 
 
-class Memory(Protocol):
-    """What outlives the process; the store does it."""
-
-    async def judgements(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """Bodies by key, of those that are kept."""
-        ...
-
-    async def keep_judgements(
-        self, fresh: Sequence[Judgement], used: Sequence[str], states: Mapping[str, bytes]
-    ) -> None:
-        """In one transaction: add judgements and values of state, and note which judgements were used again."""
-        ...
-
-    async def bound_judgements(self, bounds: Bounds) -> int:
-        """Forget what is beyond `bounds`; returns how many."""
-        ...
-
-    async def states(self, prefix: str) -> Mapping[str, bytes]:
-        """Values of state by key, of those whose keys begin so."""
-        ...
-
-    async def recent_outcomes(
-        self, *, source: str | None = ..., since: float = ..., limit: int = ...
-    ) -> list[OutcomeRow]:
-        """Newest first."""
-        ...
-
-
 class JudgementCache:
-    """One attributor's.
-
-    Args:
-        settings: how many judgements are kept.
-        calibration: how weights follow from evidence.
-        budget: kept along.
-        memory: none: all is forgotten with the process.
-        clock: unix seconds.
-    """
+    """One attributor's; without a `memory` all is forgotten with the process. The budget is kept along."""
 
     def __init__(
-        self, settings: CacheSettings, calibration: CalibrationSettings, budget: Budget, memory: Memory | None,
+        self, settings: CacheSettings, calibration: CalibrationSettings, budget: Budget, memory: Store | None,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.stats = JudgeStats(calibration, clock)
         self._settings, self._budget, self._memory, self._clock = settings, budget, memory, clock
-        self._known: OrderedDict[str, Attribution] = OrderedDict()
+        self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
         self._fresh: dict[str, Judgement] = {}
         self._used: set[str] = set()
         self._unclaimed: set[str] = set()
@@ -108,7 +72,7 @@ class JudgementCache:
         if self._memory is None or not missing or not self._settings.entries:
             return
         for key, body in (await self._memory.judgements(missing)).items():
-            self._know(key, msgspec.msgpack.decode(body, type=Attribution))
+            self._known[key] = msgspec.msgpack.decode(body, type=Attribution)
 
     def let_go(self) -> None:
         """Have no judgement in memory that the store has, or had."""
@@ -125,7 +89,7 @@ class JudgementCache:
     def judged(self, key: str, trajectory: Trajectory, attribution: Attribution) -> None:
         """Keep a new judgement. Abstentions are not kept: their cause may have passed by the next time."""
         if self._settings.entries and any(label.label != "ABSTAIN" for label in attribution.labels):
-            self._know(key, attribution)
+            self._known[key] = attribution
             body = msgspec.msgpack.encode(attribution)
             self._fresh[key] = Judgement(key=key, tenant=trajectory.tenant, body=body)
         self._unclaimed.add(key)
@@ -180,9 +144,3 @@ class JudgementCache:
             self._costs = self._costs or costs
             self.stats.put_back(pages)
             raise
-
-    def _know(self, key: str, attribution: Attribution) -> None:
-        self._known[key] = attribution
-        self._known.move_to_end(key)
-        while len(self._known) > _AT_HAND:
-            self._known.popitem(last=False)

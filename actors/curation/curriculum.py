@@ -7,7 +7,7 @@ weighs more. *Replay*: other clusters, the one attempted longest ago first: earl
 tokens are past `max_staleness`. *Mix*: tasks as the environment draws them.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import ceil
 
@@ -16,6 +16,7 @@ import msgspec
 from actors.curation.bandit import Gains
 from actors.kinds.levels import Levels
 from actors.messages import Trajectory
+from actors.messages.bounded import Bounded
 
 DEMAND_HORIZON = 512
 """Production trajectories over which demand is discounted."""
@@ -68,12 +69,12 @@ class Curriculum:
     def _clear(self) -> None:
         self.gains = Gains(explore=self._explore, limit=self._limit)
         """Of every cluster that had an outcome."""
-        self._playable: OrderedDict[str, None] = OrderedDict()
+        self._playable: Bounded[str, None] = Bounded(self._limit)
         self._demand: dict[str, float] = {}
         self._unit = 1.0
-        self._last: OrderedDict[str, int] = OrderedDict()
+        self._last: Bounded[str, int] = Bounded(self._limit)
         self._turn = 0
-        self._urged: OrderedDict[str, int] = OrderedDict()
+        self._urged: Bounded[str, int] = Bounded(self._limit)
 
     @property
     def playable(self) -> tuple[str, ...]:
@@ -120,9 +121,6 @@ class Curriculum:
                 if not self._urged[cluster]:
                     del self._urged[cluster]
             self._playable[cluster] = None
-            self._playable.move_to_end(cluster)
-            while len(self._playable) > self._limit:
-                self._playable.popitem(last=False)
         else:
             self._asked_for(cluster)
 
@@ -139,10 +137,7 @@ class Curriculum:
     def urge(self, cluster: str) -> None:
         """Traffic fails at `cluster`: it weighs more until the sandbox has had its share of attempts at it."""
         self._urged[cluster] = _URGED
-        self._urged.move_to_end(cluster)
         self.counts["urged"] += 1
-        while len(self._urged) > self._limit:
-            self._urged.popitem(last=False)
 
     def weight(self, cluster: str) -> float:
         """Factor of the worth of `cluster`: above 1 for one that traffic fails at."""
@@ -170,9 +165,6 @@ class Curriculum:
         """`cluster` is in a batch, or in a plan for one."""
         self._turn += 1
         self._last[cluster] = self._turn
-        self._last.move_to_end(cluster)
-        while len(self._last) > self._limit:
-            self._last.popitem(last=False)
 
     def last(self, cluster: str) -> int:
         """When `cluster` was last touched, in turns; 0 for never."""

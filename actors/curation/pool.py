@@ -17,10 +17,10 @@ import msgspec
 from actors.curation.batch_sampling import Shares, Unit, draw, leading
 from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
-from actors.curation.reporting import Unreported
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
+from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
 from actors.store import Correction, Dropped
 
@@ -149,6 +149,41 @@ class _Group:
         return len({member.trajectory.outcome for member in self.members}) < 2
 
 
+class Unreported:
+    """Production runs of which nobody has said yet how they went, by id: a body is fetched from the store when its
+    outcome has come. Bounded; the oldest make room."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._runs: OrderedDict[str, Trajectory] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __contains__(self, trajectory_id: object) -> bool:
+        return trajectory_id in self._runs
+
+    def add(self, run: Trajectory) -> list[str]:
+        """Wait for the outcome of `run`; ids of those that had to make room."""
+        # Without what takes memory: whether it is still fresh is all that is asked of it here.
+        self._runs[run.id] = msgspec.structs.replace(run, goal="", tools=b"", steps=run.steps[:0], rows=())
+        gone: list[str] = []
+        while len(self._runs) > self._most:
+            gone.append(self._runs.popitem(last=False)[0])
+        return gone
+
+    def told(self, trajectory_id: str) -> None:
+        """Its outcome has come."""
+        self._runs.pop(trajectory_id, None)
+
+    def leave(self, gone: Callable[[Trajectory], bool]) -> list[str]:
+        """Give up those that `gone` says are of no use any more; their ids."""
+        left = [key for key, run in self._runs.items() if gone(run)]
+        for key in left:
+            del self._runs[key]
+        return left
+
+
 class TrainingPool:
     """Trajectories that may still be trained on."""
 
@@ -170,7 +205,7 @@ class TrainingPool:
         self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
-        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._closed: Bounded[str, None] = Bounded(_CLOSED_GROUPS)
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported = Unreported(UNREPORTED)
         """Production of which nobody has said yet how it went."""
@@ -535,8 +570,6 @@ class TrainingPool:
 
     def _close(self, name: str) -> _Group:
         self._closed[name] = None
-        if len(self._closed) > _CLOSED_GROUPS:
-            self._closed.popitem(last=False)
         return self._groups.pop(name)
 
     def _drop(self, items: Sequence[Attributed], reason: str) -> None:

@@ -33,10 +33,11 @@ import msgspec
 
 from actors.kinds.kinds import Kinds
 from actors.messages import Trajectory, called, derived_id
-from actors.ports.store import CanaryStore, OutcomeRow
+from actors.ports.store import OutcomeRow
 from actors.statistics.change_tests import Strata
 from actors.statistics.parties import binds, set_aside, thinned
 from actors.statistics.strata import Place, sorted_out, stratum_of
+from actors.store import Store
 from actors.tool_results.runs import RunSummary, summarize
 from actors.versions.desired_state import ServingTrial
 
@@ -160,7 +161,7 @@ def _difference(counts: Mapping[tuple[str, Place, bool, bool], int], left_out: C
 class ArmsCount:
     """Reads the runs of a trial, and counts them."""
 
-    def __init__(self, store: CanaryStore, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
+    def __init__(self, store: Store, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
         """
         Args:
             kinds: what goals are alike.

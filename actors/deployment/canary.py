@@ -25,9 +25,9 @@ import msgspec
 
 from actors.deployment.arms import SAMPLE, Arms, ArmsCount
 from actors.kinds.kinds import Kinds
-from actors.ports.store import CanaryStore
 from actors.statistics.change_tests import Strata, means, planned_looks, share_rise
 from actors.statistics.intervals import wilson
+from actors.store import Store
 from actors.versions.desired_state import ServingTrial
 
 GROWTH = 1.5
@@ -173,7 +173,7 @@ class CanaryWatch:
     """Keeps the two arms of the trial that is on, concludes from them, and says what share it needs."""
 
     def __init__(
-        self, settings: CanarySettings, store: CanaryStore, *, parts: Mapping[str, float], kinds: Kinds | None = None
+        self, settings: CanarySettings, store: Store, *, parts: Mapping[str, float], kinds: Kinds | None = None
     ) -> None:
         """
         Args:

@@ -12,8 +12,9 @@ import structlog
 from actors.deployment.pinned_versions import aged
 from actors.messages import Directive, Serving, ServingResult, Verdict, concerns, derived_id
 from actors.messages.signing import PublicKeys, record_problem
-from actors.ports.store import PolicyStore, SwapReport
+from actors.ports.store import SwapReport
 from actors.statistics.histogram import Histogram
+from actors.store import Store
 from actors.versions.desired_state import FORWARD, Plan, plan
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ class DeploymentLog:
         self.pauses = {name: Histogram(_PAUSE_SECONDS) for name in engines}
         """Seconds that each engine took no new request for, by swap."""
 
-    async def open(self, store: PolicyStore) -> None:
+    async def open(self, store: Store) -> None:
         """Read everything anew."""
         self._verdicts, self._directives, self._servings = {}, {}, {}
         for verdict in await store.verdicts(limit=_REMEMBERED):

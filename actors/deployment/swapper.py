@@ -38,8 +38,9 @@ from actors.messages.routes import Routes, write_routes
 from actors.messages.signing import PublicKeys, SigningKey, sign
 from actors.ports.engines import Engine
 from actors.ports.errors import CheckpointRefused, EngineError, SwapFailed
-from actors.ports.store import PolicyStore, SwapReport, SwapRunner
+from actors.ports.store import SwapReport, SwapRunner
 from actors.statistics.histogram import Histogram
+from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
 from actors.versions.desired_state import Goal, Plan
@@ -81,7 +82,7 @@ class Swapper:
         self,
         settings: SwapperSettings,
         *,
-        store: PolicyStore,
+        store: Store,
         engines: Mapping[str, Engine],
         runner: SwapRunner,
         versions: Path,

@@ -11,8 +11,8 @@ import structlog
 from actors.experience.probing_round import ProbeFinding, ProbeReport
 from actors.messages import Directive, Trajectory
 from actors.ports.errors import AdapterError
-from actors.ports.store import StateStore
 from actors.rollout.errors import EpisodeLost
+from actors.store import Store
 from actors.system.errors import DependencyUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ class Inquiry:
     def __init__(
         self,
         *,
-        store: StateStore,
+        store: Store,
         prober: ToolProber | None,
         clock: Callable[[], float],
     ) -> None:

@@ -22,8 +22,8 @@ from actors.gate.panel import Finding, Report
 from actors.messages import TokenRow, ids_array, steps_array
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
-from actors.ports.store import GateStore
 from actors.statistics.parties import newest
+from actors.store import Store
 from actors.system.errors import DependencyUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ class DriftCheck:
 
     name = "drift"
 
-    def __init__(self, settings: DriftSettings, *, engine: Engine, store: GateStore) -> None:
+    def __init__(self, settings: DriftSettings, *, engine: Engine, store: Store) -> None:
         """
         Args:
             engine: the shadow engine.

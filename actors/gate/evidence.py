@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from actors.messages import Attributed, Trajectory, floats_array
-from actors.ports.store import GateStore
 from actors.statistics.parties import in_turn, party_of, thinned
+from actors.store import Store
 from actors.tool_results.runs import tool_names
 
 _TODAY = 256
@@ -31,7 +31,7 @@ class HeldOut(msgspec.Struct, frozen=True):
     party: str
 
 
-async def reported_runs(store: GateStore, most: int) -> tuple[list[HeldOut], int]:
+async def reported_runs(store: Store, most: int) -> tuple[list[HeldOut], int]:
     """The newest runs with an outcome and usable tokens, of groups of today, thinned to each party's share.
 
     Returns:
@@ -43,7 +43,7 @@ async def reported_runs(store: GateStore, most: int) -> tuple[list[HeldOut], int
     return [usable[place] for place in thinned([one.party for one in usable])], len(present) - len(usable)
 
 
-async def recent_runs(store: GateStore) -> list[HeldOut]:
+async def recent_runs(store: Store) -> list[HeldOut]:
     """The newest runs, with an outcome or without, the newest of every group first."""
     runs = _known(await store.exam(reported=False, limit=_TODAY))
     return [runs[place] for place in in_turn([one.group for one in runs])]

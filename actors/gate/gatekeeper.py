@@ -26,7 +26,8 @@ from actors.messages.lineage import REMEMBERED
 from actors.messages.signing import SigningKey, sign
 from actors.ports.engines import Engine
 from actors.ports.errors import CheckpointRefused, EngineError
-from actors.ports.store import GateStore, SwapRunner
+from actors.ports.store import SwapRunner
+from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, POLICY_VERDICT
@@ -90,7 +91,7 @@ class Gatekeeper:
         self,
         settings: GatekeeperSettings,
         *,
-        store: GateStore,
+        store: Store,
         shadow: Engine,
         shadow_name: str,
         runner: SwapRunner,

@@ -30,9 +30,9 @@ from actors.ports.answers import Answer, loops, offered, refuses, same_action, v
 from actors.ports.engines import Engine
 from actors.ports.errors import JudgeUnavailable
 from actors.ports.preference import PreferenceJudge, Request
-from actors.ports.store import GateStore
 from actors.statistics.intervals import quantile
 from actors.statistics.parties import newest
+from actors.store import Store
 
 _log = structlog.get_logger(__name__)
 _SUCCESS = 0.5
@@ -98,7 +98,7 @@ class PromptCheck:
     name = "prompts"
 
     def __init__(
-        self, settings: PromptSettings, *, engine: Engine, store: GateStore, judge: PreferenceJudge | None = None
+        self, settings: PromptSettings, *, engine: Engine, store: Store, judge: PreferenceJudge | None = None
     ) -> None:
         """
         Args:

@@ -42,9 +42,9 @@ from actors.gate.weighing import Weighed, pooled, veto
 from actors.messages import Processing, TokenRow, Trajectory, floats_array, ids_array, steps_array
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
-from actors.ports.store import GateStore
 from actors.statistics.intervals import Decision, Interval, decide
 from actors.statistics.off_policy import stands, token_terms
+from actors.store import Store
 from actors.system.errors import DependencyUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -92,7 +92,7 @@ class _Scored(msgspec.Struct):
 class ReplayTrial:
     """`Trial` on held-out production trajectories."""
 
-    def __init__(self, settings: ReplayTrialSettings, *, engine: Engine, store: GateStore) -> None:
+    def __init__(self, settings: ReplayTrialSettings, *, engine: Engine, store: Store) -> None:
         """
         Args:
             engine: the shadow engine.

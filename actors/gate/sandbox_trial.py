@@ -29,10 +29,11 @@ from actors.gate.forgetting import Family, ForgettingSettings, forgetting
 from actors.gate.scores import score, summarize
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
-from actors.ports.store import Retriever, StateStore
+from actors.ports.store import Retriever
 from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.statistics.intervals import Decision, both, decide
 from actors.statistics.paired_sequential import confidence_sequence
+from actors.store import Store
 
 _log = structlog.get_logger(__name__)
 _STATE = "gate/records"
@@ -129,7 +130,7 @@ class SandboxTrial:
         *,
         environment: Environment,
         engine: Engine,
-        store: StateStore,
+        store: Store,
         seed: int = 0,
         retriever: Retriever | None = None,
         harness: HarnessConfig = PLAIN,

@@ -5,8 +5,9 @@ older parent. What a trajectory may still teach depends on the updates between t
 that is trained, not on the difference of their numbers: after a rollback from v10 to v0, runs of v0 are fresh.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+
+from actors.messages.bounded import Bounded
 
 REMEMBERED = 1000
 """Versions whose parents are remembered, newest; what lies further back is nobody's ancestor any more."""
@@ -20,7 +21,7 @@ class Lineage:
         Args:
             parents: (version, its parent).
         """
-        self._parents: OrderedDict[int, int] = OrderedDict()
+        self._parents: Bounded[int, int] = Bounded(REMEMBERED)
         for version, parent in sorted(parents):
             self.add(version, parent)
 
@@ -33,8 +34,6 @@ class Lineage:
         """`version` was made out of `parent`; a parent is older than its child, anything else is ignored."""
         if 0 <= parent < version:
             self._parents[version] = parent
-        while len(self._parents) > REMEMBERED:
-            self._parents.popitem(last=False)
 
     def line(self, version: int) -> list[int]:
         """`version`, its parent, and so on as far as is remembered."""

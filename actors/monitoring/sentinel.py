@@ -39,8 +39,8 @@ from actors.monitoring.versions import version_monitors
 from actors.ports.engine_figures import Figures, read_figures
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineRejected
-from actors.ports.store import SentinelStore
 from actors.statistics.parties import binds, with_evidence
+from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import (
     POLICY_DIRECTIVE,
@@ -115,7 +115,7 @@ class Sentinel:
         self,
         settings: SentinelSettings,
         *,
-        store: SentinelStore,
+        store: Store,
         engines: Mapping[str, Engine],
         clock: Callable[[], float],
         kinds: Kinds | None = None,

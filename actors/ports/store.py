@@ -1,8 +1,5 @@
-"""What the actors of the policy loop (rollout, gatekeeper, swapper, sentinel) need from elsewhere, as Protocols.
-
-The store implements the first six; the composition root brings a `SwapRunner` (a child process of its own session) and
-the navigator as `Retriever`.
-"""
+"""Rows that actors get from the store, and ports of the policy loop: `SwapRunner` (a child process of its own session),
+`TaskPlanner` (the curriculum) and `Retriever` (the navigator)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -10,17 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from actors.messages import (
-    Attributed,
-    Candidate,
-    Directive,
-    Exchange,
-    Experience,
-    Feedback,
-    Serving,
-    Trajectory,
-    Verdict,
-)
+from actors.messages import Experience
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +22,6 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     revision: int = 0
     """Of the outcome (`Trajectory.outcome_revision`)."""
-    group: str = ""
-    """Of the sandbox's attempts at one task."""
 
 
 class FailedCall(msgspec.Struct, frozen=True):
@@ -48,125 +33,6 @@ class FailedCall(msgspec.Struct, frozen=True):
     """The trajectory that it named, else its own id: a client that tries again fails once."""
     started: float
     """Unix seconds."""
-
-
-class StateStore(Protocol):
-    """Small values that outlive the process."""
-
-    async def state_get(self, key: str) -> bytes | None:
-        """The value under `key`, None if there is none."""
-        ...
-
-    async def state_put(self, key: str, value: bytes) -> None:
-        """Replace the value under `key`."""
-        ...
-
-
-class SentinelStore(StateStore, Protocol):
-    """For the sentinel."""
-
-    async def first_served(self) -> int | None:
-        """The version that an engine served here before any other; None before one did."""
-        ...
-
-    async def find_trajectory(self, feedback: Feedback) -> str:
-        """Id of the closed trajectory of the feedback's tenant that it means; empty if there is none."""
-        ...
-
-    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
-        """The trajectory, with its credit once it has some; None if it is not kept any more."""
-        ...
-
-
-class RolloutStore(StateStore, Protocol):
-    """For the rollout."""
-
-    async def frozen(self) -> bool:
-        """Whether learning is stopped: the last freeze or thaw was a freeze."""
-        ...
-
-    async def candidates(self, limit: int = ...) -> list[Candidate]:
-        """Newest first."""
-        ...
-
-
-class GateStore(StateStore, Protocol):
-    """For the gatekeeper."""
-
-    async def head(self) -> Candidate | None:
-        """What the learner said last of where it stands: the version that it made, or went back to."""
-        ...
-
-    async def candidates(self, limit: int = ...) -> list[Candidate]:
-        """Newest first."""
-        ...
-
-    async def verdicts(self, limit: int = ...) -> list[Verdict]:
-        """Newest first."""
-        ...
-
-    async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
-        """Newest first."""
-        ...
-
-    async def directives(self, limit: int = ...) -> list[Directive]:
-        """Newest first."""
-        ...
-
-    async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
-        """The newest held-out production trajectories, newest first; only those with an outcome if `reported`.
-
-        Every party has as many of them as any other, or all that it has (`actors.statistics.parties.newest`).
-        """
-        ...
-
-    async def exchanges(self, ids: Sequence[str]) -> list[Exchange]:
-        """Calls by id, those that are still kept, in any order."""
-        ...
-
-
-class CanaryStore(StateStore, Protocol):
-    """For the comparison of what is on trial with what was before, or serves elsewhere."""
-
-    async def recent_outcomes(
-        self, *, source: str | None = ..., since: float = ..., limit: int = ..., until: float | None = ...
-    ) -> list[OutcomeRow]:
-        """Trajectories that ended from `since` on, and before `until`, newest first."""
-        ...
-
-    async def judged_outcomes(
-        self, version: int, *, since: float = ..., limit: int = ..., until: float | None = ...
-    ) -> list[OutcomeRow]:
-        """The same of production trajectories that `version` alone sampled and that have an outcome."""
-        ...
-
-    async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
-        """Trajectories by id, each with the engine that answered its first call; empty where the versions tell."""
-        ...
-
-    async def failed_calls(self, since: float, limit: int = ..., *, until: float | None = ...) -> list[FailedCall]:
-        """Calls that began from `since` on, and before `until`, and that an engine answered with 500 or more."""
-        ...
-
-
-class PolicyStore(CanaryStore, Protocol):
-    """For the swapper."""
-
-    async def verdicts(self, limit: int = ...) -> list[Verdict]:
-        """Newest first."""
-        ...
-
-    async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
-        """Newest first."""
-        ...
-
-    async def directives(self, limit: int = ...) -> list[Directive]:
-        """Newest first."""
-        ...
-
-    async def frozen(self) -> bool:
-        """Whether learning is stopped: the last freeze or thaw was a freeze."""
-        ...
 
 
 class SwapReport(msgspec.Struct, frozen=True, kw_only=True):

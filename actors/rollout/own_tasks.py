@@ -16,7 +16,8 @@ from anyio.lowlevel import checkpoint
 
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
-from actors.ports.store import StateStore, TaskPlanner
+from actors.ports.store import TaskPlanner
+from actors.store import Store
 
 _log = structlog.get_logger(__name__)
 _NEXT = "rollout/next"
@@ -48,7 +49,7 @@ class OwnTasks:
     def __init__(
         self,
         *,
-        store: StateStore,
+        store: Store,
         environment: Environment,
         planner: TaskPlanner | None,
         families: str | None,

@@ -33,7 +33,7 @@ from actors.messages.experience import lessons_text
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError, EngineError
-from actors.ports.store import Retriever, RolloutStore, TaskPlanner
+from actors.ports.store import Retriever, TaskPlanner
 from actors.rollout.episode_runner import Played, begin, play
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.guidance import Guidance
@@ -41,6 +41,7 @@ from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.rollout.own_tasks import OwnTasks
 from actors.rollout.settings import RolloutSettings
 from actors.rollout.task_source import Play, TaskSource
+from actors.store import Store
 from actors.system.actor import Context, Output, Result
 from actors.system.streams import TRAJECTORY_CLOSED
 from actors.versions.version_timeline import VersionTimeline
@@ -63,7 +64,7 @@ class Rollout:
         self,
         settings: RolloutSettings,
         *,
-        store: RolloutStore,
+        store: Store,
         engine: Engine,
         environment: Environment,
         retriever: Retriever | None,

@@ -35,12 +35,7 @@ class Archive:
         self, url: str, kind: Kind, *, since: float | None = None, until: float | None = None,
         tenant: str | None = None, settings: StoreSettings = DEFAULTS,
     ) -> None:  # fmt: skip
-        """Reads the ids.
-
-        Args:
-            url: as `Store` takes it; nothing is created.
-            since: unix seconds, included: a trajectory's end, a call's start, the receipt of feedback.
-            until: unix seconds, excluded.
+        """Reads the ids of what ended (calls: began; feedback: came) from `since` on, and before `until`.
 
         Raises:
             StoreUnavailable: no such database, or it cannot be read.

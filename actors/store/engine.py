@@ -21,6 +21,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 
 from actors.store import postgresql
+from actors.store import settings as waits
 from actors.store.errors import StoreMisconfigured, StoreUnavailable
 from actors.store.settings import StoreSettings
 from actors.store.tables import Base
@@ -49,15 +50,15 @@ def open_engine(url: str, settings: StoreSettings) -> Engine:
         raise StoreMisconfigured("the store is used from several threads: an SQLite database must be a file")
     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
-        url, connect_args={"timeout": settings.lock_seconds, "check_same_thread": False}, hide_parameters=True
+        url, connect_args={"timeout": waits.LOCK_SECONDS, "check_same_thread": False}, hide_parameters=True
     )
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         # The driver's own implicit BEGIN is deferred and comes late; `_begin` does it instead.
         connection.isolation_level = None
-        busy = f"busy_timeout={round(settings.lock_seconds * 1000)}"
-        _to_wal(connection, settings.lock_seconds)
+        busy = f"busy_timeout={round(waits.LOCK_SECONDS * 1000)}"
+        _to_wal(connection, waits.LOCK_SECONDS)
         for pragma in ("synchronous=NORMAL", "secure_delete=ON", busy):
             connection.execute(f"PRAGMA {pragma}").close()
 
@@ -104,7 +105,7 @@ def open_read_only(url: str, settings: StoreSettings) -> Engine:
         raise StoreUnavailable(f"no store at {path}; name the state_dir or the store.url of the daemon that wrote it")
     return create_engine(
         f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true",
-        connect_args={"timeout": settings.lock_seconds},
+        connect_args={"timeout": waits.LOCK_SECONDS},
         hide_parameters=True,
     )
 

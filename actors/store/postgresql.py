@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
+from actors.store import settings as waits
 from actors.store.errors import StoreMisconfigured, StoreUnavailable
 from actors.store.settings import StoreSettings
 
@@ -46,7 +47,7 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
             pool_pre_ping=True,
             pool_size=settings.connections,
             max_overflow=0,
-            pool_timeout=settings.lock_seconds + settings.connect_seconds,
+            pool_timeout=waits.LOCK_SECONDS + waits.CONNECT_SECONDS,
             hide_parameters=True,
         )
     except ModuleNotFoundError as error:
@@ -60,7 +61,7 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
             arguments["password"] = read_password(settings.password_file)
         defaults = {
             "application_name": "evolved",
-            "connect_timeout": max(2, math.ceil(settings.connect_seconds)),
+            "connect_timeout": max(2, math.ceil(waits.CONNECT_SECONDS)),
             # A server that is gone without a word is noticed within a minute.
             "keepalives_idle": 30,
             "keepalives_interval": 10,
@@ -73,9 +74,9 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         limits = {
-            "lock_timeout": settings.lock_seconds,
+            "lock_timeout": waits.LOCK_SECONDS,
             "statement_timeout": settings.statement_seconds,
-            "idle_in_transaction_session_timeout": settings.idle_seconds,
+            "idle_in_transaction_session_timeout": waits.IDLE_SECONDS,
         }
         with connection.cursor() as cursor:
             for name, seconds in limits.items():

@@ -20,7 +20,7 @@ from actors.messages import (
     Verdict,
     decode,
 )
-from actors.ports.store import OutcomeRow
+from actors.ports.store import FailedCall, OutcomeRow
 from actors.statistics.parties import newest, party_of
 from actors.store import tables as t
 from actors.store.columns import lookup
@@ -297,17 +297,45 @@ def reporting_parties(connection: Connection, limit: int) -> list[str]:
 def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
     row = t.TrajectoryRow
     wanted = select(
-        row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal, row.revision,
-        row.group,
-    ).where(*where)  # fmt: skip
+        row.id, row.ended, row.outcome, row.min_version, row.max_version, row.cluster, row.goal, row.revision
+    ).where(*where)
+    found = connection.execute(wanted.order_by(row.ended.desc(), row.id).limit(limit))
+    return [OutcomeRow(**one._asdict()) for one in found]
+
+
+def failed_calls(
+    connection: Connection, since: float, limit: int = 1000, *, until: float | None = None
+) -> list[FailedCall]:
+    """Calls with a status of 500 or more that began from `since` on, and before `until`, oldest first."""
+    row = t.ExchangeRow
+    wanted = (
+        select(row.body)
+        .where(row.trajectory_id == "", ~row.stitched, row.started >= since, row.status >= 500)
+        .order_by(row.started, row.id)
+        .limit(limit)
+    )
+    if until is not None:
+        wanted = wanted.where(row.started < until)
     return [
-        OutcomeRow(
-            id=found.id, ended=found.ended, outcome=found.outcome, min_version=found.min_version,
-            max_version=found.max_version, cluster=found.cluster, goal=found.goal, revision=found.revision,
-            group=found.group_id,
-        )
-        for found in connection.execute(wanted.order_by(row.ended.desc(), row.id).limit(limit))
-    ]  # fmt: skip
+        FailedCall(call.id, call.engine, call.hints.trajectory_id or call.hints.conversation or call.id, call.started)
+        for call in bodies(connection, wanted, Exchange)
+    ]
+
+
+def closed_runs(connection: Connection, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
+    """The trajectories `ids`, each with the engine that answered its first call (empty if nobody knows)."""
+    row = t.TrajectoryRow
+    runs: list[Trajectory] = []
+    for part in chunks(list(ids)):
+        found = [decode(body) for body in connection.scalars(select(row.body).where(row.id.in_(part)).order_by(row.id))]
+        both = [one.trajectory if isinstance(one, Attributed) else one for one in found]
+        runs += [run for run in both if isinstance(run, Trajectory)]
+    first = {run.steps[0].exchange_id: run.id for run in runs if run.steps and run.min_version < 0}
+    engines: dict[str, str] = {}
+    for part in chunks(sorted(first)):
+        calls = bodies(connection, select(t.ExchangeRow.body).where(t.ExchangeRow.id.in_(part)), Exchange)
+        engines |= {first[call.id]: call.engine for call in calls}
+    return [(run, engines.get(run.id, "")) for run in runs]
 
 
 def experiences(connection: Connection, state: str | None = None) -> list[Experience]:

@@ -19,15 +19,8 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """File that holds the password of PostgreSQL's user; read anew for every connection: a change needs no restart."""
     connections: Annotated[int, msgspec.Meta(ge=2, le=64)] = 4
     """Connections at most, and questions to the database at once. One of them writes."""
-    connect_seconds: Seconds = 5.0
-    """How long a connection to PostgreSQL may take; at least 2, in whole seconds."""
-    lock_seconds: Seconds = 20.0
-    """How long a writer waits for another one, of this process or of another."""
     statement_seconds: Seconds = 60.0
     """How long PostgreSQL works on one statement."""
-    idle_seconds: Seconds = 3.0
-    """How long PostgreSQL keeps a transaction of a daemon that it hears nothing of, stopped or cut off: until then all
-    others wait, also the one that is to lead next. What is cut off so is done again."""
 
     def __post_init__(self) -> None:
         if _PASSWORD.search(self.url):
@@ -37,5 +30,12 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             )
 
 
+CONNECT_SECONDS = 5.0
+"""How long a connection to PostgreSQL may take."""
+LOCK_SECONDS = 20.0
+"""How long a writer waits for another one, of this process or of another: the longest transactions take seconds."""
+IDLE_SECONDS = 3.0
+"""How long PostgreSQL keeps a transaction of a daemon that it hears nothing of: until then all others wait, also the
+one that is to lead next."""
 DEFAULTS = StoreSettings()
 """For tools and tests, which name a URL alone."""

@@ -24,7 +24,7 @@ from actors.messages import (
     Serving,
     Task,
 )
-from actors.store import erasing, judgements, ledger, live, memory, opinions, outcome_reading, outcomes, reading, saving
+from actors.store import erasing, judgements, ledger, memory, opinions, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
@@ -146,7 +146,7 @@ class Store:
         """
         return await self._write(ledger.prune, before)
 
-    # Records; tasks see `actors.tasks.ports`
+    # Records
 
     async def save(self, records: Sequence[Message]) -> None:
         """Write records outside of any actor's commit, e.g. in tools and tests."""
@@ -231,8 +231,8 @@ class Store:
 
     directives = _question(reading.directives)
     frozen = _question(reading.frozen)
-    closed_runs = _question(live.closed_runs)
-    failed_calls = _question(live.failed_calls)
+    closed_runs = _question(reading.closed_runs)
+    failed_calls = _question(reading.failed_calls)
     batches = _question(reading.batches)
     outstanding = _question(reading.outstanding)
 

@@ -34,6 +34,12 @@ _log = structlog.get_logger(__name__)
 _LOOK_SECONDS = 1.0
 """Between two questions for the server's health, or two looks at its disk."""
 _SYSTEM_USER = "system"
+HOST = "127.0.0.1"
+"""Without TLS nobody else may listen; a NATS for several machines is one of your own."""
+_START_SECONDS = 20.0
+"""Until it must answer; a large store takes time to recover."""
+_STOP_SECONDS = 5.0
+"""From SIGTERM to SIGKILL."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Before a server that could not write is restarted; doubles while that happens again at once."""
 
@@ -41,7 +47,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The embedded nats-server."""
 
-    host: str = "127.0.0.1"
     port: int = 0
     """0 takes a free one, and keeps it as long as it stays free."""
     max_payload: int = 4 << 20
@@ -52,10 +57,6 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How often the store is written to disk: "always" (before each confirmation; some twenty times slower) or a time.
     nats-server's own default is two minutes. What it had confirmed since is lost if the machine loses power; agents'
     calls come again from the tap's spool (shipper.keep_seconds), what the actors made of them may not."""
-    start_seconds: float = 20.0
-    """Until it must answer; a large store takes time to recover."""
-    stop_seconds: float = 5.0
-    """From SIGTERM to SIGKILL."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"always|[1-9][0-9]*(ms|s|m)", self.sync_interval):
@@ -172,11 +173,11 @@ class Broker:
                 start_new_session=True,
             )
         try:
-            with anyio.fail_after(self._settings.start_seconds):
+            with anyio.fail_after(_START_SECONDS):
                 await self._answers(port)
         except TimeoutError:
             await self.stop()
-            raise BrokerFailed(f"nats-server not ready after {self._settings.start_seconds:g} s") from None
+            raise BrokerFailed(f"nats-server not ready after {_START_SECONDS:g} s") from None
         except BaseException:
             await self.stop()
             raise
@@ -198,7 +199,7 @@ class Broker:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
-                with anyio.move_on_after(self._settings.stop_seconds):
+                with anyio.move_on_after(_STOP_SECONDS):
                     await process.wait()
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -246,7 +247,7 @@ class Broker:
         scope.cancel()
 
     async def _write_failure(self) -> str:
-        return await write_failure(self._settings.host, self._port, _SYSTEM_USER, self._system_password)
+        return await write_failure(HOST, self._port, _SYSTEM_USER, self._system_password)
 
     @property
     def _config(self) -> Path:
@@ -287,16 +288,16 @@ class Broker:
         with contextlib.suppress(BrokerFailed):
             earlier = self.credentials
         # Once clients know the port, a restart keeps it or fails: on another one nobody would find us.
-        port = self._port or self._settings.port or _free_port(self._settings.host, _port_of(earlier))
+        port = self._port or self._settings.port or _free_port(HOST, _port_of(earlier))
         self._port = port
         password = earlier.password if earlier else secrets.token_urlsafe(32)
-        credentials = Credentials(f"nats://{self._settings.host}:{port}", "evolved", password)
+        credentials = Credentials(f"nats://{HOST}:{port}", "evolved", password)
         quoted = {name: json.dumps(str(self._directory / name)) for name in ("jetstream", "nats.log", "nats.pid")}
         _write_lines(
             self._config,
             (
                 f"server_name: {self._server_name}",
-                f"listen: {json.dumps(f'{self._settings.host}:{port}')}",
+                f"listen: {json.dumps(f'{HOST}:{port}')}",
                 f"pid_file: {quoted['nats.pid']}",
                 f"log_file: {quoted['nats.log']}",
                 "logfile_size_limit: 8MB",
@@ -323,7 +324,7 @@ class Broker:
                 raise BrokerFailed(f"nats-server ended with status {self._process.returncode}: {self._last_words()}")
             # nats-server has no event for this that works on every platform; the attempts space out.
             with contextlib.suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
-                async with await anyio.connect_tcp(self._settings.host, port) as stream:
+                async with await anyio.connect_tcp(HOST, port) as stream:
                     greeting = await stream.receive(4096)
                     ours = self._server_name.encode() in greeting
                     if greeting.startswith(b"INFO ") and ours and b'"jetstream":true' in greeting:
@@ -340,7 +341,7 @@ class Broker:
         if str(self._config).encode() not in _command_line(pid):
             return
         _log.warning("broker_orphan", pid=pid)
-        for number, seconds in ((signal.SIGTERM, self._settings.stop_seconds), (signal.SIGKILL, 1.0)):
+        for number, seconds in ((signal.SIGTERM, _STOP_SECONDS), (signal.SIGKILL, 1.0)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
             with anyio.move_on_after(seconds):

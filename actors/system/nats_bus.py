@@ -14,8 +14,7 @@ from actors.system.claim_check import ClaimStore
 from actors.system.errors import BusMisconfigured
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_access import NatsAccess
-from actors.system.nats_client import NatsClient, NatsSettings
-from actors.system.nats_durables import remove_durables
+from actors.system.nats_client import NatsClient, NatsSettings, remove_durables
 from actors.system.nats_pull import NatsPull
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream, by_stream

@@ -7,7 +7,7 @@ has its own deadline, because a request that was in the air when the broker died
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -372,3 +372,28 @@ def _stream_config(stream: Stream, access: NatsAccess) -> api.StreamConfig:
         allow_direct=True,
         num_replicas=access.settings.replicas,
     )
+
+
+async def remove_durables(client: NatsClient, streams: Sequence[str], spared: Collection[str]) -> int:
+    """Remove the durables of `streams` but `spared`, so that a subscription begins at the first record again; returns
+    how many. May be done again.
+
+    Raises:
+        BusUnavailable: the broker does not answer.
+    """
+    removed = 0
+    try:
+        js = cast(Any, await client.jetstream())
+        for stream in streams:
+            found: list[Any] = []
+            with contextlib.suppress(NotFoundError):
+                found = await js.consumers_info(stream)  # a few dozen at most: one page of the broker's answer
+            for consumer in found:
+                if consumer.name not in spared:
+                    await js.delete_consumer(stream, consumer.name)
+                    removed += 1
+    except APIError as error:
+        raise api_failure(error, "removing consumers") from error
+    except CONNECTION_ERRORS as error:
+        raise BusUnavailable(f"removing consumers: {error!r}") from error
+    return removed

@@ -18,8 +18,8 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
-class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How records are retried."""
+class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How records are retried: the same in every installation."""
 
     max_failures: int = 5
     """A record whose handler failed this often is parked."""

@@ -28,6 +28,7 @@ from actors.messages import Attributed, Message, Task, Trajectory, derived_id
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
 from actors.statistics.parties import in_turn, party_of
+from actors.store import Store
 from actors.store.outcomes import NONE
 from actors.store.records import Effect, HeardUntil
 from actors.system.actor import Received, Result
@@ -35,7 +36,6 @@ from actors.system.streams import TRAJECTORY_ATTRIBUTED
 from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
 from actors.tasks.failing_kinds import Asked, Failure, Kinds, SavedKind, Waiting
-from actors.tasks.ports import FailureStore
 from actors.tool_results.runs import loops
 
 _log = structlog.get_logger(__name__)
@@ -103,7 +103,7 @@ class LiveFailures:
         self,
         settings: FailureSettings,
         *,
-        store: FailureStore,
+        store: Store,
         environment: Environment,
         mix: str | None,
         kinds: Kinds,

@@ -9,11 +9,11 @@ can stop it, also before the daemon is started. Going back stays possible.
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import structlog
 
-from actors.messages import Directive
+from actors.store import Store
 from actors.system.lifecycle import Lifecycle
 
 log = structlog.get_logger(__name__)
@@ -23,18 +23,6 @@ ORIGIN = "kill-switch"
 _TEXT = 500
 _LOOK_SECONDS = 1.0
 _DIRECTIVES = 1000
-
-
-class FreezeStore(Protocol):
-    """What is needed of the store."""
-
-    async def frozen(self) -> bool:
-        """Whether learning is stopped."""
-        ...
-
-    async def directives(self, limit: int = ...) -> list[Directive]:
-        """Newest first."""
-        ...
 
 
 class KillSwitch:
@@ -57,7 +45,7 @@ class KillSwitch:
     async def watch(
         self,
         lifecycle: Lifecycle,
-        store: FreezeStore,
+        store: Store,
         order: Callable[[Literal["freeze", "thaw"], str], Awaitable[object]],
     ) -> None:
         """Tell everybody else, for as long as `lifecycle` goes on.
@@ -82,7 +70,7 @@ class KillSwitch:
             await lifecycle.pause(_LOOK_SECONDS)
 
 
-async def _ours(store: FreezeStore) -> bool:
+async def _ours(store: Store) -> bool:
     """Whether the last word was ours: what an operator froze meanwhile stays frozen."""
     orders = [item for item in await store.directives(_DIRECTIVES) if item.kind in ("freeze", "thaw")]
     return bool(orders) and orders[0].origin == ORIGIN

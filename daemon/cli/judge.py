@@ -59,8 +59,7 @@ def show(found: dict[str, Any]) -> None:
     console.print(f"judge {found['judge']} ({found['rubric']}): {away}; it went away {found['opened']} times")
     budget = found["budget"]
     for what in ("tokens", "money"):
-        spent = [_spent(budget, what, window) for window in ("hour", "day")]
-        console.print(f"{what}: {', '.join(spent)}")
+        console.print(f"{what}: {_spent(budget, what)}")
     if budget["used_up"]:
         console.print(f"the budget of {budget['used_up']} is spent: trajectories {budget['limits']['when_spent']}")
     columns = (
@@ -84,9 +83,9 @@ def show(found: dict[str, Any]) -> None:
     console.print(table)
 
 
-def _spent(budget: dict[str, Any], what: str, window: str) -> str:
-    limit = budget["limits"][f"{what}_per_{window}"]
-    return f"{budget['spent'][f'{what}_{window}']:,.6g} in the last {window}" + (f" of {limit:,.6g}" if limit else "")
+def _spent(budget: dict[str, Any], what: str) -> str:
+    limit = budget["limits"][f"{what}_per_day"]
+    return f"{budget['spent'][f'{what}_day']:,.6g} in the last day" + (f" of {limit:,.6g}" if limit else "")
 
 
 def _rate(rate: dict[str, float] | None) -> str:

@@ -18,12 +18,8 @@ def attributor_figures(attributor: Attributor) -> Iterator[Metric]:
     )
     spent = attributor.spent
     yield gauge(
-        "evolved_attributor_spent", "What the judge cost in the sliding window.",
-        {
-            ("tokens", "hour"): spent.tokens_hour, ("tokens", "day"): spent.tokens_day,
-            ("money", "hour"): spent.money_hour, ("money", "day"): spent.money_day,
-        },
-        "what", "window",
+        "evolved_attributor_spent", "What the judge cost in the last day.",
+        {"tokens": spent.tokens_day, "money": spent.money_day}, "what",
     )  # fmt: skip
     yield gauge(
         "evolved_attributor_budget_used_up", "1: a limit of the judge's budget is reached.", bool(attributor.used_up)

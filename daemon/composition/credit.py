@@ -3,16 +3,12 @@
 import time
 
 from actors.credit.attributor import Attributor
-from actors.kinds.kinds import Kinds
 from daemon.collectors.credit import attributor_figures
 from daemon.composition.wiring import LONG, Wiring
 
 
-def credit(wiring: Wiring, kinds: Kinds) -> Attributor:
+def credit(wiring: Wiring) -> Attributor:
     """Trajectories to labels, a step each.
-
-    Args:
-        kinds: what the curator knows of them.
 
     Raises:
         ConfigError: there is no such judge, or it does not take its options.
@@ -20,7 +16,7 @@ def credit(wiring: Wiring, kinds: Kinds) -> Attributor:
     config, store = wiring.config, wiring.parts.store
     attributor = Attributor(
         config.attributor, judge=wiring.parts.adapter("judge", config.judge), evidence=store, store=store,
-        clock=wiring.clock, ticks=time.monotonic, kind=kinds.kind,
+        clock=wiring.clock, ticks=time.monotonic,
     )  # fmt: skip
     wiring.figures(attributor_figures, attributor)
     # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them busy.

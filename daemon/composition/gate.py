@@ -13,7 +13,8 @@ from actors.gate.safety import InvalidProbes, SafetyCheck
 from actors.gate.sandbox_trial import SandboxTrial, Trial
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
-from actors.ports.store import GateStore, Retriever
+from actors.ports.store import Retriever
+from actors.store import Store
 from daemon.composition import registry as adapters
 from daemon.composition.harness import harness
 from daemon.composition.wiring import LONG, Wiring
@@ -48,7 +49,7 @@ def gate(
 def gate_trial(
     config: Config,
     *,
-    store: GateStore,
+    store: Store,
     shadow: Engine,
     environment: Environment | None,
     retriever: Retriever | None = None,

@@ -77,7 +77,7 @@ def build(config: Config, parts: Resources) -> Supervisor:
     # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
     capture(wiring)
     trajectories(wiring)
-    attributor = credit(wiring, kinds)
+    attributor = credit(wiring)
     navigator = experience(wiring, environment, embedder, kinds)
     curator = curation(wiring, curriculum, kinds)
 

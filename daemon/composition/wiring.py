@@ -65,7 +65,7 @@ class Wiring:
 
         async def task(lifecycle: Lifecycle) -> None:
             await run_actor(
-                actor, parts.bus, parts.store, lifecycle, rng=self.rng(actor.name), settings=self.config.actors,
+                actor, parts.bus, parts.store, lifecycle, rng=self.rng(actor.name),
                 metrics=parts.metrics, backpressure=self._backpressure, leads=leads,
                 invalidation=self.invalidation if renews else None,
             )  # fmt: skip
@@ -78,7 +78,7 @@ class Wiring:
 
         async def task(lifecycle: Lifecycle) -> None:
             await run_producer(
-                producer, parts.bus, parts.store, lifecycle, rng=self.rng(producer.name), settings=self.config.actors,
+                producer, parts.bus, parts.store, lifecycle, rng=self.rng(producer.name),
                 metrics=parts.metrics,
             )  # fmt: skip
 

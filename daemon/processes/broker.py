@@ -5,7 +5,7 @@ import random
 
 import anyio
 
-from actors.system.broker import Broker
+from actors.system.broker import HOST, Broker
 from actors.system.errors import BrokerFailed, Escalated
 from actors.system.lifecycle import Restart
 from actors.system.notify import Notify
@@ -31,7 +31,7 @@ def main(config: Config) -> int:
             await broker.take_over()
         except BrokerFailed as error:
             raise StartFailed(str(error)) from error
-        preflight.port_free(config.broker.host, config.broker.port, "broker.port")
+        preflight.port_free(HOST, config.broker.port, "broker.port")
         supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
         supervisor.add("broker", broker.serve, Restart(max_delay=2.0))
         try:

@@ -25,7 +25,6 @@ from actors.rollout.settings import RolloutSettings
 from actors.store.settings import StoreSettings
 from actors.system.broker import BrokerSettings
 from actors.system.nats_settings import BusSettings
-from actors.system.outbox import RunnerSettings
 from actors.tasks.questioner.settings import QuestionerSettings
 from actors.trajectories.assembler import AssemblerSettings
 from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
@@ -158,7 +157,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     intake: IntakeSettings = IntakeSettings()
     redaction: RedactionSettings = RedactionSettings()
     shipper: ShipperSettings = ShipperSettings()
-    actors: RunnerSettings = RunnerSettings()
     assembler: AssemblerSettings = AssemblerSettings()
     attributor: AttributorSettings = AttributorSettings()
     curator: CuratorSettings = CuratorSettings()

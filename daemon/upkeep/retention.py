@@ -30,6 +30,10 @@ from adapters.weights.disk import remove
 
 log = structlog.get_logger(__name__)
 _DAY = 86_400.0
+_JUDGEMENTS_DAYS = 90.0
+"""Since somebody wanted them: a busy judge lets go of them sooner (`actors.credit.judgement_cache`)."""
+_BATCHES_DAYS = 365.0
+"""Orders that no version came of: a year tells who asks why."""
 _STEPS = 500
 """Transactions of one kind in one hour: what is left goes in the next."""
 _ROUND = 10_000
@@ -53,16 +57,12 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     on, stay."""
     exchanges_days: Days = 90.0
     """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
-    judgements_days: Days = 90.0
-    """What a judge said, after it was last wanted."""
-    batches_days: Days = 365.0
-    """Orders to train that no version came of."""
     versions_kept: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Newest versions whose weights are kept here; 0: as learner.keep_versions or weights.pull.keep says. Version 0,
     what serves, served last, is pinned or on trial stays besides."""
 
     def __post_init__(self) -> None:
-        for name in ("trajectories_days", "exchanges_days", "batches_days"):
+        for name in ("trajectories_days", "exchanges_days"):
             # Streams deliver again for up to 30 days; what is taken out earlier could come back.
             if 0 < getattr(self, name) < 31:
                 raise ValueError(f"{name} = {getattr(self, name):g}: streams bring records back for 30 days; use 31")
@@ -140,12 +140,9 @@ class Retention:
         if settings.exchanges_days:
             since = now - settings.exchanges_days * _DAY
             await self._calls(since, draining)
-        if settings.judgements_days:
-            unused = now - settings.judgements_days * _DAY
-            await self._steps("judgements", lambda c: old.judgements(c, unused), draining)
-        if settings.batches_days:
-            ordered = now - settings.batches_days * _DAY
-            await self._steps("batches", lambda c: old.batches(c, ordered), draining)
+        unused, ordered = now - _JUDGEMENTS_DAYS * _DAY, now - _BATCHES_DAYS * _DAY
+        await self._steps("judgements", lambda c: old.judgements(c, unused), draining)
+        await self._steps("batches", lambda c: old.batches(c, ordered), draining)
         if settings.versions_kept:
             await self._versions(settings.versions_kept)
         self.usage = await self._measure()

@@ -128,12 +128,6 @@ async def test_holders_of_one_durable_share_its_records(bench):
     assert sorted(got[0] + got[1]) == ["r1", "r2", "r3", "r4"]
 
 
-async def test_a_fetch_takes_at_most_n(bench):
-    await bench.publish("a", "r1", "r2", "r3")
-    subscription = await bench.subscribe("d", "a")
-    assert len(await subscription.fetch(2, within())) <= 2
-
-
 async def test_a_waiting_fetch_wakes_up_for_a_record(bench):
     subscription = await bench.subscribe("d", "a")
     async with anyio.create_task_group() as group:
@@ -141,10 +135,6 @@ async def test_a_waiting_fetch_wakes_up_for_a_record(bench):
         with anyio.fail_after(within()):
             (delivery,) = await subscription.fetch(10, 3600.0)
     assert delivery.id == "r1"
-
-
-async def test_a_fetch_without_records_ends_empty(bench):
-    assert await (await bench.subscribe("d", "a")).fetch(10, 0.05) == []
 
 
 async def test_nothing_is_lost_by_a_cancelled_fetch(bench):
@@ -162,14 +152,6 @@ async def test_an_unacked_record_comes_again_after_the_ack_wait(bench):
     await subscription.fetch(1, within())
     (again,) = await subscription.fetch(1, within())
     assert (again.id, again.attempts) == ("r1", 2)
-
-
-@pytest.mark.parametrize("ack_wait", [0.8])
-async def test_an_acked_record_does_not_come_again(bench, ack_wait):
-    await bench.publish("a", "r1")
-    subscription = await bench.subscribe("d", "a")
-    await subscription.ack(await subscription.fetch(10, within()))
-    assert await subscription.fetch(10, ack_wait * 1.3) == []
 
 
 @pytest.mark.parametrize("ack_wait", [0.8])
@@ -244,13 +226,6 @@ async def test_depth_tells_what_waits_and_what_is_in_flight(bench):
     # A bus may have the next batch on its way while this one is worked on.
     assert depth.in_flight in (1, 2)
     assert depth.waiting + depth.in_flight == 3
-
-
-async def test_closing_twice_is_harmless(bench):
-    await bench.subscribe("d", "a")
-    with anyio.fail_after(within()):
-        await bench.bus.aclose()
-        await bench.bus.aclose()
 
 
 async def test_the_tail_is_the_last_number_that_was_confirmed(bench):

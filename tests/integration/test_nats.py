@@ -394,7 +394,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path):
     async def main(host):
         async with running_broker(tmp_path / "one") as first:
             port = int(first.credentials.url.rsplit(":", 1)[1])
-            second = Broker(tmp_path / "two", BrokerSettings(port=port, start_seconds=5))
+            second = Broker(tmp_path / "two", BrokerSettings(port=port))
             with pytest.raises(BrokerFailed):
                 await second.start()
 

@@ -52,9 +52,7 @@ function about(data) {
 
 function budget({ limits, spent, used_up: over }) {
   const rows = [
-    ["tokens", "hour"],
     ["tokens", "day"],
-    ["money", "hour"],
     ["money", "day"],
   ].map(([what, span]) => {
     const most = limits[`${what}_per_${span}`],
@@ -62,7 +60,7 @@ function budget({ limits, spent, used_up: over }) {
     return {
       key: what + span,
       cells: [
-        `${what} in an ${span}`.replace("an day", "a day"),
+        `${what} in a ${span}`,
         figure(now),
         most ? figure(most) : "no limit",
         most ? percent(now / most) : "–",

@@ -1,4 +1,4 @@
-"""What judgements may cost: in any hour and any day, whatever happens to the process."""
+"""What judgements may cost: in any day, whatever happens to the process."""
 
 import msgspec
 import pytest
@@ -16,9 +16,7 @@ def spend(budget: Budget, tokens: float, money: float = 0.0) -> None:
 @pytest.mark.parametrize(
     ("limit", "tokens", "money", "window"),
     [
-        ("tokens_per_hour", 60, 0.0, 3600),
         ("tokens_per_day", 60, 0.0, 86_400),
-        ("money_per_hour", 0, 60.0, 3600),
         ("money_per_day", 0, 60.0, 86_400),
     ],
 )
@@ -36,13 +34,13 @@ def test_a_limit_holds_until_what_was_spent_has_left_its_window(limit, tokens, m
 
 
 def test_what_is_under_way_counts_as_what_judgements_cost_on_average():
-    budget = Budget(BudgetSettings(tokens_per_hour=100), Clock())
+    budget = Budget(BudgetSettings(tokens_per_day=100), Clock())
     spend(budget, 30)
     budget.begin()
     budget.begin()
     assert budget.used_up() == ""
     budget.begin()
-    assert budget.used_up() == "tokens per hour"
+    assert budget.used_up() == "tokens per day"
 
 
 def test_without_limits_nothing_is_ever_used_up():

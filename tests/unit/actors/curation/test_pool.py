@@ -1,6 +1,5 @@
 """What makes a batch, and why the rest does not."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,12 +75,6 @@ def test_groups_with_equal_outcomes_count_towards_the_number_and_stay_out() -> N
     assert {drop.id for drop in made.take_drops()} == {"b-0", "b-1", "b-2", "b-3"}
 
 
-def test_nothing_is_ordered_if_all_groups_are_equal() -> None:
-    made = pool(*group("a", [0.0] * 4), *group("b", [1.0] * 4))
-    assert made.select(1.0) is None
-    assert made.waiting == 0
-
-
 def test_a_group_that_stays_incomplete_is_used_if_it_is_large_enough() -> None:
     made = pool(*group("a", MIXED[:3]), *group("b", MIXED[:2]), groups_per_batch=1, group_seconds=60.0)
     assert made.select(59.0) is None
@@ -94,11 +87,6 @@ def test_stragglers_of_a_used_group_are_dropped() -> None:
     made.select(1.0)
     made.add(attributed("a-9", source="sandbox", group="a"), 2.0)
     assert made.counts["group closed"] == 1
-
-
-def test_an_unusable_attempt_counts_as_arrived() -> None:
-    members = [*group("a", [0.0, 1.0, 1.0]), attributed("a-3", source="sandbox", group="a", trainable=False)]
-    assert ids(pool(*members, groups_per_batch=1).select(1.0)) == ["a-0", "a-1", "a-2"]
 
 
 def test_guided_attempts_must_be_fresher_than_others() -> None:
@@ -136,14 +124,6 @@ def test_production_joins_groups_up_to_its_share() -> None:
     assert ids(selected)[8:] == ["p8", "p7"]
     assert selected.production == 2
     assert made.waiting == 7
-
-
-def test_without_a_sandbox_production_makes_the_batch() -> None:
-    made = traffic(*(attributed(f"p{number}") for number in range(3)))
-    assert made.select(1.0) is None
-    made.add(attributed("p3", min_version=0), 1.0)
-    selected = made.select(1.0)
-    assert (len(selected.items), selected.groups, selected.production) == (4, 0, 4)
 
 
 def test_one_tenant_alone_may_fill_a_batch_but_not_crowd_others_out() -> None:
@@ -358,11 +338,6 @@ def test_every_trajectory_is_used_dropped_or_waiting_and_only_once(items, by_gro
     assert len(set(dropped)) == len(dropped)
     assert not set(used) & set(dropped)
     assert len(used) + len(dropped) + made.waiting + len(made.unreported) == len(items)
-
-
-def test_settings_refuse_what_they_do_not_know() -> None:
-    with pytest.raises(msgspec.ValidationError, match="group_sise"):
-        msgspec.json.decode(b'{"group_sise": 4}', type=CuratorSettings)
 
 
 def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:

@@ -93,13 +93,6 @@ def test_too_few_outcomes_or_one_kind_alone_make_no_weight() -> None:
     assert same.weight("desk") == 0.0
 
 
-def test_an_agent_that_nobody_ever_reported_has_no_weight() -> None:
-    model = OutcomeModel()
-    told(model, random.Random(0), range(200), right=0.95)
-    fitted(model)
-    assert (model.weight("desk"), model.weight("stranger")) == (1.0, 0.0)
-
-
 def test_an_agent_whose_signals_mean_nothing_is_left_out_alone() -> None:
     model = OutcomeModel()
     rng = random.Random(1)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
@@ -32,10 +31,6 @@ from actors.store import Guessed, Joined, Store
 from actors.store.run_story import RunStory, run_story
 from actors.system.actor import Received
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
-from daemon.api.run_story import lines
-from daemon.cli.status import outcome_model, outcome_shares
-from daemon.collectors.figures import Figures
-from daemon.collectors.outcomes import provisional_figures
 from tests.support.credited import attributed
 from tests.support.driving import Driver
 from tests.support.fakes import FakeEngine
@@ -320,28 +315,3 @@ async def test_a_restart_takes_up_the_model_and_the_runs_that_wait(worlds: list[
     await world.hears()
     await world.hears()
     assert min(gone) in after.model.runs, "and what was ordered is read again when it is reported"
-
-
-async def test_it_is_shown_everywhere_as_what_it_is(worlds: list[World]) -> None:
-    world = worlds[1]
-    guess = world.guessed[0].attributed.trajectory
-    said = "\n".join(lines(await world.story(guess.id)))
-    assert f"outcome    {guess.outcome:g}, provisional" in said
-    assert "nobody had reported it" in said
-    assert "next       " in said
-    assert "gives it a chance of" in said
-    figures = await world.store.outcome_figures()
-    guessed = len({item.attributed.id for item in world.guessed})
-    assert (figures["runs_reported"], figures["provisional"]) == (REPORTED, guessed)
-    assert figures["reported"] == REPORTED
-    status = {"counts": {"trajectories_production": RUNS}, "learning": {"outcomes": figures}}
-    assert outcome_shares(status).startswith("69 % of the runs reported, ")
-    told = outcome_model({"on": True, **world.curator.provisional.status()})
-    assert "weight 1.00; trained on" in told
-    registry = CollectorRegistry()
-    registry.register(Figures(provisional_figures, world.curator))
-    assert registry.get_sample_value("evolved_outcome_model_weight", {"agent": "default/desk#1"}) == 1.0
-    labels = {"agent": "default/desk#1", "signal": "thanks"}
-    precision = registry.get_sample_value("evolved_signal_precision", labels)
-    assert precision is not None
-    assert precision > 0.9

@@ -6,7 +6,7 @@ import pytest
 
 from actors.messages import Step, ToolCall, Trajectory
 from actors.provisional.phrases import cut, reaction
-from actors.provisional.signals import NOTHING, SIGNALS, Aftermath, aftermath, follows, heard, repeats
+from actors.provisional.signals import NOTHING, aftermath, follows, heard
 from actors.provisional.transcript import transcript
 
 
@@ -93,14 +93,3 @@ def test_another_order_party_tenant_or_day_is_not_the_same_again(other: dict) ->
     first = transcript(run())
     later = transcript(run("b", **{"started": 200.0, "ended": 201.0, **other}))
     assert follows(first, NOTHING, later) is NOTHING
-
-
-def test_requests_without_any_word_repeat_nothing() -> None:
-    assert not repeats("", "")
-    assert not repeats("?!", "?!")
-    assert not repeats("a b", "a b")
-
-
-@pytest.mark.parametrize("steps", [(), (Step(exchange_id="1"),)])
-def test_an_empty_run_is_read(steps: tuple[Step, ...]) -> None:
-    assert set(heard(transcript(run(steps=steps, goal="")), Aftermath(("",), False))) <= set(SIGNALS)

@@ -51,12 +51,6 @@ def test_nothing_more_is_waited_for_once_the_user_has_reacted() -> None:
     assert due.chance > 0.8
 
 
-def test_without_a_model_nothing_is_due() -> None:
-    known = Provisional()
-    known.saw(run(1))
-    assert known.due(1e9, 10) == []
-
-
 def test_a_prompt_report_waits_for_the_aftermath_that_the_model_will_be_asked_with() -> None:
     known = Provisional()
     known.saw(run(1, outcome=0.0))
@@ -126,10 +120,3 @@ def test_what_waits_is_bounded_and_what_makes_room_is_counted(monkeypatch) -> No
     assert (known.counts["made_room"], known.counts["forgotten"]) == (25, 18)
     known.erase([f"r{number}" for number in range(30)])
     assert len(known) == 0
-
-
-def test_what_is_told_of_all() -> None:
-    status = taught().status()
-    assert status["outcomes"] == 120
-    assert status["skill"]["skill"] > 0.5
-    assert {one["signal"] for one in status["signals"]} >= {"thanks", "complaint"}

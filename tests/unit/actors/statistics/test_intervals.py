@@ -57,25 +57,12 @@ def test_difference_holds_the_estimate_and_turns_with_its_arguments(first, secon
     assert forth.low == pytest.approx(-back.high)
 
 
-@given(samples(), samples())
-def test_more_confidence_never_narrows(first, second):
-    narrow, wide = newcombe(first, second, 0.8), newcombe(first, second, 0.99)
-    assert wide.low <= narrow.low
-    assert wide.high >= narrow.high
-
-
 @given(tables)
 def test_paired_interval_holds_the_estimate(pairs):
     interval = newcombe_paired(pairs)
     assert interval.low <= interval.estimate + 1e-12
     assert interval.high >= interval.estimate - 1e-12
     assert -1 <= interval.low <= interval.high <= 1
-
-
-def test_agreement_narrows():
-    apart = newcombe((40, 80), (40, 80))
-    together = newcombe_paired(Pairs(38, 2, 2, 38))
-    assert together.high - together.low < 0.6 * (apart.high - apart.low)
 
 
 @given(samples(), samples(), st.floats(0, 0.5))

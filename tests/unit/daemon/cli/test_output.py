@@ -38,9 +38,9 @@ GONE = {
     "versions": [{"version": 3, "trajectories": 1, "engines": ["serving"]}], "unanswered": [],
 }  # fmt: skip
 BUDGET = {
-    "limits": dict.fromkeys(("tokens_per_hour", "tokens_per_day", "money_per_hour", "money_per_day"), 9)
+    "limits": dict.fromkeys(("tokens_per_day", "money_per_day"), 9)
     | {"when_spent": "abstain"},
-    "spent": dict.fromkeys(("tokens_hour", "tokens_day", "money_hour", "money_day"), 1.0), "used_up": "",
+    "spent": dict.fromkeys(("tokens_day", "money_day"), 1.0), "used_up": "",
 }  # fmt: skip
 ANSWERS: dict[str, Any] = {
     "/api/status": {

@@ -33,7 +33,7 @@ class Judge:
 @pytest.fixture
 async def attributor() -> Attributor:
     settings = AttributorSettings(
-        budget=BudgetSettings(tokens_per_hour=2500), concurrency=1,
+        budget=BudgetSettings(tokens_per_day=2500), concurrency=1,
         calibration=CalibrationSettings(share=1.0),
     )  # fmt: skip
     actor = Attributor(settings, judge=Judge())
@@ -56,8 +56,8 @@ async def test_every_figure_is_scraped(attributor):
     abstained = value("abstained_total", reason="budget") or 0.0
     assert min(by["judged"], abstained) > 0
     assert sum(by.values()) + abstained == 200
-    assert value("spent", what="tokens", window="hour") == 2500.0
-    assert value("spent", what="money", window="day") == 62.5
+    assert value("spent", what="tokens") == 2500.0
+    assert value("spent", what="money") == 62.5
     assert value("lag_seconds_count") == 200.0
     assert (value("budget_used_up"), value("judge_away")) == (1.0, 0.0)
     # It knows nothing: whatever it saw, it found good.
@@ -68,8 +68,8 @@ async def test_the_report_is_shown_as_the_control_api_gives_it(attributor, capsy
     report = json.loads(_json(attributor.report()).body)
     show(report)
     told = capsys.readouterr().out
-    assert "2,500 in the last hour of 2,500" in told
-    assert "the budget of tokens per hour is spent: trajectories abstain" in told
+    assert "2,500 in the last day of 2,500" in told
+    assert "the budget of tokens per day is spent: trajectories abstain" in told
     for column in ("kind 1", "default", "budget", "2,500"):
         assert column in told
     page = next(page for page in report["judges"] if page["tenant"] == "*")

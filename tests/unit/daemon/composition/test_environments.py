@@ -20,18 +20,13 @@ from adapters.environments.workers import WorkerEnvironment
 from daemon.cli.main import main
 from daemon.composition.environments import build_environment, sandbox_environment
 from daemon.errors import ConfigError
-from daemon.settings.config import SandboxSettings, load
+from daemon.settings.config import SandboxSettings
 from daemon.tap.keys import add_key
 from tests.benchmarks.report import await_port
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[4]
 TROUBLE = "tests.support.troublesome:Troublesome"
-
-
-def test_no_environment_is_none_and_no_workers_is_this_process():
-    assert sandbox_environment(SandboxSettings(), CollectorRegistry()) is None
-    assert isinstance(sandbox_environment(SandboxSettings(environment="travel"), CollectorRegistry()), TravelDesk)
 
 
 def test_workers_of_the_settings_are_processes_whose_figures_are_metrics():
@@ -59,11 +54,6 @@ def test_workers_of_the_settings_are_processes_whose_figures_are_metrics():
 def test_what_cannot_be_built_is_a_config_error(name: str, options: dict[str, str], words: str, workers: int):
     with pytest.raises(ConfigError, match=words):
         build_environment(name, options, workers)
-
-
-def test_a_number_of_workers_that_makes_no_sense_is_refused():
-    with pytest.raises(ConfigError, match="workers"):
-        load(None, ["sandbox.workers=-1"])
 
 
 def test_list_names_what_is_installed(capsys: pytest.CaptureFixture[str]):

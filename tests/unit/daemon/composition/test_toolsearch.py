@@ -41,20 +41,6 @@ def test_the_command_line_finds_tools_of_files(billing: Path, capsys: pytest.Cap
     assert "none of 3 tools fits" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", ["", "{}", "3", "[" * 100_000, '{"tools": 7}', "[]"])
-def test_a_file_without_tools_is_named(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "broken.json"
-    file.write_text(content)
-    assert main(["tools", "search", "x", "--file", str(file)]) == 2
-    assert "--file" in capsys.readouterr().err
-
-
-def test_the_sandboxs_tools_are_searched_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tools", "search", "cancel", "--set", "sandbox.environment=travel", "--k", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["name"] == "cancel"
-    assert main(["tools", "search", "cancel"]) == 2
-
-
 @pytest.mark.anyio
 async def test_an_agent_finds_tools_over_mcp(billing: Path) -> None:
     given = ["-m", "daemon.cli", "tools", "mcp", "--file", str(billing)]

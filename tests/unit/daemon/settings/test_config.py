@@ -64,7 +64,7 @@ def test_the_defaults_are_the_papers_but_for_the_labels_weight() -> None:
 
 def test_everything_listens_on_loopback_by_default() -> None:
     config = Config()
-    assert {config.tap.host, config.tap.admin_host, config.control.host, config.broker.host} == {"127.0.0.1"}
+    assert {config.tap.host, config.tap.admin_host, config.control.host} == {"127.0.0.1"}
 
 
 def test_settings_of_the_learner_say_what_they_are_for() -> None:

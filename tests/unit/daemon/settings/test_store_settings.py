@@ -26,7 +26,7 @@ def test_urls_without_one_are_taken(url: str) -> None:
     assert load(None, [f'store.url="{url}"']).store.url == url
 
 
-@pytest.mark.parametrize("line", ["store.connections=1", "store.lock_seconds=0", "store.statement_seconds=-1"])
+@pytest.mark.parametrize("line", ["store.connections=1", "store.statement_seconds=-1"])
 def test_figures_that_cannot_work_are_named(line: str) -> None:
     with pytest.raises(ConfigError, match=line.partition("=")[0]):
         load(None, [line])

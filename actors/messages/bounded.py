@@ -1,0 +1,25 @@
+"""`Bounded`: what is remembered by key, so much of it at most."""
+
+from collections import OrderedDict
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Bounded(OrderedDict[K, V]):
+    """Entries in the order in which they were last set; the one longest unset makes room for a new one."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._limit:
+            self.popitem(last=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy is made with the limit, which OrderedDict's own way does not know of.
+        return Bounded, (self._limit,), None, None, iter(self.items())
