@@ -1,4 +1,4 @@
-"""The audit trail: every candidate, verdict, serving, directive and opinion once, in a chain of hashes.
+"""The audit trail: every candidate, verdict, serving and directive once, in a chain of hashes.
 
     sequence  at  kind  subject  digest  previous  hash
 
@@ -17,7 +17,7 @@ from hashlib import sha256
 import msgspec
 from sqlalchemy import Connection, select
 
-from actors.messages import Candidate, Directive, Message, Opinion, Serving, Verdict, encode
+from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
 from actors.store import tables as t
 from actors.store.engine import chunks, table_of
 
@@ -26,7 +26,6 @@ KINDS: Mapping[str, tuple[type[Message], type[t.Base]]] = {
     "verdict": (Verdict, t.VerdictRow),
     "serving": (Serving, t.ServingRow),
     "directive": (Directive, t.DirectiveRow),
-    "opinion": (Opinion, t.OpinionRow),
 }
 """What is audited, and where its records are."""
 START = "0" * 64

@@ -24,14 +24,13 @@ from actors.messages import (
     Experience,
     Feedback,
     Message,
-    Opinion,
     Serving,
     Task,
     Trajectory,
     Verdict,
 )
 from actors.ports.store import FailedCall, OutcomeRow
-from actors.store import erasing, judgements, ledger, live, memory, opinions, outcome_reading, outcomes, reading, saving
+from actors.store import erasing, judgements, ledger, live, memory, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, guard, head
@@ -40,7 +39,6 @@ from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
-from actors.store.opinions import Heard, Said, Voices
 from actors.store.outcome_reading import Correction, LateOutcome
 from actors.store.outcomes import Channel
 from actors.store.postgresql import check
@@ -341,20 +339,6 @@ class Store:
     async def add_experiences(self, lessons: Sequence[Experience]) -> set[str]:
         """Write those that no lesson has the id of yet, all or none; ids of the others."""
         return await self._write(saving.add_experiences, lessons, self._clock())
-
-    async def say(self, opinion: Opinion, reason: str) -> Heard:
-        heard = await self._write(opinions.say, opinion, reason, self._clock())
-        self._audited(heard.head)
-        return heard
-
-    async def voices(self, experience_ids: Sequence[str]) -> dict[str, Voices]:
-        return await self._read(opinions.voices, experience_ids)
-
-    async def said(self, experience_id: str, limit: int = 100) -> list[Said]:
-        return await self._read(opinions.said, experience_id, limit)
-
-    async def delete_votes(self, experience_ids: Sequence[str]) -> None:
-        await self._write(opinions.delete_votes, experience_ids)
 
     # Forgetting (see `actors.store.erasing`)
 

@@ -18,10 +18,10 @@ import msgspec
 import torch
 
 from actors.messages import Experience
-from adapters.environments.service_desk.demonstrations import NameKind
 from daemon.demo.worlds import WORLDS
 from tests.benchmarks import report
 from tests.benchmarks.drift_world import Attempt, Policy, renamed, write
+from tests.warmstart.tool_names import NameKind
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -41,7 +41,6 @@ from actors.store import Store
 from actors.system.actor import Received, Result
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.environments import service_desk, travel
-from adapters.environments.service_desk.demonstrations import NameKind, made_tool_name
 from adapters.judges.rules import judge
 from daemon.demo.world import PROFILE
 from daemon.demo.worlds import WORLDS
@@ -53,6 +52,7 @@ from learner.settings import LearnerSettings
 from learner.trainers.native import NativeTrainer
 from tests.benchmarks.ablation.player import Player, Shape, Tokens, Weights
 from tests.warmstart import chat
+from tests.warmstart.tool_names import NameKind, made_tool_name
 
 T = TypeVar("T")
 ROLES = {"travel": ("book",), "service": ("create_refund", "orders.cancel", "findUser")}

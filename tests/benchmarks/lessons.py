@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from actors.experience.lessons import ContrastSettings, contrast
 from actors.kinds.agents import by_agent
 from actors.messages import Step, Trajectory
-from adapters.environments.service_desk.demonstrations import Demonstrator
 from tests.benchmarks import report
 from tests.support.invented_worlds import WORLDS, traffic, without_truth
+from tests.warmstart.service_demonstrations import Demonstrator
 
 NOISE = (0.0, 0.05, 0.1, 0.2)
 SIDES = (12, 24, 40)

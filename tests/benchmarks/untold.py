@@ -32,10 +32,10 @@ from actors.provisional.signals import SIGNALS, heard
 from actors.provisional.skill import measure
 from actors.provisional.waiting import RIPE, Provisional
 from adapters.environments.service_desk.agents import AGENTS
-from adapters.environments.service_desk.demonstrations import Habits, _Play  # pyright: ignore[reportPrivateUsage]
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import follow_up
+from tests.warmstart.service_demonstrations import Habits, _Play  # pyright: ignore[reportPrivateUsage]
 
 PARTIES = 10
 SECONDS = 6.0

@@ -17,7 +17,10 @@ from actors.messages import ToolCall
 from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES, Agent, Drift
-from adapters.environments.service_desk.demonstrations import (
+from adapters.environments.service_desk.desk import Desk
+from adapters.environments.service_desk.environment import step
+from tests.warmstart import chat
+from tests.warmstart.service_demonstrations import (
     DRAWN,
     PURPOSES,
     SENTENCES,
@@ -25,9 +28,6 @@ from adapters.environments.service_desk.demonstrations import (
     Habits,
     hints,
 )
-from adapters.environments.service_desk.desk import Desk
-from adapters.environments.service_desk.environment import step
-from tests.warmstart import chat
 
 if TYPE_CHECKING:
     from actors.ports.environments import Split

@@ -21,8 +21,8 @@ from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
 from adapters.environments.travel.environment import step
-from adapters.environments.travel.oracle import good_actions
 from tests.support.credited import attributed
+from tests.warmstart.travel_oracle import good_actions
 
 pytestmark = pytest.mark.anyio
 

@@ -1,6 +1,5 @@
 """What the service desk's warm start is shown, and above all what it is never shown."""
 
-import ast
 import random
 import re
 from pathlib import Path
@@ -8,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from actors.experience.lessons import Practice
-from adapters.environments.made_names import made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES, Drift
-from adapters.environments.service_desk.demonstrations import (
+from adapters.environments.service_desk.desk import Desk
+from tests.warmstart.service_demonstrations import (
     DRAWN,
     Demonstration,
     Demonstrator,
     hints,
     lesson,
 )
-from adapters.environments.service_desk.desk import Desk
-from adapters.environments.service_desk.oracle import DOES, LOOKS, PREPARES
+from tests.warmstart.service_oracle import DOES, LOOKS, PREPARES
+from tests.warmstart.tool_names import made_tool_name
 
 ROOT = Path(__file__).parents[4]
 
@@ -98,19 +97,6 @@ def test_made_names_are_names_that_engines_take() -> None:
     rng = random.Random(0)
     names = [made_tool_name(rng) for _ in range(1000)]
     assert all(name.replace("_", "").replace(".", "").isalpha() and 3 < len(name) < 20 for name in names)
-
-
-def test_only_the_demonstrations_read_the_answer_key() -> None:
-    readers = {f"adapters.environments.{desk}.oracle": list[str]() for desk in ("travel", "service_desk")}
-    for package in ("actors", "adapters", "daemon", "learner"):
-        for path in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                for key in readers.keys() & names:
-                    readers[key].append(path.relative_to(ROOT).as_posix())
-    for key, found in readers.items():
-        assert found == [key.replace(".", "/").replace("oracle", "demonstrations.py")]
 
 
 def test_lessons_are_worded_as_the_rules_word_what_they_draw() -> None:

@@ -15,7 +15,7 @@ from adapters.environments.service_desk import Drift, ServiceDesk, grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES
 from adapters.environments.service_desk.desk import STEP_LIMIT, Desk, Turn
 from adapters.environments.service_desk.environment import step
-from adapters.environments.service_desk.oracle import good_turns
+from tests.warmstart.service_oracle import good_turns
 
 pytestmark = pytest.mark.anyio
 

@@ -1,8 +1,6 @@
 """The travel desk: tasks, tools, observations, verification, drift."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, PARAMETERS, Variant
 from adapters.environments.travel.environment import step
-from adapters.environments.travel.oracle import good_actions
+from tests.warmstart.travel_oracle import good_actions
 
 ROOT = Path(__file__).parents[4]
 USUAL_STEPS = {"A": {4}, "B": {5}, "C": {7}, "D": {2}, "L": set(range(12, 21))}
@@ -266,23 +264,6 @@ async def test_a_foreign_task_is_refused() -> None:
     ):
         with pytest.raises(EnvironmentFailed, match="not a task of the travel desk"):
             await desk.reset(task)
-
-
-def test_the_answer_key_is_out_of_reach_for_whoever_uses_the_environment() -> None:
-    """Only demonstrations (and what makes the warm start from them) import the oracle."""
-    program = (
-        "import sys; import adapters.environments.travel;"
-        "print([m for m in sys.modules if 'oracle' in m or 'demonstrations' in m])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-    importers = {
-        str(path.relative_to(ROOT))
-        for package in ("actors", "adapters", "daemon", "learner")
-        for path in (ROOT / package).rglob("*.py")
-        if "travel.oracle" in path.read_text(encoding="utf-8")
-    }
-    assert importers == {"adapters/environments/travel/demonstrations.py"}
 
 
 @pytest.mark.anyio

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from adapters.environments.travel import Drift, words
-from adapters.environments.travel.demonstrations import Demonstration, Demonstrator, hints, turns_before
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE, PARAMETERS, Variant
+from tests.warmstart.travel_demonstrations import Demonstration, Demonstrator, hints, turns_before
 
 HELD_OUT = {*words.HELD_OUT, *words.HELD_OUT_PAIRS}
 

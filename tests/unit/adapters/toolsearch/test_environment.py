@@ -10,10 +10,10 @@ from actors.ports.environments import Cloneable, Observation, Stateful
 from actors.ports.errors import EnvironmentFailed
 from actors.rollout.episode_runner import play
 from adapters.environments.travel import TravelDesk
-from adapters.environments.travel.oracle import good_actions
 from adapters.toolsearch import ToolIndex
 from adapters.toolsearch.environment import SEARCH_TOOL, SearchingEnvironment, tool_name
 from tests.support.fakes import FakeEngine
+from tests.warmstart.travel_oracle import good_actions
 
 pytestmark = pytest.mark.anyio
 

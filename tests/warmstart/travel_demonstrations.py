@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
-from adapters.environments.made_names import made_tool_name
 from adapters.environments.travel.desk import Desk, Ticket
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
-from adapters.environments.travel.oracle import Action, good_actions
 from adapters.environments.travel.words import CITIES, HELD_OUT, HELD_OUT_PAIRS, PEOPLE, RECORD_IDS, SUFFIXES, VERBS
+from tests.warmstart.tool_names import made_tool_name
+from tests.warmstart.travel_oracle import Action, good_actions
 
 FAMILY_MIX = "AAABBBCCCDLLL"
 
