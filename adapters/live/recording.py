@@ -45,7 +45,6 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     structured: Any = None
     status: int = 0
     truncated: bool = False
-    next: dict[str, Any] | None = None
 
 
 class Recordings:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.travel import Drift, words
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
 from tests.warmstart import chat, service
 from tests.warmstart.service_demonstrations import Demonstrator as ServiceDemonstrator
+from tests.warmstart.tool_names import NameKind, made_tool_name
 from tests.warmstart.travel_demonstrations import Demonstrator, Habits, hints, turns_before
 
 if TYPE_CHECKING:

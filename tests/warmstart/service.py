@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from actors.messages import ToolCall
-from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES, Agent, Drift
 from adapters.environments.service_desk.desk import Desk
@@ -28,6 +27,7 @@ from tests.warmstart.service_demonstrations import (
     Habits,
     hints,
 )
+from tests.warmstart.tool_names import NameKind, made_tool_name
 
 if TYPE_CHECKING:
     from actors.ports.environments import Split

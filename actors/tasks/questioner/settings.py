@@ -20,8 +20,6 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Never these."""
     style: str = ""
     """How goals are worded, for a wording by a language model: "short and polite", say."""
-    rubrics: tuple[str, ...] = ()
-    """What graders should look at besides the verifier; every task carries them."""
     wording: Literal["any", "learned"] = "any"
     """learned: only tasks that can be told in the words of the environment's own goals."""
 

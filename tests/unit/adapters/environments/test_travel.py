@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors.messages import Task, ToolCall
-from actors.ports.environments import Cloneable, Environment, Episode, Stateful
+from actors.ports.environments import Environment, Episode, Stateful
 from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import FAMILIES, Desk
@@ -281,23 +281,3 @@ async def test_the_state_tells_worlds_apart_by_what_was_done_and_not_by_how_ofte
         await other.step(calling(name, **arguments), "")
         assert await one.state() == await other.state()
     assert await one.state() != await (await environment.reset(task)).state()
-
-
-@pytest.mark.anyio
-async def test_a_clone_goes_its_own_way() -> None:
-    environment = TravelDesk()
-    task = environment.sample(1, "train", "A")
-    episode = await environment.reset(task)
-    assert isinstance(episode, Cloneable)
-    twin = Desk(task.spec["seed"], "A", BASE)
-    name, arguments = good_actions(twin)[0]
-    await episode.step(calling(name, **arguments), "")
-    twin.call(name, arguments)
-    clone = await episode.clone()
-    while not twin.done:
-        name, arguments = good_actions(twin)[0]
-        twin.call(name, arguments)
-        await clone.step(calling(name, **arguments), "")
-    assert await clone.evaluate() == 1.0
-    assert await episode.evaluate() == 0.0
-    assert (await episode.state())["answer"] == ""
