@@ -16,29 +16,27 @@ have several agent keys.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 import structlog
 
 from actors.experience.drawing import Drawing, DrawingSettings
-from actors.experience.inquiry import Inquiry, ToolProber
+from actors.experience.inquiry import Inquiry
 from actors.experience.lesson_ab_test import TrialSettings
 from actors.experience.opinions import Opinions
 from actors.experience.origins import Origins
 from actors.experience.pool import LessonPool, tools_of
+from actors.experience.probing import Prober
 from actors.experience.reviewing import Reviewing
-from actors.experience.skill_trials import SkillTester
+from actors.experience.skill_trials import SkillReplayer
 from actors.experience.window import Window
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
-from actors.messages import Attributed, Directive, Experience, Message, Serving, Trajectory
+from actors.messages import Attributed, Directive, Message, Serving, Trajectory
 from actors.ports.embedders import Embedder
 from actors.ports.errors import AdapterError
 from actors.ports.extractors import Extractor
-from actors.ports.store import StateStore
-from actors.store.outcome_reading import LateOutcome
-from actors.store.outcomes import Channel
+from actors.store import Store
 from actors.store.records import Effect, HeardUntil
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
@@ -80,44 +78,6 @@ class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unk
     """Tenant that lessons from the sandbox belong to."""
 
 
-class ExperienceStore(StateStore, Protocol):
-    """What the experiencer reads."""
-
-    async def experiences(self, state: str | None = ...) -> list[Experience]:
-        """The latest revision of each lesson."""
-        ...
-
-    async def tombstoned(self, ids: Sequence[str]) -> set[str]:
-        """Those of the trajectories `ids` that were forgotten."""
-        ...
-
-    async def recent_attributed(
-        self, *, source: str | None = ..., tenant: str | None = ..., since: float = ..., limit: int = ...
-    ) -> list[Attributed]:
-        """Newest first."""
-        ...
-
-    async def servings(self, engine: str | None = ..., limit: int = ...) -> list[Serving]:
-        """Newest first."""
-        ...
-
-    async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
-        """The trajectory, with its credit once it has some."""
-        ...
-
-    async def current(self, items: Sequence[Attributed]) -> list[Attributed]:
-        """`items` with the outcomes that are known by now."""
-        ...
-
-    async def late_outcomes(self, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
-        """Outcomes that came after their runs had closed, and that `reader` has not taken in."""
-        ...
-
-    async def newest_late(self, since: float, limit: int) -> list[str]:
-        """Trajectories of the newest of them that came from `since` on, oldest first."""
-        ...
-
-
 class Experiencer:
     """Actor: attributed trajectories, drift directives and swaps in, lessons out.
 
@@ -141,10 +101,10 @@ class Experiencer:
         self,
         settings: ExperiencerSettings,
         *,
-        store: ExperienceStore,
-        prober: ToolProber | None,
+        store: Store,
+        prober: Prober | None,
         clock: Callable[[], float],
-        tester: SkillTester | None = None,
+        tester: SkillReplayer | None = None,
         extractor: Extractor | None = None,
         embedder: Embedder | None = None,
         kinds: Kinds | None = None,

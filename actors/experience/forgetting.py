@@ -9,12 +9,12 @@ The actors that hold lessons and trajectories in memory read the store again and
 rests on what is gone is the store's care (its tombstones).
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from actors.messages import Experience
+from actors.store import Store
 
 REASON = "forgotten"
 """`Experience.reason` of what was forgotten."""
@@ -36,19 +36,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
         return self.retired + self.trimmed
 
 
-class ForgettingStore(Protocol):
-    """What forgetting needs of the store."""
-
-    async def experiences(self, state: str | None = ...) -> list[Experience]:
-        """The latest revision of each lesson."""
-        ...
-
-    async def replace_experiences(self, lessons: Sequence[Experience]) -> None:
-        """In one transaction: put `lessons` in the place of all their revisions."""
-        ...
-
-
-async def forget(store: ForgettingStore, trajectory_ids: Collection[str], clock: Callable[[], float]) -> Forgotten:
+async def forget(store: Store, trajectory_ids: Collection[str], clock: Callable[[], float]) -> Forgotten:
     """Take `trajectory_ids` away from every lesson. Doing it twice changes nothing more.
 
     Args:

@@ -90,7 +90,8 @@ class Tally(msgspec.Struct, frozen=True):
 
     def interval(self, confidence: float) -> Interval:
         """Newcombe's interval of the gain."""
-        return newcombe(self.guided[::-1], self.unguided[::-1], confidence)
+        (tried, won), (tried_without, won_without) = self.guided, self.unguided
+        return newcombe((won, tried), (won_without, tried_without), confidence)
 
     def unguided_low(self, confidence: float) -> float:
         """Wilson's lower limit of the unguided success rate."""

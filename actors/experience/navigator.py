@@ -15,7 +15,6 @@ alone find.
 
 import random
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -23,7 +22,7 @@ import structlog
 
 from actors.experience.lessons import rivals
 from actors.experience.pool import PRACTICES
-from actors.experience.retrieval.embedding import BATCH, Embeddings, EmbeddingStore
+from actors.experience.retrieval.embedding import BATCH, Embeddings
 from actors.experience.retrieval.library import Library
 from actors.experience.retrieval.ranking import Found, alike, ordered
 from actors.experience.retrieval.settings import NavigatorSettings
@@ -31,6 +30,7 @@ from actors.messages import Experience
 from actors.ports.embedders import Embedder
 from actors.ports.errors import RewriterFailed
 from actors.ports.rewriters import Rewriter
+from actors.store import Store
 from actors.system.actor import Received, Result
 from actors.system.streams import EXPERIENCE_LESSON
 from actors.tool_results.tool_calls import position
@@ -61,22 +61,6 @@ _QUERY_CHARS = 2000
 """Of a goal, and of a step, that are embedded."""
 
 
-class LessonStore(EmbeddingStore, Protocol):
-    """What the navigator reads, and where it keeps vectors."""
-
-    async def revisions(self) -> dict[str, int]:
-        """The latest revision of each lesson, by id."""
-        ...
-
-    async def experiences(self, state: str | None = ...) -> list[Experience]:
-        """The latest revision of each lesson."""
-        ...
-
-    async def experiences_at(self, wanted: Collection[tuple[str, int]]) -> list[Experience]:
-        """The lessons with these (id, revision), as far as there are any."""
-        ...
-
-
 class Navigator:
     """Actor: lessons in; answers questions for lessons."""
 
@@ -89,7 +73,7 @@ class Navigator:
         self,
         settings: NavigatorSettings,
         *,
-        store: LessonStore,
+        store: Store,
         embedder: Embedder | None,
         rng: random.Random,
         rewriter: Rewriter | None = None,

@@ -143,7 +143,7 @@ class Store:
         """
         return await self._write(ledger.prune, before)
 
-    # Records; tasks see `actors.tasks.ports`
+    # Records
 
     async def save(self, records: Sequence[Message]) -> None:
         """Write records outside of any actor's commit, e.g. in tools and tests."""

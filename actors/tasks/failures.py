@@ -15,7 +15,7 @@ then let go and counted. Nothing but ids is remembered here: what is forgotten i
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 import structlog
@@ -28,6 +28,7 @@ from actors.messages import Attributed, Message, Task, Trajectory, derived_id
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
 from actors.statistics.parties import in_turn, party_of
+from actors.store import Store
 from actors.store.outcomes import NONE
 from actors.store.records import Effect, HeardUntil
 from actors.system.actor import Received, Result
@@ -35,7 +36,7 @@ from actors.system.streams import TRAJECTORY_ATTRIBUTED
 from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
 from actors.tasks.failing_kinds import Asked, Failure, Kinds, SavedKind, Waiting
-from actors.tasks.ports import FailureStore
+from actors.tasks.searching import ShadowSearch
 from actors.tool_results.runs import loops
 
 _log = structlog.get_logger(__name__)
@@ -84,14 +85,6 @@ class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Seconds for the execution of one reference."""
 
 
-class Searcher(Protocol):
-    """Finds a way that nobody has gone yet, by the policy's own attempts."""
-
-    async def search(self, base: Task, goal: str) -> Trajectory | None:
-        """An attempt at `goal` in the world of `base` that reached it; None if none did within the bounds."""
-        ...
-
-
 class LiveFailures:
     """Actor: failures in, tasks of the pool out."""
 
@@ -103,11 +96,11 @@ class LiveFailures:
         self,
         settings: FailureSettings,
         *,
-        store: FailureStore,
+        store: Store,
         environment: Environment,
         mix: str | None,
         kinds: Kinds,
-        searcher: Searcher | None = None,
+        searcher: ShadowSearch | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """

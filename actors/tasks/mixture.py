@@ -24,8 +24,8 @@ import structlog
 from actors.curation.curriculum import slots
 from actors.rollout.task_source import Play
 from actors.statistics.beta_posterior import BetaPosterior
+from actors.store import Store
 from actors.store.tasks import TaskState
-from actors.tasks.ports import TaskBook
 from actors.tasks.rewriting import easier
 
 _log = structlog.get_logger(__name__)
@@ -75,7 +75,7 @@ class Mixture:
     """Draws tasks of the pool, and notes what came of them."""
 
     def __init__(
-        self, settings: MixtureSettings, *, book: TaskBook, weigher: Weigher, clock: Callable[[], float]
+        self, settings: MixtureSettings, *, book: Store, weigher: Weigher, clock: Callable[[], float]
     ) -> None:  # fmt: skip
         self._settings, self._book, self._weigher, self._clock = settings, book, weigher, clock
         self._flying: dict[str, TaskState] = {}

@@ -7,8 +7,7 @@ dimension, another id or another vector for it is another space, and nothing of 
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
 
 import anyio
 import msgspec
@@ -20,6 +19,7 @@ from actors.experience.retrieval.vectors import Rows
 from actors.ports.embedders import Embedder
 from actors.ports.errors import EmbedderUnavailable, VectorsRefused, WrongDimension
 from actors.ports.vectors import checked
+from actors.store import Store
 
 _log = structlog.get_logger(__name__)
 BATCH = 64
@@ -33,27 +33,6 @@ _KEY = "navigator/space/"
 _PROBE = "When to use: the same words, to see whether they still mean the same."
 _SAME = 0.995
 """Inner product from which on two vectors of the probe are one model's: endpoints round differently."""
-
-
-class EmbeddingStore(Protocol):
-    """Where vectors are kept."""
-
-    async def embeddings(self, embedder: str, dimension: int, digests: Sequence[str]) -> dict[str, bytes]:
-        """Vectors, float32 as bytes, by the digest of their text; what is not there is missing."""
-        ...
-
-    async def save_embeddings(self, embedder: str, dimension: int, vectors: Mapping[str, bytes]) -> None:
-        """Keep vectors by the digest of their text."""
-        ...
-
-    async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str], older: float) -> int:
-        """Delete those of this space that are not in `keep`, and those of others that are `older` seconds old; how
-        many."""
-        ...
-
-    async def state_get(self, key: str) -> bytes | None: ...
-
-    async def state_put(self, key: str, value: bytes) -> None: ...
 
 
 class _Known(msgspec.Struct):
@@ -73,7 +52,7 @@ class Embeddings:
         embedder: may be away, change, or answer nonsense.
     """
 
-    def __init__(self, embedder: Embedder, store: EmbeddingStore) -> None:
+    def __init__(self, embedder: Embedder, store: Store) -> None:
         self._embedder, self._store = embedder, store
         self._known: _Known | None = None
         self.refused: Counter[str] = Counter()

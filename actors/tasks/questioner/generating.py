@@ -17,14 +17,14 @@ from actors.ports.reference_calls import SyntheticTaskSpec, replay
 from actors.ports.task_phrasing import Draft, TaskPhrasing
 from actors.tasks.questioner.arguments import Values
 from actors.tasks.questioner.drafting import Drafter
-from actors.tasks.questioner.errors import BudgetSpent, TaskFileMalformed, WorldLost
+from actors.tasks.questioner.errors import BudgetSpent, SolverUnavailable, TaskFileMalformed, WorldLost
 from actors.tasks.questioner.exploring import Explorer
 from actors.tasks.questioner.filters import Dropped, Filters, Proposal
 from actors.tasks.questioner.goal_templates import unfit
 from actors.tasks.questioner.hindsight import Hindsight
 from actors.tasks.questioner.instance_pool import InstancePool
-from actors.tasks.questioner.ports import Solver, SolverUnavailable
 from actors.tasks.questioner.settings import Preferences, QuestionerSettings
+from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import Known, QuestionerState
 
 _WORDINGS_LOST = 5
@@ -52,7 +52,7 @@ class Generator:
         seed: int = 0,
         embedder: Embedder | None = None,
         wording: TaskPhrasing | None = None,
-        solver: Solver | None = None,
+        solver: EngineSolver | None = None,
         state: QuestionerState | None = None,
         known: Sequence[Task] = (),
     ) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.messages import Task, ToolCall
-from actors.ports.environments import Environment, Episode, Stateful
+from actors.messages import ToolCall
+from actors.ports.environments import Episode, Stateful
 from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import FAMILIES, Desk
@@ -30,10 +30,6 @@ def play_well(desk: Desk) -> int:
     return desk.steps
 
 
-def as_protocol(desk: TravelDesk) -> Environment:
-    return desk
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_can_be_solved_in_its_usual_number_of_steps(family: str) -> None:
     for seed in range(50):
@@ -48,13 +44,6 @@ def test_every_family_can_be_solved_under_drift(family: str) -> None:
     desk = Desk("drift", family, Variant.of(drift))
     play_well(desk)
     assert desk.solved
-
-
-def test_the_same_seed_gives_the_same_task_and_another_split_another() -> None:
-    desk = TravelDesk()
-    assert desk.sample(7, "train", "ABC") == desk.sample(7, "train", "ABC")
-    assert desk.sample(7, "train", "ABC").id != desk.sample(7, "heldout", "ABC").id
-    assert desk.sample(7, "heldout", None).origin == "heldout"
 
 
 def test_samples_keep_to_the_families_asked_for() -> None:
@@ -76,7 +65,7 @@ def test_a_task_tells_nothing_of_its_records() -> None:
 
 @pytest.mark.anyio
 async def test_an_episode_goes_from_goal_to_outcome() -> None:
-    environment = as_protocol(TravelDesk())
+    environment = TravelDesk()
     task = environment.sample(1, "train", "A")
     episode: Episode = await environment.reset(task)
     assert episode.messages == [{"role": "user", "content": task.goal}]
@@ -89,15 +78,6 @@ async def test_an_episode_goes_from_goal_to_outcome() -> None:
         twin.call(name, arguments)
         done = (await episode.step(calling(name, **arguments), "")).done
     assert await episode.evaluate() == 1.0
-
-
-@pytest.mark.anyio
-async def test_attempts_of_one_task_are_independent() -> None:
-    environment = TravelDesk()
-    task = environment.sample(2, "train", "B")
-    first, second = await environment.reset(task), await environment.reset(task)
-    assert (await first.step(calling("finish", answer="done"), "")).done
-    assert not (await second.step(calling("weather", city="Oslo"), "")).done
 
 
 @pytest.mark.parametrize(
@@ -167,13 +147,6 @@ def test_a_flight_to_the_wrong_place_spoils_the_outcome() -> None:
     wrong = json.loads(step(desk, calling("search_flight", to=elsewhere)).text)["fid"]
     step(desk, calling("book", fid=wrong, pid=ticket.person))
     step(desk, calling("finish", answer=ticket.reference))
-    assert not desk.solved
-
-
-def test_a_wrong_final_answer_fails() -> None:
-    desk = Desk("answer", "D", BASE)
-    step(desk, calling("search_flight", to=desk.tickets[0].city))
-    step(desk, calling("finish", answer="done"))
     assert not desk.solved
 
 
@@ -251,19 +224,6 @@ def test_a_broken_drift_file_is_the_environments_failure(tmp_path: Path) -> None
     file.write_text('{"rename": {"fly": "soar"}}')
     with pytest.raises(EnvironmentFailed, match="no tool 'fly'"):
         TravelDesk(file).tools()
-
-
-@pytest.mark.anyio
-async def test_a_foreign_task_is_refused() -> None:
-    desk = TravelDesk()
-    good = desk.sample(0, "train", "A")
-    for task in (
-        Task(id="x", goal="?", environment="other", spec=good.spec),
-        Task(id="x", goal="?", environment="travel", spec={"family": "A"}),
-        Task(id="x", goal="?", environment="travel", spec={"family": "Z", "seed": "s"}),
-    ):
-        with pytest.raises(EnvironmentFailed, match="not a task of the travel desk"):
-            await desk.reset(task)
 
 
 @pytest.mark.anyio

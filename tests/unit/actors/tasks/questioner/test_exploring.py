@@ -143,17 +143,6 @@ async def test_what_does_not_happen_again_is_no_reference():
     assert await shrink(instances(environment), base, made, lambda done: done.after != done.before) is None
 
 
-async def test_models_of_two_explorations_add_up():
-    one, other = (await explored(TravelDesk(), 2, 0)).model, (await explored(TravelDesk(), 2, 1)).model
-    calls = one.tools["book"].calls + other.tools["book"].calls
-    names = set(one.entities["name"]) | set(other.entities["name"])
-    merged = msgspec.json.decode(msgspec.json.encode(one), type=EnvironmentModel)
-    merged.merge(other)
-    assert merged.tools["book"].calls == calls
-    assert set(merged.entities["name"]) == names
-    assert merged.closing() == ["finish"]
-
-
 async def test_a_spent_budget_opens_no_instance():
     spent = InstancePool(TravelDesk(), ProbeSettings(instances=1), still)
     base = TravelDesk().sample(0, "train", None)

@@ -11,12 +11,11 @@ from actors.kinds.clusters import cluster_of
 from actors.messages import Task, ToolCall
 from actors.ports.environments import Environment, Episode
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
-from actors.tasks.questioner.errors import TaskFileMalformed
+from actors.tasks.questioner.errors import SolverUnavailable, TaskFileMalformed
 from actors.tasks.questioner.filters import Dropped, Filters, Proposal
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.goal_templates import Template, template_of
 from actors.tasks.questioner.instance_pool import Made
-from actors.tasks.questioner.ports import SolverUnavailable
 from actors.tasks.questioner.programs import Argument, Operation, Program, program_of
 from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
 from actors.tasks.questioner.state import QuestionerState, read, write
