@@ -28,7 +28,6 @@ from actors.kinds.clusters import cluster_of
 from actors.messages import Task, Trajectory
 from actors.ports.environments import Environment, Split
 from actors.rollout.own_tasks import OwnTasks
-from actors.rollout.settings import RolloutSettings
 from adapters.environments.service_desk import ServiceDesk
 from adapters.environments.travel import TravelDesk
 from tests.benchmarks import report
@@ -78,11 +77,11 @@ def requests() -> list[str]:
 
 async def rounds(environment: Environment, seed: int, count: int) -> Figures:
     """`count` rounds."""
-    rng, curriculum, settings = random.Random(seed), CuratorSettings().curriculum(), RolloutSettings()
+    rng, curriculum = random.Random(seed), CuratorSettings().curriculum()
     watched = Watched(curriculum)
     own = OwnTasks(
         store=FakeStore(), environment=environment, planner=watched, families=None, first=0,
-        lookahead=settings.lookahead,
+        lookahead=16,
     )  # fmt: skip
     chance: defaultdict[str, float] = defaultdict(rng.random)
     made, took, honoured = 0, list[float](), 0

@@ -126,13 +126,13 @@ async def test_a_bad_file_is_kept_out_by_the_daemon_and_status_says_so(tmp_path:
                 assert "assembler.idle_second;" in told["settings"]["error"]
                 assert metrics(here.ports["control"])["evolved_config_reload_success"] == 0
                 here.file.write_text(good)
-                here.configure(assembler={"idle_seconds": 5.0}, rollout={"ahead": 3})
+                here.configure(assembler={"idle_seconds": 5.0}, rollout={"groups": 3})
                 daemon.hangup()
-                daemon.until_said("config_reloaded", "assembler.idle_seconds", "rollout.ahead")
+                daemon.until_said("config_reloaded", "assembler.idle_seconds", "rollout.groups")
                 told = json.loads(here_status(here))
                 assert told["settings"]["error"] == ""
                 assert told["settings"]["applied"] == ["assembler.idle_seconds"]
-                assert told["settings"]["pending"] == ["rollout.ahead"]
+                assert told["settings"]["pending"] == ["rollout.groups"]
                 seen = metrics(here.ports["control"])
                 assert (seen["evolved_config_reload_success"], seen["evolved_config_pending"]) == (1, 1)
                 assert daemon.process.poll() is None

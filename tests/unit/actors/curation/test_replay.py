@@ -48,7 +48,7 @@ class Loop:
         self.driver, self.store, self.version = Driver(self.curator, store), store, 0
         self.own = FakeStore()
         self.rollout = Rollout(
-            RolloutSettings(groups=8, group_size=4, agreeing=0, system="desk"),
+            RolloutSettings(groups=8, group_size=4, system="desk"),
             store=self.own,
             engine=FakeEngine(skill={0: 0.5}),
             environment=ThreeKinds(),

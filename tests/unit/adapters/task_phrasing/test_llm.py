@@ -43,8 +43,8 @@ def asked(endpoint: ChatEndpoint) -> dict[str, Any]:
 async def worded(*replies: Reply, count: int = 8, barren: int = 3) -> QuestionerState:
     with ChatEndpoint(*replies) as endpoint:
         wording = speaking(endpoint, attempts=1)
-        settings = QuestionerSettings(probe=ProbeSettings(barren=barren))
-        generator = Generator(settings, Ledger(), clock=lambda: 0.0, wording=wording)
+        probe = ProbeSettings(barren=barren)
+        generator = Generator(QuestionerSettings(), Ledger(), clock=lambda: 0.0, wording=wording, probe=probe)
         state = await generator.run(count, lambda state: None)
         await wording.aclose()
     return state

@@ -82,7 +82,7 @@ async def test_what_was_counted_is_scraped(bench: Bench) -> None:
     registry.register(Figures(task_figures, bench.tasks))
     registry.register(Figures(rollout_figures, bench.rollout))
     await bench.store.offer([Task(id="t1", goal="Find a flight to:Rome.", environment="travel", origin="production")])
-    await bench.tasks.mixture.draw(8, 0)
+    await bench.tasks.mixture.draw(8)
     bench.rollout.lost["group_late"] = 3
     text = generate_latest(registry).decode()
     assert 'evolved_task_events_total{what="offered_new"} 1.0' in text

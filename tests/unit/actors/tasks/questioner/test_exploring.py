@@ -78,7 +78,7 @@ async def test_instances_are_closed_whatever_becomes_of_them():
 async def test_exploration_ends_with_its_budget():
     for probe in (ProbeSettings(instances=7), ProbeSettings(steps=20)):
         environment = TravelDesk()
-        generator = Generator(QuestionerSettings(probe=probe), environment, clock=still)
+        generator = Generator(QuestionerSettings(), environment, clock=still, probe=probe)
         state = await generator.run(100, lambda state: None)
         assert "budget" in state.ended
         assert generator.instances.counts["instances"] <= 7 or generator.instances.counts["steps"] <= 21
@@ -86,7 +86,7 @@ async def test_exploration_ends_with_its_budget():
 
 async def test_exploration_ends_when_its_time_is_up():
     now = iter(range(10_000))
-    generator = Generator(QuestionerSettings(probe=ProbeSettings(seconds=50)), TravelDesk(), clock=lambda: next(now))
+    generator = Generator(QuestionerSettings(), TravelDesk(), clock=lambda: next(now), probe=ProbeSettings(seconds=50))
     state = await generator.run(10_000, lambda state: None)
     assert "budget" in state.ended
 

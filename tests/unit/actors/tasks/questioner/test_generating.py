@@ -29,9 +29,16 @@ FEW = ProbeSettings(barren=4)
 WORLDS: dict[str, Callable[[], Environment]] = {"travel": TravelDesk, "ledger": Ledger}
 
 
-async def made(environment: Environment, count: int, seed: int = 0, **settings: Any) -> QuestionerState:
+async def made(
+    environment: Environment, count: int, seed: int = 0, probe: ProbeSettings | None = None, **settings: Any
+) -> QuestionerState:
     generator = Generator(
-        QuestionerSettings(**settings), environment, clock=lambda: 0.0, seed=seed, embedder=HashingEmbedder()
+        QuestionerSettings(**settings),
+        environment,
+        clock=lambda: 0.0,
+        seed=seed,
+        embedder=HashingEmbedder(),
+        probe=probe,
     )
     return await generator.run(count, lambda state: None)
 
@@ -224,8 +231,8 @@ async def test_a_policy_that_is_away_costs_tasks_and_no_run():
         async def attempt(self, task: Task, attempts: int) -> float:
             raise SolverUnavailable("connection refused")
 
-    settings = QuestionerSettings(attempts=4, probe=FEW)
-    generator = Generator(settings, TravelDesk(), clock=lambda: 0.0, solver=Away())
+    settings = QuestionerSettings(attempts=4)
+    generator = Generator(settings, TravelDesk(), clock=lambda: 0.0, solver=Away(), probe=FEW)
     state = await generator.run(10, lambda state: None)
     assert state.tasks == []
     assert state.reasons["not_tried"] > 0
