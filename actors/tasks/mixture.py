@@ -4,7 +4,8 @@
                         <- what came of each: set aside, tried again later, retired
 
 A policy that trains on tasks of its own making alone drifts towards them, so they are a share of each round, and their
-advantages are scaled (AgentEvolver, arXiv 2511.10395, section 3: 0.5). Tasks of the environment that a failure pointed to are real tasks, with its own verifier: they are drawn here too, and count fully.
+advantages are scaled (AgentEvolver, arXiv 2511.10395, section 3: 0.5). Tasks of the environment that a failure pointed
+to are real tasks, with its own verifier: they are drawn here too, and count fully.
 
 Among them the clusters go by the curriculum's index, as everywhere; of a cluster the task that promises most by what is
 believed of its success, less the more it has been tried. A task whose attempts all ended alike, both ways, teaches

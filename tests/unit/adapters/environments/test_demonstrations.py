@@ -4,11 +4,10 @@ import random
 import re
 
 from adapters.environments.service_desk import grammar
-from adapters.environments.travel import words
-from tests.warmstart import service_demonstrations, travel_demonstrations
+from tests.warmstart import service_demonstrations, travel_demonstrations, travel_words
 from tests.warmstart.courses import DRIFTS
 
-HELD_OUT = {*words.HELD_OUT, *words.HELD_OUT_PAIRS}
+HELD_OUT = {*travel_words.HELD_OUT, *travel_words.HELD_OUT_PAIRS}
 
 
 def test_held_out_names_are_never_demonstrated_hinted_or_listed() -> None:

@@ -61,7 +61,7 @@ async def test_the_pool_and_the_standings_are_shown(bench: Bench, capsys) -> Non
     await bench.store.offer([Task(id="t1", goal=goal, environment="travel", origin="production")])
     (state,) = await bench.store.task_states()
     await bench.store.mark_tasks([msgspec.structs.replace(state, state="set_aside", reason="no attempt succeeds")])
-    bench.curriculum.observe("sandbox", cluster_of(goal), 0.0, 1)
+    bench.curriculum.observe("sandbox", cluster_of(goal), 0.0)
     bench.curriculum.urge(cluster_of(goal))
     pool = await bench.get("/api/tasks?state=set_aside")
     assert [(one["id"], one["reason"], one["difficulty"]) for one in pool["tasks"]] == [
