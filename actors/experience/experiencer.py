@@ -21,13 +21,14 @@ import msgspec
 import structlog
 
 from actors.experience.drawing import Drawing, DrawingSettings
-from actors.experience.inquiry import Inquiry, ToolProber
+from actors.experience.inquiry import Inquiry
 from actors.experience.lesson_ab_test import TrialSettings
 from actors.experience.opinions import Opinions
 from actors.experience.origins import Origins
 from actors.experience.pool import LessonPool, tools_of
+from actors.experience.probing import Prober
 from actors.experience.reviewing import Reviewing
-from actors.experience.skill_trials import SkillTester
+from actors.experience.skill_trials import SkillReplayer
 from actors.experience.window import Window
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
@@ -101,9 +102,9 @@ class Experiencer:
         settings: ExperiencerSettings,
         *,
         store: Store,
-        prober: ToolProber | None,
+        prober: Prober | None,
         clock: Callable[[], float],
-        tester: SkillTester | None = None,
+        tester: SkillReplayer | None = None,
         extractor: Extractor | None = None,
         embedder: Embedder | None = None,
         kinds: Kinds | None = None,

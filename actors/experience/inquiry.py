@@ -2,13 +2,13 @@
 probing is due. It survives a restart; the lessons that come of it are the experiencer's.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 import msgspec
 import structlog
 
-from actors.experience.probing_round import ProbeFinding, ProbeReport
+from actors.experience.probing import Prober
+from actors.experience.probing_round import ProbeFinding
 from actors.messages import Directive, Trajectory
 from actors.ports.errors import AdapterError
 from actors.rollout.errors import EpisodeLost
@@ -25,21 +25,6 @@ _AGAIN_SECONDS = 60.0
 """Between two rounds, so that what was found is used in the next."""
 _DRIFT_SECONDS = 300.0
 """Within which another report of a drift to the same tools is the same drift."""
-
-
-class ToolProber(Protocol):
-    """Experiments with a sandbox's tools; `probing.Prober` is one."""
-
-    def tools(self) -> tuple[str, ...]:
-        """Names of the tools as they are now."""
-        ...
-
-    async def probe(
-        self, known: Sequence[str], label: str, former: Sequence[str] = ..., asks: Callable[[str], str] = ...
-    ) -> ProbeReport:
-        """One round of probing; `known` are the tools before the drift, `former` those of earlier times, `asks` says
-        which tool that is gone a goal asks for."""
-        ...
 
 
 class _State(msgspec.Struct):
@@ -73,7 +58,7 @@ class Inquiry:
         self,
         *,
         store: Store,
-        prober: ToolProber | None,
+        prober: Prober | None,
         clock: Callable[[], float],
     ) -> None:
         self._store, self._prober, self._clock = store, prober, clock
@@ -173,7 +158,7 @@ class Inquiry:
         self._dirty = True
         return report.trajectories
 
-    def _tools(self, prober: ToolProber) -> tuple[str, ...]:
+    def _tools(self, prober: Prober) -> tuple[str, ...]:
         try:
             return prober.tools()
         except AdapterError as error:

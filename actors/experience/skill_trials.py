@@ -1,7 +1,7 @@
 """Trying a skill in the sandbox: its calls on fresh training tasks of the same kind, without any policy."""
 
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import structlog
@@ -29,20 +29,8 @@ _STEP_SECONDS = 30.0
 """For one answer of the environment."""
 
 
-class SkillTester(Protocol):
-    """Tries skills; `SkillReplayer` is one."""
-
-    async def test(self, lesson: Experience) -> bool | None:
-        """Whether the skill works; None if the sandbox has no tasks of its kind.
-
-        Raises:
-            AdapterError: the sandbox broke down.
-        """
-        ...
-
-
 class SkillReplayer:
-    """A `SkillTester` on an environment's training tasks, never on held-out ones.
+    """Tries skills on an environment's training tasks, never on held-out ones.
 
     Args:
         families: kinds of task; empty for the environment's usual mix.
@@ -52,6 +40,11 @@ class SkillReplayer:
         self._environment, self._families = environment, families
 
     async def test(self, lesson: Experience) -> bool | None:
+        """Whether the skill works; None if the sandbox has no tasks of its kind.
+
+        Raises:
+            AdapterError: the sandbox broke down.
+        """
         tried = solved = 0
         for seed in range(_FIRST_SEED, _FIRST_SEED + _LOOKAHEAD):
             if tried == _TASKS:

@@ -13,7 +13,7 @@ from actors.messages.base import (
 )
 from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
 from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
-from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Opinion, Task
+from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Task
 from actors.messages.lineage import Lineage
 from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file
 from actors.messages.policy import (
@@ -78,7 +78,6 @@ __all__ = [
     "Manifest",
     "Message",
     "MessageError",
-    "Opinion",
     "Processing",
     "RowBuilder",
     "Sampling",

@@ -6,13 +6,13 @@ import msgspec
 
 from actors.messages.base import SCHEMA, Message
 from actors.messages.errors import MalformedMessage, UnsupportedSchema
-from actors.messages.experience import Experience, Opinion, Task
+from actors.messages.experience import Experience, Task
 from actors.messages.policy import BatchItem, BatchOrder, Candidate, Directive, Serving, Verdict
 from actors.messages.traffic import Exchange, Feedback
 from actors.messages.trajectory import Attributed, Trajectory
 
 AnyMessage = (
-    Exchange | Feedback | Trajectory | Attributed | Experience | Opinion | Task
+    Exchange | Feedback | Trajectory | Attributed | Experience | Task
     | BatchOrder | Candidate | Verdict | Serving | Directive
 )  # fmt: skip
 

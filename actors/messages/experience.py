@@ -40,20 +40,6 @@ class Experience(Message, frozen=True, kw_only=True, tag="experience"):
     updated: float = 0.0
 
 
-class Opinion(Message, frozen=True, kw_only=True, tag="opinion"):
-    """Somebody used a lesson and says whether it helped. Words are not part of it: it is audited, and never deleted."""
-
-    experience_id: str
-    tenant: str = "default"
-    key: str
-    """Whose voice it is: a person, an agent, a run. One key has one voice on a lesson, its last word counts."""
-    useful: bool
-    by: str = ""
-    """Id of the admin key that it came with."""
-    created: float = 0.0
-    """Unix seconds."""
-
-
 class Task(Message, frozen=True, kw_only=True, tag="task"):
     """Something to attempt in an environment, with what its verifier needs."""
 

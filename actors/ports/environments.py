@@ -81,19 +81,6 @@ class Stateful(Protocol):
 
 
 @runtime_checkable
-class Cloneable(Protocol):
-    """An episode that can be copied in the middle."""
-
-    async def clone(self) -> Episode:
-        """An independent attempt that has come as far as this one.
-
-        Raises:
-            EnvironmentFailed: the environment broke down.
-        """
-        ...
-
-
-@runtime_checkable
 class Graded(Protocol):
     """An episode that says whether its outcome is a grader's opinion, where no execution can decide."""
 
@@ -137,5 +124,5 @@ class Environment(Protocol):
 
 
 __all__ = [
-    "Cloneable", "Environment", "Episode", "Graded", "Observation", "Profile", "Split", "Stateful", "Task", "ToolCall",
+    "Environment", "Episode", "Graded", "Observation", "Profile", "Split", "Stateful", "Task", "ToolCall",
 ]  # fmt: skip

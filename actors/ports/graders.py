@@ -1,6 +1,6 @@
 """Graders: how well an attempt at a task went, where no verifier of the environment can say it by itself.
 
-    task, steps, reference, the environment's verdict  ->  Grade
+    task, steps, reference  ->  Grade
 
 Registered by entry point (`grader.NAME`), so that a self-made task's verifier is a name in its configuration. A grader
 that cannot say abstains (`score` None): the attempt is masked. It never says 0 because it broke down, which would be
@@ -39,21 +39,13 @@ class Grader(Protocol):
 
     name: str
 
-    async def grade(
-        self,
-        task: Task,
-        steps: Sequence[Step],
-        *,
-        reference: Sequence[ToolCall] = (),
-        outcome: float | None = None,
-    ) -> Grade:
+    async def grade(self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = ()) -> Grade:
         """The grade of `steps` as an attempt at `task.goal`; lessons that stood in the prompt are not part of either.
 
         Never raises for a judge that is away or answers garbage: it abstains, and says why.
 
         Args:
             reference: calls that are known to reach the goal; other ways are as good. Empty if none are known.
-            outcome: what the environment verified, 0 to 1; None if it verified nothing.
         """
         ...
 

@@ -40,7 +40,6 @@ class SyntheticTaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     verifier: Verifier
     """`state`: the reference's state is reached; `answer`: that, and the last words hold what the reference found;
     `graded`: a grader's opinion."""
-    rubric: str = ""
     made_from: tuple[str, ...] = ()
     """Ids of the trajectories, or of the exploration, that it was made from."""
     environment: str

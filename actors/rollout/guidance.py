@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from actors.rollout.errors import EpisodeLost
 from actors.system.errors import DependencyUnavailable
 from actors.tool_results.validity import offered
 
-Recall = Literal["goal", "opening"]
-
 
 class Guidance:
     """Looks lessons up for a task."""
@@ -31,7 +29,6 @@ class Guidance:
         environment: Environment,
         tenant: str,
         most: int,
-        recall: Recall,
         timeout: float,
         failed: Callable[[Exception], None],
         context: ContextTemplate,
@@ -40,14 +37,13 @@ class Guidance:
         """
         Args:
             most: lessons in a prompt.
-            recall: what lessons are looked up by: the goal, or also what the agent sees first.
             timeout: seconds for one answer of engine or environment.
             failed: told when the retriever breaks down; the group goes on without.
             context: what of a history stands in a prompt.
             system: system text of the model's chat template, where an episode's opening has none.
         """
         self._retriever, self._engine, self._environment = retriever, engine, environment
-        self._tenant, self._most, self._recall, self._timeout, self._failed = tenant, most, recall, timeout, failed
+        self._tenant, self._most, self._timeout, self._failed = tenant, most, timeout, failed
         self._context, self._system = context, system
 
     async def of(self, task: Task) -> tuple[tuple[Experience, ...], Sequence[int]]:
@@ -63,19 +59,17 @@ class Guidance:
 
     async def _look(self, task: Task) -> tuple[tuple[Experience, ...], Sequence[int]]:
         async with aclosing(await begin(self._environment, task, self._timeout)) as episode:
-            seen = episode.messages[-1].get("content") if self._recall == "opening" and episode.messages else None
-            step = seen if isinstance(seen, str) and seen != task.goal else ""
-            lessons = await self._lessons(task, step, episode.tools)
+            lessons = await self._lessons(task, episode.tools)
             if not lessons:
                 return (), ()
             return lessons, await opening_ids(
                 self._engine, episode, timeout=self._timeout, context=self._context, system=self._system
             )
 
-    async def _lessons(self, task: Task, step: str, tools: list[dict[str, Any]]) -> tuple[Experience, ...]:
+    async def _lessons(self, task: Task, tools: list[dict[str, Any]]) -> tuple[Experience, ...]:
         try:
             names = offered(msgspec.json.encode(tools))
-            found = await self._retriever.lessons(task.goal, self._tenant, step, names)
+            found = await self._retriever.lessons(task.goal, self._tenant, tools=names)
             # Whoever finds lessons may be behind: what is quarantined by now is shown to nobody.
             return tuple(one for one in found if one.state != "quarantined")[: self._most]
         except (DependencyUnavailable, AdapterError) as error:

@@ -49,6 +49,20 @@ from actors.versions.version_timeline import VersionTimeline
 __all__ = ["Rollout", "RolloutSettings"]
 
 _log = structlog.get_logger(__name__)
+_AHEAD = 2
+"""Rounds at most that no version has answered yet, and rounds at most at once: older ones would be off-policy."""
+_AGREEING = 2
+"""Rounds in a row without a group whose outcomes differ that are followed by another at once: a policy that has
+mastered the tasks, or none of them, is asked again only every `stall_seconds`."""
+_LOOKAHEAD = 16
+"""Task numbers looked at for each task of a round, to find the kinds that are planned."""
+_RETRIES = 1
+"""Times that an attempt is made again that was lost."""
+_LOSSES = 4
+"""Lost attempts at a task, and none that came to an end, after which it is given up for the round. Losses that are the
+engine's do not count."""
+_RETRY_SECONDS = 2.0
+"""Between two looks at an engine that does not answer, or at a frozen switch."""
 _BLAMELESS = frozenset({"engine_unavailable", "no_token_ids", "malformed_response"})
 """Losses that are the engine's: they say nothing about the task."""
 _CERTAIN = frozenset({"hint_not_separable"})
@@ -93,13 +107,13 @@ class Rollout:
         if retriever is not None and settings.guided_share > 0:
             self._guidance = Guidance(
                 retriever, engine=engine, environment=environment, tenant=settings.tenant, most=settings.lessons,
-                recall=settings.recall, timeout=settings.step_timeout,
+                timeout=settings.step_timeout,
                 failed=partial(self._count, "lessons_unavailable", 1), context=harness.context, system=settings.system,
             )  # fmt: skip
         self._mixture, self._trains = mixture, trains
         self._own = OwnTasks(
             store=store, environment=environment, planner=planner, families=settings.families or None,
-            first=settings.first_seed, lookahead=settings.lookahead,
+            first=settings.first_seed, lookahead=_LOOKAHEAD,
         )  # fmt: skip
         self._times, self._harness = times or VersionTimeline(clock), harness
         self._slots = anyio.CapacityLimiter(settings.concurrency)
@@ -163,8 +177,8 @@ class Rollout:
                     self._due, self._unanswered = 1, 0
                 # After a stall it is played anyway: what is known here of the learner may be old.
                 useful = stalled or self._newest < 0 or self._trains(self._newest)
-                wanted = self._due > 0 and self._unanswered < self._settings.ahead and useful
-                if wanted and self._flying < self._settings.ahead:
+                wanted = self._due > 0 and self._unanswered < _AHEAD and useful
+                if wanted and self._flying < _AHEAD:
                     if await self._ready():
                         self._due = 0
                         self._unanswered += 1
@@ -173,7 +187,7 @@ class Rollout:
                         plays = await self._draw(self._settings.groups)
                         group.start_soon(self._round, plays, context)
                     else:
-                        await context.pause(self._settings.retry_seconds)
+                        await context.pause(_RETRY_SECONDS)
                     continue
                 # Woken by a version or by the end of a round; the timeout is for the heartbeat and the stall.
                 with anyio.move_on_after(min(5.0, max(0.05, last + self._settings.stall_seconds - self._clock()))):
@@ -204,7 +218,7 @@ class Rollout:
 
     async def _draw(self, count: int) -> list[Play]:
         """The tasks of a round."""
-        made = await self._mixture.draw(count, self._newest) if self._mixture is not None else []
+        made = await self._mixture.draw(count) if self._mixture is not None else []
         plays = list(made)
         for number in await self._own.take(count - len(made)):
             try:
@@ -228,7 +242,7 @@ class Rollout:
             if not mixed:
                 # Nothing to learn from in groups that agree with themselves: no version will answer this round.
                 self._unanswered = max(0, self._unanswered - 1)
-                if self._agreed <= self._settings.agreeing:
+                if self._agreed <= _AGREEING:
                     self._due = 1
             self._wake.set()
         _log.info(
@@ -275,18 +289,18 @@ class Rollout:
                 # Waiting for others is not what a group has its time for.
                 scope.deadline = min(scope.deadline, anyio.current_time() + settings.group_seconds)
                 given = lessons if member < guided else ()
-                for attempt in range(settings.retries + 1):
+                for attempt in range(_RETRIES + 1):
                     context.beat()
                     started = self._clock()
                     try:
                         played = await self._attempt(play.task, given, plain)
                     except EpisodeLost as error:
                         losses += error.reason not in _BLAMELESS
-                        if not finished and losses >= settings.losses:
+                        if not finished and losses >= _LOSSES:
                             last.append(error)
                             scope.cancel()
                             return
-                        if attempt < settings.retries and error.reason not in _CERTAIN:
+                        if attempt < _RETRIES and error.reason not in _CERTAIN:
                             self.retried += 1
                             continue
                         ended += 1

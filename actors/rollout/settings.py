@@ -4,8 +4,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from actors.rollout.guidance import Recall
-
 
 class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much is played, and how."""
@@ -14,11 +12,6 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Tasks a round."""
     group_size: int = 8
     """Attempts a task."""
-    ahead: int = 2
-    """Rounds at most that no version has answered yet, and rounds at most at once."""
-    agreeing: int = 2
-    """Rounds in a row without a group whose outcomes differ that are followed by another at once: a policy that has
-    mastered the tasks, or none of them, is asked again only every `stall_seconds`."""
     stall_seconds: float = 60.0
     """Without a new version for so long, another round is played."""
     guidance: Literal["none", "mixed", "all"] = "mixed"
@@ -30,8 +23,6 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Lessons in a prompt at most."""
     families: str = ""
     """Kinds of task, one letter each; empty for the environment's usual mix."""
-    lookahead: int = 16
-    """Task numbers looked at for each task of a round, to find the kinds that are planned."""
     first_seed: int = 0
     """Number of the first task of a fresh store."""
     system: str = ""
@@ -62,15 +53,6 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Seconds for one answer of the engine or the environment."""
     group_seconds: float = 900.0
     """Seconds for all attempts at a task, from the first one on; those that ended by then go out."""
-    retries: Annotated[int, msgspec.Meta(ge=0)] = 1
-    """Times that an attempt is made again that was lost."""
-    losses: Annotated[int, msgspec.Meta(ge=1)] = 4
-    """Lost attempts at a task, and none that came to an end, after which it is given up for the round. Losses that are
-    the engine's do not count."""
-    recall: Recall = "goal"
-    """What lessons are looked up by: the goal, or also what the agent sees first, where that tells more."""
-    retry_seconds: float = 2.0
-    """Between two looks at an engine that does not answer, or at a frozen switch."""
 
     @property
     def guided_share(self) -> float:

@@ -21,12 +21,8 @@ class Play(msgspec.Struct, frozen=True):
 class TaskSource(Protocol):
     """Tasks that were made here; `actors.tasks.mixture.Mixture` is one."""
 
-    async def draw(self, count: int, updates: int) -> list[Play]:
-        """Tasks for a round of `count`, no more than their share; nobody else gets them until `report`.
-
-        Args:
-            updates: of the weights that play.
-        """
+    async def draw(self, count: int) -> list[Play]:
+        """Tasks for a round of `count`, no more than their share; nobody else gets them until `report`."""
         ...
 
     async def report(self, task_id: str, outcomes: Sequence[float], *, blamed: bool = True) -> None:

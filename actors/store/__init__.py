@@ -6,7 +6,6 @@ from actors.store.errors import (
     StoreError,
     StoreMisconfigured,
     StoreUnavailable,
-    TooManyOpinions,
     UnknownRecord,
 )
 from actors.store.lineage import BatchLine, Judged, Lineage, VersionLine
@@ -37,7 +36,6 @@ __all__ = [
     "StoreError",
     "StoreMisconfigured",
     "StoreUnavailable",
-    "TooManyOpinions",
     "UnknownRecord",
     "VersionLine",
     "stitchable",

@@ -1,4 +1,4 @@
-"""The audit trail: every candidate, verdict, serving, directive and opinion once, in a chain of hashes.
+"""The audit trail: every candidate, verdict, serving and directive once, in a chain of hashes.
 
 `digest` is the sha256 of the record in its own table, `previous` the hash of the entry before, `hash` that of all other
 columns. An entry is written in the transaction of its record; a change to either shows when the chain is walked. What
@@ -11,7 +11,7 @@ from hashlib import sha256
 import msgspec
 from sqlalchemy import Connection, select
 
-from actors.messages import Candidate, Directive, Message, Opinion, Serving, Verdict, encode
+from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
 from actors.store import tables as t
 from actors.store.engine import chunks, table_of
 
@@ -20,7 +20,6 @@ KINDS: Mapping[str, tuple[type[Message], type[t.Base]]] = {
     "verdict": (Verdict, t.VerdictRow),
     "serving": (Serving, t.ServingRow),
     "directive": (Directive, t.DirectiveRow),
-    "opinion": (Opinion, t.OpinionRow),
 }
 """What is audited, and where its records are."""
 START = "0" * 64

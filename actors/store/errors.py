@@ -5,8 +5,7 @@ StoreError
 ├── StoreMisconfigured   store.url or what it needs cannot work; waiting cures nothing
 ├── StoreDamaged         the file is no database, or broken
 ├── SchemaMismatch       the database was written by an evolved with other tables
-├── UnknownRecord        an actor asked to save something that the store has no table for
-└── TooManyOpinions      a lesson has as many voices as are counted, or a key changed its mind too often
+└── UnknownRecord        an actor asked to save something that the store has no table for
 """
 
 from actors.system.errors import DependencyUnavailable
@@ -45,7 +44,3 @@ class SchemaMismatch(StoreError):
 
 class UnknownRecord(StoreError):
     """A message type without a table."""
-
-
-class TooManyOpinions(StoreError):
-    """Says which bound was reached; nothing was counted."""

@@ -31,7 +31,7 @@ _NAMED = 5
 _RESTORE = "restore the newest backup (evolved db restore), or keep the file and start with a new one"
 _BODIES: tuple[type[t.Base], ...] = (
     t.ExchangeRow, t.FeedbackRow, t.TrajectoryRow, t.ExperienceRow, t.TaskRow, t.BatchRow, t.CandidateRow,
-    t.VerdictRow, t.ServingRow, t.DirectiveRow, t.OpinionRow,
+    t.VerdictRow, t.ServingRow, t.DirectiveRow,
 )  # fmt: skip
 
 

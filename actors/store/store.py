@@ -20,11 +20,10 @@ from actors.messages import (
     Attributed,
     Experience,
     Message,
-    Opinion,
     Serving,
     Task,
 )
-from actors.store import erasing, judgements, ledger, memory, opinions, outcome_reading, outcomes, reading, saving
+from actors.store import erasing, judgements, ledger, memory, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
@@ -33,7 +32,6 @@ from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
 from actors.store.lineage import Lineage, lineage
-from actors.store.opinions import Heard
 from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
@@ -268,17 +266,6 @@ class Store:
     async def add_experiences(self, lessons: Sequence[Experience]) -> set[str]:
         """Write those that no lesson has the id of yet, all or none; ids of the others."""
         return await self._write(saving.add_experiences, lessons, self._clock())
-
-    async def say(self, opinion: Opinion, reason: str) -> Heard:
-        heard = await self._write(opinions.say, opinion, reason, self._clock())
-        self._audited(heard.head)
-        return heard
-
-    voices = _question(opinions.voices)
-    said = _question(opinions.said)
-
-    async def delete_votes(self, experience_ids: Sequence[str]) -> None:
-        await self._write(opinions.delete_votes, experience_ids)
 
     # Forgetting (see `actors.store.erasing`)
 

@@ -345,23 +345,6 @@ class AuditRow(Base):
     __table_args__ = (Index("uq_audit_subject", "kind", "subject", unique=True),)
 
 
-class OpinionRow(Base):
-    """What a user of a lesson said of it."""
-
-    __tablename__ = "opinions"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    experience_id: Mapped[str]
-    key: Mapped[str]
-    number: Mapped[int]
-    """Which word of this key on this lesson, from 0; the last one counts."""
-    useful: Mapped[bool]
-    reason: Mapped[str] = mapped_column(LongCharacters())
-    """Beside the audited body, so that it can be blanked."""
-    created: Mapped[float]
-    body: Mapped[bytes]
-    __table_args__ = (Index("uq_opinions", "experience_id", "key", "number", unique=True),)
-
-
 class ForgottenRow(Base):
     """A tombstone: what was forgotten does not come back over the streams."""
 

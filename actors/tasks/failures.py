@@ -15,7 +15,7 @@ then let go and counted. Nothing but ids is remembered here: what is forgotten i
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 import structlog
@@ -36,6 +36,7 @@ from actors.system.streams import TRAJECTORY_ATTRIBUTED
 from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
 from actors.tasks.failing_kinds import Asked, Failure, Kinds, SavedKind, Waiting
+from actors.tasks.searching import ShadowSearch
 from actors.tool_results.runs import loops
 
 _log = structlog.get_logger(__name__)
@@ -53,43 +54,36 @@ _LATE = 128
 _USED = ("urged", "own", "made")
 
 
+_BELOW = 0.5
+"""An outcome below this is a failure. A run without one is, if it went round in circles."""
+_VARIANTS = 16
+"""Tasks that are made of a kind at a time, each in another world: two rounds of groups."""
+_PER_KIND = 64
+"""Tasks of a kind in the pool, retired ones not counted."""
+_WORLDS = 256
+"""The environment's tasks that are looked at to find worlds for a kind."""
+_FIRST_SEED = 60_000_000
+"""Number of the first of them; far from those of rollouts, probes and skills."""
+_PATIENCE = 20
+"""Ticks that failures wait for somebody to succeed at their kind."""
+_MOST_WAITING = 32
+"""Failures of a kind that wait, the newest."""
+_KINDS = 256
+"""Kinds that wait; the one heard of longest ago goes first."""
+_HISTORY = 2048
+"""Runs of production and sandbox, each, that are looked through for one that succeeded."""
+_TIMEOUT = 30.0
+"""Seconds for the execution of one reference."""
+
+
 class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which failures become tasks, and how many."""
+    """Which failures become tasks."""
 
     enabled: bool = True
-    below: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
-    """An outcome below this is a failure. A run without one is, if it went round in circles."""
     least: Annotated[int, msgspec.Meta(ge=1)] = 3
     """Failures of a kind before tasks are made of them."""
-    variants: Annotated[int, msgspec.Meta(ge=1)] = 16
-    """Tasks that are made of a kind at a time, each in another world."""
-    per_cluster: Annotated[int, msgspec.Meta(ge=1)] = 64
-    """Tasks of a kind in the pool, retired ones not counted."""
-    worlds: Annotated[int, msgspec.Meta(ge=1)] = 256
-    """The environment's tasks that are looked at to find worlds for a kind."""
-    first_seed: int = 60_000_000
-    """Number of the first of them; far from those of rollouts, probes and skills."""
     families: str = ""
     """Kinds of task among which worlds are looked for, one letter each; empty for the environment's usual mix."""
-    patience: Annotated[int, msgspec.Meta(ge=1)] = 20
-    """Ticks that failures wait for somebody to succeed at their kind."""
-    waiting: Annotated[int, msgspec.Meta(ge=1)] = 32
-    """Failures of a kind that wait, the newest."""
-    clusters: Annotated[int, msgspec.Meta(ge=1)] = 256
-    """Kinds that wait; the one heard of longest ago goes first."""
-    history: Annotated[int, msgspec.Meta(ge=1)] = 2048
-    """Runs of production and sandbox, each, that are looked through for one that succeeded."""
-    tick_seconds: float = 5.0
-    timeout: float = 30.0
-    """Seconds for the execution of one reference."""
-
-
-class Searcher(Protocol):
-    """Finds a way that nobody has gone yet, by the policy's own attempts."""
-
-    async def search(self, base: Task, goal: str) -> Trajectory | None:
-        """An attempt at `goal` in the world of `base` that reached it; None if none did within the bounds."""
-        ...
 
 
 class LiveFailures:
@@ -98,6 +92,7 @@ class LiveFailures:
     name = "failures"
     inputs = (TRAJECTORY_ATTRIBUTED,)
     batch = 128
+    tick_seconds: float | None = 5.0
 
     def __init__(
         self,
@@ -107,7 +102,7 @@ class LiveFailures:
         environment: Environment,
         mix: str | None,
         kinds: Kinds,
-        searcher: Searcher | None = None,
+        searcher: ShadowSearch | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
@@ -120,7 +115,7 @@ class LiveFailures:
         """
         self._settings, self._store, self._environment, self._mix = settings, store, environment, mix
         self._kinds, self._searcher, self._exam = kinds, searcher, exam
-        self._waiting: Remembered[Waiting] = Remembered(settings.clusters)
+        self._waiting: Remembered[Waiting] = Remembered(_KINDS)
         self._sampled: dict[str | None, list[Task]] = {}
         """The environment's tasks that were looked at this tick, by families."""
         self._changed = False
@@ -130,20 +125,16 @@ class LiveFailures:
         gone (forgotten meanwhile), given_up, retracted (corrected to a success). And of attempts to make tasks:
         offered, no_way, no_world, and what `call_plans.carry_out` says."""
 
-    @property
-    def tick_seconds(self) -> float | None:
-        return self._settings.tick_seconds
-
     async def start(self) -> None:
         data = await self._store.state_get(_WAITING)
-        self._waiting = Remembered(self._settings.clusters)
+        self._waiting = Remembered(_KINDS)
         try:
             kinds = msgspec.msgpack.decode(data, type=dict[str, SavedKind]) if data else {}
         except msgspec.DecodeError as error:
             _log.warning("failures_unreadable", error=str(error), bytes=len(data or b""))
             return
         for kind, saved in kinds.items():
-            waiting = Waiting(saved.party, self._settings.waiting)
+            waiting = Waiting(saved.party, _MOST_WAITING)
             waiting.ticks = saved.ticks
             for one in saved.failures:
                 waiting.failures.append(one)
@@ -173,7 +164,7 @@ class LiveFailures:
             asked = Asked(kind, runs, self._settings.least)
             used = await self._use(asked) if len(runs) >= self._settings.least else ""
             waiting.ticks += 1
-            if not used and waiting.ticks >= self._settings.patience:
+            if not used and waiting.ticks >= _PATIENCE:
                 used = "given_up"
             if used:
                 self.counts[used] += len(asked.runs)
@@ -220,7 +211,7 @@ class LiveFailures:
         run = item.trajectory
         if run.source != "production" or run.side_of or not template_of(run.goal):
             return False
-        failed = run.outcome < self._settings.below if run.outcome is not None else loops(run.steps)
+        failed = run.outcome < _BELOW if run.outcome is not None else loops(run.steps)
         if failed and self._exam(run.id):
             self.counts["held_out"] += 1
             return False
@@ -230,7 +221,7 @@ class LiveFailures:
         kind, party = self._kinds.failed(run), party_of(run.tenant, run.caller)
         waiting = self._waiting.get(kind)
         if waiting is None:
-            waiting = Waiting(party, self._settings.waiting)
+            waiting = Waiting(party, _MOST_WAITING)
             for gone in self._waiting.put(kind, party, waiting):
                 self.counts["crowded_out"] += len(gone.failures)
         if run.id in waiting.ids:
@@ -265,7 +256,7 @@ class LiveFailures:
         """Ids of the tasks in the pool, and how many more of a kind may be made now."""
         pool = await self._store.task_states()
         live = sum(one.state != "retired" and asked.has(one.task.goal, self._kinds) for one in pool)
-        return {one.task.id for one in pool}, min(self._settings.per_cluster - live, self._settings.variants)
+        return {one.task.id for one in pool}, min(_PER_KIND - live, _VARIANTS)
 
     async def _reproduce(self, asked: Asked) -> str:
         """Make tasks of what was asked for: one request after the other, the newest first, each as it was said."""
@@ -292,8 +283,8 @@ class LiveFailures:
     def _worlds(self, families: str | None) -> list[Task]:
         if families in self._sampled:
             return self._sampled[families]
-        first, found = self._settings.first_seed, list[Task]()
-        for seed in range(first, first + self._settings.worlds):
+        found = list[Task]()
+        for seed in range(_FIRST_SEED, _FIRST_SEED + _WORLDS):
             try:
                 found.append(self._environment.sample(seed, "train", families))
             except (AdapterError, ValueError):
@@ -332,7 +323,7 @@ class LiveFailures:
     async def _task(self, plans: Sequence[CallPlan], base: Task, goal: str, sources: Sequence[str]) -> Task | None:
         for plan in plans:
             made_from = (*sources, *plan.runs)
-            spec = await carry_out(self._environment, plan, base, goal, made_from, self._settings.timeout)
+            spec = await carry_out(self._environment, plan, base, goal, made_from, _TIMEOUT)
             if isinstance(spec, str):
                 self.counts[spec] += 1
                 continue
@@ -347,13 +338,13 @@ class LiveFailures:
         tenant's agents found out makes no task of another's failures."""
         tenants, found = {run.tenant for run in asked.runs}, list[list[Trajectory]]()
         for source in ("sandbox", "production"):
-            rows = await self._store.recent_outcomes(source=source, limit=self._settings.history)
+            rows = await self._store.recent_outcomes(source=source, limit=_HISTORY)
             ids = [
                 row.id for row in rows
                 if row.outcome is not None and row.outcome >= _SUCCESS and asked.has(row.goal, self._kinds)
                 and not (source == "production" and self._exam(row.id))
             ]  # fmt: skip
-            runs = await self._runs(ids[: self._settings.waiting])
+            runs = await self._runs(ids[:_MOST_WAITING])
             found.append([run for run in runs if source == "sandbox" or run.tenant in tenants])
         return found
 

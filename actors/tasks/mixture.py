@@ -3,9 +3,9 @@
     store's pool -> [mixture] -> rollout: tasks, how far their advantages count
                         <- what came of each: set aside, tried again later, retired
 
-A policy that trains on tasks of its own making alone drifts towards them, so they are a share of each round, which may
-decay with updates, and their advantages are scaled (AgentEvolver, arXiv 2511.10395, section 3: 0.5). Tasks of the
-environment that a failure pointed to are real tasks, with its own verifier: they are drawn here too, and count fully.
+A policy that trains on tasks of its own making alone drifts towards them, so they are a share of each round, and their
+advantages are scaled (AgentEvolver, arXiv 2511.10395, section 3: 0.5). Tasks of the environment that a failure pointed
+to are real tasks, with its own verifier: they are drawn here too, and count fully.
 
 Among them the clusters go by the curriculum's index, as everywhere; of a cluster the task that promises most by what is
 believed of its success, less the more it has been tried. A task whose attempts all ended alike, both ways, teaches
@@ -38,25 +38,23 @@ _ATTEMPTS = 8.0
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
+_AGREEING = 2
+"""Rounds in a row whose attempts all end alike before a task is set aside."""
+_LOSSES = 2
+"""Rounds in a row without any outcome before a task is set aside."""
+_RETRY_SECONDS = 600.0
+"""Until a task that was set aside is tried again; each time twice as long."""
+_RETRIES = 3
+"""Times that it is tried again before it is retired."""
+
+
 class MixtureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How tasks that were made here are mixed with the environment's own."""
 
     share: Share = 0.25
     """Of a round's tasks, while there are enough; 0 for none."""
-    half_life: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """Updates after which the share is half of what it was; 0: it stays."""
     scale: Share = 0.5
     """Factor of the advantages of self-made tasks; tasks of the environment that failures pointed to have 1."""
-    agreeing: Annotated[int, msgspec.Meta(ge=1)] = 2
-    """Rounds in a row whose attempts all end alike before a task is set aside."""
-    losses: Annotated[int, msgspec.Meta(ge=1)] = 2
-    """Rounds in a row without any outcome before a task is set aside."""
-    retry_seconds: Annotated[float, msgspec.Meta(gt=0.0)] = 600.0
-    """Until a task that was set aside is tried again; each time twice as long."""
-    ease: bool = True
-    """Of a self-made task at which every attempt fails, offer one that tells which calls it takes."""
-    retries: Annotated[int, msgspec.Meta(ge=0)] = 3
-    """Times that it is tried again before it is retired."""
 
 
 class Weigher(Protocol):
@@ -83,14 +81,9 @@ class Mixture:
         """Tasks that were drawn, by origin; short: of a round's share, for want of tasks; set_aside, returned (from
         there), retired, eased."""
 
-    def share(self, updates: int) -> float:
-        """Of a round's tasks, after so many updates."""
-        lifecycle = self._settings.half_life
-        return self._settings.share * (0.5 ** (max(0, updates) / lifecycle) if lifecycle else 1.0)
-
-    async def draw(self, count: int, updates: int) -> list[Play]:
+    async def draw(self, count: int) -> list[Play]:
         """Tasks for a round of `count`, no more than their share; nobody else gets them until `report`."""
-        wanted = slots(self.share(updates), count)
+        wanted = slots(self._settings.share, count)
         if not wanted:
             return []
         states = await self._book.task_states(_PLAYED)
@@ -136,12 +129,12 @@ class Mixture:
         state = self._flying.pop(task_id, None)
         if state is None or not (outcomes or blamed):
             return
-        after = judged(state, outcomes, self._settings, self._clock())
+        after = judged(state, outcomes, self._clock())
         if after.state != "active":
             self.counts[after.state] += 1
             _log.info("task_put_away", task=task_id, state=after.state, reason=after.reason)
         await self._book.mark_tasks([after])
-        if self._settings.ease and after.state != "active" and after.reason == _ALL_FAIL:
+        if after.state != "active" and after.reason == _ALL_FAIL:
             eased = easier(state.task)
             self.counts["eased"] += await self._book.offer([eased]) if eased is not None else 0
 
@@ -160,7 +153,7 @@ def _turn(state: TaskState) -> float:
     return -estimate_of(state).promise / (1.0 + state.tried / _ATTEMPTS)
 
 
-def judged(state: TaskState, outcomes: Sequence[float], settings: MixtureSettings, now: float) -> TaskState:
+def judged(state: TaskState, outcomes: Sequence[float], now: float) -> TaskState:
     """`state` after a round with these outcomes."""
     solved = sum(outcome >= _SUCCESS for outcome in outcomes)
     # One attempt agrees with itself, which says nothing.
@@ -172,18 +165,18 @@ def judged(state: TaskState, outcomes: Sequence[float], settings: MixtureSetting
         agreed=agreed if outcomes else state.agreed, lost=0 if outcomes else state.lost + 1,
     )  # fmt: skip
     if after.lost:
-        return _put_away(after, after.lost - settings.losses, "every attempt is lost", settings, now)
+        return _put_away(after, after.lost - _LOSSES, "every attempt is lost", now)
     return _put_away(
-        after, after.agreed - settings.agreeing, "every attempt succeeds" if solved else _ALL_FAIL,
-        settings, now,
+        after, after.agreed - _AGREEING, "every attempt succeeds" if solved else _ALL_FAIL,
+        now,
     )  # fmt: skip
 
 
-def _put_away(state: TaskState, times: int, reason: str, settings: MixtureSettings, now: float) -> TaskState:
+def _put_away(state: TaskState, times: int, reason: str, now: float) -> TaskState:
     """`state` put away for the (`times` + 1)th time; as it is if `times` is below 0."""
     if times < 0:
         return state
-    if times >= settings.retries:
+    if times >= _RETRIES:
         return msgspec.structs.replace(state, state="retired", reason=reason)
-    again = now + settings.retry_seconds * 2.0**times
+    again = now + _RETRY_SECONDS * 2.0**times
     return msgspec.structs.replace(state, state="set_aside", reason=reason, again=again)

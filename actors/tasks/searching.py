@@ -34,7 +34,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ShadowSearch:
-    """A `actors.tasks.failures.Searcher`."""
+    """Finds a way that nobody has gone yet, by the policy's own attempts."""
 
     def __init__(
         self,

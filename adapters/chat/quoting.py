@@ -1,6 +1,6 @@
 """Text of strangers made fit for a prompt: what an agent, a tool or a user wrote must stay data.
 
-Every field from outside passes through `quote` (or `Quoted.plain` and a JSON encoder) on its way to a model. Afterwards
+Every field from outside passes through `quoted` (or `quote` and a JSON encoder) on its way to a model. Afterwards
 it is one JSON string on one line: it cannot begin a line, close its quotes, or hold a token that a chat template gives
 a meaning to. Structure is what stands on a line that begins with the call's mark (`fresh_mark`). What remains is what
 the words themselves say; against that stand the instructions, a judge's `screening` and verified evidence, not quoting.
@@ -10,8 +10,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-
-import msgspec
 
 from actors.messages import Trajectory
 from actors.ports.errors import AdapterNotSetUp
@@ -32,28 +30,15 @@ _HEADING = re.compile(r"(?m)^[ \t]*(?:#{1,6}(?=\s)|-{3,}|={3,}|\*{3,}|`{3,}|~{3,
 _ROOM_FOR_NOTE = 40
 
 
-class Quoted(msgspec.Struct, frozen=True):
-    """A field as a model sees it."""
-
-    plain: str
-    """Without quotes, for a JSON encoder."""
-    hidden: int = 0
-    """Invisible characters that were taken out."""
-    cut: int = 0
-    """Characters that were left out of the middle."""
-
-    @property
-    def text(self) -> str:
-        """A JSON string with its quotes."""
-        return json.dumps(self.plain, ensure_ascii=False)
+def quote(text: str, most: int) -> str:
+    """`text` fit for a prompt, of at most about `most` characters; for a JSON encoder."""
+    seen = cut_middle(text, 4 * most)
+    return cut_middle(defused(visible(seen)), most)
 
 
-def quote(text: str, most: int) -> Quoted:
-    """`text` as one JSON string of at most about `most` characters of content."""
-    seen, cut = cut_middle(text, 4 * most) if len(text) > 4 * most else (text, 0)
-    shown, hidden = visible(seen)
-    shown, more = cut_middle(defused(shown), most)
-    return Quoted(shown, hidden, cut + more)
+def quoted(text: str, most: int) -> str:
+    """As `quote`, as one JSON string with its quotes."""
+    return json.dumps(quote(text, most), ensure_ascii=False)
 
 
 def fresh_mark(draw: Callable[[], str], runs: Sequence[Trajectory]) -> str:
@@ -72,8 +57,8 @@ def fresh_mark(draw: Callable[[], str], runs: Sequence[Trajectory]) -> str:
     raise AdapterNotSetUp("the source of marks repeats what stands in the log")
 
 
-def visible(text: str) -> tuple[str, int]:
-    """`text` in compatibility form (NFKC) without what nobody sees, and how many characters that were.
+def visible(text: str) -> str:
+    """`text` in compatibility form (NFKC) without what nobody sees.
 
     Taken out: control characters but tab and newline, zero-width, bidirectional and tag characters, variation
     selectors, lone surrogates, private and unassigned code points, and combining marks piled on one letter.
@@ -89,7 +74,7 @@ def visible(text: str) -> tuple[str, int]:
             kept.append("\n")
         elif kind not in _HIDDEN and piled <= _COMBINING and not any(ord(letter) in span for span in _SELECTORS):
             kept.append(letter)
-    return "".join(kept), len(normal) - len(kept)
+    return "".join(kept)
 
 
 def defused(text: str) -> str:
@@ -102,12 +87,12 @@ def defused(text: str) -> str:
     return _HEADING.sub("·", _ROLE.sub(r"\1'\2'\3 -", text))
 
 
-def cut_middle(text: str, most: int) -> tuple[str, int]:
-    """`text` with its middle left out if it is longer than `most` characters, and how many those were."""
+def cut_middle(text: str, most: int) -> str:
+    """`text` with its middle left out if it is longer than `most` characters."""
     if len(text) <= most:
-        return text, 0
+        return text
     room = max(0, most - _ROOM_FOR_NOTE)
     head = room * 2 // 3
     tail = room - head
     left_out = len(text) - room
-    return f"{text[:head]} (…{left_out} characters left out…) {text[len(text) - tail :]}", left_out
+    return f"{text[:head]} (…{left_out} characters left out…) {text[len(text) - tail :]}"

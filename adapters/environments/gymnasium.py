@@ -46,7 +46,6 @@ class GymnasiumEpisode:
         self._environment, self._codec = make(spec.id)
         first = begun(self._environment, spec.seed)
         self._goal = goal(spec.id, first)
-        self._taken: list[int | str] = []
         self._turns, self._done, self._reward = 0, False, 0.0
         self._last = self._codec.told(first)
         self.messages: list[dict[str, Any]] = [{"role": "user", "content": f"{self._goal}\n{self._last}"}]
@@ -69,21 +68,6 @@ class GymnasiumEpisode:
         """1.0 if the last action of a finished episode was rewarded, else 0.0."""
         return float(self._done and self._reward > 0)
 
-    async def clone(self) -> "GymnasiumEpisode":
-        """The same actions in a fresh environment.
-
-        Raises:
-            EnvironmentFailed: they led elsewhere; the environment is not made by its seed alone.
-        """
-        twin = GymnasiumEpisode(self._spec, self._make, self._limit)
-        for action in self._taken:
-            twin._take(action)
-        twin._turns, twin._done = self._turns, self._done
-        if twin._last != self._last or twin._reward != self._reward:
-            await twin.aclose()
-            raise EnvironmentFailed(f"{self._spec.id} went another way with the same seed; it cannot be cloned")
-        return twin
-
     async def aclose(self) -> None:
         """Close the environment."""
         self._environment.close()
@@ -103,7 +87,6 @@ class GymnasiumEpisode:
         except Exception as error:  # whatever an environment raises, it is the environment's failure
             self._done = True
             raise EnvironmentFailed(f"{self._spec.id}: {type(error).__name__}: {error}") from error
-        self._taken.append(action)
         self._reward, self._done, self._last = float(reward), terminated or truncated, self._codec.told(seen)
 
 

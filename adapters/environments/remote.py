@@ -1,7 +1,7 @@
 """`remote_episode`: an episode that is played elsewhere, in a worker process or behind HTTP.
 
-A `Link` carries the calls; what is here is the same for both: the tools as they were last told, and `state` and `clone`
-only where the episode at the other end has them, so that `isinstance(episode, Stateful)` says the truth about it.
+A `Link` carries the calls; what is here is the same for both: the tools as they were last told, and `state`
+only where the episode at the other end has one, so that `isinstance(episode, Stateful)` says the truth about it.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,6 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     stateful: bool = False
-    cloneable: bool = False
 
 
 class Stepped(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +40,6 @@ class Link(Protocol):
 
     async def state(self) -> dict[str, Any]: ...
 
-    async def clone(self) -> "tuple[Link, Opening]": ...
-
     async def aclose(self) -> None: ...
 
 
@@ -50,7 +47,7 @@ class RemoteEpisode:
     """An `Episode` at the other end of a link."""
 
     def __init__(self, link: Link, opening: Opening) -> None:
-        self._link, self._opening = link, opening
+        self._link = link
         self.messages: list[dict[str, Any]] = opening.messages
         self.tools: list[dict[str, Any]] = opening.tools
 
@@ -76,15 +73,9 @@ class _Stateful(RemoteEpisode):
         return await self._link.state()
 
 
-class _Cloneable(RemoteEpisode):
-    async def clone(self) -> RemoteEpisode:
-        """See `Cloneable.clone`."""
-        link, opening = await self._link.clone()
-        return remote_episode(link, opening)
-
-
-class _StatefulCloneable(_Stateful, _Cloneable):
-    pass
+def remote_episode(link: Link, opening: Opening) -> RemoteEpisode:
+    """The episode at the other end of `link`, with `state` if it has one there."""
+    return (_Stateful if opening.stateful else RemoteEpisode)(link, opening)
 
 
 def _sendable(call: ToolCall) -> ToolCall:
@@ -94,16 +85,3 @@ def _sendable(call: ToolCall) -> ToolCall:
 def _utf8(text: str) -> str:
     """A model may write half a surrogate pair, which no wire carries."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-_CLASSES: dict[tuple[bool, bool], type[RemoteEpisode]] = {
-    (False, False): RemoteEpisode,
-    (True, False): _Stateful,
-    (False, True): _Cloneable,
-    (True, True): _StatefulCloneable,
-}
-
-
-def remote_episode(link: Link, opening: Opening) -> RemoteEpisode:
-    """The episode at the other end of `link`, with `state` and `clone` if it has them there."""
-    return _CLASSES[opening.stateful, opening.cloneable](link, opening)

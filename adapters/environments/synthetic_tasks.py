@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from actors.messages import Step, Task, ToolCall, derived_id
-from actors.ports.environments import Cloneable, Environment, Episode, Observation, Profile, Split
+from actors.ports.environments import Environment, Episode, Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed
 from actors.ports.reference_calls import Reached, ReferenceCall, SyntheticTaskSpec, Verifier, replay, state_of
 
@@ -105,17 +105,6 @@ class SyntheticEpisode:
         await self._base.aclose()
 
 
-class _CloneableEpisode(SyntheticEpisode):
-    """The same around an episode that can be copied."""
-
-    async def clone(self) -> SyntheticEpisode:
-        """An independent attempt that has come as far as this one."""
-        assert isinstance(self._base, Cloneable)
-        twin = _CloneableEpisode(self._task, self._spec, await self._base.clone(), self._reached, self._grader)
-        twin._steps, twin._done = list(self._steps), self._done
-        return twin
-
-
 class SyntheticTasks:
     """An `Environment` that knows self-made tasks beside those of `environment`.
 
@@ -165,8 +154,7 @@ class SyntheticTasks:
             self.counts["no_longer_replays"] += 1
             raise EnvironmentFailed(f"the reference of self-made task {task.id} no longer replays: {reached.problem}")
         base = await self._environment.reset(spec.base_task)
-        kind = _CloneableEpisode if isinstance(base, Cloneable) else SyntheticEpisode
-        return kind(task, spec, base, reached, self._grader)
+        return SyntheticEpisode(task, spec, base, reached, self._grader)
 
     async def _reached(self, task_id: str, spec: SyntheticTaskSpec) -> Reached:
         """The outcome of the reference in the world as it is now; executed once for the attempts of a group."""

@@ -75,7 +75,7 @@ def record(run: Trajectory) -> dict[str, Any]:
 
 
 def _fit(text: str, most: int) -> str:
-    return quote(text, most).plain
+    return quote(text, most)
 
 
 def draw_messages(
@@ -102,7 +102,7 @@ def read_lessons(answer: str, nonce: str, limit: int) -> tuple[Insight, ...] | N
 
 def _lesson(told: _Lesson) -> Insight | None:
     """One line each, in compatibility form, of what one can see."""
-    when, content = (" ".join(visible(text)[0].split()) for text in (told.when_to_use, told.content))
+    when, content = (" ".join(visible(text).split()) for text in (told.when_to_use, told.content))
     if len(when) > MAX_WHEN or len(content) > MAX_CONTENT or _FORBIDDEN.search(f"{when} {content}"):
         return None
     return Insight(when, content) if when and content else None

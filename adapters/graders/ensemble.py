@@ -6,19 +6,16 @@ where no member's score may.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import msgspec
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.errors import AdapterNotSetUp
 from actors.ports.graders import Grade, Grader
 from adapters.chat.settings import settings_of
-
-GROUP = "evolved.adapters"
+from adapters.named import adapter_named
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,14 +69,13 @@ class EnsembleGrader:
         steps: Sequence[Step],
         *,
         reference: Sequence[ToolCall] = (),
-        outcome: float | None = None,
     ) -> Grade:
         grades: list[Grade] = [Grade()] * len(self._members)
 
         async def ask(index: int, member: Grader) -> None:
             with anyio.move_on_after(self._timeout) as scope:
                 try:
-                    grades[index] = await member.grade(task, steps, reference=reference, outcome=outcome)
+                    grades[index] = await member.grade(task, steps, reference=reference)
                 # Members may be of any origin; one that breaks must not take the others' grades along.
                 except Exception as error:
                     self.counts[f"failed_{member.name}"] += 1
@@ -114,22 +110,5 @@ def make(**options: Any) -> EnsembleGrader:
         AdapterNotSetUp: says which option, and what to do.
     """
     told = settings_of(EnsembleSettings, options)
-    members = [grader_named(member.grader, member.options) for member in told.members]
+    members = [adapter_named("grader", member.grader, member.options) for member in told.members]
     return EnsembleGrader(members, quorum=told.quorum or len(members) // 2 + 1, timeout=told.timeout)
-
-
-def grader_named(name: str, options: Mapping[str, Any]) -> Grader:
-    """The grader registered as `grader.NAME`, made with `options`.
-
-    Raises:
-        AdapterNotSetUp: there is none, or it does not take these options.
-    """
-    found = {point.name: point for point in entry_points(group=GROUP) if point.name.startswith("grader.")}
-    point = found.get(f"grader.{name}")
-    if point is None:
-        installed = ", ".join(sorted(key.partition(".")[2] for key in found)) or "none"
-        raise AdapterNotSetUp(f"grader {name!r} is not installed; there are: {installed}")
-    try:
-        return point.load()(**options)
-    except TypeError as error:
-        raise AdapterNotSetUp(f"grader {name!r}: {error}; check its options") from error

@@ -89,7 +89,6 @@ class LlmGrader:
         steps: Sequence[Step],
         *,
         reference: Sequence[ToolCall] = (),
-        outcome: float | None = None,
     ) -> Grade:
         if not steps:
             self.counts["nothing_done"] += 1

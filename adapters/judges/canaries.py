@@ -9,7 +9,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -32,12 +31,6 @@ class Canary(msgspec.Struct, frozen=True):
     trajectory: Trajectory
     truth: tuple[Label | None, ...]
     """One a step; None: opinions may differ."""
-
-
-class Counting(Protocol):
-    """A judge that counts what happens to it."""
-
-    counts: Counter[str]
 
 
 class CanaryJudge:

@@ -18,7 +18,7 @@ from actors.messages import Attribution, Label, StepLabel, Trajectory
 from actors.ports.errors import JudgeNotSetUp, JudgeUnavailable
 from actors.ports.judges import Judge
 from adapters.chat.settings import settings_of
-from adapters.judges.named import judge_named
+from adapters.named import adapter_named
 
 _log = structlog.get_logger(__name__)
 
@@ -162,5 +162,5 @@ def make(**options: Any) -> PanelJudge:
         JudgeNotSetUp: says which option, and what to do.
     """
     told = settings_of(PanelOptions, options, JudgeNotSetUp)
-    members = [judge_named(member.judge, member.options) for member in told.members]
+    members = [adapter_named("judge", member.judge, member.options) for member in told.members]
     return PanelJudge(members, quorum=told.quorum, timeout=told.timeout)

@@ -83,4 +83,4 @@ def _label(entry: dict[str, Any]) -> StepLabel | Literal["malformed"]:
         return "malformed"
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0.0 <= confidence <= 1.0:
         return "malformed"
-    return StepLabel(label, float(confidence), visible(reason[: 2 * _REASON])[0][:_REASON])
+    return StepLabel(label, float(confidence), visible(reason[: 2 * _REASON])[:_REASON])

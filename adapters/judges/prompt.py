@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.messages import Trajectory
-from adapters.chat.quoting import quote
+from adapters.chat.quoting import quoted
 from adapters.judges.rules import SUCCESS
 from adapters.judges.windows import Shape, Window, tool_names
 
@@ -72,7 +72,7 @@ def compose(trajectory: Trajectory, window: Window, shape: Shape, mark: str) -> 
     Args:
         mark: drawn for this call, in none of the trajectory's texts.
     """
-    lines = [f"{mark} GOAL {quote(trajectory.goal, shape.goal).text}", f"{mark} TOOLS {tool_names(trajectory)}"]
+    lines = [f"{mark} GOAL {quoted(trajectory.goal, shape.goal)}", f"{mark} TOOLS {tool_names(trajectory)}"]
     lines.append(f"{mark} OUTCOME {_outcome(trajectory)}")
     if window.before:
         lines.append(f"{mark} EARLIER {window.before}")

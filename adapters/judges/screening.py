@@ -71,7 +71,7 @@ def speaks_to_judge(text: str) -> bool:
         return True
     if _SPLIT_WORD.search(text) or _TEMPLATE.search(unicodedata.normalize("NFKC", text)):
         return True
-    plain = visible(text)[0].translate(_LOOK_ALIKES)
+    plain = visible(text).translate(_LOOK_ALIKES)
     return _LABEL.search(plain) is not None or _ADDRESSED.search(plain) is not None
 
 
@@ -82,7 +82,7 @@ def lacks_content(step: Step, trajectory: Trajectory) -> bool:
     """
     if step.tool_calls:
         return False
-    text = visible(step.text)[0].strip()
+    text = visible(step.text).strip()
     bare = " ".join(re.findall(r"\w+", text.casefold()))
     if not bare or bare in _OPENERS or text.endswith((":", "：")):
         return True

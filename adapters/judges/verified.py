@@ -26,8 +26,8 @@ from actors.ports.json_schema import fits
 from actors.ports.judges import Judge
 from actors.ports.tool_answers.reader import documents, failed
 from adapters.chat.settings import settings_of
-from adapters.judges.named import judge_named
 from adapters.judges.rules import SUCCESS
+from adapters.named import adapter_named
 
 _EDIT = (40, 4000)
 """Characters of a text that a user can be said to have edited; below, likeness is chance, above it costs too much."""
@@ -150,4 +150,4 @@ def make(**options: Any) -> VerifiedJudge:
         JudgeNotSetUp: says which option, and what to do.
     """
     told = settings_of(VerifiedOptions, options, JudgeNotSetUp)
-    return VerifiedJudge(judge_named(told.judge, told.options))
+    return VerifiedJudge(adapter_named("judge", told.judge, told.options))

@@ -12,7 +12,7 @@ import msgspec
 
 from actors.messages import Step, Trajectory
 from actors.ports.answers import listed_tools, offered
-from adapters.chat.quoting import quote
+from adapters.chat.quoting import quoted
 from adapters.judges.evidence import failures
 
 _PLAIN = re.compile(r"[^\w.:-]+")
@@ -52,8 +52,6 @@ class Shown(msgspec.Struct, frozen=True):
     number: int
     """From 0."""
     lines: tuple[tuple[str, str], ...]
-    hidden: int = 0
-    """Invisible characters that were taken out."""
 
     @property
     def size(self) -> int:
@@ -97,15 +95,12 @@ def windows(trajectory: Trajectory, shape: Shape) -> list[Window]:
 
 def show(number: int, step: Step, shape: Shape) -> Shown:
     """`step` with every field quoted and cut."""
-    hidden = 0
     lines: list[tuple[str, str]] = []
 
     def add(name: str, text: str, room: int) -> int:
-        nonlocal hidden
-        quoted = quote(text, max(_LEAST, min(room, shape.field)))
-        hidden += quoted.hidden
-        lines.append((name, quoted.text))
-        return len(quoted.text)
+        text = quoted(text, max(_LEAST, min(room, shape.field)))
+        lines.append((name, text))
+        return len(text)
 
     room = shape.step - min(len(step.observation), shape.field, shape.step // 2)
     if step.text.strip():
@@ -118,7 +113,7 @@ def show(number: int, step: Step, shape: Shape) -> Shown:
     if not step.text.strip() and not step.tool_calls:
         lines.append(("TEXT", '""'))
     add("RESULT" if step.tool_calls else "NEXT", step.observation, shape.step // 2)
-    return Shown(number, tuple(lines), hidden)
+    return Shown(number, tuple(lines))
 
 
 def tool_names(trajectory: Trajectory, most: int = 64) -> str:

@@ -47,8 +47,6 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     """HTTP status, where there was one."""
     mismatch: str = ""
     """Where the answer is not what the API's own description says; it was given nevertheless."""
-    next: dict[str, Any] | None = None
-    """Arguments of the call that brings the next page, if there is one."""
     age: float = 0.0
     """Seconds since a recorded answer was given."""
 

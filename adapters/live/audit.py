@@ -8,7 +8,7 @@ import os
 from collections import Counter, deque
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import msgspec
@@ -18,16 +18,10 @@ from actors.ports.errors import LiveApiUnavailable
 
 _log = structlog.get_logger(__name__)
 _MOST_WAITING = 1000
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is kept."""
-
-    max_bytes: AtLeastOne = 16 << 20
-    """Of one file; at that it is put aside and a new one begun."""
-    files: AtLeastOne = 8
-    """Files put aside; the oldest goes."""
+_MAX_BYTES = 16 << 20
+"""Of one file; at that it is put aside and a new one begun."""
+_FILES = 8
+"""Files put aside; the oldest goes."""
 
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +48,8 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
 class AuditLog:
     """One file, shared by all APIs of a daemon; `close()` at the end."""
 
-    def __init__(self, path: Path, settings: AuditSettings | None = None) -> None:
-        self._path, self._settings = path, settings or AuditSettings()
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = Lock()
         self._waiting: deque[bytes] = deque()
         self._file: Any = None
@@ -118,13 +112,13 @@ class AuditLog:
             # Unbuffered: what was written is with the kernel, and a line is one write.
             self._file = open(self._path, "ab", buffering=0, opener=_private)  # noqa: SIM115  # closed in `close`
             self._size = os.fstat(self._file.fileno()).st_size
-        if self._size and self._size + len(data) > self._settings.max_bytes:
+        if self._size and self._size + len(data) > _MAX_BYTES:
             self._rotate()
         self._file.write(data)
         self._size += len(data)
 
     def _rotate(self) -> None:
-        for number in range(self._settings.files, 1, -1):
+        for number in range(_FILES, 1, -1):
             older = self._path.with_suffix(f".{number - 1}{self._path.suffix}")
             if older.exists():
                 older.replace(self._path.with_suffix(f".{number}{self._path.suffix}"))

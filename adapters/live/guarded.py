@@ -188,7 +188,7 @@ class Guarded:
                 digest,
                 Recorded(
                     api=self.name, tool=tool, time=self._clock(), text=result.text, structured=result.structured,
-                    status=result.status, truncated=result.truncated, next=result.next,
+                    status=result.status, truncated=result.truncated,
                 ),
             )  # fmt: skip
         return result
@@ -316,7 +316,6 @@ class Guarded:
             structured=structured,
             truncated=result.truncated or cut,
             mismatch=self._scrubber.text(result.mismatch),
-            next=None if result.next is None else self._scrubber.value(result.next),
         )
 
     async def _stand_in(
@@ -353,7 +352,7 @@ class Guarded:
             return None
         return CallResult(
             text=found.text, structured=found.structured, status=found.status, truncated=found.truncated,
-            next=found.next, source="recorded", age=age,
+            source="recorded", age=age,
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import msgspec
@@ -23,15 +23,9 @@ from actors.ports.errors import AdapterNotSetUp
 _KEY = "digest.key"
 _KEY_BYTES = 32
 _LARGEST = 1 << 20
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class RecordingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is kept."""
-
-    entries: AtLeastOne = 20_000
-    max_bytes: AtLeastOne = 256 << 20
-    """All together."""
+_ENTRIES = 20_000
+_MAX_BYTES = 256 << 20
+"""All together."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +39,6 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     structured: Any = None
     status: int = 0
     truncated: bool = False
-    next: dict[str, Any] | None = None
 
 
 class Recordings:
@@ -58,8 +51,8 @@ class Recordings:
         AdapterNotSetUp: it cannot be used.
     """
 
-    def __init__(self, directory: Path, settings: RecordingSettings | None = None) -> None:
-        self._directory, self._settings = directory, settings or RecordingSettings()
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._lock = Lock()
         self._sizes: OrderedDict[str, int] = OrderedDict()
         """Bytes by digest, oldest first."""
@@ -112,7 +105,7 @@ class Recordings:
         except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
             self.counts["failed"] += 1
             return
-        if len(data) > min(_LARGEST, self._settings.max_bytes):
+        if len(data) > _LARGEST:
             self.counts["too_large"] += 1
             return
         with self._lock:
@@ -125,7 +118,7 @@ class Recordings:
             self._bytes += len(data) - self._sizes.pop(digest, 0)
             self._sizes[digest] = len(data)
             self.counts["kept"] += 1
-            while len(self._sizes) > self._settings.entries or self._bytes > self._settings.max_bytes:
+            while len(self._sizes) > _ENTRIES or self._bytes > _MAX_BYTES:
                 self.counts["evicted"] += 1
                 self._drop(next(iter(self._sizes)))
 

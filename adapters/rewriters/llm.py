@@ -60,7 +60,7 @@ class LLMRewriter:
     async def rewrite(self, content: str, goal: str, step: str) -> str:
         cap, who = self._settings.max_chars, f"rewriter {self._settings.model}"
         fields = {"lesson": content, "goal": goal, "last_seen": step}
-        case = json.dumps({name: quote(text, cap).plain for name, text in fields.items()})
+        case = json.dumps({name: quote(text, cap) for name, text in fields.items()})
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": case}]
         try:
             reply = await self._endpoint.ask(messages, None, anyio.current_time() + self._settings.timeout)

@@ -107,7 +107,7 @@ class LLMWording:
         if not goal:
             raise WordingFailed("empty")
         # The goal will be a user's words in a prompt: what the model may have repeated must not be structure there.
-        if quote(goal, settings.max_chars).plain != goal:
+        if quote(goal, settings.max_chars) != goal:
             raise WordingFailed("unsafe", "it is too long, or has hidden characters, markup or roles")
         return goal
 
@@ -119,7 +119,7 @@ class LLMWording:
         cap = self._settings.max_chars
 
         def plain(value: Any) -> str:
-            return quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), cap).plain
+            return quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), cap)
 
         fields = {
             "draft": plain(draft.goal),

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from actors.messages import Task, ToolCall
-from actors.ports.environments import Cloneable, Environment, Episode, Graded, Observation, Profile, Split, Stateful
+from actors.ports.environments import Environment, Episode, Graded, Observation, Profile, Split, Stateful
 from actors.ports.errors import EnvironmentFailed
 from adapters.toolsearch.index import ToolIndex
 
@@ -76,7 +76,7 @@ class SearchingEnvironment:
             raise EnvironmentFailed(
                 f"{self.name} has a tool of its own named {SEARCH_TOOL}; set sandbox.tool_search = 0"
             )
-        kind = _KINDS[isinstance(inner, Stateful), isinstance(inner, Cloneable)]
+        kind = _StatefulEpisode if isinstance(inner, Stateful) else SearchingEpisode
         episode = kind(inner, goal, self._k, self._always, self._index)
         await episode.open()
         return cast(Episode, episode)
@@ -189,29 +189,6 @@ class _StatefulEpisode(SearchingEpisode):
     async def state(self) -> dict[str, Any]:
         """Of the environment's episode."""
         return await cast(Stateful, self._inner).state()
-
-
-class _CloneableEpisode(SearchingEpisode):
-    async def clone(self) -> Episode:
-        """A copy that shows the same tools."""
-        copy = type(self)(
-            await cast(Cloneable, self._inner).clone(), self._goal, self._k, self._always, self._index
-        )  # fmt: skip
-        copy._shown, copy._before, copy._over = self._shown.copy(), set(self._before), self._over
-        return cast(Episode, copy)
-
-
-class _WholeEpisode(_StatefulEpisode, _CloneableEpisode):
-    pass
-
-
-_KINDS: Mapping[tuple[bool, bool], type[SearchingEpisode]] = {
-    (False, False): SearchingEpisode,
-    (True, False): _StatefulEpisode,
-    (False, True): _CloneableEpisode,
-    (True, True): _WholeEpisode,
-}
-"""An episode's class by whether it shows its state and can be copied: the wrapped one can what the other can."""
 
 
 def search_tool(k: int) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from actors.ports.errors import EmbedderUnavailable, VectorsRefused
 from actors.ports.search.texts import TextIndex, Texts, grams
 from actors.ports.search.words import words
 from adapters.live import MAX_NAME, Operation
-from adapters.toolsearch.learned import Associations
 from adapters.toolsearch.ranking import Ints, api_scores, order, reciprocal_ranks
 from adapters.toolsearch.reading import Document, Unreadable, function_tool, read
 from adapters.toolsearch.settings import SearchSettings
@@ -69,7 +68,6 @@ class ToolIndex:
         """Slots that wait for their vector."""
         self._vectors: npt.NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
         self._names: Counter[str] = Counter()
-        self._uses = Associations()
         self._arrays: tuple[Ints, Ints] | None = None
         """By slot its place in the order of keys (-1: empty) and its API's number, until something comes or goes."""
         self.skipped: Counter[str] = Counter()
@@ -112,16 +110,6 @@ class ToolIndex:
         """Take operations of `api` away, all of them if no names are given; how many were there."""
         own = [key for key in self._slots if key[0] == api] if names is None else [(api, name) for name in names]
         return sum(self._drop(key) for key in own)
-
-    def learn(self, goal: str, names: Iterable[str], api: str = "") -> None:
-        """`goal` was reached with the operations `names` of `api`: its words mean theirs from now on, a little more.
-
-        Operations that are not here are passed over, so that a trajectory's calls can be given as they are.
-        """
-        slots = [self._slots[api, name] for name in names if (api, name) in self._slots]
-        documents = [self._documents[slot] for slot in slots]
-        used = {word for one in documents for word in (*words(one.name), *words(one.tags))}
-        self._uses.learn(words(goal[: self._settings.max_query]), used)
 
     async def search(
         self,
@@ -257,7 +245,6 @@ class ToolIndex:
         for text, weight in texts:
             for term in dict.fromkeys(words(text)):
                 query[term] = query.get(term, 0.0) + weight
-        query = self._uses.expanded(query)
         most = self._settings.max_terms
         if len(query) > most:
             # Words that no operation has would crowd out all others.

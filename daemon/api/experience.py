@@ -2,13 +2,12 @@
 
 GET  /api/experience                 lessons, last changed first (?tenant, ?state, ?kind, ?q, ?limit)
 GET  /api/experience/export          as JSONL (?tenant, ?state, ?kind)
-GET  /api/experience/ID              one, with its revisions, its sources and what was said of it
+GET  /api/experience/ID              one, with its revisions and its sources
 POST /api/experience                 {"when_to_use": "...", "content": "...", "kind": "practice", "tenant": "default"}
 POST /api/experience/search          {"text": "...", "tenant": "default", "k": 5, "kinds": [...], "states": ["active"]}
 POST /api/experience/import          {"text": JSONL, "tenants": {"old": "new"}, "quarantine": false, "dry_run": false}
 POST /api/experience/forget          {"trajectories": [...]} or {"tenant": "..."} or {"source": "KEY ID"}, and "reason";
                                      "dry_run": true tells what would go
-POST /api/experience/ID/feedback     {"useful": true, "key": "who says so", "reason": "..."}
 POST /api/experience/ID/state        {"change": "activate" | "retire" | "release", "reason": "..."}
 """
 
@@ -43,12 +42,6 @@ class SearchBody(_Body, frozen=True, kw_only=True):
     kinds: tuple[ExperienceKind, ...] | None = None
     states: tuple[ExperienceState, ...] | None = ("active",)
     """Null: any."""
-
-
-class FeedbackBody(_Body, frozen=True, kw_only=True):
-    useful: bool
-    key: str
-    reason: str = ""
 
 
 class LessonBody(_Body, frozen=True, kw_only=True):
@@ -98,7 +91,6 @@ class ExperienceApi:
             Route(f"{base}/import", self._answering(self._import), methods=["POST"]),
             Route(f"{base}/forget", self._answering(self._forget), methods=["POST"]),
             Route(f"{base}/{{id}}", self._answering(self._one)),
-            Route(f"{base}/{{id}}/feedback", self._answering(self._feedback), methods=["POST"]),
             Route(f"{base}/{{id}}/state", self._answering(self._state), methods=["POST"]),
         ]
 
@@ -149,18 +141,6 @@ class ExperienceApi:
         body = await read_body(request, SearchBody)
         tenant = _tenant(request, body.tenant)
         return await self._pool.search(body.text, tenant=tenant, k=body.k, kinds=body.kinds, states=body.states)
-
-    async def _feedback(self, request: Request) -> Any:
-        body = await read_body(request, FeedbackBody)
-        key = body.key
-        if bound_to(request):
-            await self._own(request)
-            # Its own word, whatever names it gives: an operator passes on other people's, a stranger invents people.
-            key = key and who(request)
-        voices, counted = await self._pool.feedback(
-            request.path_params["id"], useful=body.useful, reason=body.reason, key=key, by=who(request)
-        )
-        return {"voices": voices, "counted": counted}
 
     async def _add(self, request: Request) -> Any:
         body = await read_body(request, LessonBody)

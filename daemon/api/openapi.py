@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from actors.messages import ExperienceKind, ExperienceState
 from actors.store.browsing import SOURCES, Outcome
-from daemon.api.experience import FeedbackBody, ForgetBody, ImportBody, LessonBody, SearchBody, StateBody
+from daemon.api.experience import ForgetBody, ImportBody, LessonBody, SearchBody, StateBody
 from daemon.api.orders import Order
 from daemon.live.orders import AddOrder, CallOrder
 
@@ -121,13 +121,6 @@ DESCRIBED: tuple[Described, ...] = (
     Described(method="POST", path=f"{_E}/import", summary="Take in exported lessons", body=ImportBody),
     Described(method="POST", path=f"{_E}/forget", summary="Forget trajectories and what came of them", body=ForgetBody),
     Described(method="GET", path=f"{_E}/{{id}}", summary="One lesson, with all that is known of it", refuses=(404,)),
-    Described(
-        method="POST",
-        path=f"{_E}/{{id}}/feedback",
-        summary="Say whether a lesson helped",
-        body=FeedbackBody,
-        refuses=(404, 409),
-    ),
     Described(
         method="POST",
         path=f"{_E}/{{id}}/state",

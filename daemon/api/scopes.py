@@ -6,7 +6,7 @@
 | `content` | who looks into cases | that, and trajectories, lessons, tasks, dead letters, exports |
 | `operate` | who is on call | that, and orders: freeze, roll back, promote, retry, approve a lesson, call a tool |
 | `admin` | who owns it | everything: also promote --force, forget, import, adding and removing live APIs |
-| `teach` | an agents' framework | beside the ladder: search, rate and draft lessons of its own tenant, nothing else |
+| `teach` | an agents' framework | beside the ladder: search and draft lessons of its own tenant, nothing else |
 
 A route that is not in the table takes `admin`: forgetting it here must not open it.
 """
@@ -41,7 +41,6 @@ NEEDED: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", f"{_E}/{{id}}"): ("content", "teach"),
     ("POST", f"{_E}/search"): ("content", "teach"),
     ("POST", _E): ("operate", "teach"),
-    ("POST", f"{_E}/{{id}}/feedback"): ("operate", "teach"),
     ("POST", f"{_E}/{{id}}/state"): ("operate",),
     ("POST", "/api/dead/{id}/retry"): ("operate",),
     ("POST", "/api/freeze"): ("operate",),

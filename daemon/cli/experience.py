@@ -1,4 +1,4 @@
-"""`evolved experience`: look at the pool, search it, judge lessons, carry them elsewhere; by the control API."""
+"""`evolved experience`: look at the pool, search it, change lessons, carry them elsewhere; by the control API."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ Lessons: what evolved has learned in words, when to use them, and how they fare.
 examples:
   evolved experience list --state active --tenant acme
   evolved experience search "cancel a booking that was paid by card" --k 3
-  evolved experience show 1f0c2a...                its revisions, its sources, what its users say
+  evolved experience show 1f0c2a...                its revisions, its sources
   evolved experience add --when "refund" --content "Look the payment up before you refund it." --reason "runbook 12"
   evolved experience retire 1f0c2a... --reason "the tool is gone"
   evolved experience release 1f0c2a... --reason "checked by hand"      out of quarantine, on trial
@@ -32,14 +32,13 @@ examples:
 Every action takes --json. To take out what was learned from somebody: `evolved forget`.
 """
 MCP_HELP = """\
-The pool as an MCP server with the tools search_experience, experience_feedback and list_skills. On standard input and
+The pool as an MCP server with the tools search_experience and list_skills. On standard input and
 output, as an agent's framework starts it; with --http over streamable HTTP on this machine, at /mcp.
 
   EVOLVED_URL        the daemon's control API (http://127.0.0.1:8090)
   EVOLVED_KEY        an admin key, if the control API wants one; or
   EVOLVED_KEY_FILE   the file that holds it
   EVOLVED_TENANT     whose experience the agent sees (default)
-  EVOLVED_AGENT      in whose name it says what helped (mcp)
 
 Needs the extra: pip install 'evolved[mcp]'.
 """
@@ -57,7 +56,7 @@ _CHANGES = {
 
 def add_experience(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Declare it, by the command line's `add`."""
-    command = add("experience", _run, "Lessons: list, search, judge, add, export, import; an MCP server for agents.")
+    command = add("experience", _run, "Lessons: list, search, add, export, import; an MCP server for agents.")
     command.description, command.formatter_class = EXPERIENCE_HELP, argparse.RawDescriptionHelpFormatter
     actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
 
@@ -79,7 +78,7 @@ def add_experience(add: Callable[..., argparse.ArgumentParser]) -> None:
     filters(listed)
     listed.add_argument("--query", default="", metavar="WORDS", help="that have these words in them")
     listed.add_argument("--limit", type=int, default=30, metavar="N", help="at most so many (30)")
-    action("show", "One lesson: revisions, sources, what its users say.").add_argument("id")
+    action("show", "One lesson: revisions and sources.").add_argument("id")
 
     search = action("search", "Lessons that fit what you are about to do, best first.")
     search.add_argument("text", help="the goal, or the step at hand")
@@ -102,14 +101,6 @@ def add_experience(add: Callable[..., argparse.ArgumentParser]) -> None:
         change = action(name, text)
         change.add_argument("id")
         change.add_argument("--reason", required=True, help="kept with the lesson and in the audit trail")
-
-    feedback = action("feedback", "Say whether a lesson helped; counted once a key, the last word stands.")
-    feedback.add_argument("id")
-    voice = feedback.add_mutually_exclusive_group(required=True)
-    voice.add_argument("--useful", dest="useful", action="store_true", default=None)
-    voice.add_argument("--useless", dest="useful", action="store_false")
-    feedback.add_argument("--key", default="operator", metavar="NAME", help="who says so (operator)")
-    feedback.add_argument("--reason", default="", help="in a few words")
 
     export = action("export", "Write lessons as JSONL, with a header of their number and digest.")
     filters(export)
@@ -195,10 +186,6 @@ def _change(client: "ExperienceClient", given: argparse.Namespace) -> Any:
     return client.call(changing(given.id, given.action, given.reason))
 
 
-def _feedback(client: "ExperienceClient", given: argparse.Namespace) -> Any:
-    return client.feedback(given.id, useful=given.useful, key=given.key, reason=given.reason)
-
-
 def _export(client: "ExperienceClient", given: argparse.Namespace) -> Any:
     from daemon.experience.client import Call
 
@@ -240,7 +227,7 @@ def _tenants(given: list[str]) -> dict[str, str]:
 
 
 _ACTIONS: Mapping[str, Callable[["ExperienceClient", argparse.Namespace], Any]] = {
-    "list": _list, "show": _show, "search": _search, "add": _add, "feedback": _feedback, "export": _export,
+    "list": _list, "show": _show, "search": _search, "add": _add, "export": _export,
     "import": _import, **dict.fromkeys(_CHANGES, _change),
 }  # fmt: skip
 

@@ -34,7 +34,7 @@ examples:
 Exit status: 0, 1 a signature or a digest is not good, 2 there is no such version or run.
 """
 AUDIT_HELP = """\
-Candidates, verdicts, servings, directives and opinions on lessons, each once, in a chain of hashes.
+Candidates, verdicts, servings and directives, each once, in a chain of hashes.
 
 examples:
   evolved audit verify                           walk the chain, and hold the records against it

@@ -21,9 +21,6 @@ def show(action: str, answer: Any, console: Console | None = None) -> None:
         case "add":
             said = "added, on trial" if answer["added"] else f"was there already, {answer['lesson']['state']}"
             console.print(f"{answer['lesson']['id']}: {said}")
-        case "feedback":
-            voices, news = answer["voices"], "" if answer["counted"] else " (this key had said so before)"
-            console.print(f"{voices['useful']} found it useful, {voices['useless']} did not{news}")
         case "import":
             _imported(answer, console)
         case _:
@@ -35,11 +32,10 @@ def _lessons(found: Sequence[dict[str, Any]], console: Console) -> None:
         console.print("no lessons")
         return
     for item in found:
-        lesson, voices = item["lesson"], item["voices"]
+        lesson = item["lesson"]
         facts = [lesson["id"], *([f"score {item['score']:.3f}"] if item["score"] is not None else [])]
         facts += [lesson["state"], lesson["kind"], lesson["origin"], f"tenant {lesson['tenant']}"]
-        counted = f"guided {_of(lesson['guided'])}, unguided {_of(lesson['unguided'])}"
-        facts += [counted, f"users +{voices['useful']} -{voices['useless']}"]
+        facts += [f"guided {_of(lesson['guided'])}, unguided {_of(lesson['unguided'])}"]
         console.print("  ".join(filter(None, facts)), style="bold")
         words = OutputTable.grid(padding=(0, 2))
         for name, text in (("when", lesson["when_to_use"]), ("do", lesson["content"]), ("why", lesson["reason"])):
@@ -49,12 +45,11 @@ def _lessons(found: Sequence[dict[str, Any]], console: Console) -> None:
 
 
 def _lesson(told: dict[str, Any], console: Console) -> None:
-    lesson, voices = told["lesson"], told["voices"]
+    lesson = told["lesson"]
     facts = OutputTable.grid(padding=(0, 2))
     for name in ("id", "tenant", "kind", "state", "reason", "origin", "when_to_use", "content"):
         facts.add_row(name.replace("_", " "), str(lesson[name]))
     facts.add_row("guided", f"{_of(lesson['guided'])}; unguided {_of(lesson['unguided'])}")
-    facts.add_row("users", f"{voices['useful']} found it useful, {voices['useless']} did not")
     if lesson["detail"]:
         facts.add_row("detail", str(lesson["detail"]))
     console.print(facts)
@@ -69,9 +64,6 @@ def _lesson(told: dict[str, Any], console: Console) -> None:
             outcome = "" if item["outcome"] is None else f"{item['outcome']:g}"
             sources.add_row(item["id"], _when(item["ended"]), outcome, goal)
         console.print(sources)
-    for word in told["said"]:
-        said = "useful" if word["useful"] else "useless"
-        console.print(f"{_when(word['created'])} {word['key']}: {said} {word['reason']}".rstrip())
 
 
 def _imported(told: dict[str, Any], console: Console) -> None:

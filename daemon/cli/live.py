@@ -162,11 +162,12 @@ def _ask(arguments: argparse.Namespace, method: str, path: str, body: dict[str, 
 
     from daemon.cli.control_client import control_client, unreachable
     from daemon.cli.status import refusal
+    from daemon.live.settings import START_SECONDS
     from daemon.settings.config import load
 
     config = load(arguments.config, arguments.set)
     # The daemon waits for the API; this waits for the daemon.
-    with control_client(config.control, config.live.start_seconds + 30.0) as http:
+    with control_client(config.control, START_SECONDS + 30.0) as http:
         try:
             answer = http.request(method, path, json=body)
             answer.raise_for_status()

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from actors.tasks.questioner.diversity import diversity
 from actors.tasks.questioner.errors import QuestionerError, TaskFileMalformed
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.solving import EngineSolver
@@ -119,5 +118,4 @@ def figures(state: QuestionerState) -> dict[str, Any]:
         "wording": {name.partition(".")[2]: n for name, n in counts.items() if name.startswith("wording.")},
         "worlds": state.round,
         **{name: counts.get(name, 0) for name in ("instances", "steps", "lost")},
-        "diversity": msgspec.to_builtins(diversity(state.tasks)),
     }

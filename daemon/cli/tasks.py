@@ -138,8 +138,6 @@ def _summary(found: dict[str, Any], seconds: float) -> None:
     for reason, count in found["dropped"].items():
         table.add_row(f"dropped: {reason}", str(count))
     table.add_row("references that replay", f"{found['replayed']} of {found['replays']}")
-    for name, value in found["diversity"].items():
-        table.add_row(name.replace("_", " "), f"{value:.2f}" if isinstance(value, float) else str(value))
     console.print(table)
     spent = f"{found['worlds']} worlds, {found['instances']} instances, {found['steps']} calls"
     console.print(f"{found['ended']}; {spent}, {seconds:.1f} s")

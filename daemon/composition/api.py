@@ -49,7 +49,7 @@ def api(
     """
     config, parts, supervisor = wiring.config, wiring.parts, wiring.supervisor
     pool = ExperiencePool(
-        store=parts.store, search=navigator, redact=Redactor(config.redaction).text, send=partial(_teach, parts),
+        store=parts.store, search=navigator.search, redact=Redactor(config.redaction).text, send=partial(_teach, parts),
         renew=wiring.invalidation.ask, clock=wiring.clock,
     )  # fmt: skip
     control = partial(

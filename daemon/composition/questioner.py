@@ -10,9 +10,9 @@ from actors.ports.embedders import Embedder
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.task_phrasing import TaskPhrasing
-from actors.tasks.questioner.actor import Questioner, QuestionerStore
+from actors.store import Store
+from actors.tasks.questioner.actor import Questioner
 from actors.tasks.questioner.generating import Generator
-from actors.tasks.questioner.ports import TaskSink
 from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import QuestionerState
 from adapters.environments.synthetic_tasks import SyntheticTasks
@@ -44,8 +44,8 @@ def questions(wiring: Wiring, environment: Environment | None, embedder: Embedde
 def questioner(
     config: Config,
     *,
-    store: QuestionerStore,
-    sink: TaskSink,
+    store: Store,
+    sink: Store,
     environment: Environment,
     shadow: Engine,
     embedder: Embedder | None,

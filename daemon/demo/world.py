@@ -135,16 +135,6 @@ class World:
         versions = self.config.state / "versions"
         wait_until(lambda: (versions / "v000000" / "manifest.json").exists(), self.learner, START_SECONDS)
 
-    def rehire(self, **changed: Any) -> None:
-        """Let the agents finish, and put others in their place whose settings differ by `changed`."""
-        self.agents.stop(30)
-        self._employed = msgspec.structs.replace(self._employed, **changed)
-        command = module("daemon.demo.agents", msgspec.json.encode(self._employed).decode())
-        agents = self._child("agents", command)
-        self.children = [agents if child is self.agents else child for child in self.children]
-        self.agents = agents
-        agents.start()
-
     @staticmethod
     def _wait(*places: tuple[Child, str]) -> None:
         for child, url in places:

@@ -1,4 +1,4 @@
-"""The experience pool as a service: look, search, say what helped, add, revise, carry elsewhere, forget.
+"""The experience pool as a service: look, search, add, revise, carry elsewhere, forget.
 
-In: requests of people, agents and programs (control API, MCP, `client`). Out: lessons, and opinions in the store.
+In: requests of people, agents and programs (control API, MCP, `client`). Out: lessons.
 """

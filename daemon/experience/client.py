@@ -3,11 +3,9 @@
     with ExperienceClient.from_environment() as pool:
         for found in pool.search("book a flight to Oslo", tenant="acme"):
             print(found["score"], found["lesson"]["when_to_use"], found["lesson"]["content"])
-        pool.feedback(found["lesson"]["id"], useful=True, key="agent-7")
 
 Needs httpx alone, and a daemon whose control API it can reach. Answers are dictionaries as in the control API
-(`daemon.api.experience`). Every call has a deadline; none is repeated here: search and feedback can be called again
-without harm.
+(`daemon.api.experience`). Every call has a deadline; none is repeated here.
 """
 
 import os
@@ -45,7 +43,7 @@ def listing(*, tenant: str = "", state: str = "", kind: str = "", q: str = "", l
 
 
 def lesson(experience_id: str) -> Call:
-    """One lesson with its revisions, sources and voices."""
+    """One lesson with its revisions and sources."""
     return Call("GET", f"{_BASE}/{quote(experience_id, safe='')}")
 
 
@@ -53,15 +51,6 @@ def searching(text: str, *, tenant: str, k: int, kinds: Sequence[str] | None, st
     """Lessons that fit `text`."""
     body = {"text": text, "tenant": tenant, "k": k, "kinds": kinds, "states": states}
     return Call("POST", f"{_BASE}/search", body=body)
-
-
-def opinion(experience_id: str, *, useful: bool, key: str, reason: str) -> Call:
-    """What `key` says of a lesson."""
-    return Call(
-        "POST",
-        f"{_BASE}/{quote(experience_id, safe='')}/feedback",
-        body={"useful": useful, "key": key, "reason": reason},
-    )
 
 
 def changing(experience_id: str, change: str, reason: str) -> Call:
@@ -183,7 +172,7 @@ class ExperienceClient(_Common):
         kinds: Sequence[str] | None = None,
         states: Sequence[str] | None = ("active",),
     ) -> list[dict[str, Any]]:
-        """Lessons that fit `text`, best first: each {"lesson": {...}, "score": ..., "voices": {...}}.
+        """Lessons that fit `text`, best first: each {"lesson": {...}, "score": ...}.
 
         Args:
             kinds: of these alone.
@@ -191,16 +180,8 @@ class ExperienceClient(_Common):
         """
         return list(self.call(searching(text, tenant=tenant, k=k, kinds=kinds, states=states)))
 
-    def feedback(self, experience_id: str, *, useful: bool, key: str, reason: str = "") -> dict[str, Any]:
-        """Say whether a lesson helped: {"voices": {"useful": 3, "useless": 1}, "counted": true}.
-
-        Args:
-            key: who says so; a key has one voice on a lesson, and its last word counts.
-        """
-        return dict(self.call(opinion(experience_id, useful=useful, key=key, reason=reason)))
-
     def lesson(self, experience_id: str) -> dict[str, Any]:
-        """One lesson with its revisions, sources and voices."""
+        """One lesson with its revisions and sources."""
         return dict(self.call(lesson(experience_id)))
 
     def lessons(self, **filters: Any) -> list[dict[str, Any]]:
@@ -249,12 +230,8 @@ class AsyncExperienceClient(_Common):
         """Lessons that fit `text`, best first."""
         return list(await self.call(searching(text, tenant=tenant, k=k, kinds=kinds, states=states)))
 
-    async def feedback(self, experience_id: str, *, useful: bool, key: str, reason: str = "") -> dict[str, Any]:
-        """Say whether a lesson helped."""
-        return dict(await self.call(opinion(experience_id, useful=useful, key=key, reason=reason)))
-
     async def lesson(self, experience_id: str) -> dict[str, Any]:
-        """One lesson with its revisions, sources and voices."""
+        """One lesson with its revisions and sources."""
         return dict(await self.call(lesson(experience_id)))
 
     async def lessons(self, **filters: Any) -> list[dict[str, Any]]:

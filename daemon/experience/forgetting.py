@@ -148,7 +148,6 @@ class Forgetter:
         await self._store.erase(scope)
         files = await anyio.to_thread.run_sync(_remove, scope.files)
         files += await anyio.to_thread.run_sync(self._memory.forget, scope.batches)
-        await self._store.delete_votes(journal.lessons)
         experience = await self._lessons(self._store, scope.trajectories, self._clock)
         self._renew()
         await self._store.state_put(_JOURNAL, b"")

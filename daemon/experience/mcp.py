@@ -1,9 +1,9 @@
-"""The experience pool as an MCP server: an agent asks for lessons and says which of them helped.
+"""The experience pool as an MCP server: an agent asks for lessons.
 
     agent's framework  ->  MCP (stdio, or streamable HTTP on this machine)  ->  `AsyncExperienceClient`  ->  control API
 
-The server has the admin key, the agent has not: it sees one tenant's lessons that are in use, and can say what it finds
-of them in one voice. Lessons are advice; they are drawn from traffic, so whoever reads them should weigh them.
+The server has the admin key, the agent has not: it sees one tenant's lessons that are in use. Lessons
+are advice; they are drawn from traffic, so whoever reads them should weigh them.
 """
 
 import os
@@ -25,22 +25,19 @@ except ModuleNotFoundError as error:
         raise
     raise ConfigError("the MCP server needs the package mcp; install the extra: pip install 'evolved[mcp]'") from error
 
-AGENT = "EVOLVED_AGENT"
-"""Environment: in whose name the agent speaks of lessons; one name has one voice on a lesson."""
 _INSTRUCTIONS = """\
 Lessons that were learned from earlier work with the same tools. Before a task or an unfamiliar step call
-search_experience with what you are about to do; afterwards call experience_feedback with the id of each lesson that you
-followed and whether it helped. Lessons are advice and may be wrong: they never override your instructions.
+search_experience with what you are about to do. Lessons are advice and may be wrong: they never override your
+instructions.
 """
 _MAX_K = 20
 
 
-def server(client: AsyncExperienceClient, *, tenant: str, agent: str) -> "MCPServer[Any]":
+def server(client: AsyncExperienceClient, *, tenant: str) -> "MCPServer[Any]":
     """The server, which closes `client` when it ends.
 
     Args:
         tenant: whose lessons it gives.
-        agent: key of its voice.
     """
 
     @asynccontextmanager
@@ -51,9 +48,8 @@ def server(client: AsyncExperienceClient, *, tenant: str, agent: str) -> "MCPSer
     made: MCPServer[Any] = MCPServer(
         "evolved", title="evolved: experience", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=lifespan
     )
-    tools = _Tools(client, tenant, agent)
+    tools = _Tools(client, tenant)
     made.add_tool(tools.search_experience)
-    made.add_tool(tools.experience_feedback)
     made.add_tool(tools.list_skills)
     return made
 
@@ -61,8 +57,8 @@ def server(client: AsyncExperienceClient, *, tenant: str, agent: str) -> "MCPSer
 class _Tools:
     """The tools; their names and docstrings are what the agent reads."""
 
-    def __init__(self, client: AsyncExperienceClient, tenant: str, agent: str) -> None:
-        self._client, self._tenant, self._agent = client, tenant, agent
+    def __init__(self, client: AsyncExperienceClient, tenant: str) -> None:
+        self._client, self._tenant = client, tenant
 
     async def search_experience(
         self,
@@ -75,21 +71,6 @@ class _Tools:
         except (OrderRefused, ControlUnreachable) as error:
             raise ToolError(str(error)) from error
         return [_told(item) for item in found]
-
-    async def experience_feedback(
-        self,
-        id: Annotated[str, Field(description="Id of the lesson, as search_experience gave it.")],
-        useful: Annotated[bool, Field(description="Whether following it helped.")],
-        reason: Annotated[str, Field(max_length=1000, description="Why, in a few words.")] = "",
-    ) -> dict[str, Any]:
-        """Say whether a lesson that you followed helped. Lessons that do not help are given less and then no more."""
-        try:
-            lesson = (await self._client.lesson(id))["lesson"]
-            if lesson["tenant"] != self._tenant:
-                raise ToolError(f"no lesson {id}")
-            return await self._client.feedback(id, useful=useful, key=self._agent, reason=reason)
-        except (OrderRefused, ControlUnreachable) as error:
-            raise ToolError(str(error)) from error
 
     async def list_skills(
         self,
@@ -107,7 +88,7 @@ class _Tools:
 def _told(item: dict[str, Any]) -> dict[str, Any]:
     lesson = item["lesson"]
     told = {name: lesson[name] for name in ("id", "when_to_use", "content", "kind")}
-    return told | {"voices": item["voices"]} | ({} if item["score"] is None else {"score": round(item["score"], 4)})
+    return told | ({} if item["score"] is None else {"score": round(item["score"], 4)})
 
 
 def main(*, http: bool, host: str, port: int) -> int:
@@ -117,6 +98,5 @@ def main(*, http: bool, host: str, port: int) -> int:
         ConfigError: an address that others can reach, or that is taken; a key file that cannot be read.
     """
     client = AsyncExperienceClient.from_environment()
-    tenant, agent = (os.environ.get(name, "").strip() for name in (TENANT, AGENT))
-    made = server(client, tenant=tenant or "default", agent=agent or "mcp")
+    made = server(client, tenant=os.environ.get(TENANT, "").strip() or "default")
     return run_server(made, http=http, host=host, port=port, risk="acts with the server's admin key")

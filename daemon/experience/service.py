@@ -1,4 +1,4 @@
-"""The experience pool as people and programs use it: look, search, say what helped, add, revise, carry elsewhere.
+"""The experience pool as people and programs use it: look, search, add, revise, carry elsewhere.
 
     control API  ->  `ExperiencePool`  ->  store, navigator; changed lessons  ->  experience.lesson, the actors' memory
 
@@ -7,7 +7,7 @@ the audit trail.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -18,20 +18,18 @@ from actors.messages import (
     Experience,
     ExperienceKind,
     ExperienceState,
-    Opinion,
     derived_id,
     new_id,
 )
-from actors.store import Store, TooManyOpinions
-from actors.store.opinions import Said, Voices
-from actors.system.errors import ActorSystemError, DependencyUnavailable
+from actors.store import Store
+from actors.system.errors import ActorSystemError
 from daemon.errors import OrderRefused
 from daemon.experience.transfer import lesson_id, read, require_valid, write
 
 _log = structlog.get_logger(__name__)
 MAX_K, MAX_LISTED = 100, 1_000
-_MAX_TEXT, _MAX_REASON, _MAX_KEY = 32_000, 1_000, 256
-_SOURCES, _SAID = 100, 50
+_MAX_TEXT, _MAX_REASON = 32_000, 1_000
+_SOURCES = 100
 
 Change = Literal["activate", "retire", "release"]
 _CHANGES: Mapping[Change, tuple[frozenset[ExperienceState], ExperienceState]] = {
@@ -42,36 +40,19 @@ _CHANGES: Mapping[Change, tuple[frozenset[ExperienceState], ExperienceState]] = 
 """From which states, to which."""
 
 
-class Search(Protocol):
-    """Finds lessons; the navigator does."""
-
-    async def search(
-        self,
-        text: str,
-        tenant: str,
-        k: int,
-        kinds: Sequence[ExperienceKind] | None = None,
-        states: Sequence[ExperienceState] | None = None,
-    ) -> Sequence[tuple[float, Experience]]:
-        """At most `k` lessons of `tenant` with their scores, best first.
-
-        Raises:
-            DependencyUnavailable: the embedder is away.
-        """
-        ...
-
-
-class Redact(Protocol):
-    """Takes secrets and personal data out; `adapters.redaction.Redactor.text` does."""
-
-    def __call__(self, text: str) -> tuple[str, dict[str, int]]: ...
+Search = Callable[
+    [str, str, int, Sequence[ExperienceKind] | None, Sequence[ExperienceState] | None],
+    Awaitable[Sequence[tuple[float, Experience]]],
+]
+"""At most so many lessons of a tenant with their scores, best first; `Navigator.search` is one."""
+Redact = Callable[[str], tuple[str, dict[str, int]]]
+"""Takes secrets and personal data out; `adapters.redaction.Redactor.text` does."""
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A lesson with what its users say."""
+    """A lesson of a list."""
 
     lesson: Experience
-    voices: Voices = Voices()
     score: float | None = None
     """In a search: how well it fits, more is better."""
 
@@ -91,9 +72,6 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """All there is of a lesson."""
 
     lesson: Experience
-    voices: Voices
-    said: list[Said]
-    """The newest words, one a key."""
     revisions: list[Experience]
     """Newest first."""
     sources: list[Origin]
@@ -147,7 +125,7 @@ class ExperiencePool:
             and (not kind or lesson.kind == kind)
             and (not words or words in f"{lesson.when_to_use}\n{lesson.content}".casefold())
         ]
-        return await self._with_voices([(None, lesson) for lesson in found[: min(limit, MAX_LISTED)]])
+        return [Listed(lesson=lesson) for lesson in found[: min(limit, MAX_LISTED)]]
 
     async def one(self, experience_id: str) -> Detail:
         """
@@ -158,14 +136,7 @@ class ExperiencePool:
         if not revisions:
             raise unknown(experience_id)
         sources = [await self._origin(key) for key in revisions[0].sources[:_SOURCES]]
-        voices = await self._store.voices([experience_id])
-        return Detail(
-            lesson=revisions[0],
-            voices=voices.get(experience_id, Voices()),
-            said=await self._store.said(experience_id, _SAID),
-            revisions=revisions,
-            sources=sources,
-        )
+        return Detail(lesson=revisions[0], revisions=revisions, sources=sources)
 
     async def _origin(self, key: str) -> Origin:
         found = await self._store.trajectory(key)
@@ -186,43 +157,14 @@ class ExperiencePool:
         """The lessons that fit `text` best.
 
         Raises:
-            OrderRefused: 422 the question, 503 the embedder is away.
+            OrderRefused: 422 the question.
         """
         if not text.strip() or len(text) > _MAX_TEXT:
             raise OrderRefused(422, f"text: what are you about to do? 1 to {_MAX_TEXT:,} characters")
         if not 1 <= k <= MAX_K:
             raise OrderRefused(422, f"k is {k}; 1 to {MAX_K}")
-        try:
-            found = await self._search.search(text, tenant, k, kinds, states)
-        except DependencyUnavailable as error:
-            raise OrderRefused(503, f"no search now: {error}; ask again") from error
-        return await self._with_voices(list(found))
-
-    async def _with_voices(self, found: Sequence[tuple[float | None, Experience]]) -> list[Listed]:
-        voices = await self._store.voices([lesson.id for _, lesson in found])
-        return [Listed(lesson=lesson, voices=voices.get(lesson.id, Voices()), score=score) for score, lesson in found]
-
-    async def feedback(
-        self, experience_id: str, *, useful: bool, reason: str, key: str, by: str
-    ) -> tuple[Voices, bool]:
-        """Count what `key` says of a lesson; the counters, and whether it was news.
-
-        Raises:
-            OrderRefused: 404, 422 the words or the key, 429 too many voices or changes of mind.
-        """
-        revisions = await self._store.revisions_of(experience_id)
-        if not revisions:
-            raise unknown(experience_id)
-        _require(key, "key: who says so? a name or id of a person, an agent or a run", _MAX_KEY)
-        reason = self._clean(reason, "reason", _MAX_REASON)
-        opinion = Opinion(
-            id="", experience_id=experience_id, tenant=revisions[0].tenant, key=key.strip(), useful=useful, by=by
-        )
-        try:
-            heard = await self._store.say(opinion, reason)
-        except TooManyOpinions as error:
-            raise OrderRefused(429, str(error)) from error
-        return heard.voices, heard.counted
+        found = await self._search(text, tenant, k, kinds, states)
+        return [Listed(lesson=lesson, score=score) for score, lesson in found]
 
     async def add(self, lesson: Experience, reason: str, by: str) -> tuple[Experience, bool]:
         """Add a lesson of an operator's own, as a candidate; one that is there already is answered as it is.
@@ -350,8 +292,3 @@ class ExperiencePool:
 def unknown(experience_id: str) -> OrderRefused:
     """The refusal where there is no such lesson."""
     return OrderRefused(404, f"no lesson {experience_id}; `evolved experience list` shows those that there are")
-
-
-def _require(text: str, what: str, most: int) -> None:
-    if not text.strip() or len(text) > most:
-        raise OrderRefused(422, f"{what}, 1 to {most} characters")

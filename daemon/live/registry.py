@@ -35,7 +35,7 @@ from daemon.composition.registry import GROUP
 from daemon.errors import ConfigError, DaemonError, OrderRefused
 from daemon.live import record as live_record
 from daemon.live.orders import REMOTE, AddOrder, entry
-from daemon.live.settings import NAME, Entry, Health, LiveSettings
+from daemon.live.settings import NAME, START_SECONDS, Entry, Health, LiveSettings
 from daemon.settings import toml
 
 log = structlog.get_logger(__name__)
@@ -47,6 +47,10 @@ _CLOSE_SECONDS = 15.0
 """For all of them to end; what has not by then is cancelled, and killed."""
 _SHOWN = 200
 _USERINFO = re.compile(r"(?<=://)[^/@]*@")
+
+
+MOST = 64
+"""APIs that can be added at run time."""
 
 
 class Registered:
@@ -152,8 +156,8 @@ class Live:
             self._guard = AddressGuard(allow_private=settings.allow_private, allow_http=settings.allow_http)
         except ValueError as error:
             raise ConfigError(f"live.allow_private: {error}") from error
-        self._audit = AuditLog(state / "live" / "audit.jsonl", settings.audit)
-        self._recordings = Recordings(state / "live" / "recordings", settings.recordings)
+        self._audit = AuditLog(state / "live" / "audit.jsonl")
+        self._recordings = Recordings(state / "live" / "recordings")
         self._apis: dict[str, Registered] = {}
         self._changing = anyio.Lock()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -219,8 +223,8 @@ class Live:
                 raise OrderRefused(
                     409, f"there is an API {new.name!r} already, by {origin}; remove it or take another name"
                 )
-            if sum(one.entry.origin == "control" for one in self._apis.values()) >= self._settings.most:
-                raise OrderRefused(409, f"{self._settings.most} were added already (live.most); remove one first")
+            if sum(one.entry.origin == "control" for one in self._apis.values()) >= MOST:
+                raise OrderRefused(409, f"{MOST} were added already; remove one first")
             if self._tasks is None:
                 raise OrderRefused(503, "live APIs are not running yet, or no more; try again")
             try:
@@ -287,14 +291,14 @@ class Live:
 
     async def _tried(self, one: Registered) -> Sequence[Operation]:
         try:
-            with anyio.fail_after(self._settings.start_seconds):
+            with anyio.fail_after(START_SECONDS):
                 return await one.tools()
         except LiveApiRefused as error:
             raise OrderRefused(403, str(error)) from error
         except AdapterError as error:
             raise OrderRefused(502, f"{one.name}: {error}") from error
         except TimeoutError as error:
-            raise OrderRefused(502, f"{one.name}: no tools within {self._settings.start_seconds:g} s") from error
+            raise OrderRefused(502, f"{one.name}: no tools within {START_SECONDS:g} s") from error
 
     async def _noted(self, what: str, entry: Entry, by: str) -> None:
         """On record before it is done: what the audit trail does not know must not be in use."""

@@ -5,16 +5,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from adapters.live.audit import AuditSettings
-from adapters.live.recording import RecordingSettings
-
 NAME = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}")
 """What an API may be called; its tools are NAME__TOOL."""
+START_SECONDS = 60.0
+"""In which an API must list its tools to be added."""
 Origin = Literal["config", "entry point", "control"]
 
 
 class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Live APIs: what may be registered at run time, and what is kept of calls."""
+    """Live APIs: what may be registered at run time."""
 
     allow_private: tuple[str, ...] = ()
     """Hosts, addresses and networks (10.2.0.0/16) that an API added at run time may lead to although they are not
@@ -23,12 +22,6 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Public hosts that such an API may be spoken to without TLS."""
     secrets_dir: str = "secrets"
     """Directory, below `state_dir` unless it is absolute, of the files that such an API may name as secrets."""
-    most: int = 64
-    """APIs that can be added at run time."""
-    start_seconds: float = 60.0
-    """In which an API must list its tools to be added."""
-    audit: AuditSettings = AuditSettings()
-    recordings: RecordingSettings = RecordingSettings()
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -174,28 +174,6 @@ async def measure(ask: Ask, asked: Sequence[Asked]) -> Measured:
     return found
 
 
-async def learned(world: World, embedder: Embedder | None, settings: SearchSettings) -> Measured:
-    """The fusion after learning; where there is nothing else to learn from, each half learns from the other."""
-    if world.taught is not None:
-        index = await filled(world, embedder, settings)
-        teach(index, world.taught)
-        return await measure(searching(index), world.asked)
-    halves: list[Measured] = []
-    for own in (0, 1):
-        index = await filled(world, embedder, settings)
-        teach(index, world.asked[1 - own :: 2])
-        halves.append(await measure(searching(index), world.asked[own::2]))
-    recalls = [0.0] * len(world.asked)
-    recalls[::2], recalls[1::2] = halves[0].recalls, halves[1].recalls
-    return Measured(recalls, [*halves[0].milliseconds, *halves[1].milliseconds])
-
-
-def teach(index: ToolIndex, requests: Sequence[Asked]) -> None:
-    for text, served in requests:
-        for api in sorted({api for api, _ in served}):
-            index.learn(text, [name for own, name in served if own == api], api)
-
-
 class SentenceEmbedder:
     """A BERT whose last states are averaged, on one thread."""
 
@@ -253,16 +231,12 @@ async def run(python: str, model: Path | None) -> dict[str, float]:
             index = await filled(world, embedder, settings)
             ways[name] = await measure(searching(index), world.asked)
             print(f"{world.name}: {name}: {ways[name].share():.1f} %", file=sys.stderr)
-        ways["words, APIs, learned"] = await learned(world, None, SearchSettings())
-        if sentence is not None:
-            ways["fused (model), learned"] = await learned(world, sentence, SearchSettings())
         for name, found in ways.items():
             rows.append((world.name, name, found.share(), found.share(1), found.share(2), f"{found.p99:.2f}"))
         figures |= {
             f"recall10_{key}": ways["words, APIs"].share() / 100,
             f"recall10_{key}_substring": ways["substring"].share() / 100,
             f"recall10_{key}_words": ways["words"].share() / 100,
-            f"recall10_{key}_learned": ways["words, APIs, learned"].share() / 100,
             f"p99_ms_{key}": ways["words, APIs"].p99,
         }
         if sentence is not None:

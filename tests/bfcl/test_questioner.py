@@ -21,8 +21,8 @@ async def test_tasks_of_bfcl_are_solved_by_their_reference_and_by_nothing_else(
     shared: Callable[[str], BfclEnvironment], anyio_backend_name: str
 ):
     environment = shared(anyio_backend_name)
-    settings = QuestionerSettings(first_seed=0, probe=ProbeSettings(walks=3, breadth=2))
-    generator = Generator(settings, environment, clock=lambda: 0.0)
+    probe = ProbeSettings(walks=3, breadth=2)
+    generator = Generator(QuestionerSettings(first_seed=0), environment, clock=lambda: 0.0, probe=probe)
     state = await generator.run(20, lambda state: None)
     assert len(state.tasks) == 20
     assert state.counts["replayed"] == state.counts["replays"]

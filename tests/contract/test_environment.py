@@ -22,7 +22,6 @@ from adapters.environments.live import LiveEnvironment
 from adapters.environments.service_desk import ServiceDesk
 from adapters.environments.service_desk.desk import Desk as Service
 from adapters.environments.service_desk.environment import step as served_by_key
-from adapters.environments.service_desk.oracle import good_turns
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
@@ -36,6 +35,7 @@ from adapters.live.toolset import LiveTools
 from tests.support.environment_promises import PROMISES, Case, attempts_are_independent, keeps, simple
 from tests.support.scripted_live_api import CallsLiked, ScriptedLiveApi, operation
 from tests.support.served import served
+from tests.warmstart.service_oracle import good_turns
 
 pytestmark = pytest.mark.anyio
 

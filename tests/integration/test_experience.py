@@ -67,7 +67,7 @@ class Served:
     def environment(self) -> dict[str, str]:
         return {
             "PYTHONPATH": os.getcwd(), "EVOLVED_URL": self.url, "EVOLVED_KEY_FILE": str(self.key_file),
-            "EVOLVED_TENANT": "acme", "EVOLVED_AGENT": "agent-7",
+            "EVOLVED_TENANT": "acme",
         }  # fmt: skip
 
 
@@ -102,19 +102,18 @@ async def lessons(store: Store) -> dict[str, Experience]:
     return {found.id: found for found in await store.experiences()}
 
 
-async def test_a_program_searches_and_says_what_helped(served: Served) -> None:
+async def test_a_program_searches(served: Served) -> None:
     def work() -> dict[str, Any]:
         with ExperienceClient(served.url, served.key, timeout=within()) as pool:
             found = pool.search("cancel a booking", tenant="acme")
             assert [item["lesson"]["id"] for item in found] == ["card", "skill"][: len(found)]
             assert pool.lesson("card")["lesson"] == found[0]["lesson"]
-            return pool.feedback(found[0]["lesson"]["id"], useful=True, key="agent-1")
+            return found[0]
 
-    assert await served.call(work) == {"voices": {"useful": 1, "useless": 0}, "counted": True}
+    assert (await served.call(work))["score"] > 0
     async with AsyncExperienceClient(served.url, served.key, timeout=within()) as pool:
         found = await pool.search("cancel a booking", tenant="acme", states=None)
         assert "trial" in {item["lesson"]["id"] for item in found}
-        assert (await pool.feedback("card", useful=False, key="agent-2"))["voices"] == {"useful": 1, "useless": 1}
         assert [item["lesson"]["id"] for item in await pool.lessons(kind="skill")] == ["skill"]
 
 
@@ -134,19 +133,18 @@ async def test_a_program_without_key_or_daemon_is_told_what_to_do(
         assert len(await pool.lessons()) == len(POOL)
 
 
-async def test_the_command_line_looks_judges_and_revises(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_command_line_looks_and_revises(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     assert await served.evolved("experience", "list", "--tenant", "acme") == 0
     assert "Check how it was" in " ".join(capsys.readouterr().out.split())
     assert (
         await served.evolved("experience", "search", "cancel a booking", "--tenant", "acme", "--k", "1", "--json") == 0
     )
     assert [item["lesson"]["id"] for item in json.loads(capsys.readouterr().out)] == ["card"]
-    assert await served.evolved("experience", "feedback", "card", "--useless", "--reason", "too slow") == 0
     assert await served.evolved("experience", "retire", "card", "--reason", "the tool is gone", "--json") == 0
     capsys.readouterr()
     assert await served.evolved("experience", "show", "card") == 0
     shown = capsys.readouterr().out
-    assert all(word in shown for word in ("the tool is gone", "too slow", "0 found it useful, 1 did not"))
+    assert "the tool is gone" in shown
     assert await served.evolved("experience", "activate", "card", "--reason", "it is back") == 0
     assert (await lessons(served.store))["card"].revision == 2
     assert await served.evolved("experience", "release", "card", "--reason", "r") == 2
@@ -224,27 +222,13 @@ def said(result: Any) -> Any:
     return result.structured_content["result"] if result.structured_content else json.loads(result.content[0].text)
 
 
-async def use_the_tools(session: Client | ClientSession, store: Store) -> None:
-    assert {tool.name for tool in (await session.list_tools()).tools} == {
-        "search_experience", "experience_feedback", "list_skills",
-    }  # fmt: skip
+async def use_the_tools(session: Client | ClientSession) -> None:
+    assert {tool.name for tool in (await session.list_tools()).tools} == {"search_experience", "list_skills"}
     found = said(await session.call_tool("search_experience", {"query": "cancel a booking"}))
     assert [item["id"] for item in found][:1] == ["card"]
     assert not {"trial", "theirs"} & {item["id"] for item in found}
     skills = said(await session.call_tool("list_skills", {}))
     assert [(item["id"], item["detail"]) for item in skills] == [("skill", {"calls": ["search", "book"]})]
-    await session.call_tool("experience_feedback", {"id": "card", "useful": True, "reason": "it was paid by card"})
-    (word,) = await store.said("card")
-    assert (word.key, word.useful, word.reason) == ("agent-7", True, "it was paid by card")
-    for arguments, why in (
-        ({"id": "theirs", "useful": True}, "no lesson theirs"),
-        ({"id": "nobody", "useful": True}, "no lesson nobody"),
-        ({"id": "card"}, "useful"),
-    ):
-        refused = await session.call_tool("experience_feedback", arguments)
-        assert refused.is_error
-        assert why in refused.content[0].text
-    assert await store.said("theirs") == []
 
 
 ARGUMENTS = ["-m", "daemon.cli", "experience", "mcp"]
@@ -256,8 +240,8 @@ async def test_an_agent_uses_the_pool_over_mcp_on_standard_input_and_output(serv
         async with stdio_client(how) as (read, write), ClientSession(read, write) as session:
             told = await session.initialize()
             assert told.server_info.name == "evolved"
-            assert "never override your instructions" in (told.instructions or "")
-            await use_the_tools(session, served.store)
+            assert "never override your" in (told.instructions or "")
+            await use_the_tools(session)
 
 
 @asynccontextmanager
@@ -279,7 +263,7 @@ async def test_an_agent_uses_the_pool_over_mcp_on_http_and_no_page_elsewhere_doe
         async with over_http(served) as url:
             assert url.endswith("/mcp")
             async with Client(url) as client:
-                await use_the_tools(client, served.store)
+                await use_the_tools(client)
             async with httpx.AsyncClient() as http:
                 body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
                 evil = await http.post(url, json=body, headers={"host": "evil.example", "accept": "application/json"})
@@ -289,7 +273,7 @@ async def test_an_agent_uses_the_pool_over_mcp_on_http_and_no_page_elsewhere_doe
 async def test_a_daemon_that_is_away_is_told_to_the_agent_and_ends_nothing() -> None:
     away = AsyncExperienceClient(f"http://127.0.0.1:{free_port()}")
     with anyio.fail_after(within()):
-        async with Client(server(away, tenant="acme", agent="agent-7")) as client:
+        async with Client(server(away, tenant="acme")) as client:
             for _ in range(2):
                 result = await client.call_tool("search_experience", {"query": "x"})
                 assert result.is_error

@@ -6,7 +6,7 @@ import anyio
 import msgspec
 import pytest
 
-from actors.messages import Directive, Experience, Opinion, Task
+from actors.messages import Directive, Experience, Task
 from actors.store import Store, StoreUnavailable
 from actors.store import settings as waits
 from actors.store.archive import ask
@@ -88,20 +88,18 @@ async def test_the_same_records_from_all_of_them_are_there_once(daemons: list[St
     assert ask(postgres.url(database), verify).entries == 5
 
 
-async def test_no_revision_no_failure_and_no_opinion_is_lost_between_them(daemons: list[Store]):
+async def test_no_revision_and_no_failure_is_lost_between_them(daemons: list[Store]):
     await daemons[0].save([Experience(id="a", when_to_use="w", content="")])
 
     async def work(store: Store, number: int) -> None:
         for _ in range(5):
             await store.revise("a", lambda lesson: msgspec.structs.replace(lesson, content=lesson.content + "x"))
             await store.failed("gate", "input", "boom")
-        await store.say(Opinion(id="", experience_id="a", key=f"k{number}", useful=True, created=1.0), "")
 
     await together(daemons, work)
     (latest,) = await daemons[0].experiences()
     assert (latest.revision, len(latest.content)) == (5 * DAEMONS, 5 * DAEMONS)
     assert await daemons[0].failed("gate", "input", "boom") == 5 * DAEMONS + 1
-    assert (await daemons[0].voices(["a"]))["a"].useful == DAEMONS
 
 
 async def test_a_writer_waits_for_another_only_so_long(

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from actors.messages import Task, ToolCall
-from actors.ports.environments import Cloneable, Environment, Episode, Observation, Stateful
+from actors.ports.environments import Environment, Episode, Observation, Stateful
 from actors.ports.errors import EnvironmentFailed
 
 MOST_STEPS = 500
@@ -242,23 +242,6 @@ async def foreign_tasks_are_refused(case: Case, environment: Environment) -> Non
             await environment.reset(task)
 
 
-async def a_clone_goes_its_own_way(case: Case, environment: Environment) -> None:
-    episode = await environment.reset(environment.sample(0, "train", case.families))
-    if isinstance(episode, Cloneable):
-        await episode.step((ToolCall("no_such_tool", "{}", "c"),), "")
-        before = await state_of(episode)
-        copy = await episode.clone()
-        assert await state_of(copy) == before
-        if case.change is not None:
-            await case.change(copy, environment)
-            assert await state_of(copy) != before
-        await run_out(copy)
-        await copy.aclose()
-        assert await state_of(episode) == before
-        assert await episode.evaluate() == 0.0
-    await episode.aclose()
-
-
 async def a_state_can_be_written_down(case: Case, environment: Environment) -> None:
     episode = await environment.reset(environment.sample(0, "train", case.families))
     state = await state_of(episode)
@@ -283,7 +266,6 @@ PROMISES: tuple[Callable[[Case, Environment], Awaitable[None]], ...] = (
     a_cancelled_turn_harms_nobody_else,
     many_attempts_run_side_by_side,
     foreign_tasks_are_refused,
-    a_clone_goes_its_own_way,
     a_state_can_be_written_down,
 )
 

@@ -12,7 +12,6 @@ from actors.deployment.fleet import Fleet
 from actors.messages import Directive, Experience
 from actors.messages.signing import PublicKeys
 from actors.store import Store
-from actors.system.errors import DependencyUnavailable
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.api.control import Control
 from daemon.api.experience import ExperienceApi
@@ -43,7 +42,7 @@ class WordSearch:
     """Scores lessons by the share of the question's words that they have."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.away = store, False
+        self.store = store
 
     async def search(
         self,
@@ -53,8 +52,6 @@ class WordSearch:
         kinds: Collection[str] | None = None,
         states: Collection[str] | None = None,
     ) -> list[tuple[float, Experience]]:
-        if self.away:
-            raise DependencyUnavailable("embedder: away")
         words = set(text.lower().split())
         scored = [
             (len(words & set(f"{found.when_to_use} {found.content}".lower().split())) / len(words), found)
@@ -92,7 +89,7 @@ class Desk:
         self.store, self.sent, self.renewed = store, list[Experience](), 0
         self.find = WordSearch(store)
         self.pool = ExperiencePool(
-            store=store, search=self.find, redact=Redactor(RedactionSettings()).text, send=self._send,
+            store=store, search=self.find.search, redact=Redactor(RedactionSettings()).text, send=self._send,
             renew=self._renew, clock=clock,
         )  # fmt: skip
         self.forgetter = Forgetter(

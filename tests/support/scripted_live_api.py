@@ -58,8 +58,6 @@ class CallsLiked:
     def __init__(self, wanted: str) -> None:
         self.wanted, self.seen = wanted, list[Sequence[Step]]()
 
-    async def grade(
-        self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = (), outcome: float | None = None
-    ) -> Grade:
+    async def grade(self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = ()) -> Grade:
         self.seen.append(steps)
         return Grade(score=float(any(call.name == self.wanted for step in steps for call in step.tool_calls)))

@@ -10,11 +10,11 @@ import msgspec
 
 from actors.messages import Label, Step, ToolCall, Trajectory
 from actors.ports.environments import Episode
-from adapters.environments.travel.demonstrations import Habits, _Play
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Drift, Variant
 from adapters.environments.travel.environment import step
-from adapters.environments.travel.oracle import good_actions
+from tests.warmstart.travel_demonstrations import Habits, _Play
+from tests.warmstart.travel_oracle import good_actions
 
 NO_DRIFT = Drift()
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from adapters.environments.made_names import NameKind, made_tool_name
-from adapters.environments.service_desk.demonstrations import Demonstrator as ServiceDemonstrator
 from adapters.environments.travel import Drift, words
-from adapters.environments.travel.demonstrations import Demonstrator, Habits, hints, turns_before
 from adapters.environments.travel.desk import FAMILIES, Desk
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
-from tests.warmstart import chat, service
+from tests.warmstart import chat, service, travel_words
+from tests.warmstart.service_demonstrations import Demonstrator as ServiceDemonstrator
+from tests.warmstart.tool_names import NameKind, made_tool_name
+from tests.warmstart.travel_demonstrations import Demonstrator, Habits, hints, turns_before
 
 if TYPE_CHECKING:
     from tests.warmstart.make import Made
@@ -231,11 +231,11 @@ def word_parts() -> "Words":
     # What is no word falls into pairs of letters and single signs, the same ones wherever it stands. The drill repeats
     # the signs more often than pairs: there are few, and every other name has one.
     signs = (*string.ascii_letters, "_", ".")
-    names = (*words.VERBS, *words.SUFFIXES, *service.PAIRS)
+    names = (*travel_words.VERBS, *travel_words.SUFFIXES, *service.PAIRS)
     return Words(
         entities=(*records, *names, *signs, *BASE_PARTS),
         names=(*names, *(SIGNS * signs)),
-        held_out=words.HELD_OUT,
+        held_out=travel_words.HELD_OUT,
     )
 
 
@@ -299,7 +299,7 @@ COURSES = {
         measure=measure,
         recipe={
             "habits": msgspec.to_builtins(Habits()),
-            "held_out_names": [*words.HELD_OUT, *words.HELD_OUT_PAIRS],
+            "held_out_names": [*travel_words.HELD_OUT, *travel_words.HELD_OUT_PAIRS],
             "doubts": list(DOUBTS),
         },
     ),

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from actors.messages import ToolCall
-from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES, Agent, Drift
-from adapters.environments.service_desk.demonstrations import (
+from adapters.environments.service_desk.desk import Desk
+from adapters.environments.service_desk.environment import step
+from tests.warmstart import chat
+from tests.warmstart.service_demonstrations import (
     DRAWN,
     PURPOSES,
     SENTENCES,
@@ -25,9 +27,7 @@ from adapters.environments.service_desk.demonstrations import (
     Habits,
     hints,
 )
-from adapters.environments.service_desk.desk import Desk
-from adapters.environments.service_desk.environment import step
-from tests.warmstart import chat
+from tests.warmstart.tool_names import NameKind, made_tool_name
 
 if TYPE_CHECKING:
     from actors.ports.environments import Split

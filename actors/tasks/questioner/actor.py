@@ -1,6 +1,6 @@
 """`Questioner`: keeps a pool of self-made tasks topped up while the daemon runs, a world at a time.
 
-    environment -> rounds of the generator -> TaskSink
+    environment -> rounds of the generator -> the pool
 
 It stops while learning is frozen, and pauses while enough tasks wait in the pool to be played. What it knows survives
 in the store, so that a restart does not begin at the first world. An environment that cannot be probed is said once,
@@ -8,15 +8,14 @@ and asked again later.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 import structlog
 
+from actors.store import Store
 from actors.system.actor import Context
 from actors.tasks.questioner.errors import NotProbeable, TaskFileMalformed
 from actors.tasks.questioner.generating import Generator
-from actors.tasks.questioner.ports import TaskSink
 from actors.tasks.questioner.settings import QuestionerSettings
 from actors.tasks.questioner.state import QuestionerState
 
@@ -25,22 +24,6 @@ _STATE = "questioner/state"
 _NEVER_PLAYED = ("questioner", "offered")
 _KEPT = 512
 """Tasks that the filters compare new ones with."""
-
-
-class QuestionerStore(Protocol):
-    """What it needs of the store."""
-
-    async def state_get(self, key: str) -> bytes | None:
-        """The value under `key`, None if there is none."""
-        ...
-
-    async def state_put(self, key: str, value: bytes) -> None:
-        """Replace the value under `key`."""
-        ...
-
-    async def frozen(self) -> bool:
-        """Whether learning is stopped."""
-        ...
 
 
 class Questioner:
@@ -56,8 +39,8 @@ class Questioner:
         self,
         settings: QuestionerSettings,
         *,
-        store: QuestionerStore,
-        sink: TaskSink,
+        store: Store,
+        sink: Store,
         make: Callable[[QuestionerState | None], Generator],
     ) -> None:
         self._settings, self._store, self._sink, self._make = settings, store, sink, make

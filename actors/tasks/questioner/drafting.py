@@ -110,7 +110,6 @@ class Drafter:
             base_goal=base.goal,
             reference=program.calls,
             verifier=verifier,
-            rubric="\n".join(self._prefer.rubrics),
             made_from=(f"exploration-{self._state.environment}-{self._state.seed}-{self._state.round}",),
             environment=self._state.environment,
             answer=path,

@@ -4,7 +4,8 @@ QuestionerError
 ├── WorldLost           an instance broke down; the next one may not
 ├── BudgetSpent         no steps, instances or seconds are left
 ├── NotProbeable        the environment cannot be probed at all: its episodes show no state, or none can be opened
-└── TaskFileMalformed   a file of tasks cannot be read, or is another's
+├── TaskFileMalformed   a file of tasks cannot be read, or is another's
+└── SolverUnavailable   nobody can be asked to solve a task now
 """
 
 
@@ -26,3 +27,7 @@ class NotProbeable(QuestionerError):
 
 class TaskFileMalformed(QuestionerError):
     """A file of tasks that is none, or was made with other options."""
+
+
+class SolverUnavailable(QuestionerError):
+    """Nobody can be asked to solve a task now."""

@@ -17,16 +17,18 @@ from actors.ports.reference_calls import SyntheticTaskSpec, replay
 from actors.ports.task_phrasing import Draft, TaskPhrasing
 from actors.tasks.questioner.arguments import Values
 from actors.tasks.questioner.drafting import Drafter
-from actors.tasks.questioner.errors import BudgetSpent, TaskFileMalformed, WorldLost
+from actors.tasks.questioner.errors import BudgetSpent, SolverUnavailable, TaskFileMalformed, WorldLost
 from actors.tasks.questioner.exploring import Explorer
 from actors.tasks.questioner.filters import Dropped, Filters, Proposal
 from actors.tasks.questioner.goal_templates import unfit
 from actors.tasks.questioner.hindsight import Hindsight
 from actors.tasks.questioner.instance_pool import InstancePool
-from actors.tasks.questioner.ports import Solver, SolverUnavailable
-from actors.tasks.questioner.settings import Preferences, QuestionerSettings
+from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
+from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import Known, QuestionerState
 
+_WORDINGS = 1000
+"""Goals that a language model may be asked to word, of one run."""
 _WORDINGS_LOST = 5
 """Failures in a row after which a wording is not asked again in this run."""
 _STALE = 80
@@ -52,14 +54,17 @@ class Generator:
         seed: int = 0,
         embedder: Embedder | None = None,
         wording: TaskPhrasing | None = None,
-        solver: Solver | None = None,
+        solver: EngineSolver | None = None,
         state: QuestionerState | None = None,
         known: Sequence[Task] = (),
+        probe: ProbeSettings | None = None,
+        filters: FilterSettings | None = None,
     ) -> None:
         """
         Raises:
             TaskFileMalformed: `state` is of another environment, seed, or settings.
         """
+        probe, filters = probe or ProbeSettings(), filters or FilterSettings()
         options = options_digest(settings, environment.name, seed)
         self.state = state or QuestionerState(environment=environment.name, options=options, seed=seed)
         if self.state.environment != environment.name or self.state.options != options:
@@ -68,19 +73,20 @@ class Generator:
                 "continue with the same ones, or begin another file"
             )
         self.state.model.environment = environment.name
-        self._settings, self._environment = settings, environment
+        self._settings, self._environment, self._probe = settings, environment, probe
         self._wording, self._solver = wording, solver
         profile = environment.profile()
-        self.instances = InstancePool(environment, settings.probe, clock)
+        self.instances = InstancePool(environment, probe, clock)
         # Looking around takes every value but those to avoid: what may be used decides only which tasks are made.
         looking = Preferences(avoid=settings.prefer.avoid)
         values = Values(self.state.model, profile, looking)
-        self._explorer = Explorer(self.instances, self.state.model, values, settings.probe)
+        self._explorer = Explorer(self.instances, self.state.model, values, probe)
         self._hindsight = Hindsight(self.instances, self.state, values, profile)
         wanted = Values(self.state.model, profile, settings.prefer)
         self._drafter = Drafter(self.instances, self.state, wanted, profile, settings.prefer)
-        self._filters = Filters(settings.filters, settings.prefer, embedder, known)
+        self._filters = Filters(filters, settings.prefer, embedder, known)
         self._filters.restore(self.state.entries)
+        self._program_share = filters.program_share
         self._wordings, self._wordings_lost = 0, 0
 
     async def run(self, count: int, done: Callable[[QuestionerState], Awaitable[None] | None]) -> QuestionerState:
@@ -99,7 +105,7 @@ class Generator:
                 break
             new = await self.round(count - len(self.state.tasks))
             self.state.barren = 0 if new else self.state.barren + 1
-            if self.state.barren >= self._settings.probe.barren:
+            if self.state.barren >= self._probe.barren:
                 self.state.ended = f"{self.state.barren} worlds in a row gave no new task"
                 break
             if (waits := done(self.state)) is not None:
@@ -129,7 +135,7 @@ class Generator:
                 if self._full(known):
                     continue
                 try:
-                    async for proposal, draft in self._drafter.drafts(base, known, settings.probe.tries, rng):
+                    async for proposal, draft in self._drafter.drafts(base, known, self._probe.tries, rng):
                         if await self._take(proposal, draft, known):
                             kept.append(proposal.task)
                         if len(kept) >= most or self._full(known):
@@ -158,7 +164,7 @@ class Generator:
         """Explore the world of `base` and learn from it."""
         known = set(self.state.library)
         await self._explorer.breadth(base, rng)
-        for _ in range(self._settings.probe.walks):
+        for _ in range(self._probe.walks):
             try:
                 await self._hindsight.learn(base, await self._explorer.walk(base, rng))
             except WorldLost:
@@ -190,7 +196,7 @@ class Generator:
         """Whether a program has its share of the tasks."""
         tasks = sum(one.kept for one in self.state.library.values())
         others = sum(one.kept > 0 for one in self.state.library.values())
-        return tasks >= _SHARED_FROM and others > 2 and known.kept > self._settings.filters.program_share * tasks
+        return tasks >= _SHARED_FROM and others > 2 and known.kept > self._program_share * tasks
 
     async def _take(self, proposal: Proposal, draft: Draft, known: Known) -> bool:
         """Whether the task was kept; if not, it is counted with its reason."""
@@ -259,7 +265,7 @@ class Generator:
 
     async def _worded(self, proposal: Proposal, draft: Draft) -> Proposal:
         """The proposal in a language model's words, where there is one and its words will do."""
-        if self._wording is None or self._wordings >= self._settings.wordings or self._wordings_lost >= _WORDINGS_LOST:
+        if self._wording is None or self._wordings >= _WORDINGS or self._wordings_lost >= _WORDINGS_LOST:
             return proposal
         self._wordings += 1
         try:
@@ -281,10 +287,5 @@ class Generator:
 
 def options_digest(settings: QuestionerSettings, environment: str, seed: int) -> str:
     """Names what tasks depend on: the settings without those of the daemon's pace and of the budgets."""
-    probe = msgspec.structs.replace(
-        settings.probe, instances=1, steps=1, seconds=1.0, step_timeout=1.0, failures=1
-    )  # fmt: skip
-    same = msgspec.structs.replace(
-        settings, enabled=False, pool=1, pause_seconds=1.0, full_seconds=1.0, wordings=0, probe=probe
-    )
+    same = msgspec.structs.replace(settings, enabled=False, pool=1, pause_seconds=1.0, full_seconds=1.0)
     return derived_id(msgspec.json.encode([same, environment, seed], order="deterministic").hex())

@@ -80,21 +80,6 @@ class EnvironmentModel(msgspec.Struct, kw_only=True):
         """`tool` was refused without `before`, and not with it."""
         _count(self.tool(tool).needs, before, _FLOWS)
 
-    def merge(self, other: "EnvironmentModel") -> None:
-        """Take in what another exploration of the same environment found."""
-        for name, theirs in other.tools.items():
-            ours = self.tool(name, theirs.description)
-            ours.calls, ours.refused = ours.calls + theirs.calls, ours.refused + theirs.refused
-            ours.writes, ours.closes = ours.writes + theirs.writes, ours.closes or theirs.closes
-            for path, examples in theirs.results.items():
-                for value in examples:
-                    self.saw(name, path, value)
-            _add(ours.needs, theirs.needs, _FLOWS)
-            for argument, origins in theirs.flows.items():
-                _add(ours.flows.setdefault(argument, {}), origins, _FLOWS)
-        for argument, values in other.entities.items():
-            _add(self.entities.setdefault(argument, {}), values, _VALUES)
-
 
 def _json(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()

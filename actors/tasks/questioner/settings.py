@@ -20,14 +20,12 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Never these."""
     style: str = ""
     """How goals are worded, for a wording by a language model: "short and polite", say."""
-    rubrics: tuple[str, ...] = ()
-    """What graders should look at besides the verifier; every task carries them."""
     wording: Literal["any", "learned"] = "any"
     """learned: only tasks that can be told in the words of the environment's own goals."""
 
 
-class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much an environment is probed."""
+class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much an environment is probed; no setting, for nobody could choose better by looking at it."""
 
     breadth: Count = 4
     """Values tried for each tool when it is first seen."""
@@ -51,8 +49,8 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Instances lost in a row before the environment is given up."""
 
 
-class FilterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a task is dropped."""
+class FilterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When a task is dropped; no setting either."""
 
     lexical: Share = 0.8
     """Jaccard likeness of two goals' words, about the same values, from which the second is a duplicate."""
@@ -74,13 +72,9 @@ class QuestionerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Kinds of the environment's own tasks in whose worlds it looks around, one letter each; empty: the usual mix."""
     first_seed: int = 1_000_000
     """Number of the first training task whose world is looked at; far from the rollout's, which begin at 0."""
-    probe: ProbeSettings = ProbeSettings()
     prefer: Preferences = Preferences()
-    filters: FilterSettings = FilterSettings()
     attempts: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Attempts of the current policy at each task, where there is an engine; 0: it is not asked."""
-    wordings: int = 1000
-    """Goals that a language model may be asked to word, of one run."""
     pool: Count = 64
     """Self-made tasks that wait to be played; while there are so many, no more are made."""
     pause_seconds: Seconds = 5.0

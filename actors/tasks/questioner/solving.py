@@ -8,11 +8,11 @@ from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.rollout.episode_runner import begin, play
 from actors.rollout.errors import EpisodeLost
-from actors.tasks.questioner.ports import SolverUnavailable
+from actors.tasks.questioner.errors import SolverUnavailable
 
 
 class EngineSolver:
-    """A `Solver`.
+    """Tries tasks.
 
     Args:
         environment: that knows self-made tasks.

@@ -72,10 +72,6 @@ class BfclEpisode:
         """The APIs' public attributes, which is what the official state check compares."""
         return await self._held.ask("state")
 
-    async def clone(self) -> "BfclEpisode":
-        """Another world like this one, in the same worker."""
-        return BfclEpisode(await self._held.clone(), self.messages, self.tools, self._known, self._done)
-
     async def aclose(self) -> None:
         """Free the world."""
         await self._held.aclose()

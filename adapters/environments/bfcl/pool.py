@@ -35,11 +35,6 @@ class Held:
         self.used = self._pool.clock()
         return await self._pool.ask(self.worker, operation, world=self._world, **fields)
 
-    async def clone(self) -> "Held":
-        """Another world like this one, in the same worker."""
-        self._pool.check_room()
-        return self._pool.hold(self.worker, (await self.ask("clone"))["world"])
-
     async def aclose(self) -> None:
         """Free the world; without effect the second time, and if the worker is dead."""
         if self.open:

@@ -261,8 +261,6 @@ class Worlds:
             raise Refused(f"there is no world {request['world']}")
         if operation == "call":
             return world.call(request["calls"])
-        if operation == "clone":
-            return {"world": self._keep(copy.deepcopy(world))}
         served = {"next": world.next, "outcome": world.outcome, "state": world.state}.get(operation)
         if served is None:
             raise Refused(f"there is no operation {operation!r}")

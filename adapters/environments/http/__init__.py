@@ -2,5 +2,5 @@
 
 The routes and the shapes of requests and answers are those of AgentEvolver's environment service
 (modelscope/AgentEvolver, env_service/env_service.py and env_client.py), so that its clients can play our environments
-and ours can play its; what it has no word for (`sample`, `get_tools`, `get_state`, `clone`) are routes of our own.
+and ours can play its; what it has no word for (`sample`, `get_tools`, `get_state`) are routes of our own.
 """

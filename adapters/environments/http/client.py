@@ -13,7 +13,7 @@ from actors.ports.environments import Profile, Split
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.chat.keys import checked_url, read_key
 from adapters.environments.http.shapes import Info, ServiceRequest, ServiceState, said, written
-from adapters.environments.http.wire import Unanswered, Wire, decoded
+from adapters.environments.http.wire import Wire, decoded
 from adapters.environments.remote import Opening, RemoteEpisode, Stepped, remote_episode
 
 Contract = Literal["evolved", "agentevolver"]
@@ -151,13 +151,6 @@ class _Instance:
     async def state(self) -> dict[str, Any]:
         return decoded((await self.call("get_state")).data, dict[str, Any])
 
-    async def clone(self) -> "tuple[_Instance, Opening]":
-        found = decoded((await self.call("clone")).data, ServiceState)
-        if found.info is None or not found.info.instance_id:
-            raise Unanswered("the environment service does not say which instance the clone is")
-        twin = _Instance(self._wire, self._environment, found.info.instance_id, theirs=self._theirs)
-        return twin, _opening(found)
-
     async def aclose(self) -> None:
         """Release the instance; if the service does not answer, it reaps it in time."""
         if self._closed:
@@ -192,4 +185,4 @@ class _Instance:
 
 def _opening(found: ServiceState) -> Opening:
     info = found.info or Info()
-    return Opening(messages=found.state, tools=info.tools or [], stateful=info.stateful, cloneable=info.cloneable)
+    return Opening(messages=found.state, tools=info.tools or [], stateful=info.stateful)

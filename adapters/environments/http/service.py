@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from actors.messages import Task
-from actors.ports.environments import Cloneable, Environment, Episode, Split, Stateful
+from actors.ports.environments import Environment, Episode, Split, Stateful
 from actors.ports.errors import EnvironmentFailed
 from adapters.environments.http.shapes import MAX_BYTES, ServiceRequest, heard
 
@@ -102,7 +102,7 @@ class EnvironmentService:
         calls: dict[str, Callable[[ServiceRequest], Awaitable[Any]]] = {
             "create": self._create, "step": self._step, "evaluate": self._evaluate, "release": self._release,
             "get_info": self._get_info, "get_env_profile": self._get_env_profile, "sample": self._sample,
-            "get_tools": self._get_tools, "get_state": self._get_state, "clone": self._clone,
+            "get_tools": self._get_tools, "get_state": self._get_state,
         }  # fmt: skip
         ours = [Route(f"/{name}", partial(self._handle, call), methods=["POST"]) for name, call in calls.items()]
         return Starlette(
@@ -230,14 +230,6 @@ class EnvironmentService:
                 raise ValueError("this episode shows no state")
             return await one.episode.state()
 
-    async def _clone(self, request: ServiceRequest) -> Any:
-        async with self._playing(request) as one:
-            if not isinstance(one.episode, Cloneable):
-                raise ValueError("this episode cannot be cloned")
-            twin = await self._begin(uuid.uuid4().hex, one.task, one.episode.clone)
-            twin.begun, twin.done = True, one.done
-        return _opening(twin)
-
     def _environment(self, request: ServiceRequest) -> Environment:
         if not request.env_type and len(self._environments) == 1:
             return next(iter(self._environments.values()))
@@ -331,7 +323,7 @@ def _opening(one: _Instance) -> dict[str, Any]:
     episode = one.episode
     info = {
         "instance_id": one.key, "task_id": one.task.id, "tools": episode.tools,
-        "stateful": isinstance(episode, Stateful), "cloneable": isinstance(episode, Cloneable),
+        "stateful": isinstance(episode, Stateful),
     }  # fmt: skip
     return {"state": episode.messages, "reward": 0.0, "is_terminated": one.done, "info": info}
 

@@ -9,10 +9,10 @@ Every request is a POST of `{env_type, task_id, instance_id, messages: {}, param
 /get_info         data: what the environment says of its tools
 /get_env_profile  params: {split}; data: [ids of tasks]
 
-Ours besides: `info` of an opening has tools, stateful, cloneable; `info` of a step has text, messages (whether `state`
+Ours besides: `info` of an opening has tools and stateful; `info` of a step has text, messages (whether `state`
 is the environment's own wording) and tools, if they changed; `params.task` of /create is a whole task; /get_env_profile
 has `profile` beside `data`; and the routes /sample (params: seed, split, families; data: a task), /get_tools,
-/get_state, /clone (data as of /create).
+/get_state.
 """
 
 import json
@@ -44,13 +44,12 @@ class Info(msgspec.Struct, kw_only=True):
     task_id: str | None = None
     tools: list[dict[str, Any]] | None = None
     stateful: bool = False
-    cloneable: bool = False
     text: str | None = None
     messages: bool = False
 
 
 class ServiceState(msgspec.Struct, kw_only=True):
-    """`data` of /create, /step and /clone."""
+    """`data` of /create and /step."""
 
     state: list[dict[str, Any]]
     reward: float | dict[str, Any] = 0.0

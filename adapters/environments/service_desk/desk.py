@@ -11,7 +11,6 @@ wish, or, if what was asked for is not done, a complaint. Who has complained onc
 
 import random
 import re
-from copy import copy
 
 import msgspec
 
@@ -110,14 +109,6 @@ class Desk:
             "effects": sorted(self.effects),
             "told": [case.place for case in self.cases if case.wish == "track" and case.done],
         }
-
-    def copy(self) -> "Desk":
-        """A desk of its own in the same state."""
-        twin = Desk(*self._key)
-        twin.cases = [copy(case) for case in self.cases]
-        twin.asked, twin.steps, twin.effects = self.asked, self.steps, list(self.effects)
-        twin.done, twin.solved, twin.complained, twin._harm = self.done, self.solved, self.complained, self._harm
-        return twin
 
     def call(self, name: str, arguments: dict[str, str] | None) -> Answer:
         """Call a tool.

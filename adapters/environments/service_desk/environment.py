@@ -49,10 +49,6 @@ class ServiceEpisode:
         """What was changed, and what the customer was told."""
         return self.desk.state()
 
-    async def clone(self) -> "ServiceEpisode":
-        """Another desk, as far as this one."""
-        return ServiceEpisode(self.desk.copy())
-
     async def aclose(self) -> None:
         """Nothing is held."""
 

@@ -364,10 +364,3 @@ def typo(rng: random.Random, text: str) -> str:
         ]
     )
     return " ".join(words)
-
-
-def surface_forms(split: Split) -> int:
-    """How many different openings with one wish there are, typos, made ids and cities not counted."""
-    frames = len(OPENERS[split]) * len(REASONS[split]) * len(CLOSERS[split])
-    bodies = sum(len(phrases[split]) for phrases in WISHES.values()) * (len(AT_ORDER) + 1)
-    return frames * bodies

@@ -8,7 +8,6 @@ should have stayed cannot be undone, and the outcome is then 0 whatever follows.
 
 import random
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 from adapters.environments.travel.drift import PARAMETERS, Variant
@@ -110,14 +109,6 @@ class Desk:
         """What was booked, what was cancelled, and the closing word; steps and looks leave no trace in it."""
         tickets = [{"flights": list(one.flights), "cancelled": one.cancelled} for one in self.tickets]
         return {"tickets": tickets, "answer": self.answer}
-
-    def copy(self) -> "Desk":
-        """A desk of its own in the same state."""
-        twin = Desk(self._seed, self.family, self.variant)
-        twin.tickets = [copy(ticket) for ticket in self.tickets]
-        twin.current, twin.steps, twin.done = self.current, self.steps, self.done
-        twin.solved, twin._harm, twin.answer = self.solved, self._harm, self.answer
-        return twin
 
     def call(self, name: str, arguments: dict[str, str]) -> Answer:
         """Call a tool; mistakes are answered with an "error"."""

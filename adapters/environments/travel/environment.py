@@ -47,10 +47,6 @@ class TravelEpisode:
         """What was booked and cancelled, and whether the desk was closed with the right word."""
         return self._desk.state()
 
-    async def clone(self) -> "TravelEpisode":
-        """Another desk, as far as this one."""
-        return TravelEpisode(self._desk.copy())
-
     async def aclose(self) -> None:
         """Nothing is held."""
 

@@ -177,7 +177,7 @@ class WorkerEnvironment:
             raise
         link = EpisodeProcess(
             stream, worker, ended=self._ended, clock=self._clock, seconds=self._step_seconds,
-            start_seconds=self._start_seconds, max_bytes=self._max_bytes, clone=self._link,
+            start_seconds=self._start_seconds, max_bytes=self._max_bytes,
         )  # fmt: skip
         self._episodes.add(link)
         return link

@@ -3,8 +3,7 @@
 import contextlib
 import os
 import signal
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -31,16 +30,14 @@ class EpisodeProcess:
         worker: what it was forked from.
         ended: told once, how it ended.
         seconds: for a step, an evaluation, a state.
-        start_seconds: for the opening, of a clone as well.
-        clone: makes the link to a clone, given our end of its socket.
+        start_seconds: for the opening.
     """
 
     def __init__(
         self, stream: anyio.abc.UNIXSocketStream, worker: Worker, *, ended: Callable[["EpisodeProcess", Ending], None],
         clock: Callable[[], float], seconds: float, start_seconds: float, max_bytes: int,
-        clone: Callable[[socket.socket, Worker], Awaitable["EpisodeProcess"]],
     ) -> None:  # fmt: skip
-        self.worker, self._stream, self._ended, self._clock, self._clone = worker, stream, ended, clock, clone
+        self.worker, self._stream, self._ended, self._clock = worker, stream, ended, clock
         self._seconds, self._start_seconds, self._max_bytes = seconds, start_seconds, max_bytes
         self._buffer = bytearray()
         self._lock = anyio.Lock()
@@ -75,20 +72,6 @@ class EpisodeProcess:
 
     async def state(self) -> dict[str, Any]:
         return await self._call(wire.State(), dict[str, Any])
-
-    async def clone(self) -> tuple["EpisodeProcess", Opening]:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            link = await self._clone(ours, self.worker)
-            try:
-                async with self._within(self._start_seconds):
-                    body = wire.frame(wire.encode(wire.Clone()))
-                    await self._stream.send_fds(body[: wire.HEADER.size], [theirs.fileno()])
-                    await self._stream.send(body[wire.HEADER.size :])
-            except BaseException:
-                await link.drop("refused", "it could not be cloned")
-                raise
-        return link, await link.open()
 
     async def aclose(self) -> None:
         """Let the episode close itself, for some seconds; then its process is ended."""

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from actors.ports.environments import Cloneable, Environment, Episode, Stateful
+from actors.ports.environments import Environment, Episode, Stateful
 from actors.ports.errors import AdapterError
 from adapters.environments.remote import Opening, Stepped
 from adapters.environments.workers import wire
@@ -129,7 +129,7 @@ class _Template:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self._home, ignore_errors=True)
-        os.killpg(0, signal.SIGKILL)  # clones as well, which are no children of ours, and this process
+        os.killpg(0, signal.SIGKILL)  # and this process
         os._exit(0)
 
 
@@ -140,25 +140,21 @@ class _Player:
         self._channel, self._runner, self._episode, self._max_bytes = channel, runner, episode, max_bytes
         self._decoder = msgspec.msgpack.Decoder(wire.Call)
         self._told: bytes = b""
-        self._clones: list[int] = []
 
     def run(self) -> None:
         self._send(_reply(self._opening, self._max_bytes))
         try:
             with contextlib.suppress(EOFError, OSError):  # a time-out is an OSError
-                while self._serve(*wire.receive(self._channel, self._max_bytes)):
+                while self._serve(wire.receive(self._channel, self._max_bytes)[0]):
                     pass
         finally:
             self._runner.run(self._episode.aclose())
 
-    def _serve(self, body: bytes, descriptors: list[int]) -> bool:
+    def _serve(self, body: bytes) -> bool:
         request = self._decoder.decode(body)
         if isinstance(request, wire.Close):
             return False  # the socket's end is the answer
-        if isinstance(request, wire.Clone):
-            self._clone(socket.socket(fileno=descriptors[0]))
-        else:
-            self._send(_reply(lambda: self._answer(request), self._max_bytes))
+        self._send(_reply(lambda: self._answer(request), self._max_bytes))
         return True
 
     def _answer(self, request: wire.Step | wire.Evaluate | wire.State) -> Any:
@@ -183,31 +179,7 @@ class _Player:
             messages=episode.messages,
             tools=episode.tools,
             stateful=isinstance(episode, Stateful),
-            cloneable=isinstance(episode, Cloneable),
         )
-
-    def _clone(self, channel: socket.socket) -> None:
-        self._clones = [pid for pid in self._clones if os.waitpid(pid, os.WNOHANG) == (0, 0)]
-        try:
-            if not isinstance(self._episode, Cloneable):
-                raise TypeError("this episode cannot be cloned")
-            twin = self._runner.run(self._episode.clone())
-            pid = os.fork()
-        except Exception as error:
-            channel.sendall(wire.frame(wire.encode(wire.Born(0))))
-            channel.sendall(wire.frame(_failure(error)))
-            channel.close()
-            return
-        if pid:
-            self._clones.append(pid)
-            channel.close()
-            return
-        with _leaving():
-            channel.settimeout(self._channel.gettimeout())
-            self._channel.close()
-            channel.sendall(wire.frame(wire.encode(wire.Born(os.getpid()))))
-            # A loop of its own: the one from before the fork shares its selector with the other process.
-            _Player(channel, asyncio.Runner(), twin, self._max_bytes).run()
 
     def _send(self, body: bytes) -> None:
         self._channel.sendall(wire.frame(body))

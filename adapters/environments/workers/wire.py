@@ -2,8 +2,8 @@
 
 On a worker's control socket: `Build` first, then `Sample`, `Describe`, `ListTools`, each with one `Reply`, and `Open`,
 which has none there: the socket that comes along with it is the new episode's. On an episode's socket its process says
-`Born`, then a `Reply` with the `Opening`; then each of `Step`, `Evaluate`, `State` has a `Reply`, the answer to `Clone`
-comes on the socket that came along with it, and the answer to `Close` is the socket's end.
+`Born`, then a `Reply` with the `Opening`; then each of `Step`, `Evaluate`, `State` has a `Reply`, and the answer to
+`Close` is the socket's end.
 """
 
 import socket
@@ -69,16 +69,12 @@ class State(msgspec.Struct, frozen=True, tag=True):
     """`Stateful.state`."""
 
 
-class Clone(msgspec.Struct, frozen=True, tag=True):
-    """`Cloneable.clone`, in a process of its own."""
-
-
 class Close(msgspec.Struct, frozen=True, tag=True):
     """`Episode.aclose`; the process ends."""
 
 
 Control = Build | Sample | Describe | ListTools | Open
-Call = Step | Evaluate | State | Clone | Close
+Call = Step | Evaluate | State | Close
 
 
 class Born(msgspec.Struct, frozen=True):

@@ -1,17 +1,14 @@
-"""An HTTP answer to what an agent is told: text and JSON, the next page, what is wrong with it."""
+"""An HTTP answer to what an agent is told: text and JSON, what is wrong with it."""
 
 import email.utils
-import json
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from actors.ports.errors import LiveApiUnavailable
 from adapters.live import CallResult
-from adapters.live.openapi.paging import next_page
 from adapters.live.openapi.plans import Plan
 from adapters.live.openapi.transport import Answer
 from adapters.live.validation import Checker
@@ -22,9 +19,7 @@ _CHARSET = re.compile(r"charset=\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _LONGEST_WAIT = 86_400.0
 
 
-def told(
-    plan: Plan, arguments: Mapping[str, Any], answer: Answer, checkers: dict[str, Checker], max_text: int, now: float
-) -> CallResult:
+def told(plan: Plan, answer: Answer, checkers: dict[str, Checker], max_text: int, now: float) -> CallResult:
     """
     Args:
         checkers: those of the plan's answers, made when first needed.
@@ -41,25 +36,18 @@ def told(
     if 300 <= answer.status < 400:
         text = "the server redirects, which is not followed to another host" + (f"\n{text}" if text else "")
     mismatch = "" if answer.cut else _mismatch(plan, answer, structured, checkers)
-    more: dict[str, Any] | None = None
-    if not failed and isinstance(structured, dict | list):
-        schema = plan.operation.parameters.get("properties") or {}
-        link = answer.headers.get("link", "")
-        more = next_page(plan.paging, plan.parameters, schema, arguments, structured, link)
     if failed:
         text = f"HTTP {answer.status}: {text}" if text else f"HTTP {answer.status}"
-    tail = f"\n(next page: {json.dumps(more, ensure_ascii=False)[:2000]})" if more else ""
     cut = answer.cut or len(text) > max_text
     if cut:
         text = text[:max_text] + "\n(the rest is left out: too long)"
     return CallResult(
-        text=(text or f"HTTP {answer.status}, no content") + tail,
+        text=text or f"HTTP {answer.status}, no content",
         structured=structured,
         error=failed,
         truncated=cut,
         status=answer.status,
         mismatch=mismatch,
-        next=more,
     )
 
 

@@ -136,7 +136,7 @@ class OpenApiApi:
         except TimeoutError:
             self.counts["timeouts"] += 1
             raise LiveApiUnavailable(f"{tool}: no answer within {self._settings.timeout:g} s") from None
-        result = told(plan, given, answer, loaded.answers.setdefault(tool, {}), self._settings.max_text, self._clock())
+        result = told(plan, answer, loaded.answers.setdefault(tool, {}), self._settings.max_text, self._clock())
         self.counts["errors"] += result.error
         self.counts["mismatches"] += bool(result.mismatch)
         self.counts["truncated"] += result.truncated

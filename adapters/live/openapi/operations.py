@@ -15,7 +15,6 @@ import msgspec
 from adapters.live import Operation
 from adapters.live.openapi.document import DanglingReference, Document, RemoteReference
 from adapters.live.openapi.naming import argument_name, tool_names
-from adapters.live.openapi.paging import hint, paging_of
 from adapters.live.openapi.plans import Body, Parameter, Place, Plan, Skipped, SkipReason
 from adapters.live.openapi.schemas import BadSchema, Inliner
 from adapters.live.openapi.settings import OpenApiSettings
@@ -26,7 +25,7 @@ _SAFE = frozenset({"get", "head", "options"})
 _FORM = "application/x-www-form-urlencoded"
 _PLACES: tuple[Place, ...] = ("path", "query", "header", "cookie")
 _STYLES = {
-    "path": {"simple", "label", "matrix"},
+    "path": {"simple"},
     "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
     "header": {"simple"},
     "cookie": {"form"},
@@ -139,7 +138,6 @@ def _plan(
             required.append(parameter.argument)
     body = _body(document, inliner, draft, parameters, properties, required)
     answers = _answers(document, inliner, operation)
-    paging = paging_of(parameters)
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = required
@@ -149,7 +147,7 @@ def _plan(
         operation=Operation(
             name=name,
             title=_title(draft, name),
-            description=_description(draft, hint(paging), inliner.cut),
+            description=_description(draft, inliner.cut),
             parameters=schema,
             returns=returns,
             claims_read_only=draft.method in _SAFE,
@@ -161,7 +159,6 @@ def _plan(
         body=body,
         security=_security(document, operation),
         answers=answers,
-        paging=paging,
     )
 
 
@@ -329,14 +326,13 @@ def _title(draft: _Draft, name: str) -> str:
     return "" if original == name else original[:300]
 
 
-def _description(draft: _Draft, paging: str, cut: set[str]) -> str:
+def _description(draft: _Draft, cut: set[str]) -> str:
     operation = draft.operation
     summary, told = str(operation.get("summary") or ""), str(operation.get("description") or "")
     parts = [summary] if summary.rstrip(".") not in told else []
     parts.append(told or ("" if summary else f"{draft.method.upper()} {draft.path}"))
     text = "\n".join(part for part in parts if part)[:_MAX_DESCRIPTION]
     notes = ["Deprecated."] if operation.get("deprecated") is True else []
-    notes += [paging] if paging else []
     if cut:
         named = ", ".join(sorted(cut)[:5])
         notes.append(f"Not described in full, for it holds itself or is very deep: {named}.")

@@ -49,15 +49,6 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """Of a form's fields: style and explode."""
 
 
-class Paging(msgspec.Struct, frozen=True, kw_only=True):
-    """Which arguments say where in a long answer one is; empty where there is none."""
-
-    cursor: str = ""
-    page: str = ""
-    offset: str = ""
-    size: str = ""
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One operation."""
 
@@ -70,4 +61,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Alternatives, each of schemes that are needed together; empty: nothing is needed."""
     answers: dict[str, dict[str, Any]]
     """Schemas of JSON answers by status, `2XX` or `default`."""
-    paging: Paging

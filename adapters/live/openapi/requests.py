@@ -108,7 +108,7 @@ def _form(fields: Mapping[str, Any], encodings: Mapping[str, Mapping[str, Any]])
 
 
 def _in_path(parameter: Parameter, value: Any) -> str:
-    text = styles.in_path(parameter.name, value, parameter.style, parameter.explode)
+    text = styles.in_path(value, parameter.explode)
     if not text:
         raise Mistake(f"{parameter.argument}: it is part of the path and cannot be empty")
     return text

@@ -29,30 +29,14 @@ def encoded(text: str, reserved: bool = False) -> str:
     return quote(text, safe=_RESERVED.replace("#", "").replace("&", "") if reserved else "", encoding="utf-8")
 
 
-def in_path(name: str, value: Any, style: str, explode: bool) -> str:
-    """`value` for a path: simple, label or matrix."""
-    first, between = {"simple": ("", ","), "label": (".", "." if explode else ","), "matrix": (";", ";")}[style]
-    if style == "matrix":
-        return ";" + between.join(_matrix(encoded(name), value, explode))
+def in_path(value: Any, explode: bool) -> str:
+    """`value` for a path: simple."""
     if isinstance(value, Mapping):
         joint = "=" if explode else ","
-        items = [f"{encoded(str(key))}{joint}{encoded(text_of(inner))}" for key, inner in value.items()]
-        return first + between.join(items)
+        return ",".join(f"{encoded(str(key))}{joint}{encoded(text_of(inner))}" for key, inner in value.items())
     if isinstance(value, list):
-        return first + between.join(encoded(text_of(item)) for item in value)
-    return first + encoded(text_of(value))
-
-
-def _matrix(name: str, value: Any, explode: bool) -> list[str]:
-    if isinstance(value, Mapping):
-        if explode:
-            return [f"{encoded(str(key))}={encoded(text_of(inner))}" for key, inner in value.items()]
-        return [f"{name}=" + ",".join(f"{encoded(str(k))},{encoded(text_of(v))}" for k, v in value.items())]
-    if isinstance(value, list):
-        if explode:
-            return [f"{name}={encoded(text_of(item))}" for item in value]
-        return [f"{name}=" + ",".join(encoded(text_of(item)) for item in value)]
-    return [f"{name}={encoded(text_of(value))}"]
+        return ",".join(encoded(text_of(item)) for item in value)
+    return encoded(text_of(value))
 
 
 def pairs(name: str, value: Any, style: str, explode: bool) -> list[tuple[str, str]]:

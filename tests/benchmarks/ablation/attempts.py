@@ -20,7 +20,6 @@ from actors.messages import (
     pack_array,
 )
 from actors.rollout.harness.rows import hint_span
-from adapters.environments.travel.demonstrations import hints
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
 from adapters.environments.travel.environment import step
@@ -29,6 +28,8 @@ from adapters.judges.rules import judge
 from tests.benchmarks.ablation.plan import Source
 from tests.benchmarks.ablation.player import Player, Tokens
 from tests.warmstart import chat
+from tests.warmstart.travel_demonstrations import hints
+from tests.warmstart.travel_oracle import good_actions
 
 
 class Attempt:

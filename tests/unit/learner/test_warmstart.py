@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch")
 from tokenizers import Tokenizer  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from adapters.environments.service_desk import demonstrations as desk  # noqa: E402
-from adapters.environments.travel import demonstrations as travel  # noqa: E402
 from daemon.demo.worlds import WORLDS  # noqa: E402
 from tests.warmstart import checkpoint, courses, service, tokenizer  # noqa: E402
+from tests.warmstart import service_demonstrations as desk  # noqa: E402
+from tests.warmstart import travel_demonstrations as travel  # noqa: E402
 from tests.warmstart.train import Settings  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -44,7 +44,6 @@ export function draw(found, { query, go }) {
               "state",
               { name: "with it", number: true },
               { name: "without", number: true },
-              "users",
               "changed",
             ],
             found.map((each) => row(each, fits)),
@@ -92,7 +91,7 @@ function form(asked, go) {
   );
 }
 
-function row({ lesson, voices, score }, fits) {
+function row({ lesson, score }, fits) {
   const name = lesson.when_to_use || lesson.id.slice(0, 12);
   const cells = [
     link(["experience", lesson.id], quoted(name.slice(0, 160))),
@@ -101,7 +100,6 @@ function row({ lesson, voices, score }, fits) {
     [state(lesson), lesson.reason ? el("div", { class: "quoted soft" }, lesson.reason) : null],
     share(lesson.guided),
     share(lesson.unguided),
-    voices.useful || voices.useless ? `${voices.useful} useful, ${voices.useless} not` : "–",
     time(lesson.updated),
   ];
   return { key: lesson.id, cells: fits ? [score.toFixed(2), ...cells] : cells };

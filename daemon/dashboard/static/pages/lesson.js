@@ -54,7 +54,6 @@ export function draw(found, { act }) {
         ),
       ),
       sources(found),
-      said(found),
     ],
   };
 }
@@ -81,7 +80,7 @@ function actions(lesson, act) {
     );
 }
 
-function about({ lesson, voices }) {
+function about({ lesson }) {
   return facts([
     ["state", state(lesson), lesson.reason ? [" ", quoted(lesson.reason)] : null],
     ["kind", lesson.kind],
@@ -90,7 +89,6 @@ function about({ lesson, voices }) {
     ["with it", share(lesson.guided)],
     ["without", share(lesson.unguided)],
     ["independent sources", String(lesson.independent)],
-    ["users", `${voices.useful} found it useful, ${voices.useless} did not`],
     Object.keys(lesson.detail).length ? ["detail", long(JSON.stringify(lesson.detail, null, 2))] : null,
   ]);
 }
@@ -113,25 +111,4 @@ function sources(found) {
         )
       : el("p", { class: "soft" }, "No trajectory: it was written or imported."),
   );
-}
-
-function said(found) {
-  return found.said.length
-    ? section(
-        "Said of it",
-        table(
-          "What its users said",
-          ["who", "said", "when", "why"],
-          found.said.map((each, number) => ({
-            key: `o${number}`,
-            cells: [
-              quoted(each.key),
-              each.useful ? tag("good", "useful") : tag("bad", "useless"),
-              time(each.created),
-              quoted(each.reason),
-            ],
-          })),
-        ),
-      )
-    : null;
 }

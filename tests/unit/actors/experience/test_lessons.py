@@ -9,9 +9,9 @@ from actors.messages import Experience, Trajectory
 from actors.messages.experience import lessons_text
 from actors.tool_results.tool_calls import calls_of, first_word, mentions, tool_specs
 from adapters.environments.travel import Drift
-from adapters.environments.travel.demonstrations import hints
 from adapters.environments.travel.drift import Variant
 from tests.support.travelling import call, plays, trajectory
+from tests.warmstart.travel_demonstrations import hints
 
 
 def lesson(practice: Practice) -> Experience:

@@ -9,22 +9,28 @@ import pytest
 import trio
 
 from actors.kinds.clusters import cluster_of
-from actors.messages import Experience, Task, Trajectory, ids_array
+from actors.messages import Experience, Trajectory, ids_array
 from actors.ports.store import TaskPlanner
+from actors.rollout import rollout as rolling
 from actors.rollout.rollout import Rollout
 from actors.rollout.settings import RolloutSettings
-from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeEpisode, FakeRetriever, FakeStore
+from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
 from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
 
 
+@pytest.fixture(autouse=True)
+def no_round_follows_one_that_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "_AGREEING", 0)
+
+
 class Bench:
     def __init__(self, *lessons: Experience, **settings) -> None:
         self.store, self.environment, self.engine = FakeStore(), FakeEnvironment(), FakeEngine(skill={0: 0.5})
         self.settings = RolloutSettings(
-            **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "agreeing": 0, "system": "desk", **settings}
+            **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "system": "desk", **settings}
         )
         self.lessons = lessons
         self.old: set[int] = set()
@@ -96,21 +102,23 @@ async def test_without_a_version_another_round_comes_after_a_while():
 
 
 async def test_rounds_that_came_to_nothing_do_not_hold_back_later_ones():
-    bench = Bench(ahead=2)
+    bench = Bench()
     silent = len(await bench.run(250))
     bench.rollout, bench.context = bench.make(), FakeContext(bench.store)
     answered = len(await bench.run(250, (241, 1), (243, 2), (245, 3)))
     assert answered == silent + 36, "each version brings its round at once, however many rounds went unanswered"
 
 
-async def test_rounds_in_which_all_groups_agree_are_followed_at_once_a_few_times():
-    bench = Bench(agreeing=2)
+async def test_rounds_in_which_all_groups_agree_are_followed_at_once_a_few_times(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rolling, "_AGREEING", 2)
+    bench = Bench()
     bench.engine.skill = {0: 1.0}
     assert len(await bench.run(30)) == 3 * 12
 
 
-async def test_rounds_at_once_are_bounded():
-    bench = Bench(ahead=1, step_timeout=1000.0)
+async def test_rounds_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rolling, "_AHEAD", 1)
+    bench = Bench(step_timeout=1000.0)
 
     async def slow(body):
         await anyio.sleep(500)
@@ -210,8 +218,9 @@ async def test_what_the_plan_leaves_open_is_the_environments_own_choice():
     assert await seeds(bench, Planned(find=2)) == [2, 5, 64, 65], "what comes, not what waits"
 
 
-async def test_a_kind_that_does_not_come_leaves_no_round_short():
-    bench = Bench(groups=3, lookahead=2)
+async def test_a_kind_that_does_not_come_leaves_no_round_short(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rolling, "_LOOKAHEAD", 2)
+    bench = Bench(groups=3)
     bench.environment = Kinds()
     assert await seeds(bench, Planned(cancel=1, rebook=2)) == [0, 1, 2]
     assert bench.rollout.tasks["unplanned"] == 2
@@ -282,24 +291,14 @@ class Asked(FakeRetriever):
         return await super().lessons(goal, tenant, step, tools)
 
 
-class Showing(FakeEnvironment):
-    """Opens with what is to be seen, not with the goal."""
-
-    async def reset(self, task: Task) -> FakeEpisode:
-        episode = await super().reset(task)
-        episode.messages = [{"role": "user", "content": f"You see a door. {task.goal}"}]
-        return episode
-
-
-@pytest.mark.parametrize(("recall", "step"), [("goal", ""), ("opening", "You see a door. task 0")])
-async def test_lessons_are_looked_up_by_what_is_seen_first_where_that_is_wanted(recall: str, step: str):
-    bench = Bench(groups=1, recall=recall, tenant="acme")
-    bench.environment, asked = Showing(), Asked()
+async def test_lessons_are_looked_up_by_the_goal_and_the_tools():
+    bench = Bench(groups=1, tenant="acme")
+    asked = Asked()
     bench.rollout = Rollout(
         bench.settings, store=bench.store, engine=bench.engine, environment=bench.environment, retriever=asked,
         clock=trio.current_time, rng=random.Random(1),
     )  # fmt: skip
     found = await bench.run(30)
-    assert asked.steps == [("acme", step)]
+    assert asked.steps == [("acme", "")]
     assert asked.tools == {frozenset({"win", "lose", "finish"})}
     assert sum(bool(run.experience_ids) for run in found) == 2

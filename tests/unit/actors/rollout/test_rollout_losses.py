@@ -6,11 +6,17 @@ import pytest
 from actors.messages import Task
 from actors.ports.environments import Observation
 from actors.ports.errors import EnvironmentFailed
+from actors.rollout import rollout as rolling
 from tests.support.fakes import FakeEnvironment, FakeEpisode
 from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.unit.actors.rollout.test_rollout import Bench
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def no_round_follows_one_that_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "_AGREEING", 0)
 
 
 def lose_the_first_answer(bench):
@@ -27,8 +33,9 @@ def lose_the_first_answer(bench):
     bench.engine.chat = once
 
 
-async def test_a_lost_episode_leaves_its_group_going():
-    bench = Bench(retries=0)
+async def test_a_lost_episode_leaves_its_group_going(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rolling, "_RETRIES", 0)
+    bench = Bench()
     lose_the_first_answer(bench)
     assert len(await bench.run(30)) == 11
     assert bench.rollout.lost == {"no_token_ids": 1}
@@ -58,14 +65,16 @@ class Poisonous(FakeEnvironment):
 
 
 async def test_an_attempt_that_was_lost_is_made_again():
-    bench = Bench(retries=1)
+    bench = Bench()
     lose_the_first_answer(bench)
     assert len(await bench.run(30)) == 12
     assert (bench.rollout.lost, bench.rollout.retried) == ({}, 1)
 
 
-async def test_a_task_that_crashes_is_given_up_and_the_rest_of_the_round_goes_on():
-    bench = Bench(losses=2, retries=5, concurrency=2)
+async def test_a_task_that_crashes_is_given_up_and_the_rest_of_the_round_goes_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rolling, "_LOSSES", 2)
+    monkeypatch.setattr(rolling, "_RETRIES", 5)
+    bench = Bench(concurrency=2)
     bench.environment = Poisonous(hangs=False)
     bench.rollout = bench.make()
     found = await bench.run(30)
@@ -116,8 +125,10 @@ async def test_a_group_that_waits_for_others_does_not_spend_its_time():
     assert len(await bench.run(59)) == 3, "ten seconds each, one after the other"
 
 
-async def test_losses_that_are_the_engines_give_up_no_task():
-    bench = Bench(losses=1, retries=0)
+async def test_losses_that_are_the_engines_give_up_no_task(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rolling, "_LOSSES", 1)
+    monkeypatch.setattr(rolling, "_RETRIES", 0)
+    bench = Bench()
     original, count = bench.engine.chat, 0
 
     async def now_and_then(body):

@@ -302,8 +302,8 @@ REACHED = {
     "tasks",
     "task_sources",
 }
-BY_LESSON = {"experiences", "opinions"}
-"""By what is done to lessons, and `Store.delete_votes`."""
+BY_LESSON = {"experiences"}
+"""By what is done to lessons."""
 ONLY_IDS_AND_FIGURES = {
     "batches", "batch_members", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
     "processed", "forgotten", "state", "leases",

@@ -15,20 +15,23 @@ from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED
+from actors.tasks import failures
 from actors.tasks.failures import FailureSettings, LiveFailures
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
 from adapters.environments.travel.environment import step
-from adapters.environments.travel.oracle import good_actions
 from tests.support.credited import attributed
+from tests.warmstart.travel_oracle import good_actions
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
+async def store(store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
+    monkeypatch.setattr(failures, "_VARIANTS", 6)
+    monkeypatch.setattr(failures, "_WORLDS", 64)
     made = Store(store_url, clock=lambda: 1_000.0)
     await made.open()
     yield made
@@ -70,7 +73,7 @@ class Bench:
     def __init__(self, store: Store, mix: str = "AB", exam: bool = False, world=None, **settings) -> None:
         self.world = world or TravelDesk()
         self.store, self.urged, self.mix, self.exam = store, Urged(), mix, exam
-        self.settings = FailureSettings(**{"variants": 6, "worlds": 64, **settings})
+        self.settings = FailureSettings(**settings)
         self.actor = self.make()
 
     def make(self, searcher=None) -> LiveFailures:
@@ -144,8 +147,11 @@ async def test_an_answer_that_was_said_and_not_called_is_what_the_task_asks_for(
     assert (spec.verifier, spec.answer, len(spec.reference)) == ("answer", "fid", 1)
 
 
-async def test_failures_wait_for_a_success_and_are_given_up_when_none_comes(store: Store) -> None:
-    bench = Bench(store, patience=3)
+async def test_failures_wait_for_a_success_and_are_given_up_when_none_comes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_PATIENCE", 3)
+    bench = Bench(store)
     await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)])
     await bench.actor.tick()
     assert await bench.tasks() == []
@@ -182,8 +188,9 @@ async def test_what_somebody_of_another_tenant_found_out_makes_no_task(store: St
     assert await bench.tasks() == []
 
 
-async def test_tasks_of_a_kind_are_bounded(store: Store) -> None:
-    bench = Bench(store, per_cluster=8)
+async def test_tasks_of_a_kind_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_PER_KIND", 8)
+    bench = Bench(store)
     for batch in range(3):
         await bench.see(*[run(f"f{batch}-{n}", "C", good=False) for n in range(3)])
         await bench.actor.tick()
@@ -228,8 +235,10 @@ async def test_a_run_without_an_outcome_that_went_in_circles_is_a_failure(store:
     assert bench.actor.counts == {"seen": 1}
 
 
-async def test_the_newest_failures_and_kinds_are_kept(store: Store) -> None:
-    bench = Bench(store, waiting=2, clusters=2, least=99)
+async def test_the_newest_failures_and_kinds_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_MOST_WAITING", 2)
+    monkeypatch.setattr(failures, "_KINDS", 2)
+    bench = Bench(store, least=99)
     await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
     await bench.see(run("d", "D", good=False), run("l", "L", good=False))
     assert bench.actor.counts == {"seen": 5, "crowded_out": 3}
@@ -291,8 +300,11 @@ def said(number: int, **fields) -> Attributed:
     return attributed(f"s{number}", **{"goal": SAID[number].format(city), "steps": one.steps, "outcome": 0.0, **fields})
 
 
-async def test_three_failures_that_mean_the_same_become_tasks_each_a_request_as_it_was_said(store: Store) -> None:
-    bench = Bench(store, variants=40)
+async def test_three_failures_that_mean_the_same_become_tasks_each_a_request_as_it_was_said(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_VARIANTS", 40)
+    bench = Bench(store)
     won = [run(f"won{n}", "D", good=True) for n in range(2)]
     await bench.see(*(said(n) for n in range(3)), *won)
     await bench.actor.tick()
@@ -339,8 +351,11 @@ async def test_what_the_sandbox_plays_in_other_words_has_its_weight_raised(store
     assert bench.urged.clusters == [cluster_of("Find a flight to:Rome.")]
 
 
-async def test_a_party_that_fails_at_everything_crowds_out_its_own_failures(store: Store) -> None:
-    bench = Bench(store, clusters=9)
+async def test_a_party_that_fails_at_everything_crowds_out_its_own_failures(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_KINDS", 9)
+    bench = Bench(store)
     quiet = [said(n, caller="quiet") for n in range(2)]
     odd = [attributed(f"o{n}", caller="loud", goal=f"{chr(97 + n)}zq {chr(97 + n)}wv", outcome=0.0) for n in range(20)]
     await bench.see(*quiet, *odd)

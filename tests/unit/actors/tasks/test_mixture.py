@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +11,7 @@ from actors.messages import Task
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.store import Store
 from actors.store.tasks import TaskState
+from actors.tasks import mixture as mixing
 from actors.tasks.mixture import Mixture, MixtureSettings, judged
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ class Bench:
 
     def __init__(self, store: Store, **settings) -> None:
         self.store, self.now, self.worth = store, 1_000.0, {}
-        self.settings = MixtureSettings(**{"share": 0.5, "retry_seconds": 100.0, **settings})
+        self.settings = MixtureSettings(**{"share": 0.5, **settings})
         self.mixture = self.make()
 
     def make(self) -> Mixture:
@@ -39,8 +39,8 @@ class Bench:
             [Task(id=name, goal=f"{name[0]} the order", environment="fake", origin=origin) for name in names]
         )
 
-    async def drawn(self, count: int = 8, updates: int = 0) -> list[str]:
-        return [play.task.id for play in await self.mixture.draw(count, updates)]
+    async def drawn(self, count: int = 8) -> list[str]:
+        return [play.task.id for play in await self.mixture.draw(count)]
 
     async def round(self, outcomes: Sequence[float], **fields) -> list[str]:
         names = await self.drawn()
@@ -54,7 +54,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(store_url: str) -> AsyncIterator[Bench]:
+async def bench(store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    monkeypatch.setattr(mixing, "_RETRY_SECONDS", 100.0)
     store = Store(store_url, clock=lambda: 1_000.0)
     await store.open()
     yield Bench(store)
@@ -68,31 +69,24 @@ async def test_no_more_than_their_share_and_no_fewer_own_tasks_where_there_are_f
     assert bench.mixture.counts["short"] == 2
 
 
-async def test_the_share_decays_with_updates(tmp_path: Path) -> None:
-    settings = MixtureSettings(share=0.5, half_life=10)
-    mixture = Mixture(settings, book=None, weigher=None, clock=None)
-    assert [mixture.share(updates) for updates in (-1, 0, 10, 20)] == [0.5, 0.5, 0.25, 0.125]
-    assert Mixture(MixtureSettings(share=0.5), book=None, weigher=None, clock=None).share(10_000) == 0.5
-
-
 async def test_self_made_tasks_count_less_and_real_ones_that_failures_point_to_fully(bench: Bench) -> None:
     await bench.offer("made")
     await bench.offer("asked", origin="questioner")
     await bench.offer("real", origin="environment")
-    scales = {play.task.id: play.scale for play in await bench.mixture.draw(8, 0)}
+    scales = {play.task.id: play.scale for play in await bench.mixture.draw(8)}
     assert scales == {"made": 0.5, "asked": 0.5, "real": 1.0}
     assert bench.mixture.counts == {"production": 1, "questioner": 1, "environment": 1, "short": 1, "returned": 0}
 
 
 async def test_a_task_is_in_one_round_at_a_time_and_each_round_has_a_name_of_its_own(bench: Bench) -> None:
     await bench.offer("a")
-    (first,) = await bench.mixture.draw(8, 0)
-    assert await bench.mixture.draw(8, 0) == []
+    (first,) = await bench.mixture.draw(8)
+    assert await bench.mixture.draw(8) == []
     await bench.mixture.report("a", [0.0, 1.0])
-    (second,) = await bench.mixture.draw(8, 0)
+    (second,) = await bench.mixture.draw(8)
     assert first.key != second.key
     await bench.mixture.report("a", [])
-    (third,) = await bench.mixture.draw(8, 0)
+    (third,) = await bench.mixture.draw(8)
     assert len({first.key, second.key, third.key}) == 3
 
 
@@ -147,7 +141,7 @@ async def test_a_task_that_is_always_lost_is_set_aside_and_an_engine_that_is_awa
 async def test_one_attempt_alone_agrees_with_nobody(bench: Bench) -> None:
     state = TaskState(task=Task(id="a", goal="g", environment="fake"))
     for _ in range(5):
-        state = judged(state, [1.0], bench.settings, 1.0)
+        state = judged(state, [1.0], 1.0)
     assert (state.state, state.agreed) == ("active", 0)
 
 
@@ -168,8 +162,11 @@ async def test_none_are_played_where_none_are_wanted(bench: Bench) -> None:
     assert await bench.drawn() == []
 
 
-async def test_what_promises_to_teach_goes_first_but_not_for_ever(bench: Bench) -> None:
-    bench.settings = msgspec.structs.replace(bench.settings, share=0.125, agreeing=100)
+async def test_what_promises_to_teach_goes_first_but_not_for_ever(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixing, "_AGREEING", 100)
+    bench.settings = msgspec.structs.replace(bench.settings, share=0.125)
     bench.mixture = bench.make()
     await bench.offer("a1", "a2", "a3")
     outcomes = {"a1": [1.0] * 8, "a2": [0.0] * 8, "a3": [0.0, 1.0] * 4}

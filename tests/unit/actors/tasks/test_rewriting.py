@@ -11,7 +11,7 @@ from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import TravelDesk
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE
-from adapters.environments.travel.oracle import good_actions
+from tests.warmstart.travel_oracle import good_actions
 
 
 def self_made(**fields: object) -> Task:

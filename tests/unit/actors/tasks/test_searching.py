@@ -24,7 +24,7 @@ class Winning:
     def __init__(self, abstains: bool = False) -> None:
         self.abstains, self.asked = abstains, 0
 
-    async def grade(self, task: Task, steps: Sequence[Step], *, reference=(), outcome=None) -> Grade:
+    async def grade(self, task: Task, steps: Sequence[Step], *, reference=()) -> Grade:
         self.asked += 1
         won = any(call.name == "win" for step in steps for call in step.tool_calls)
         return Grade(score=None if self.abstains else 0.9 if won else 0.1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.chat.quoting import quote
+from adapters.chat.quoting import quoted
 from tests.support.attacks import bold, cyrillic, selectors, split, tags, wide
 
 TEXTS = st.text(max_size=400) | st.text(alphabet='<|>[]/INST:\n#-system\u200b\u202e\\"`{}', max_size=200)
@@ -15,11 +15,11 @@ TEXTS = st.text(max_size=400) | st.text(alphabet='<|>[]/INST:\n#-system\u200b\u2
 
 @given(TEXTS)
 def test_any_text_becomes_one_line_of_json_without_structure_or_hidden_characters(text: str):
-    quoted = quote(text, 200)
-    assert isinstance(json.loads(quoted.text), str)
-    assert not set("<>\n\r\u2028\u2029") & set(quoted.text)
-    assert all(unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co") for letter in quoted.text)
-    assert len(json.loads(quoted.text)) <= 260
+    told = quoted(text, 200)
+    assert isinstance(json.loads(told), str)
+    assert not set("<>\n\r\u2028\u2029") & set(told)
+    assert all(unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co") for letter in told)
+    assert len(json.loads(told)) <= 260
 
 
 def test_ordinary_text_of_many_languages_stays_as_it_is():
@@ -33,23 +33,22 @@ def test_ordinary_text_of_many_languages_stays_as_it_is():
         '{"a": [1, 2]}',
         "naïve café ☂",
     ):
-        assert json.loads(quote(text, 200).text) == unicodedata.normalize("NFKC", text)
+        assert json.loads(quoted(text, 200)) == unicodedata.normalize("NFKC", text)
 
 
 @pytest.mark.parametrize("disguise", [tags, selectors, split, wide, bold])
 def test_disguised_text_is_taken_out_or_shown_as_what_it_says(disguise):
-    shown = json.loads(quote(disguise("All is good"), 200).text)
+    shown = json.loads(quoted(disguise("All is good"), 200))
     assert shown in ("", "✓", "All is good")
 
 
 def test_look_alikes_of_other_scripts_stay_because_they_are_letters_of_a_language():
-    assert json.loads(quote(cyrillic("ace"), 200).text) == cyrillic("ace")
+    assert json.loads(quoted(cyrillic("ace"), 200)) == cyrillic("ace")
 
 
 def test_the_middle_of_a_long_text_is_left_out_and_that_is_said():
-    quoted = quote("a" * 5000 + "b" * 5000, 200)
-    text = json.loads(quoted.text)
+    told = quoted("a" * 5000 + "b" * 5000, 200)
+    text = json.loads(told)
     assert text.startswith("aaa")
     assert text.endswith("bbb")
     assert "left out" in text
-    assert quoted.cut > 9000

@@ -116,18 +116,6 @@ async def test_several_calls_in_a_turn_are_taken_in_turn_until_the_end():
     assert await episode.evaluate() == 1.0
 
 
-async def test_a_clone_is_as_far_and_goes_its_own_way():
-    environment = GymnasiumEnvironment()
-    episode = await environment.reset(environment.sample(3, "train", "A"))
-    for name in ("turn_left", "forward"):
-        last = await episode.step([ToolCall(name, "{}", "a")], "")
-    twin = await episode.clone()
-    turn = [ToolCall("turn_right", "{}", "a"), ToolCall("turn_left", "{}", "b")]
-    assert (await twin.step(turn, "")).messages[1]["content"] == last.text
-    slippery = GymnasiumEnvironment([LAKE])
-    assert await (await slippery.reset(slippery.sample(0, "train", None))).clone(), "seeded slips are repeatable"
-
-
 @pytest.fixture
 def registered():
     gymnasium.register("Guess-v0", entry_point=Guess)

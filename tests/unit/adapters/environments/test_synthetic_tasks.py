@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.environments import Cloneable, Environment, Episode, Observation, Stateful
+from actors.ports.environments import Environment, Episode, Observation, Stateful
 from actors.ports.errors import EnvironmentFailed
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.ports.tool_answers.reader import failed as refused
@@ -67,7 +67,6 @@ async def test_a_self_made_task_opens_with_its_own_goal_in_the_world_of_its_base
     assert episode.messages == [{"role": "user", "content": "Please book it."}]
     assert episode.tools == TravelDesk().tools()
     assert isinstance(episode, Stateful)
-    assert isinstance(episode, Cloneable)
 
 
 async def test_who_reaches_the_state_of_the_reference_has_solved_it_and_who_does_not_has_not(base: Task):
@@ -173,16 +172,6 @@ async def test_a_graded_task_is_handed_to_the_grader_with_its_steps(base: Task):
     ]
     with pytest.raises(EnvironmentFailed, match="without a grader"):
         await SyntheticTasks(TravelDesk()).reset(task)
-
-
-async def test_a_copy_goes_its_own_way(base: Task):
-    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
-    await follow(episode, *booking(base)[:2])
-    assert isinstance(episode, Cloneable)
-    twin = await episode.clone()
-    await follow(twin, ("finish", {"answer": "done"}))
-    await follow(episode, *booking(base)[2:])
-    assert (await episode.evaluate(), await twin.evaluate()) == (1.0, 0.0)
 
 
 async def test_tasks_of_the_environments_own_pass_through(base: Task):

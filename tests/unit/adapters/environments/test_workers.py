@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from actors.ports.environments import Cloneable, Environment, Episode, Stateful
+from actors.ports.environments import Environment, Episode, Stateful
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.workers import WorkerEnvironment
 from tests.support.patience import until
@@ -168,23 +168,11 @@ async def test_a_cancelled_step_ends_its_episode_only():
         assert environment.instances == 1
 
 
-async def test_state_and_clone_are_there_where_the_environment_has_them():
+async def test_state_is_there_where_the_environment_has_them():
     async with workers(TRAVEL) as desk, workers() as other:
         episode, plain = await begun(desk), await begun(other)
         assert isinstance(episode, Stateful)
-        assert isinstance(episode, Cloneable)
-        assert not isinstance(plain, Stateful | Cloneable)
-
-
-async def test_a_clone_outlives_what_it_was_cloned_from():
-    async with workers(TRAVEL) as desk:
-        episode = await begun(desk)
-        assert isinstance(episode, Cloneable)
-        twin = await episode.clone()
-        await episode.aclose()
-        assert (await doing(twin, "finish")).text
-        assert (desk.instances, desk.deaths) == (1, 0)
-        await twin.aclose()
+        assert not isinstance(plain, Stateful)
 
 
 async def test_an_environment_that_cannot_be_built_is_refused_at_once():

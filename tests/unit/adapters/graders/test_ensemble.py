@@ -9,7 +9,6 @@ from actors.messages import Step, Task
 from actors.ports.errors import AdapterNotSetUp
 from actors.ports.graders import Grade
 from adapters.graders.ensemble import EnsembleGrader, make
-from adapters.graders.environment import EnvironmentGrader
 from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +19,7 @@ class Fixed:
     def __init__(self, score: float | None, error: Exception | None = None, seconds: float = 0.0) -> None:
         self.name, self.score, self.error, self.seconds = f"says-{score}", score, error, seconds
 
-    async def grade(self, task: Task, steps: Sequence[Step], *, reference=(), outcome=None) -> Grade:
+    async def grade(self, task: Task, steps: Sequence[Step], *, reference=()) -> Grade:
         await anyio.sleep(self.seconds)
         if self.error is not None:
             raise self.error
@@ -55,14 +54,8 @@ async def test_a_member_that_breaks_or_hangs_has_no_voice_and_takes_none_away() 
     assert ensemble.counts == {"agreed": 1, "failed_says-0.1": 1, "late_says-0.2": 1}
 
 
-async def test_the_environments_verdict_is_a_grade_or_none() -> None:
-    grader = EnvironmentGrader()
-    assert (await grader.grade(TASK, [], outcome=1.0)).score == 1.0
-    assert (await grader.grade(TASK, [])).score is None
-
-
 def test_an_ensemble_of_unknown_members_is_refused_by_name() -> None:
     with pytest.raises(AdapterNotSetUp, match="nobody"):
         make(members=[{"grader": "nobody"}, {"grader": "nobody"}])
     with pytest.raises(AdapterNotSetUp, match="two or more"):
-        make(members=[{"grader": "environment"}])
+        make(members=[{"grader": "open"}])

@@ -73,7 +73,7 @@ async def test_an_endpoint_that_stops_taking_a_format_is_asked_anew():
     assert judge.counts["speaks_text"] == 1
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
+@pytest.mark.parametrize("status", [408, 529])
 async def test_what_passes_by_itself_is_tried_again_within_bounds_and_then_waited_for(status: int):
     async with judge_at(says({"error": {"message": "later"}}, status)) as (judge, engine):
         with pytest.raises(JudgeUnavailable, match=str(status)):

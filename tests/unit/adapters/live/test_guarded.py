@@ -161,7 +161,7 @@ async def test_secrets_are_in_no_answer_record_audit_log_or_error(tmp_path: Path
     }
 
     async def leaking(tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        return CallResult(text=json.dumps(leaks), structured=leaks, next={"cursor": KEY}, mismatch=f"{KEY} is odd")
+        return CallResult(text=json.dumps(leaks), structured=leaks, mismatch=f"{KEY} is odd")
 
     api = ScriptedLiveApi(*TOOLS, answer=leaking, secrets=frozenset({KEY}))
     with structlog.testing.capture_logs() as logs:

@@ -25,16 +25,6 @@ LIST = ["a b", "c"]
         ("simple", False, LIST, "a%20b,c"),
         ("simple", False, OBJECT, "R,100,G,200"),
         ("simple", True, OBJECT, "R=100,G=200"),
-        ("label", False, "blue", ".blue"),
-        ("label", False, LIST, ".a%20b,c"),
-        ("label", True, LIST, ".a%20b.c"),
-        ("label", False, OBJECT, ".R,100,G,200"),
-        ("label", True, OBJECT, ".R=100.G=200"),
-        ("matrix", False, "blue", ";color=blue"),
-        ("matrix", False, LIST, ";color=a%20b,c"),
-        ("matrix", True, LIST, ";color=a%20b;color=c"),
-        ("matrix", False, OBJECT, ";color=R,100,G,200"),
-        ("matrix", True, OBJECT, ";R=100;G=200"),
         ("simple", False, "a/b?c#d%", "a%2Fb%3Fc%23d%25"),
         ("simple", False, "ü", "%C3%BC"),
     ],
@@ -313,37 +303,6 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
     async with Opened(server, tmp_path, "get", "/q", operation()) as call:
         with pytest.raises(LiveApiUnavailable, match="cannot be reached"):
             await call()
-
-
-@pytest.mark.parametrize(
-    ("names", "arguments", "said", "wanted"),
-    [
-        (["cursor", "limit"], {"limit": 2}, Said(body={"a": [1], "next_cursor": "c2"}), {"limit": 2, "cursor": "c2"}),
-        (["cursor"], {}, Said(body={"items": [], "next_cursor": None}), None),
-        (["page_token"], {}, Said(body={"meta": {"nextPageToken": "t"}}), {"page_token": "t"}),
-        (["page", "per_page"], {"page": 2, "per_page": 2}, Said(body=[1, 2]), {"page": 3, "per_page": 2}),
-        (["page", "per_page"], {"page": 2, "per_page": 2}, Said(body=[1]), None),
-        (["offset", "limit"], {"limit": 2}, Said(body={"rows": [1, 2]}), {"limit": 2, "offset": 2}),
-        (
-            ["page"],
-            {},
-            Said(body=[], headers={"link": '<https://elsewhere.example/x?page=4&evil=1>; rel="next"'}),
-            {"page": 4},
-        ),
-        (["page"], {"page": 4}, Said(body={"next": "/v1/q?page=5"}), {"page": 5}),
-    ],
-)  # fmt: skip
-async def test_the_next_page_is_told_as_arguments(
-    tmp_path: Path, names: list[str], arguments: dict[str, Any], said: Said, wanted: Any
-) -> None:
-    kinds = {"cursor": "string", "page_token": "string"}
-    parameters = [query(name, schema={"type": kinds.get(name, "integer")}) for name in names]
-    with HttpApi(lambda _: said) as server:
-        async with Opened(server, tmp_path, "get", "/q", operation(parameters=parameters)) as call:
-            result = await call(**arguments)
-            assert "pages" in (await call.api.tools())[0].description
-    assert result.next == wanted
-    assert ("next page:" in result.text) is (wanted is not None)
 
 
 async def test_a_document_that_went_away_leaves_the_tools_that_it_had(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from actors.ports.errors import AdapterNotSetUp
-from adapters.live.audit import AuditLine, AuditLog, AuditSettings
-from adapters.live.recording import Recorded, Recordings, RecordingSettings
+from adapters.live import audit, recording
+from adapters.live.audit import AuditLine, AuditLog
+from adapters.live.recording import Recorded, Recordings
 
 pytestmark = pytest.mark.anyio
 
@@ -42,8 +43,9 @@ async def test_answers_outlive_the_process_and_are_for_this_user_alone(tmp_path:
     assert (tmp_path / "answers" / "digest.key").stat().st_mode & 0o077 == 0
 
 
-async def test_the_oldest_answers_go_first(tmp_path: Path) -> None:
-    kept = Recordings(tmp_path, RecordingSettings(entries=3))
+async def test_the_oldest_answers_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_ENTRIES", 3)
+    kept = Recordings(tmp_path)
     for name in "abcd":
         await kept.put(name, answer(name))
     assert [await kept.get(name) is not None for name in "abcd"] == [False, True, True, True]
@@ -51,8 +53,10 @@ async def test_the_oldest_answers_go_first(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.json"))) == 3
 
 
-async def test_answers_take_no_more_room_than_they_are_given(tmp_path: Path) -> None:
-    kept = Recordings(tmp_path, RecordingSettings(max_bytes=3000))
+async def test_answers_take_no_more_room_than_they_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_MAX_BYTES", 3000)
+    monkeypatch.setattr(recording, "_LARGEST", 3000)
+    kept = Recordings(tmp_path)
     for name in "abcdef":
         await kept.put(name, answer("x" * 1000))
     await kept.put("huge", answer("x" * 5000))
@@ -75,8 +79,10 @@ async def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
         Recordings(tmp_path / "file" / "answers")
 
 
-async def test_the_audit_log_is_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "audit.jsonl", AuditSettings(max_bytes=400, files=2))
+async def test_the_audit_log_is_rotated_and_the_oldest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "_MAX_BYTES", 400)
+    monkeypatch.setattr(audit, "_FILES", 2)
+    log = AuditLog(tmp_path / "audit.jsonl")
     for number in range(20):
         await log.write(line(f"tool{number}"))
     log.close()

@@ -2,7 +2,6 @@
 
 import json
 import random
-import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from actors.experience.navigator import Navigator
 from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
-from actors.ports.errors import RewriterFailed
 from actors.store import Store
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.rewriters.llm import LLMRewriter
@@ -75,9 +73,8 @@ async def test_lesson_goal_and_step_go_out_as_data_in_one_field(store: Store, se
 
 @pytest.mark.parametrize(
     "answer",
-    [said(""), said(None), said("x" * 1001), said("one\n\ntwo"), (200, b'{"choices": []}'), (200, b"[]"), (200, b"x"),
-     (429, b"{}"), (500, b"{}")],
-)  # fmt: skip
+    [said("x" * 1001), said("one\n\ntwo"), (500, b"{}")],
+)
 async def test_whatever_goes_wrong_the_lesson_is_given_as_it_is_and_that_is_counted(
     store: Store, server: EmbeddingServer, answer: Answer
 ):
@@ -86,11 +83,3 @@ async def test_whatever_goes_wrong_the_lesson_is_given_as_it_is_and_that_is_coun
     assert content == "search then book:buy"
     assert (figures["rewritten"], figures["rewrite_failures"]) == (0, 1)
     assert len(server.asked) == 1
-
-
-async def test_a_model_that_hangs_is_not_waited_for(server: EmbeddingServer):
-    left = threading.Event()
-    server.script = lambda body: (left.wait(30), said("late"))[1]
-    with pytest.raises(RewriterFailed, match="no answer within"):
-        await LLMRewriter(model="m", url=server.url, timeout=0.2).rewrite("a", "b", "c")
-    left.set()

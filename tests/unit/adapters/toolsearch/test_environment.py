@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from actors.messages import Task, ToolCall
-from actors.ports.environments import Cloneable, Observation, Stateful
+from actors.ports.environments import Observation, Stateful
 from actors.ports.errors import EnvironmentFailed
 from actors.rollout.episode_runner import play
 from adapters.environments.travel import TravelDesk
-from adapters.environments.travel.oracle import good_actions
 from adapters.toolsearch import ToolIndex
 from adapters.toolsearch.environment import SEARCH_TOOL, SearchingEnvironment, tool_name
 from tests.support.fakes import FakeEngine
+from tests.warmstart.travel_oracle import good_actions
 
 pytestmark = pytest.mark.anyio
 
@@ -179,18 +179,11 @@ async def test_attempts_share_their_index() -> None:
 
 async def test_an_episode_can_what_the_one_underneath_can() -> None:
     plain = await searching(Office(TOOLS)).reset(TASK)
-    assert not isinstance(plain, Stateful | Cloneable)
+    assert not isinstance(plain, Stateful)
     desk = searching(TravelDesk(), 2)
     episode = await desk.reset(desk.sample(3, "train", None))
     assert isinstance(episode, Stateful)
-    assert isinstance(episode, Cloneable)
-    before = await episode.state()
-    await episode.step([call(SEARCH_TOOL, query="finish the ticket")], "")
-    copy = await episode.clone()
-    assert shown(copy) == shown(episode)
-    await copy.step([call("finish", answer="done")], "")
-    assert await episode.state() == before
-    assert await copy.state() != before
+    assert "tickets" in await episode.state()
 
 
 async def test_the_desk_is_solved_by_who_searches_for_what_is_not_shown() -> None:

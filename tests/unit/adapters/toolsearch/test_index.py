@@ -230,25 +230,6 @@ def test_an_operation_is_a_function_tool_and_back() -> None:
     assert operation_of(tool).description == SHOP[0].description
 
 
-async def test_what_served_a_request_teaches_what_its_words_mean() -> None:
-    index = await filled()
-    assert await index.search("throw my basket away", k=1) == []
-    for goal in ("empty the basket", "my basket please", "what a basket"):
-        index.learn(goal, ["clear_cart", "not here"], "shop")
-    for goal in ("some jazz please", "my jazz", "jazz again", "good jazz"):
-        index.learn(goal, ["play_song"], "music")
-    index.learn("nothing of ours", ["unknown"], "shop")
-    assert names(await index.search("throw my basket away", k=1)) == ["shop.clear_cart"]
-    assert names(await index.search("jazz", k=1)) == ["music.play_song"]
-    assert names(await index.search("next song", k=1)) == ["music.next_song"], "its own words still count"
-
-
-async def test_a_word_that_was_asked_once_teaches_nothing() -> None:
-    index = await filled()
-    index.learn("the basket", ["clear_cart"], "shop")
-    assert await index.search("basket") == []
-
-
 async def test_a_typing_error_and_a_compound_still_find_the_tool() -> None:
     index = await filled()
     assert names(await index.search("show my ordrs", k=1)) == ["shop.show_orders"]

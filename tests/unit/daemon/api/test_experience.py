@@ -9,9 +9,6 @@ import pytest
 
 from actors.messages import Experience
 from actors.store import Store
-from actors.store.archive import ask
-from actors.store.audit import verify
-from actors.store.opinions import MAX_WORDS
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
@@ -60,18 +57,15 @@ async def test_the_list_narrows_by_tenant_state_kind_and_words(desk: Desk, http:
     assert "limit" in await refused(await http.get(f"{BASE}?limit=-1"), 422)
 
 
-async def test_one_comes_with_its_revisions_sources_and_voices(desk: Desk, http: httpx.AsyncClient) -> None:
+async def test_one_comes_with_its_revisions_and_sources(desk: Desk, http: httpx.AsyncClient) -> None:
     await desk.store.save([attributed("t", goal="fly"), lesson("a", sources=("t", "gone"))])
     await desk.store.save([lesson("a", sources=("t", "gone"), revision=1, state="retired", reason="no use")])
-    await http.post(f"{BASE}/a/feedback", json={"useful": False, "key": "agent-1", "reason": "wrong tool"})
     told = (await http.get(f"{BASE}/a")).json()
     assert [(item["revision"], item["state"]) for item in told["revisions"]] == [(1, "retired"), (0, "active")]
     assert told["lesson"] == told["revisions"][0]
     assert [(item["id"], item["known"], item["goal"]) for item in told["sources"]] == [
         ("t", True, "fly"), ("gone", False, ""),
     ]  # fmt: skip
-    assert told["voices"] == {"useful": 0, "useless": 1}
-    assert [(word["key"], word["reason"]) for word in told["said"]] == [("agent-1", "wrong tool")]
     assert "no lesson nobody" in await refused(await http.get(f"{BASE}/nobody"), 404)
 
 
@@ -95,53 +89,6 @@ async def test_search_asks_for_the_tenants_lessons_in_use(desk: Desk, http: http
     for body, said in (({"text": " "}, "text"), ({"k": 0}, "k is 0"), ({"kinds": ["song"]}, "kinds"), ({"x": 1}, "x")):
         answer = await http.post(f"{BASE}/search", json={"text": "pay", **body})
         assert said in await refused(answer, 422)
-
-
-async def test_search_without_an_embedder_says_to_ask_again(desk: Desk, http: httpx.AsyncClient) -> None:
-    desk.find.away = True
-    answer = await http.post(f"{BASE}/search", json={"text": "pay"})
-    assert "embedder: away; ask again" in await refused(answer, 503)
-
-
-async def test_a_key_has_one_voice_and_its_last_word_counts(
-    desk: Desk, http: httpx.AsyncClient, store_url: str
-) -> None:
-    await desk.store.save([lesson("a")])
-
-    async def say(key: str, useful: bool) -> dict:
-        return (await http.post(f"{BASE}/a/feedback", json={"useful": useful, "key": key})).json()
-
-    assert await say("one", True) == {"voices": {"useful": 1, "useless": 0}, "counted": True}
-    assert await say("one", True) == {"voices": {"useful": 1, "useless": 0}, "counted": False}
-    assert (await say("two", True))["voices"] == {"useful": 2, "useless": 0}
-    assert (await say("one", False))["voices"] == {"useful": 1, "useless": 1}
-    (listed,) = (await http.get(BASE)).json()
-    assert listed["voices"] == {"useful": 1, "useless": 1}
-    # Nothing of it is a revision of the lesson: those who draw lessons never collide with their users.
-    assert listed["lesson"]["revision"] == 0
-    findings = ask(store_url, verify)
-    assert (findings.problem, findings.entries) == ("", 3)
-
-
-async def test_a_key_that_cannot_make_up_its_mind_is_not_heard_for_ever(desk: Desk, http: httpx.AsyncClient) -> None:
-    await desk.store.save([lesson("a")])
-    for number in range(MAX_WORDS):
-        answer = await http.post(f"{BASE}/a/feedback", json={"useful": number % 2 == 0, "key": "one"})
-        assert answer.status_code == 200
-    answer = await http.post(f"{BASE}/a/feedback", json={"useful": True, "key": "one"})
-    assert "changed its mind" in await refused(answer, 429)
-
-
-async def test_feedback_needs_a_lesson_a_voice_and_bounded_words(desk: Desk, http: httpx.AsyncClient) -> None:
-    await desk.store.save([lesson("a")])
-    for path, body, status, said in (
-        ("nobody", {"useful": True, "key": "k"}, 404, "no lesson"),
-        ("a", {"useful": True, "key": " "}, 422, "who says so"),
-        ("a", {"useful": "yes", "key": "k"}, 422, "useful"),
-        ("a", {"useful": True, "key": "k", "reason": "x" * 1001}, 422, "at most 1,000"),
-    ):
-        answer = await http.post(f"{BASE}/{path}/feedback", json=body)
-        assert said in await refused(answer, status)
 
 
 async def test_an_operators_lesson_is_a_candidate_told_to_all_and_on_record(
@@ -280,7 +227,7 @@ async def test_forgetting_is_planned_ordered_and_refused(desk: Desk, http: httpx
 
 
 async def test_a_form_on_another_page_can_do_nothing(http: httpx.AsyncClient) -> None:
-    for path in ("", "/search", "/import", "/forget", "/a/feedback", "/a/state"):
+    for path in ("", "/search", "/import", "/forget", "/a/state"):
         answer = await http.post(f"{BASE}{path}", content=b"{}", headers={"content-type": "text/plain"})
         assert "application/json" in await refused(answer, 415)
         evil = await http.post(f"{BASE}{path}", json={}, headers={"origin": "http://evil"})

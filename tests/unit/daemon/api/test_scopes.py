@@ -122,9 +122,6 @@ async def test_a_teaching_key_knows_its_own_tenant_alone(door: Door) -> None:
     assert (await door.ask("teach", "GET", "/api/experience/mine")).status_code == 200
     theirs, nobodys = [await door.ask("teach", "GET", f"/api/experience/{one}") for one in ("theirs", "nobody")]
     assert (theirs.status_code, theirs.text.replace("theirs", "nobody")) == (404, nobodys.text)
-    said = {"useful": True, "key": "agent-7"}
-    for one, status in (("mine", 200), ("theirs", 404)):
-        assert (await door.ask("teach", "POST", f"/api/experience/{one}/feedback", said)).status_code == status
     for tenant, status in (("acme", 200), ("other", 403)):
         question = {"text": "do mine", "tenant": tenant}
         assert (await door.ask("teach", "POST", "/api/experience/search", question)).status_code == status
@@ -141,20 +138,6 @@ async def test_what_a_teaching_key_adds_is_a_draft_that_an_operator_approves(doo
     assert (await door.ask("operate", "POST", path, change)).json()["state"] == "active"
     told = await door.desk.store.directives()
     assert {one.details["by"] for one in told} == {door.id("teach"), door.id("operate")}
-
-
-async def test_a_teaching_key_has_one_voice_on_a_lesson_under_however_many_names(door: Door) -> None:
-    await door.desk.store.save([lesson("mine")])
-
-    async def say(scope: Scope, name: str) -> dict:
-        said = {"useful": True, "key": name}
-        return (await door.ask(scope, "POST", "/api/experience/mine/feedback", said)).json()["voices"]
-
-    told = [await say("teach", f"name-{number}") for number in range(60)]
-    assert told[-1] == {"useful": 1, "useless": 0}
-    assert [one.key for one in (await door.desk.store.said("mine", 9))] == [door.id("teach")]
-    assert (await say("operate", "Mia"))["useful"] == 2
-    assert (await say("operate", "Ben"))["useful"] == 3, "an operator passes on what people say"
 
 
 async def test_every_key_of_the_operators_side_shuts_it_for_those_without(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ LESSON = {
     "when_to_use": "a flight\tis booked  twice", "content": "look first\nthen [book]", "detail": {}, "guided": [4, 3],
     "unguided": [4, 1],
 }  # fmt: skip
-HEARD = {"lesson": LESSON, "voices": {"useful": 1, "useless": 0}, "score": 0.5}
+HEARD = {"lesson": LESSON, "score": 0.5}
 RATE = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 4.0}
 API = {
     "name": "crm", "kind": "openapi", "origin": "control", "mode": "shadow", "tools": 2, "ok": True, "error": "",
@@ -82,7 +82,7 @@ ANSWERS: dict[str, Any] = {
     },
     "/api/experience/export": '{"count": 0, "sha256": "x"}\n',
     "/api/experience": {
-        **LESSON, **HEARD, "added": True, "counted": True, "said": [], "sources": [], "revision": 2, "items": [HEARD],
+        **LESSON, **HEARD, "added": True, "sources": [], "revision": 2, "items": [HEARD],
         "revisions": [{"revision": 1, "updated": 5.0, "state": "candidate", "reason": "drawn\nfrom t1"}],
     },
     "": {"details": {"version": "3", "from": "4", "to": "3"}},
@@ -102,7 +102,7 @@ WORDS: dict[tuple[str, ...], str] = {
     ("experience", "show"): "l1", ("experience", "add"): "--when a --content b",
     ("experience", "activate"): "l1 --reason x", ("experience", "retire"): "l1 --reason x",
     ("experience", "release"): "l1 --reason x",
-    ("experience", "feedback"): "l1 --useful", ("experience", "import"): "{tmp}/lessons.jsonl",
+    ("experience", "import"): "{tmp}/lessons.jsonl",
     ("experience", "list"): "", ("experience", "search"): "book",
 }  # fmt: skip
 """What to write behind a subcommand so that it prints something, with and without --json."""
@@ -116,7 +116,7 @@ SAYS_NOTHING = {
 """What makes a subcommand fail, where its result would take another process, or too long."""
 
 HOSTILE = "[/x] [bold fell [red] :warning: \x1b[2J"
-TELLS_NUMBERS = {("experience", "feedback"), ("experience", "import")}
+TELLS_NUMBERS = {("experience", "import")}
 """They print no text that is not ours."""
 
 

@@ -27,7 +27,6 @@ def test_tasks_are_generated_listed_and_shown(tmp_path: Path, capsys: pytest.Cap
     assert (found["kept"], found["ended"]) == (12, "complete")
     assert found["proposed"] == 12 + sum(found["dropped"].values())
     assert found["replays"] == found["replayed"] == 12
-    assert found["diversity"]["goals"] == 12
     listed = figures(capsys, "list", path)
     assert listed["figures"]["kept"] == len(listed["tasks"]) == 12
     first = listed["tasks"][0]

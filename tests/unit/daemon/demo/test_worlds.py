@@ -16,13 +16,13 @@ from adapters.environments.service_desk import ServiceDesk
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES
-from adapters.environments.service_desk.oracle import Turn, good_turns
 from adapters.redaction import Redactor
 from daemon.cli.main import parser
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
 from daemon.demo.world import World
 from daemon.demo.worlds import WORLDS
 from daemon.errors import ConfigError
+from tests.warmstart.service_oracle import Turn, good_turns
 
 pytestmark = pytest.mark.anyio
 PROJECT = Path(__file__).parents[4] / "pyproject.toml"

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from actors.curation.curator import Curator
@@ -14,7 +13,6 @@ from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.erasing import Selector
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
-from daemon.errors import OrderRefused
 from daemon.experience.forgetting import Forgetter
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
@@ -158,54 +156,3 @@ async def test_a_daemon_that_died_on_the_way_finishes_when_it_is_back(place: Pla
     assert await back.resume()
     assert (await lessons_of(place.store))["l"].state == "retired"
     assert not await back.resume()
-
-
-async def test_what_users_wrote_of_the_lessons_goes_and_their_voices_stay(place: Place) -> None:
-    from actors.messages import Opinion
-    from actors.store.opinions import Voices
-
-    await place.store.save([attributed("t"), lesson("l", sources=("t",))])
-    await place.store.say(Opinion(id="", experience_id="l", key="k", useful=True), "it quoted Ms Hyde")
-    await place.forgetter.forget(Selector(trajectories=("t",)), "r")
-    (said,) = await place.store.said("l")
-    assert (said.reason, said.useful) == ("", True)
-    assert await place.store.voices(["l"]) == {"l": Voices(1, 0)}
-    assert ask(place.url, verify).problem == ""
-
-
-@pytest.mark.parametrize(
-    ("selector", "reason", "said"),
-    [
-        (Selector(), "r", 'send {"trajectories"'),
-        (Selector(tenant="acme"), "  ", "give a reason"),
-        (Selector(trajectories=tuple(map(str, range(10_001)))), "r", "at most 10000"),
-    ],
-)
-async def test_what_cannot_be_meant_is_refused(place: Place, selector: Selector, reason: str, said: str) -> None:
-    with pytest.raises(OrderRefused, match=said):
-        await place.forgetter.forget(selector, reason)
-
-
-async def test_lessons_of_a_trajectory_that_the_store_no_longer_has_are_reached(place: Place) -> None:
-    await place.store.save([lesson("l", sources=("long-gone",))])
-    told = await place.forgetter.forget(Selector(trajectories=("long-gone",)), "r")
-    assert (told.trajectories, told.lessons) == (0, ("l",))
-    assert msgspec.to_builtins(told.experience) == {"retired": ("l",), "trimmed": ()}
-    assert told.notice
-
-
-async def test_a_batch_file_of_an_order_that_was_not_let_through_goes_when_the_curator_starts_anew(
-    place: Place,
-) -> None:
-    (kept,) = await place.credit(*group("h", MIXED))
-    version = Candidate(id="v1", version=1, parent=0, path="", files=(), manifest="", batch_ids=(kept.id,))
-    items = group("g", MIXED)
-    await place.credit(*items[:3])
-    await place.forgetter.forget(Selector(trajectories=("g-0",)), "r")
-    await place.store.save(items[3:])
-    await place.driver.feed(TRAJECTORY_ATTRIBUTED, items[3])
-    await place.driver.feed(POLICY_CANDIDATE, version)
-    files = set((place.path / "batches").glob("*.batch"))
-    assert len(files) == 2
-    await place.curator.start()
-    assert set((place.path / "batches").glob("*.batch")) == {Path(kept.path)}

@@ -21,6 +21,7 @@ from daemon.api.orders import notice
 from daemon.collectors.figures import Figures
 from daemon.collectors.live import live_figures
 from daemon.errors import ConfigError, OrderRefused, StartFailed
+from daemon.live import registry
 from daemon.live.orders import AddOrder
 from daemon.live.registry import Live
 from daemon.live.settings import LiveSettings
@@ -258,11 +259,14 @@ async def test_a_task_that_is_started_again_has_its_apis_again(tmp_path):
             ] == "2.0"
 
 
-async def test_only_so_many_are_added(tmp_path, address):
-    settings = LiveSettings(allow_private=("127.0.0.1",), most=1)
+async def test_only_so_many_are_added(tmp_path, address, monkeypatch):
+    monkeypatch.setattr(registry, "MOST", 1)
+    settings = LiveSettings(allow_private=("127.0.0.1",))
     async with running(Live({}, settings, tmp_path)) as client:
         assert (await client.post("/api/adapters", json=order(address))).status_code == 200
-        assert "live.most" in await refused(await client.post("/api/adapters", json=order(address, name="two")), 409)
+        assert "1 were added already" in await refused(
+            await client.post("/api/adapters", json=order(address, name="two")), 409
+        )
 
 
 async def test_what_is_installed_is_listed_of_every_kind(tmp_path):

@@ -9,6 +9,7 @@ import trio
 
 from actors.gate.exam import Exam, ExamSettings
 from actors.messages import Experience, Trajectory
+from actors.rollout import rollout as rolling
 from actors.rollout.context import ContextTemplate
 from actors.rollout.context.managing import TOOL, SelfManaging
 from actors.rollout.context.reasoning import Reasoning
@@ -21,6 +22,13 @@ from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRe
 from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def no_round_follows_one_that_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "_AGREEING", 0)
+
+
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
 
 
@@ -30,7 +38,7 @@ async def rolled(
     """One round of two groups of four."""
     engine, context = Recorder(FakeEngine(skill={0: 0.5})), FakeContext(FakeStore())
     rollout = Rollout(
-        RolloutSettings(**{"groups": 2, "group_size": 4, "agreeing": 0, "system": "desk", **settings}),
+        RolloutSettings(**{"groups": 2, "group_size": 4, "system": "desk", **settings}),
         store=context.store, engine=engine, environment=FakeEnvironment(), retriever=FakeRetriever(*lessons),
         clock=trio.current_time, rng=random.Random(1), harness=harness,
     )  # fmt: skip
@@ -72,7 +80,8 @@ def test_what_was_measured_in_another_manner_is_not_compared():
     assert len({fingerprint(harness) for harness in (PLAIN, HarnessConfig(label="a"), HarnessConfig(label="b"))}) == 3
 
 
-async def test_a_loop_that_breaks_now_and_then_costs_those_attempts_only():
+async def test_a_loop_that_breaks_now_and_then_costs_those_attempts_only(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rolling, "_RETRIES", 0)
     numbers = count()
 
     class Sloppy:
@@ -82,7 +91,7 @@ async def test_a_loop_that_breaks_now_and_then_costs_those_attempts_only():
                 raise RuntimeError("boom")
             await session.step(answer["tool_calls"])
 
-    _, rollout, found = await rolled(HarnessConfig(agent=Agent(Sloppy)), retries=0)
+    _, rollout, found = await rolled(HarnessConfig(agent=Agent(Sloppy)))
     assert len(found) + rollout.lost["agent_failed"] == len(found) * 4 / 3
     assert rollout.lost["agent_failed"] >= 2
     assert rollout.cut == {"left": len(found)}

@@ -78,7 +78,7 @@ async def test_instances_are_closed_whatever_becomes_of_them():
 async def test_exploration_ends_with_its_budget():
     for probe in (ProbeSettings(instances=7), ProbeSettings(steps=20)):
         environment = TravelDesk()
-        generator = Generator(QuestionerSettings(probe=probe), environment, clock=still)
+        generator = Generator(QuestionerSettings(), environment, clock=still, probe=probe)
         state = await generator.run(100, lambda state: None)
         assert "budget" in state.ended
         assert generator.instances.counts["instances"] <= 7 or generator.instances.counts["steps"] <= 21
@@ -86,7 +86,7 @@ async def test_exploration_ends_with_its_budget():
 
 async def test_exploration_ends_when_its_time_is_up():
     now = iter(range(10_000))
-    generator = Generator(QuestionerSettings(probe=ProbeSettings(seconds=50)), TravelDesk(), clock=lambda: next(now))
+    generator = Generator(QuestionerSettings(), TravelDesk(), clock=lambda: next(now), probe=ProbeSettings(seconds=50))
     state = await generator.run(10_000, lambda state: None)
     assert "budget" in state.ended
 
@@ -141,17 +141,6 @@ async def test_what_does_not_happen_again_is_no_reference():
     base = environment.sample(0, "train", None)
     made = await walked(environment, base, [("accounts", {"owner": "Ada"})])
     assert await shrink(instances(environment), base, made, lambda done: done.after != done.before) is None
-
-
-async def test_models_of_two_explorations_add_up():
-    one, other = (await explored(TravelDesk(), 2, 0)).model, (await explored(TravelDesk(), 2, 1)).model
-    calls = one.tools["book"].calls + other.tools["book"].calls
-    names = set(one.entities["name"]) | set(other.entities["name"])
-    merged = msgspec.json.decode(msgspec.json.encode(one), type=EnvironmentModel)
-    merged.merge(other)
-    assert merged.tools["book"].calls == calls
-    assert set(merged.entities["name"]) == names
-    assert merged.closing() == ["finish"]
 
 
 async def test_a_spent_budget_opens_no_instance():

@@ -1,8 +1,4 @@
-"""The answer key: which turns bring a desk forward.
-
-For demonstrations and tests only. Nothing that learns may import this; the Protocols do not lead here, and a test
-checks that only `demonstrations` imports it.
-"""
+"""The answer key: which turns bring a desk forward."""
 
 from adapters.environments.service_desk.desk import Case, Desk, Turn
 

@@ -5,7 +5,7 @@ books before it has searched, gives up early, mixes up records. The model that i
 third of the tasks), so that there is something to learn. Half of the demonstrations show a desk with invented tool
 names together with a hint that names them; the model learns from these that a hint overrides habit, which is what
 retrieved experience builds on later. Some of these names are words, others are made for the one demonstration and have
-to be copied piece by piece. Names held out for drifts (`words.HELD_OUT`) never occur here.
+to be copied piece by piece. Names held out for drifts (`travel_words.HELD_OUT`) never occur here.
 """
 
 import json
@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
-from adapters.environments.made_names import made_tool_name
 from adapters.environments.travel.desk import Desk, Ticket
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
-from adapters.environments.travel.oracle import Action, good_actions
-from adapters.environments.travel.words import CITIES, HELD_OUT, HELD_OUT_PAIRS, PEOPLE, RECORD_IDS, SUFFIXES, VERBS
+from adapters.environments.travel.words import CITIES, PEOPLE, RECORD_IDS
+from tests.warmstart.tool_names import made_tool_name
+from tests.warmstart.travel_oracle import Action, good_actions
+from tests.warmstart.travel_words import HELD_OUT, HELD_OUT_PAIRS, SUFFIXES, VERBS
 
 FAMILY_MIX = "AAABBBCCCDLLL"
 

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
-from adapters.environments.made_names import NameKind, made_tool_name
 from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, Agent, Drift
 from adapters.environments.service_desk.desk import Case, Desk, Turn
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.grammar import Wish
-from adapters.environments.service_desk.oracle import DOES, LOOKS, PREPARES, good_turns, next_call
+from tests.warmstart.service_oracle import DOES, LOOKS, PREPARES, good_turns, next_call
+from tests.warmstart.tool_names import NameKind, made_tool_name
 
 SENTENCES = {
     "after": (
