@@ -37,7 +37,7 @@ GROUPS = {
     "in an emergency": ("freeze", "thaw", "rollback", "promote", "status", "doctor"),
     "versions": ("history", "why", "audit", "provenance"),
     "learning": ("curriculum", "judge", "eval"),
-    "data": ("export", "import", "replay", "forget", "db"),
+    "data": ("export", "import", "forget", "db"),
     "experience, environments, tools": ("experience", "environments", "tasks", "adapters", "tools"),
     "set-up": ("demo", "plan", "install", "uninstall", "config", "keys", "completion", "warmstart"),
 }
@@ -53,7 +53,6 @@ _ADDED = (
     ("history", "add_history", ("history", "why", "audit")),
     ("install", "add_install", ("install", "uninstall")),
     ("provenance", "add_provenance", ("provenance",)),
-    ("replay", "add_replay", ("replay",)),
     ("judge", "add_judge", ("judge",)),
     ("curriculum", "add_curriculum", ("curriculum",)),
     ("eval", "add_eval", ("eval",)),
@@ -305,7 +304,7 @@ def _settings(arguments: argparse.Namespace) -> Any:
 
 def _tap(arguments: argparse.Namespace) -> None:
     from actors.system.notify import Notify
-    from daemon.composition.tap_reload import TapReloads, complaints
+    from daemon.composition.tap_complaints import complaints
     from daemon.logs import as_service
     from daemon.settings.config import tap_redaction, tap_settings
     from daemon.tap.process import main as serve
@@ -326,7 +325,6 @@ def _tap(arguments: argparse.Namespace) -> None:
         tap_redaction(config),
         manager=manager if part is None else ParentBound(manager, part.parent),
         gossip=None if part is None else part.gossip(),
-        reloads=TapReloads(config, lambda: _settings(arguments), (lambda one: one) if part is None else part.settings),
     )
 
 

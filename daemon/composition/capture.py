@@ -18,7 +18,7 @@ def capture(wiring: Wiring) -> None:
     config, parts = wiring.config, wiring.parts
     shipper = Shipper(
         spools(config.spool, config.tap.workers), parts.bus, settings=config.shipper,
-        metrics=ShipperMetrics(parts.registry), rng=wiring.rng("shipper"), clock=wiring.clock,
+        metrics=ShipperMetrics(parts.registry), rng=wiring.rng("shipper"),
     )  # fmt: skip
     wiring.supervisor.add("shipper", alone(config.spool, shipper.run))
     if config.intake.otlp:

@@ -5,11 +5,10 @@
 It moves its cursor only over what the bus has confirmed. After a crash some records are published again, under the same
 ids; streams and consumers know them by those. The broker may be away for as long as the spool's quota lasts. When it
 comes back without what it had confirmed (it lost power before its disk had it), what the spool still keeps is published
-again; so it is when an operator asks for it (`evolved replay`).
+again.
 """
 
 import random
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,6 @@ from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import ConverterEnded
 from daemon.ingest.conversion import Batch, Load, Loader
 from daemon.ingest.converter import Converter
-from daemon.tap.replay import asked_replay, replay_begun
 from daemon.tap.spool_reader import SpoolReader
 
 T = TypeVar("T")
@@ -65,8 +63,7 @@ class ShipperMetrics:
         )
         self.replays = Counter(
             "evolved_shipper_replays",
-            "Times that published records were published again.",
-            ["reason"],
+            "Times that published records were published again, as the broker had lost some.",
             registry=registry,
         )
         self.torn = Counter("evolved_shipper_torn", "Places of the spool where bytes were skipped.", registry=registry)
@@ -95,18 +92,16 @@ class Shipper:
         settings: ShipperSettings,
         metrics: ShipperMetrics,
         rng: random.Random,
-        clock: Callable[[], float] = time.time,
         loader: Callable[[], Loader] = Converter,
     ) -> None:
         """
         Args:
             directories: the spools, one per tap process.
             rng: for the jitter of retries.
-            clock: unix seconds.
             loader: makes what reads and converts the records of one spool.
         """
         self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
-        self._rng, self._clock, self._loader = rng, clock, loader
+        self._rng, self._loader = rng, loader
         self._swept = 0.0
         self._losses = 0
         """Of the broker, those after which all that is kept was published again; an incarnation that ended before it
@@ -122,7 +117,15 @@ class Shipper:
             OSError: the disk failed.
         """
         # From the cursors, not from where a crashed incarnation had got to.
-        spools = [_Spool(directory, self._reader(directory), self._loader()) for directory in self._directories]
+        own = self._settings
+        spools = [
+            _Spool(
+                directory,
+                SpoolReader(directory, keep_seconds=own.keep_seconds, keep_bytes=own.keep_bytes),
+                self._loader(),
+            )
+            for directory in self._directories
+        ]
         self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
         lifecycle.ready()
         try:
@@ -130,10 +133,6 @@ class Shipper:
         finally:
             for spool in spools:
                 spool.loader.close()
-
-    def _reader(self, directory: Path) -> SpoolReader:
-        own = self._settings
-        return SpoolReader(directory, keep_seconds=own.keep_seconds, keep_bytes=own.keep_bytes, clock=self._clock)
 
     async def _empty(self, spools: Sequence[_Spool], lifecycle: Lifecycle) -> None:
         while not lifecycle.draining.is_set():
@@ -203,19 +202,12 @@ class Shipper:
             return result
 
     async def _replay(self, spools: Sequence[_Spool]) -> None:
-        """Go back, if the broker has lost what it confirmed, or if somebody asks for it."""
+        """Go back, if the broker has lost what it confirmed."""
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
-        lost = losses > self._losses
-        for spool in spools:
-            directory, asked = spool.directory, asked_replay(spool.directory)
-            if asked is None and not lost:
-                continue
-            since = 0.0 if asked is None or lost else asked
-            size = await anyio.to_thread.run_sync(spool.reader.rewind, since)
-            replay_begun(directory)
-            self._metrics.replays.labels("lost" if lost else "asked").inc()
-            say = log.error if lost else log.info
-            say("shipper_replays", spool=str(directory), reason="broker lost records" if lost else "asked", bytes=size)
+        for spool in spools if losses > self._losses else ():
+            size = await anyio.to_thread.run_sync(spool.reader.rewind)
+            self._metrics.replays.inc()
+            log.error("shipper_replays", spool=str(spool.directory), reason="broker lost records", bytes=size)
         self._losses = losses
 
     async def _sweep(self, spools: Sequence[_Spool]) -> None:

@@ -21,7 +21,7 @@ from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
 from daemon.tap.http import chunk, refusal_bytes
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Request, request_bytes
-from daemon.tap.response_filter import ResponseFilter, as_minted
+from daemon.tap.response_filter import ResponseFilter
 from daemon.tap.tap_context import TapContext
 from daemon.tap.upstream import EngineConnection, Upstream
 
@@ -62,9 +62,7 @@ class Call:
         "_engine",
         "_filter",
         "_filtered_stream",
-        "_first_byte",
         "_head",
-        "_mint",
         "_over",
         "_plan",
         "_reached",
@@ -90,12 +88,9 @@ class Call:
         self._upstream: Upstream = context.router.choose(request)
         self._tried: list[Upstream] = []
         self._retried = self._over = self._sent = self._reached = False
-        self._first_byte = 0.0
         self._busy = 0
         """Nanoseconds of our own work on it."""
-        self._mint = context.mint.another() if context.mint is not None and self._plan.rewritable else None
-        added, mint = self._plan.added, self._mint.rewrite if self._mint is not None else None
-        self._filter = ResponseFilter(context.hidden(added), mint=mint) if added or mint is not None else None
+        self._filter = ResponseFilter(context.hidden(self._plan.added)) if self._plan.added else None
         self._filtered_stream = False
         self._head: list[bytes] = []
         """Bytes of the response until its head is whole, if there is a veil."""
@@ -206,8 +201,6 @@ class Call:
     def on_reply(self, data: bytes) -> None:
         began = time.perf_counter_ns()
         reply = self._reply
-        if not reply.started:
-            self._first_byte = self._context.clock()
         try:
             reply.feed(data)
             if self._filter is not None:
@@ -366,8 +359,6 @@ class Call:
             return
         try:
             body = request.body if request.upload is None else None if self._copy is None else b"".join(self._copy)
-            if self._mint is not None and self._filter is not None:
-                reply.body = [as_minted(b"".join(reply.body), self._mint, streamed=self._filtered_stream)]
             record = context.capture.record(
                 request,
                 self._visitor,
@@ -377,7 +368,7 @@ class Call:
                 engine=upstream.name,
                 body=body,
                 status=status,
-                times=(self._first_byte, context.clock()),
+                finished=context.clock(),
                 problem=problem,
             )
             counts.captured += context.recorder.offer(record)

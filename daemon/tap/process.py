@@ -1,4 +1,4 @@
-"""The tap as a process: drains on SIGTERM, reads its settings again on SIGHUP, and tells the service manager.
+"""The tap as a process: drains on SIGTERM, and tells the service manager. SIGHUP means nothing to it.
 
 Under systemd its socket unit keeps what arrives during a restart for the next one; without, a second tap
 does not start on a port that one listens on, unless `tap.share_port` says so; one that drains has let go of it.
@@ -26,13 +26,6 @@ _GARBAGE = 20_000
 log = structlog.get_logger(__name__)
 
 
-class Reloads(Protocol):
-    """What SIGHUP asks for; `daemon.composition.tap_reload.TapReloads` is one."""
-
-    def serve(self, tap: Tap) -> None: ...
-    def now(self) -> str: ...
-
-
 class ServiceManager(Protocol):
     """Who is told how the process does; `actors.system.notify.Notify` is one."""
 
@@ -40,7 +33,6 @@ class ServiceManager(Protocol):
 
     def ready(self, status: str = "") -> None: ...
     def alive(self) -> None: ...
-    def reloading(self) -> None: ...
     def stopping(self) -> None: ...
 
 
@@ -55,8 +47,7 @@ class _Ready(TaskStatus[Bound]):
 
 
 async def _until_signal(
-    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None,
-    gossip: RouteGossip | None, reloads: Reloads | None,
+    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None, gossip: RouteGossip | None
 ) -> None:  # fmt: skip
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
@@ -71,27 +62,10 @@ async def _until_signal(
     fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
     try:
         tap = Tap(settings, redaction, handed_down(os.environ) or inherited(os.environ, os.getpid()), gossip)
-        if reloads is not None:
-            reloads.serve(tap)
-        loop.add_signal_handler(signal.SIGHUP, _reload, manager, reloads)
         await tap.run(stop, told)
     finally:
         if fed is not None:
             fed.cancel()
-
-
-def _reload(manager: ServiceManager | None, reloads: Reloads | None) -> None:
-    """SIGHUP. systemd waits for the `ready` after it, also where the settings were not taken: it goes on serving."""
-    if manager is not None:
-        manager.reloading()
-    told = "nothing to reload"
-    try:
-        told = reloads.now() if reloads is not None else told
-    except Exception:
-        told = "reload failed"
-        log.exception("reload_failed")
-    if manager is not None:
-        manager.ready(told)
 
 
 async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
@@ -104,14 +78,13 @@ async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
 
 def main(
     settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None,
-    gossip: RouteGossip | None = None, reloads: Reloads | None = None,
+    gossip: RouteGossip | None = None,
 ) -> None:  # fmt: skip
-    """Run until SIGTERM or SIGINT, on the sockets that systemd or a parent passes; `manager` hears how it goes.
-
-    `reloads` is what SIGHUP asks for.
-    """
+    """Run until SIGTERM or SIGINT, on the sockets that systemd or a parent passes; `manager` hears how it goes."""
+    # A closed terminal or a log rotation must not end it without a drain.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # What is there now stays: looking through it over and over is what makes the slowest calls slow.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE)
-    uvloop.run(_until_signal(settings, redaction, manager, gossip, reloads))
+    uvloop.run(_until_signal(settings, redaction, manager, gossip))

@@ -87,7 +87,6 @@ class Recorder:
         self._ended = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
-        self._renewed = asyncio.Event()
         self._heard = 0.0
         self._suspect: _Waiting | None = None
         self._suspected = 0
@@ -142,12 +141,6 @@ class Recorder:
         """Whether a record offered now has a fair chance to reach the disk."""
         return self.progress.healthy and not self.progress.full and not self._closing and self._bytes < self._memory
 
-    def renew(self, order: Order) -> None:
-        """Have another child go on, with `order`, once the present one has written what it was given."""
-        if order != self._order:
-            self._order = order
-            self._renewed.set()
-
     def offer(self, record: Message) -> bool:
         """Take a record; False if it was shed."""
         payload = encode(record)
@@ -191,21 +184,14 @@ class Recorder:
         try:
             while not stop.is_set():
                 await self._start()
-                self._renewed.clear()
                 ended = asyncio.create_task(self._ended.wait())
-                renewed = asyncio.create_task(self._renewed.wait())
-                waited = (halting, ended, renewed)
-                while not any(one.done() for one in waited):
-                    await asyncio.wait(waited, timeout=self._silence / 4, return_when="FIRST_COMPLETED")
+                while not (halting.done() or ended.done()):
+                    await asyncio.wait((halting, ended), timeout=self._silence / 4, return_when="FIRST_COMPLETED")
                     self._look()
                 ended.cancel()
-                renewed.cancel()
                 if stop.is_set():
                     break
-                if self._renewed.is_set() and not self._ended.is_set():
-                    await self._retire()
-                else:
-                    await self._after_death(halting)
+                await self._after_death(halting)
             await self._end()
         finally:
             halting.cancel()
@@ -308,23 +294,6 @@ class Recorder:
         # No pause after the first death: agents' records wait. One that cannot live at all is not started in a loop.
         await asyncio.wait((halting,), timeout=self._pause * self._rng.uniform(0.5, 1.5))
         self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
-
-    async def _retire(self) -> None:
-        """Let the child write what it was given, and end. What comes meanwhile waits for the next one."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.transport.write_eof()
-            try:
-                await asyncio.wait_for(self._ended.wait(), self._silence)
-            except TimeoutError:
-                log.error("scribe_silent", seconds=self._silence, waiting=self.waiting)
-                if self._child is not None:
-                    self._child.kill()
-            link.transport.abort()
-        log.info("scribe_renewed", status=await self._status(), waiting=self.waiting)
-        self._keep_figures()
-        self._backlog.extendleft(reversed(self._sent))
-        self._sent.clear()
 
     def _keep_figures(self) -> None:
         self._gone = self._gone.plus(self.progress)

@@ -57,9 +57,7 @@ class Upload:
 class Copied(msgspec.Struct, frozen=True, gc=False):
     """What a record says of a head."""
 
-    method: str
     path: str
-    headers: dict[str, str]
     hints: Hints
 
 

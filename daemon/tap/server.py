@@ -5,9 +5,7 @@ Draining: no new connections, idle ones are closed, calls under way are finished
 
 import asyncio
 import contextlib
-import os
 import random
-import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -23,7 +21,6 @@ from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
 from daemon.tap.agent import Agent, Route
 from daemon.tap.capture import Capture
-from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.held import Held
 from daemon.tap.http import RequestParser
@@ -34,11 +31,10 @@ from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
 from daemon.tap.routing import Routing
-from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
+from daemon.tap.settings import AgentsTls, TapSettings, engines_tls, upstreams_of
 from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool_reader import spool_age
 from daemon.tap.tap_context import TapContext
-from daemon.tap.tool_call_ids import ToolCallIds
 from daemon.tap.upstream import Upstream
 
 _BACKLOG = 1024
@@ -81,7 +77,7 @@ class Tap:
             silence_seconds=settings.scribe_seconds,
             rng=random.Random(),
         )
-        self._tls = agents_tls(settings)
+        self._tls = AgentsTls(settings)
         upstreams = [
             Upstream(
                 one.name,
@@ -96,13 +92,12 @@ class Tap:
         self._router = Router(upstreams, remembered=settings.remembered_routes, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self._router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
-        capture = _capture(settings)
-        mint = ToolCallIds(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
+        capture = Capture(tokens=settings.capture_tokens)
         self.held = Held()
         """Bodies in memory."""
-        context = TapContext(settings, self._router, capture, self.spool, self.counts, mint, self.held)
+        context = TapContext(settings, self._router, capture, self.spool, self.counts, self.held)
         desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
-        self._capture, self._door, self._context = capture, door, context
+        self._capture, self._door = capture, door
         self._public = EngineRoute(context, door, desk)
         self._mirror = MirrorRoute(context, door)
         self._agents: set[Agent] = set()
@@ -116,7 +111,7 @@ class Tap:
         ).register(registry)
         if gossip is not None:
             GossipCollector(gossip).register(registry)
-        self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
+        self._admin = AdminRoute(registry, door, settings.admin_host)
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -127,16 +122,6 @@ class Tap:
     def router(self) -> Router:
         """Which of them a call goes to."""
         return self._router
-
-    def reconfigure(self, settings: TapSettings, redaction: dict[str, Any]) -> None:
-        """Serve on with other settings, which were checked; `composition.tap_reload` has those that count at once."""
-        self._settings = self._context.settings = settings
-        self._capture = self._context.capture = _capture(settings)
-        self._door.reconfigure(settings.door)
-        if self._tls is not None:
-            # New connections are shown what is in the files now: they may have been renewed.
-            self._tls.load_cert_chain(settings.tls_cert, settings.tls_key)
-        self.spool.renew(_order(settings, redaction))
 
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then drain.
@@ -183,9 +168,7 @@ class Tap:
                 settings.host, settings.port, "tap.port", shared=settings.share_port
             )
             for one in public:
-                servers.append(await loop.create_server(agents, sock=one, ssl=self._tls, backlog=_BACKLOG))
-            if settings.unix_socket:
-                servers.append(await self._listen_unix(settings.unix_socket, agents))
+                servers.append(await loop.create_server(agents, sock=one, ssl=self._tls.context, backlog=_BACKLOG))
             mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
                 mirror = mirror or bind(
@@ -206,17 +189,6 @@ class Tap:
         finally:
             for server in servers:
                 server.close()
-            if settings.unix_socket:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(settings.unix_socket)
-
-    async def _listen_unix(self, path: str, agents: Callable[[], Agent]) -> asyncio.Server:
-        # One that a killed tap left behind would be in the way; a file that is no socket is not ours to remove.
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(os.stat(path).st_mode):
-                raise InvalidTapSettings(f"tap.unix_socket {path!r}: something else is there; give another path")
-            os.unlink(path)
-        return await asyncio.get_running_loop().create_unix_server(agents, path, backlog=_BACKLOG)
 
     def _maker(self, route: Route, agents: set[Agent], counts: Counts) -> Callable[[], Agent]:
         def hold(target: bytes) -> int:
@@ -258,6 +230,7 @@ class Tap:
             for upstream in self._router.upstreams:
                 upstream.sweep()
             self._door.reload()
+            self._tls.refresh()
 
     async def _drain(self) -> None:
         # What was accepted in the same round of the loop is made in the next one, or after its handshake.
@@ -286,12 +259,6 @@ def _order(settings: TapSettings, redaction: dict[str, Any]) -> Order:
         sync_seconds=settings.spool_sync_seconds,
         tick_seconds=settings.spool_tick_seconds,
         redaction=redaction,
-    )
-
-
-def _capture(settings: TapSettings) -> Capture:
-    return Capture(
-        tokens=settings.capture_tokens, minting=settings.mint_tool_call_ids, headers=captured_headers(settings)
     )
 
 

@@ -11,7 +11,6 @@ from daemon.tap.reply import ReplyParser
 from daemon.tap.response_filter import Hidden
 from daemon.tap.router import Router
 from daemon.tap.settings import TapSettings
-from daemon.tap.tool_call_ids import ToolCallIds
 
 
 class TapContext:
@@ -24,21 +23,10 @@ class TapContext:
         capture: Capture,
         recorder: Recorder,
         counts: Counts,
-        mint: ToolCallIds | None,
         held: Held,
     ) -> None:
-        """
-        Args:
-            mint: makes tool-call ids unique, if the engine's are not.
-        """
-        self.settings, self.router, self.capture, self.recorder, self.counts = (
-            settings,
-            router,
-            capture,
-            recorder,
-            counts,
-        )
-        self.mint, self.held = mint, held
+        self.settings, self.router, self.capture = settings, router, capture
+        self.recorder, self.counts, self.held = recorder, counts, held
         self.clock: Callable[[], float] = time.time
         self.nothing = ReplyParser()
         """The reply of a call that has not reached an engine."""

@@ -115,8 +115,6 @@ class Upstream:
         self.healthy = True
         self.closed = False
         """Gets no new trajectory while another engine is open."""
-        self.version: int | None = None
-        """What it serves, if the daemon said so; for people."""
         self.trajectories = 0
         """New ones that it was given."""
         self.said_down = False

@@ -29,11 +29,9 @@ class Role(msgspec.Struct, frozen=True):
             settings,
             workers=1,
             spool_dir=str(worker_spool(settings.spool_dir, self.number)),
-            unix_socket="",
             # Its admin socket is its parent's alone.
             admin_host="127.0.0.1",
             max_connections=max(1, settings.max_connections // self.count),
-            remembered_routes=settings.remembered_routes,
             spool_memory_bytes=max(1 << 20, settings.spool_memory_bytes // self.count),
             spool_disk_bytes=max(1 << 20, settings.spool_disk_bytes // self.count),
         )
@@ -66,9 +64,6 @@ class ParentBound:
         self._manager.alive()
         if os.getppid() != self._parent:
             os.kill(os.getpid(), signal.SIGTERM)
-
-    def reloading(self) -> None:
-        """Its parent needs no word of it: the watchdog is fed all the while."""
 
     def stopping(self) -> None:
         self._manager.stopping()

@@ -31,8 +31,6 @@ ENGINE_STATE = Path("var/lib/evolved-engine")
 USERS = ("evolved", "evolved-engine")
 DIRECTORIES = "/etc/tmpfiles.d/evolved.conf"
 """What systemd-tmpfiles makes of them."""
-_RELOADED = ("tap", "daemon")
-"""Units that read their settings again on SIGHUP."""
 _NOTIFY_RELOAD = 253
 """systemd's version that knows Type=notify-reload."""
 _LIST = SETTINGS / "installed.json"
@@ -103,7 +101,7 @@ def plan(
     names = ["evolved.target", "evolved.slice", *(f"evolved-{unit}.service" for unit in units)]
     names += ["evolved-tap.socket"] if "tap" in units else []
     if systemd >= _NOTIFY_RELOAD:
-        names += [f"evolved-{unit}.service.d/notify-reload.conf" for unit in units if unit in _RELOADED]
+        names += ["evolved-daemon.service.d/notify-reload.conf"] if "daemon" in units else []
     files = {str(SYSTEM / name): _filled(name, marks) for name in names}
     files["etc/sysusers.d/evolved.conf"] = _filled("evolved.sysusers", marks)
     files[DIRECTORIES.lstrip("/")] = _filled("evolved.tmpfiles", marks)

@@ -32,14 +32,10 @@ COLUMNS = (
 
 
 def measure(count: int, only: str, directory: Path) -> list[Verdict]:
-    """All clients through one tap, then the repeated ids once more through a tap that mints."""
+    """All clients through one tap."""
     clients = [client for client in CLIENTS if only in client.name]
     with rig.scripted_engine(directory / "engine.log") as engine:
-        found = trial(clients, count, engine, directory / "plain").verdicts
-        for row in trial(clients, count, engine, directory / "minted", minted=True).verdicts:
-            row.script += ", minted"
-            found.append(row)
-    return found
+        return trial(clients, count, engine, directory / "plain").verdicts
 
 
 def show(verdicts: list[Verdict]) -> None:
@@ -89,7 +85,6 @@ def _line(run: Run, raw: RawExchange) -> dict[str, Any]:
         "script": run.script,
         "streamed": run.streamed,
         "path": raw.path,
-        "user_agent": raw.headers.get("user-agent", ""),
         "status": raw.status,
         "content_type": raw.content_type,
         "request": json.loads(raw.request),

@@ -1,13 +1,15 @@
-"""Other doors than a TCP port: TLS, a unix socket, the mirror's port; and bodies too large to be held."""
+"""Other doors than a plain port: TLS, the mirror's port; and bodies too large to be held."""
 
 import ssl
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
-from tests.support.certificates import Certificate
+from tests.support.certificates import Certificate, self_signed
 from tests.support.engine import Asked, Engine, answer, completion
 from tests.support.patience import until, within
 from tests.support.tapping import BODY, post, raw, read_all, running_tap
@@ -29,25 +31,29 @@ async def test_agents_may_come_over_tls(tmp_path: Path, engine: Engine, certific
         assert rig.tap.counts.connections == 1
 
 
-async def test_agents_may_come_through_a_unix_socket(tmp_path: Path, engine: Engine) -> None:
-    path = tmp_path / "tap.sock"
-    transport = httpx.AsyncHTTPTransport(uds=str(path))
-    async with (
-        running_tap(tmp_path, engine.port, unix_socket=str(path)) as rig,
-        httpx.AsyncClient(base_url="http://tap", transport=transport, timeout=within()) as http,
-    ):
-        assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
-        await rig.records()
-    assert not path.exists()
+async def test_a_certificate_that_is_renewed_is_shown_and_one_that_is_broken_is_not(
+    tmp_path: Path, engine: Engine
+) -> None:
+    (tmp_path / "new").mkdir()
+    old, new = self_signed(tmp_path), self_signed(tmp_path / "new")
 
+    async def shown() -> str:
+        address = ("127.0.0.1", rig.bound.port)
+        return await anyio.to_thread.run_sync(lambda: ssl.get_server_certificate(address, timeout=within()))
 
-async def test_a_socket_that_a_killed_tap_left_behind_is_replaced(tmp_path: Path, engine: Engine) -> None:
-    path = tmp_path / "tap.sock"
-    async with await anyio.create_unix_listener(path):
-        pass
-    assert path.exists()
-    async with running_tap(tmp_path, engine.port, unix_socket=str(path)):
-        assert path.is_socket()
+    async with running_tap(tmp_path, engine.port, tls_cert=str(old.chain), tls_key=str(old.key)) as rig:
+        before = await shown()
+        old.key.write_text("no key")
+        with capture_logs() as said:
+            await until(lambda: "tls_certificate_unusable" in [one["event"] for one in said], "the tap says so")
+        assert await shown() == before
+        old.key.write_bytes(new.key.read_bytes())
+        old.chain.write_bytes(new.chain.read_bytes())
+
+        async def renewed() -> bool:
+            return await shown() == new.chain.read_text()
+
+        await until(renewed, "the new one is shown")
 
 
 async def test_a_mirrored_request_is_kept_without_an_answer(tmp_path: Path, engine: Engine) -> None:

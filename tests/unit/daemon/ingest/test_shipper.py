@@ -20,7 +20,6 @@ from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.stub_bus import StubBus
 from daemon.ingest.conversion import InThread, Loader
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
-from daemon.tap.replay import ask_replay, asked_replay
 from daemon.tap.segments import read_cursor
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
@@ -192,7 +191,7 @@ async def test_what_a_broker_confirmed_and_lost_is_published_again(tmp_path: Pat
         spool(tmp_path, call(3))
         published = await rig.published(6)
     assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
-    assert rig.figure("evolved_shipper_replays_total", reason="lost") == 1
+    assert rig.figure("evolved_shipper_replays_total") == 1
     assert SpoolReader(tmp_path).read() == []
 
 
@@ -229,19 +228,6 @@ async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tm
     async with second.running():
         published = await second.published(3)
     assert [item.id[-1] for item in published] == ["2", "0", "1"]
-
-
-@pytest.mark.promise
-async def test_a_replay_that_was_asked_for_doubles_nothing(tmp_path: Path) -> None:
-    spool(tmp_path, call(0), call(1))
-    rig = Rig(tmp_path)
-    async with rig.running():
-        await rig.published(2)
-        ask_replay(tmp_path, 0.0)
-        await until(lambda: rig.figure("evolved_shipper_records_total", kind="exchange") >= 4, "all came again")
-    assert len(rig.bus.published) == 2
-    assert rig.figure("evolved_shipper_replays_total", reason="asked") == 1
-    assert asked_replay(tmp_path) is None
 
 
 async def test_a_bus_without_the_streams_is_not_waited_for(tmp_path: Path) -> None:
