@@ -34,23 +34,31 @@ log = structlog.get_logger(__name__)
 
 
 class ShipperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How fast the spool is emptied."""
+    """What is kept of what was published."""
 
-    batch: int = 256
-    """Records published at a time."""
-    batch_bytes: int = 8 << 20
-    records_per_second: float = 4000.0
-    """Cap on the replay after an outage: it shares its machine with the tap and the store."""
-    poll_seconds: float = 0.05
-    """How often an empty spool is looked at."""
     keep_seconds: float = 300.0
     """Published segments are kept for so long, so that they can be published again. nats-server tells its disk to write
     every two minutes (`sync_interval`)."""
-    keep_bytes: int = 1 << 30
-    """And so much of them at most; it counts against the spool's quota."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the spool is emptied."""
+
+    batch: int = 256
+    """Records published at a time: one answer of the broker for all of them."""
+    batch_bytes: int = 8 << 20
+    """No more records once there are so many bytes of them, as they are held in memory twice."""
+    records_per_second: float = 4000.0
+    """Cap on the replay after an outage: it shares its machine with the tap and the store."""
+    poll_seconds: float = 0.05
+    """How often an empty spool is looked at: two looks at a directory."""
     retry_seconds: float = 0.2
     """First pause when the bus is away; doubles up to `max_retry_seconds`, times 0.5 to 1.5 by chance."""
     max_retry_seconds: float = 5.0
+
+
+_KEEP_BYTES = 1 << 30
+"""Of published segments: an eighth of the spool's quota, against which it counts."""
 
 
 class ShipperMetrics:
@@ -93,6 +101,7 @@ class Shipper:
         metrics: ShipperMetrics,
         rng: random.Random,
         loader: Callable[[], Loader] = Converter,
+        pace: Pace | None = None,
     ) -> None:
         """
         Args:
@@ -101,7 +110,7 @@ class Shipper:
             loader: makes what reads and converts the records of one spool.
         """
         self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
-        self._rng, self._loader = rng, loader
+        self._rng, self._loader, self._pace = rng, loader, pace or Pace()
         self._swept = 0.0
         self._losses = 0
         """Of the broker, those after which all that is kept was published again; an incarnation that ended before it
@@ -117,13 +126,9 @@ class Shipper:
             OSError: the disk failed.
         """
         # From the cursors, not from where a crashed incarnation had got to.
-        own = self._settings
+        keep = self._settings.keep_seconds
         spools = [
-            _Spool(
-                directory,
-                SpoolReader(directory, keep_seconds=own.keep_seconds, keep_bytes=own.keep_bytes),
-                self._loader(),
-            )
+            _Spool(directory, SpoolReader(directory, keep_seconds=keep, keep_bytes=_KEEP_BYTES), self._loader())
             for directory in self._directories
         ]
         self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
@@ -143,13 +148,13 @@ class Shipper:
             await self._replay(spools)
             lifecycle.beat()
             await self._sweep(spools)
-            if not moved and not await lifecycle.pause(self._settings.poll_seconds):
+            if not moved and not await lifecycle.pause(self._pace.poll_seconds):
                 return
 
     async def _ship(self, spool: _Spool, lifecycle: Lifecycle) -> bool:
         """Publish the next batch; False if there was none, or draining began first."""
         began, reader = anyio.current_time(), spool.reader
-        request = Load(str(spool.directory), reader.position, self._settings.batch, self._settings.batch_bytes)
+        request = Load(str(spool.directory), reader.position, self._pace.batch, self._pace.batch_bytes)
         batch = await self._insist(partial(self._load, spool.loader, request, lifecycle), lifecycle)
         if batch is None:
             return False
@@ -167,7 +172,7 @@ class Shipper:
         for kind, number in batch.kinds.items():
             self._metrics.shipped.labels(kind).inc(number)
         self._metrics.unreadable.inc(batch.unreadable)
-        spare = len(batch.items) / self._settings.records_per_second - (anyio.current_time() - began)
+        spare = len(batch.items) / self._pace.records_per_second - (anyio.current_time() - began)
         return spare <= 0 or await lifecycle.pause(spare)
 
     async def _load(self, loader: Loader, request: Load, lifecycle: Lifecycle) -> Batch | None:
@@ -182,7 +187,7 @@ class Shipper:
 
     async def _insist(self, operation: Callable[[], Awaitable[T]], lifecycle: Lifecycle) -> T | None:
         """Until it succeeds; None if draining began first: the records are still in the spool."""
-        delay, said = self._settings.retry_seconds, False
+        delay, said = self._pace.retry_seconds, False
         while True:
             try:
                 result = await operation()
@@ -194,7 +199,7 @@ class Shipper:
                 lifecycle.waiting(f"{type(error).__name__}: {error}")
                 if not await lifecycle.pause(delay * self._rng.uniform(0.5, 1.5)):
                     return None
-                delay = min(self._settings.max_retry_seconds, 2 * delay)
+                delay = min(self._pace.max_retry_seconds, 2 * delay)
                 continue
             if said:
                 log.info("shipper_going_on")

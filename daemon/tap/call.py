@@ -226,7 +226,7 @@ class Call:
             self._complete()
             return
         stale = engine is not None and engine.used and not self._reply.started and not self._retried
-        if stale and self._context.settings.retry_stale and self._request.upload is None:
+        if stale and self._request.upload is None:
             # The engine may have closed a connection of the pool a moment ago. Only that is tried again, once.
             self._retried = True
             self._context.counts.stale += 1

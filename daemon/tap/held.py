@@ -1,6 +1,6 @@
 """Bytes of request bodies that a tap holds in memory, of all its connections together.
 
-Whoever may connect may send: without a bound over all connections each of them costs up to `tap.hold_chat_bytes`. What
+Whoever may connect may send: without a bound over all connections each of them costs up to 8 MiB. What
 finds no room is not refused, for it may be an agent's: it is passed on as it comes, without being held or kept.
 """
 

@@ -69,7 +69,7 @@ class MirrorRoute:
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
         if request.upload is not None:
-            raise Refused(413, "body_too_large", "a mirrored request is held whole; raise tap.hold_chat_bytes")
+            raise Refused(413, "body_too_large", "a mirrored request is held whole, and this one is too large")
         counts = self._context.counts
         if request.method == b"POST" and request.path.startswith(b"/v1/"):
             # A mirrored call has the agent's own headers, so this is the same rule as on the agents' port.

@@ -38,6 +38,16 @@ from daemon.tap.tap_context import TapContext
 from daemon.tap.upstream import Upstream
 
 _BACKLOG = 1024
+MAX_HEADER_BYTES = 65_536
+"""Of a request: what nginx and vLLM's server take at most."""
+_HOLD_BYTES = 262_144
+"""A larger request body is passed on as it comes instead of being held until it is whole."""
+_HOLD_CHAT_BYTES = 8 << 20
+"""The same for calls whose token ids are asked for: that takes the whole body. Larger ones pass without ids."""
+_HEALTH_SECONDS = 5.0
+"""How often each of several engines is asked for /health."""
+_ROUTES_SECONDS = 0.2
+"""How often the daemon's routes are looked at: the swapper waits a second for an engine that it closed."""
 _SCRIBE_SHARE = 8
 """The recorder may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
 
@@ -73,7 +83,6 @@ class Tap:
         self.spool = Recorder(
             _order(settings, redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
-            tick_seconds=settings.spool_tick_seconds,
             silence_seconds=settings.scribe_seconds,
             rng=random.Random(),
         )
@@ -83,20 +92,19 @@ class Tap:
                 one.name,
                 address,
                 weight=one.weight,
-                idle_seconds=settings.upstream_idle_seconds,
                 tls=engines_tls(settings) if address.tls else None,
                 clock=time.monotonic,
             )
             for one, address in upstreams_of(settings)
         ]
-        self._router = Router(upstreams, remembered=settings.remembered_routes, rng=random.Random())
+        self._router = Router(upstreams, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self._router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
         capture = Capture(tokens=settings.capture_tokens)
         self.held = Held()
         """Bodies in memory."""
         context = TapContext(settings, self._router, capture, self.spool, self.counts, self.held)
-        desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
+        desk = FeedbackDesk(self.spool, self.counts, clock=time.time)
         self._capture, self._door = capture, door
         self._public = EngineRoute(context, door, desk)
         self._mirror = MirrorRoute(context, door)
@@ -133,8 +141,8 @@ class Tap:
         async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
             recorder = group.create_task(self.spool.run(written))
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
-            helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
-            helpers.append(group.create_task(self._routing.watch(self._settings.routes_seconds)))
+            helpers.append(group.create_task(self._router.watch(_HEALTH_SECONDS)))
+            helpers.append(group.create_task(self._routing.watch(_ROUTES_SECONDS)))
             if self._gossip is not None and self._router.many:
                 self._gossip.open(self._router.learned, self._router.memory)
                 self._router.tell, self._router.catch_up = self._gossip.tell, self._gossip.catch_up
@@ -192,13 +200,12 @@ class Tap:
 
     def _maker(self, route: Route, agents: set[Agent], counts: Counts) -> Callable[[], Agent]:
         def hold(target: bytes) -> int:
-            settings = self._settings
-            return settings.hold_chat_bytes if self._capture.holds(target) else settings.hold_bytes
+            return _HOLD_CHAT_BYTES if self._capture.holds(target) else _HOLD_BYTES
 
         def make() -> Agent:
             settings = self._settings
             parser = RequestParser(
-                max_header_bytes=settings.max_header_bytes,
+                max_header_bytes=MAX_HEADER_BYTES,
                 max_body_bytes=settings.max_body_bytes,
                 hold=hold,
                 clock=time.time,
@@ -253,11 +260,8 @@ class Tap:
 def _order(settings: TapSettings, redaction: dict[str, Any]) -> Order:
     return Order(
         directory=str(Path(settings.spool_dir).absolute()),
-        segment_bytes=settings.spool_segment_bytes,
         memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
         disk_bytes=settings.spool_disk_bytes,
-        sync_seconds=settings.spool_sync_seconds,
-        tick_seconds=settings.spool_tick_seconds,
         redaction=redaction,
     )
 

@@ -52,15 +52,9 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Several engines instead of the one above. The calls of a trajectory stay with one of them."""
     upstream_ca: str = ""
     """PEM file of the authorities that https upstreams are checked against; empty: the system's."""
-    health_seconds: float = 5.0
-    """How often each of several engines is asked for /health."""
     routes_file: str = "routes.json"
     """With several engines: what the daemon says of them, in `state_dir`: the canary and its share of new trajectories,
     and which are about to be paused. The tap needs no restart for it."""
-    routes_seconds: float = 0.2
-    """How often it is looked at."""
-    remembered_routes: int = 100_000
-    """With several engines: how many ids are remembered that tell which engine a trajectory is with."""
     spool_dir: str = "spool"
     """Directory of the write-ahead spool; one tap process each."""
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
@@ -84,35 +78,19 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """From a request's first byte to its last."""
     keep_alive_seconds: float = 300.0
     """How long an agent's idle connection is kept."""
-    upstream_idle_seconds: float = 4.0
-    """How long an idle connection to the engine is kept; uvicorn, and so vLLM, closes after 5."""
     drain_seconds: float = 30.0
     """After SIGTERM, what is still running then is cut off."""
-    retry_stale: bool = True
-    """Send a request once more when a connection from the pool turns out to be closed before a byte of the answer came.
-    An engine that acted on it and then closed would see it twice."""
 
     max_connections: int = 4096
-    max_header_bytes: int = 65_536
     max_body_bytes: int = 64 << 20
     """Of a request."""
-    hold_bytes: int = 262_144
-    """A larger request body is passed on as it comes instead of being held until it is whole."""
-    hold_chat_bytes: int = 8 << 20
-    """The same for calls whose token ids are asked for: that takes the whole body. Larger ones pass without ids."""
     max_capture_bytes: int = 16 << 20
     """Of a request or a response in a record. A larger one passes all the same; its record comes without it."""
-    max_feedback_bytes: int = 262_144
 
-    spool_segment_bytes: int = 64 << 20
     spool_memory_bytes: int = 128 << 20
     """Records that wait for the disk; what comes beyond is shed and counted."""
     spool_disk_bytes: int = 8 << 30
     """Quota of the spool directory; what comes beyond is shed and counted."""
-    spool_sync_seconds: float = 0.1
-    """At most this often to stable storage: a power failure loses no more than that."""
-    spool_tick_seconds: float = 0.02
-    """How often waiting records are handed on and written: a kill -9 of the tap loses no more than that."""
     scribe_seconds: float = 20.0
     """How long the scribe may be silent over a record before it is killed and started again."""
 

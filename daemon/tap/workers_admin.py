@@ -71,7 +71,7 @@ class WorkersAdmin:
         """A protocol for one connection."""
         settings = self._settings
         parser = RequestParser(
-            max_header_bytes=settings.max_header_bytes,
+            max_header_bytes=1 << 16,
             max_body_bytes=1 << 16,
             hold=lambda target: 1 << 16,
             clock=time.time,

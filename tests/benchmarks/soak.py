@@ -33,7 +33,7 @@ from tests.support.tap_process import TapProcess, tap_process
 
 SETTINGS = {
     "request_seconds": 3.0, "keep_alive_seconds": 10.0, "first_byte_seconds": 5.0, "idle_seconds": 3.0,
-    "max_body_bytes": 4 << 20, "max_capture_bytes": 1 << 20, "spool_segment_bytes": 4 << 20,
+    "max_body_bytes": 4 << 20, "max_capture_bytes": 1 << 20,
 }  # fmt: skip
 LIMITS = {
     "memory MB": 4.0,

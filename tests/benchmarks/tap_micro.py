@@ -28,7 +28,7 @@ from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute
-from daemon.tap.settings import Address, TapSettings, captured_headers
+from daemon.tap.settings import Address, TapSettings
 from daemon.tap.tap_context import TapContext
 from daemon.tap.upstream import EngineConnection, Upstream
 from tests.benchmarks import report
@@ -69,13 +69,13 @@ class Rig:
 
     def __init__(self, *, tokens: bool) -> None:
         settings, counts, upstream = TapSettings(), Counts(), _upstream()
-        order = Order(directory="", segment_bytes=0, memory_bytes=0, disk_bytes=0, sync_seconds=0.0, tick_seconds=0.0)
+        order = Order(directory="", memory_bytes=0, disk_bytes=0)
         # It has no process and nowhere to send: records wait in it, until the rig is thrown away.
-        recorder = Recorder(order, memory_bytes=_MEMORY, tick_seconds=1.0, silence_seconds=1.0, rng=random.Random(0))
-        capture = Capture(tokens=tokens, minting=False, headers=captured_headers(settings))
-        context = TapContext(settings, Router([upstream], remembered=1), capture, recorder, counts, None, Held())
+        recorder = Recorder(order, memory_bytes=_MEMORY, silence_seconds=1.0, rng=random.Random(0))
+        capture = Capture(tokens=tokens)
+        context = TapContext(settings, Router([upstream]), capture, recorder, counts, Held())
         door = Admission(DoorSettings(), clock=time.time)
-        route = EngineRoute(context, door, FeedbackDesk(recorder, counts, max_bytes=1, clock=time.time))
+        route = EngineRoute(context, door, FeedbackDesk(recorder, counts, clock=time.time))
         parser = RequestParser(max_header_bytes=65_536, max_body_bytes=1 << 26, hold=lambda _: 1 << 23, clock=time.time)
         self.counts, self.to_agent, self.to_engine = counts, Wire(), Wire()
         self.agent = Agent(route, parser, set(), counts, request_seconds=1e6, keep_alive_seconds=1e6, max_connections=1)
@@ -134,7 +134,7 @@ def _answer(port: int, request: bytes) -> bytes:
 
 def _upstream() -> Upstream:
     address = Address("127.0.0.1", 8000)
-    return Upstream("serving", address, weight=1.0, idle_seconds=1e6, tls=None, clock=time.monotonic)
+    return Upstream("serving", address, weight=1.0, tls=None, clock=lambda: 0.0)
 
 
 def main() -> None:

@@ -140,7 +140,7 @@ async def shipped(directories: list[Path], wanted: int) -> list[str]:
     bus, draining = StubBus(), anyio.Event()
     subscription = await bus.subscribe("test", [TRAFFIC_EXCHANGE])
     shipper = Shipper(
-        directories, bus, settings=ShipperSettings(poll_seconds=0.01), metrics=ShipperMetrics(CollectorRegistry()),
+        directories, bus, settings=ShipperSettings(), metrics=ShipperMetrics(CollectorRegistry()),
         rng=random.Random(1), loader=InThread,
     )  # fmt: skip
     unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())

@@ -75,15 +75,13 @@ def away_and(engine: Engine) -> tuple[UpstreamSettings, UpstreamSettings]:
 
 
 async def test_an_engine_that_is_away_is_made_up_for_by_another(tmp_path: Path, engine: Engine) -> None:
-    settings = {"upstreams": away_and(engine), "health_seconds": 60.0}
-    async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
+    async with running_tap(tmp_path, 0, upstreams=away_and(engine)) as rig, rig.http() as http:
         assert [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)] == [200] * 4
         assert rig.tap.counts.errors["rerouted"] == 2, "every second new trajectory"
 
 
 async def test_an_engine_that_does_not_answer_for_its_health_gets_nothing_new(tmp_path: Path, engine: Engine) -> None:
-    settings = {"upstreams": away_and(engine), "health_seconds": 0.05}
-    async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
+    async with running_tap(tmp_path, 0, upstreams=away_and(engine)) as rig, rig.http() as http:
         await until(lambda: not rig.tap.upstreams[0].healthy, "the engine that is away is noticed")
         async with rig.http(rig.admin) as admin:
             metrics = (await admin.get("/metrics")).text
@@ -176,7 +174,7 @@ async def test_the_canarys_share_is_what_the_daemon_says_and_no_trajectory_is_sp
         await stream.send(answer(200, {"id": f"r{len(engine.asked)}", "choices": [{"message": message}]}))
         return True
 
-    async with two(tmp_path, routes_file=str(routes), capture_tokens=False, health_seconds=60.0) as (rig, one, other):
+    async with two(tmp_path, routes_file=str(routes), capture_tokens=False) as (rig, one, other):
         one.script = other.script = answered
         write_routes(routes, Routes(until=time.time() + within(600), canary="other", share=share))
         await until(lambda: rig.tap.router.share == share, "the tap has read its routes")

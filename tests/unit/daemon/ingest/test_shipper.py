@@ -19,14 +19,14 @@ from actors.system.errors import BusMisconfigured
 from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.stub_bus import StubBus
 from daemon.ingest.conversion import InThread, Loader
-from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.ingest.shipper import Pace, Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.segments import read_cursor
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.patience import until, within
 
 pytestmark = pytest.mark.anyio
-QUICK = ShipperSettings(poll_seconds=0.002, retry_seconds=0.002, max_retry_seconds=0.01)
+QUICK = Pace(poll_seconds=0.002, retry_seconds=0.002, max_retry_seconds=0.01)
 
 
 def key(number: int) -> str:
@@ -53,16 +53,15 @@ def spool(directory: Path, *payloads: bytes, first: int = 0) -> None:
 class Rig:
     """A shipper on a stub bus."""
 
-    def __init__(
-        self, *directories: Path, settings: ShipperSettings = QUICK, loader: Callable[[], Loader] = InThread
-    ) -> None:
+    def __init__(self, *directories: Path, pace: Pace = QUICK, loader: Callable[[], Loader] = InThread) -> None:
         self.bus, self.registry = StubBus(), CollectorRegistry()
         self.draining = anyio.Event()
         self.unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
         self.shipper = Shipper(
             directories,
             self.bus,
-            settings=settings,
+            settings=ShipperSettings(),
+            pace=pace,
             metrics=ShipperMetrics(self.registry),
             rng=random.Random(1),
             loader=loader,
@@ -174,7 +173,7 @@ async def test_a_record_of_a_newer_tap_is_parked_with_that_reason(tmp_path: Path
 async def test_the_replay_is_capped(tmp_path: Path) -> None:
     spool(tmp_path, *(call(number) for number in range(40)))
     slow = msgspec.structs.replace(QUICK, batch=10, records_per_second=200.0)
-    rig = Rig(tmp_path, settings=slow)
+    rig = Rig(tmp_path, pace=slow)
     began = anyio.current_time()
     async with rig.running():
         await rig.published(40)
