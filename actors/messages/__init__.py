@@ -1,112 +1,60 @@
 """The shared vocabulary: everything that travels between processes or is kept, as versioned msgspec Structs."""
 
-from actors.messages.agents import agent_of, called, concerns
-from actors.messages.base import (
-    SCHEMA,
-    Message,
-    derived_id,
-    floats_array,
-    ids_array,
-    new_id,
-    pack_array,
-    steps_array,
-)
-from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
-from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
-from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Opinion, Task
-from actors.messages.lineage import Lineage
-from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file
-from actors.messages.policy import (
-    Answer,
-    BatchItem,
-    BatchOrder,
-    Candidate,
-    Directive,
-    Estimate,
-    FileDigest,
-    Serving,
-    ServingResult,
-    Verdict,
-)
-from actors.messages.row_builder import RowBuilder
-from actors.messages.sampling import GRAMMARS, Processing, Sampling
-from actors.messages.traffic import (
-    Exchange,
-    Feedback,
-    Hints,
-    VersionSpan,
-    token_versions,
-    version_number,
-)
-from actors.messages.trajectory import (
-    Attributed,
-    Attribution,
-    Handoff,
-    Label,
-    Step,
-    StepLabel,
-    TokenRow,
-    ToolCall,
-    Trajectory,
-)
-
-__all__ = [
-    "GRAMMARS",
-    "MANIFEST",
-    "SCHEMA",
-    "SIGNATURE",
-    "Answer",
-    "AnyMessage",
-    "Attributed",
-    "Attribution",
-    "BatchItem",
-    "BatchOrder",
-    "Candidate",
-    "Directive",
-    "Estimate",
-    "Exchange",
-    "Experience",
-    "ExperienceKind",
-    "ExperienceState",
-    "Feedback",
-    "FileDigest",
-    "Handoff",
-    "Hints",
-    "Label",
-    "Lineage",
-    "MalformedMessage",
-    "Manifest",
-    "Message",
-    "MessageError",
-    "Opinion",
-    "Processing",
-    "RowBuilder",
-    "Sampling",
-    "Serving",
-    "ServingResult",
-    "Step",
-    "StepLabel",
-    "Task",
-    "TokenRow",
-    "ToolCall",
-    "Trajectory",
-    "UnsupportedSchema",
-    "Verdict",
-    "VersionSpan",
-    "agent_of",
-    "bad_file",
-    "called",
-    "concerns",
-    "decode",
-    "decode_batch",
-    "derived_id",
-    "encode",
-    "encode_batch",
-    "floats_array",
-    "ids_array",
-    "new_id",
-    "pack_array",
-    "steps_array",
-    "token_versions",
-    "version_number",
-]
+from actors.messages.agents import agent_of as agent_of
+from actors.messages.agents import called as called
+from actors.messages.agents import concerns as concerns
+from actors.messages.base import SCHEMA as SCHEMA
+from actors.messages.base import Message as Message
+from actors.messages.base import derived_id as derived_id
+from actors.messages.base import floats_array as floats_array
+from actors.messages.base import ids_array as ids_array
+from actors.messages.base import new_id as new_id
+from actors.messages.base import pack_array as pack_array
+from actors.messages.base import steps_array as steps_array
+from actors.messages.codec import AnyMessage as AnyMessage
+from actors.messages.codec import decode as decode
+from actors.messages.codec import decode_batch as decode_batch
+from actors.messages.codec import encode as encode
+from actors.messages.codec import encode_batch as encode_batch
+from actors.messages.errors import MalformedMessage as MalformedMessage
+from actors.messages.errors import MessageError as MessageError
+from actors.messages.errors import UnsupportedSchema as UnsupportedSchema
+from actors.messages.experience import Experience as Experience
+from actors.messages.experience import ExperienceKind as ExperienceKind
+from actors.messages.experience import ExperienceState as ExperienceState
+from actors.messages.experience import Opinion as Opinion
+from actors.messages.experience import Task as Task
+from actors.messages.lineage import Lineage as Lineage
+from actors.messages.manifest import MANIFEST as MANIFEST
+from actors.messages.manifest import SIGNATURE as SIGNATURE
+from actors.messages.manifest import Manifest as Manifest
+from actors.messages.manifest import bad_file as bad_file
+from actors.messages.policy import Answer as Answer
+from actors.messages.policy import BatchItem as BatchItem
+from actors.messages.policy import BatchOrder as BatchOrder
+from actors.messages.policy import Candidate as Candidate
+from actors.messages.policy import Directive as Directive
+from actors.messages.policy import Estimate as Estimate
+from actors.messages.policy import FileDigest as FileDigest
+from actors.messages.policy import Serving as Serving
+from actors.messages.policy import ServingResult as ServingResult
+from actors.messages.policy import Verdict as Verdict
+from actors.messages.row_builder import RowBuilder as RowBuilder
+from actors.messages.sampling import GRAMMARS as GRAMMARS
+from actors.messages.sampling import Processing as Processing
+from actors.messages.sampling import Sampling as Sampling
+from actors.messages.traffic import Exchange as Exchange
+from actors.messages.traffic import Feedback as Feedback
+from actors.messages.traffic import Hints as Hints
+from actors.messages.traffic import VersionSpan as VersionSpan
+from actors.messages.traffic import token_versions as token_versions
+from actors.messages.traffic import version_number as version_number
+from actors.messages.trajectory import Attributed as Attributed
+from actors.messages.trajectory import Attribution as Attribution
+from actors.messages.trajectory import Handoff as Handoff
+from actors.messages.trajectory import Label as Label
+from actors.messages.trajectory import Step as Step
+from actors.messages.trajectory import StepLabel as StepLabel
+from actors.messages.trajectory import TokenRow as TokenRow
+from actors.messages.trajectory import ToolCall as ToolCall
+from actors.messages.trajectory import Trajectory as Trajectory

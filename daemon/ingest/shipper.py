@@ -8,6 +8,8 @@ comes back without what it had confirmed (it lost power before its disk had it),
 again.
 """
 
+import fcntl
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -30,6 +32,7 @@ from daemon.ingest.converter import Converter
 from daemon.tap.spool_reader import SpoolReader
 
 T = TypeVar("T")
+_LOOK_SECONDS = 0.5
 log = structlog.get_logger(__name__)
 
 
@@ -224,3 +227,30 @@ class Shipper:
         for spool in spools:
             # A broker that has not confirmed anything yet may come back without what is kept here.
             await anyio.to_thread.run_sync(partial(spool.reader.sweep, aged=self._confirmed))
+
+
+def alone(directory: Path, task: Callable[[Lifecycle], Awaitable[None]]) -> Callable[[Lifecycle], Awaitable[None]]:
+    """`task`, once no other process has `directory`; until then it stands by: daemons that share a machine share its
+    tap's spool, and one of them empties it. The kernel frees what a dead one had."""
+
+    async def run(lifecycle: Lifecycle) -> None:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(directory / ".shipper", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _locked(descriptor):
+                lifecycle.standby(f"another daemon empties {directory}")
+                if not await lifecycle.pause(_LOOK_SECONDS):  # file locks have no event to wait for
+                    return
+            await task(lifecycle)
+        finally:
+            os.close(descriptor)
+
+    return run
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -10,22 +10,54 @@ slows down the other side: nothing but the socket buffers and one piece lies in 
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
 from actors.messages.dialects import dialect_at
 from daemon.tap.admission import Visitor
-from daemon.tap.capture import Plan
+from daemon.tap.capture import Capture, Plan, RecordIds
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
 from daemon.tap.http import chunk, refusal_bytes
+from daemon.tap.metrics import Counts
+from daemon.tap.recorder import Recorder
 from daemon.tap.reply import ReplyParser
-from daemon.tap.request import Request, request_bytes
-from daemon.tap.response_filter import ResponseFilter
-from daemon.tap.tap_context import TapContext
+from daemon.tap.request import Held, Request, request_bytes
+from daemon.tap.response_filter import Hidden, ResponseFilter
+from daemon.tap.router import Router
+from daemon.tap.settings import TapSettings
 from daemon.tap.upstream import EngineConnection, Upstream
 
 log = structlog.get_logger(__name__)
+
+
+class TapContext:
+    """What all calls share."""
+
+    def __init__(
+        self,
+        settings: TapSettings,
+        router: Router,
+        capture: Capture,
+        recorder: Recorder,
+        counts: Counts,
+        held: Held,
+    ) -> None:
+        self.settings, self.router, self.capture = settings, router, capture
+        self.recorder, self.counts, self.held = recorder, counts, held
+        self.clock: Callable[[], float] = time.time
+        self.nothing = ReplyParser()
+        """The reply of a call that has not reached an engine."""
+        self.record_ids = RecordIds()
+        self._hidden: dict[tuple[str, ...], Hidden] = {}
+
+    def hidden(self, added: tuple[str, ...]) -> Hidden:
+        """How the fields of an answer are found that `added` has asked for."""
+        found = self._hidden.get(added)
+        if found is None:
+            found = self._hidden[added] = Hidden(added)
+        return found
 
 
 class Client(Protocol):

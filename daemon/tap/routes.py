@@ -2,13 +2,12 @@
 
 from daemon.tap.admission import Admission, Visitor
 from daemon.tap.agent import Agent
-from daemon.tap.call import Call
+from daemon.tap.call import Call, TapContext
 from daemon.tap.capture import CHAT, FEEDBACK, check_path
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import refusal_bytes, response_bytes
 from daemon.tap.request import Head, Request
-from daemon.tap.tap_context import TapContext
 
 _FEEDBACK_SECONDS = 10.0
 """Until feedback is on disk; after that its sender is told to send it again."""

@@ -20,13 +20,14 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
 from daemon.tap.agent import Agent, Route
+from daemon.tap.call import TapContext
 from daemon.tap.capture import Capture
 from daemon.tap.feedback import FeedbackDesk
-from daemon.tap.held import Held
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, GossipCollector, TapCollector
 from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
+from daemon.tap.request import Held
 from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
@@ -34,7 +35,6 @@ from daemon.tap.routing import Routing
 from daemon.tap.settings import AgentsTls, TapSettings, engines_tls, upstreams_of
 from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool_reader import spool_age
-from daemon.tap.tap_context import TapContext
 from daemon.tap.upstream import Upstream
 
 _BACKLOG = 1024

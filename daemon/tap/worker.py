@@ -9,8 +9,8 @@ import msgspec
 
 from daemon.tap.process import ServiceManager
 from daemon.tap.route_gossip import RouteGossip
+from daemon.tap.segments import worker_spool
 from daemon.tap.settings import TapSettings
-from daemon.tap.spools import worker_spool
 
 
 class Role(msgspec.Struct, frozen=True):

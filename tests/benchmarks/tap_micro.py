@@ -19,17 +19,17 @@ from typing import Any, cast
 
 from daemon.tap.admission import Admission, DoorSettings
 from daemon.tap.agent import Agent
+from daemon.tap.call import TapContext
 from daemon.tap.capture import Capture
 from daemon.tap.feedback import FeedbackDesk
-from daemon.tap.held import Held
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts
 from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
+from daemon.tap.request import Held
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute
 from daemon.tap.settings import Address, TapSettings
-from daemon.tap.tap_context import TapContext
 from daemon.tap.upstream import EngineConnection, Upstream
 from tests.benchmarks import report
 from tests.benchmarks.native import Native

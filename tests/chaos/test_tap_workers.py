@@ -25,8 +25,8 @@ from actors.system.streams import TRAFFIC_EXCHANGE
 from actors.system.stub_bus import StubBus
 from daemon.ingest.conversion import InThread
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.tap.segments import spools
 from daemon.tap.spool_reader import SpoolReader
-from daemon.tap.spools import spools
 from tests.support.patience import Late, until, wait_until, within
 from tests.support.ports import free_ports
 from tests.support.process import Process, alive
