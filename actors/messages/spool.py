@@ -18,11 +18,8 @@ class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
     tenant: str = "default"
     engine: str = ""
     """Name of the upstream that answered."""
-    method: str = "POST"
     path: str
     """Without the query."""
-    headers: dict[str, str] = {}
-    """Of the request, names in lower case; only what is on the tap's allow-list."""
     request: bytes
     """Body as the client sent it."""
     tokens_requested: bool = False
@@ -35,8 +32,6 @@ class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
     content_encoding: str = ""
     received: float
     """Unix seconds when the request was complete."""
-    first_byte: float = 0.0
-    """Unix seconds of the first byte from the engine, 0 if none came."""
     finished: float
     """Unix seconds."""
     complete: bool = True

@@ -44,8 +44,6 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     """Conversation of the responses API that the call belongs to; an explicit trajectory id goes before it."""
     custom_id: str = ""
     """The caller's own id of this call (`x-evolved-id` header or `metadata.evolved_id`): feedback may name it."""
-    opt_out: bool = False
-    """`x-evolved-opt-out`: the call is counted and stored nowhere."""
 
 
 Source = Literal["tap", "mirror", "otlp", "import"]

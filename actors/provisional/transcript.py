@@ -70,7 +70,7 @@ def transcript(run: Trajectory) -> Transcript:
             if step.observation:
                 turns.append(cut(step.observation))
             continue
-        verdict = read(_ends(step.observation)).verdict if step.observation else "unknown"
+        verdict = read(_ends(step.observation)) if step.observation else "unknown"
         errors += verdict == "failed"
         for call in step.tool_calls[:STEPS]:
             key = (call.name[:64], call.arguments[:_ANSWER])

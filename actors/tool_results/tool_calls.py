@@ -85,7 +85,7 @@ class Reader:
 
     def look(self, tool: str, arguments: dict[str, Any], observation: str, turn: int = 0) -> ToolCallResult:
         """The same, but what was answered is not known yet: a turn's other calls were made without it."""
-        verdict = read(observation).verdict if observation else "unknown"
+        verdict = read(observation) if observation else "unknown"
         about = frozenset(values(arguments))
         return ToolCallResult(
             tool, arguments, verdict == "failed", self.origins(arguments), verdict == "unknown", turn, about

@@ -39,27 +39,10 @@ _REMEMBERED_TRAJECTORIES = 2000
 class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When trajectories close, and how much may be open."""
 
-    batch: int = 256
-    """Records taken at a time."""
-    tick_seconds: float = 0.5
-    """How often it looks what is due."""
     idle_seconds: float = 900.0
     """Without a call for so long, a trajectory is over."""
-    grace_seconds: float = 1.0
-    """From final feedback to closing, for calls that are still on their way."""
-    missing_seconds: float = 60.0
-    """The same where a call of the conversation is missing: after a crash, what was in work comes again within the
-    broker's ack wait, 30 s, behind what is new. A conversation whose beginning was never seen waits as long."""
-    max_steps: int = 256
-    """A trajectory with so many steps closes."""
-    max_open_calls: int = 20_000
-    """Beyond that the oldest trajectories close."""
     max_open_mib: int = 512
     """Memory for open trajectories; beyond that the oldest close."""
-    max_waiting_feedback: int = 10_000
-    """Feedback held in memory until its call comes."""
-    feedback_wait_seconds: float = 86_400.0
-    """How long it is held."""
     keys_share_runs: bool = False
     """Calls with different agent keys of one tenant join one trajectory where they name the same trajectory,
     conversation, response or tool call, as agents do that hand work over and have keys of their own. Off, such an id
@@ -75,6 +58,10 @@ class Assembler:
 
     name = "assembler"
     inputs = (TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK)
+    batch = 256
+    """Records taken at a time: one transaction each, and some 50 ms of work."""
+    tick_seconds: float | None = 0.5
+    """How often it looks what is due: half of the shortest time that anything waits."""
 
     def __init__(
         self,
@@ -86,6 +73,7 @@ class Assembler:
         ticks: Callable[[], float] | None = None,
         engine: Tokenizer | None = None,
         engines: Mapping[str, Defaulting] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """
         Args:
@@ -97,26 +85,20 @@ class Assembler:
                 skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
             engines: say how they sample what a request does not speak of; of others it is taken that they do nothing.
+            limits: those that no setting changes.
         """
         self._defaults = EngineDefaults(engines or {}, ticks or clock)
         self._rerender = Rerenderer(engine)
         self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
         self._ticks = ticks or clock
+        self._base = limits or Limits()
         self._stitcher = Stitcher(self._limits())
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
-        duplicate, opted_out, late, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
+        duplicate, late, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
         rendered)."""
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
-
-    @property
-    def batch(self) -> int:
-        return self._settings.batch
-
-    @property
-    def tick_seconds(self) -> float | None:
-        return self._settings.tick_seconds
 
     @property
     def open_calls(self) -> int:
@@ -130,13 +112,13 @@ class Assembler:
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
             keys = of_run(run, keys_share_runs=self._settings.keys_share_runs)
             self._stitcher.remember_keys(keys, run.id, run.ended)
-        opened = await self._store.open_exchanges(self._settings.max_open_calls)
+        opened = await self._store.open_exchanges(self._base.max_turns)
         rerendered = await self._rerender([one for one in opened if one.redacted], self._version)
         await self._defaults.look(opened)
         for exchange in opened:
             self._stitcher.add(self._read(exchange, rerendered), now)
-        since = self._clock() - self._settings.feedback_wait_seconds
-        for feedback in reversed(await self._store.unjoined_feedback(since, self._settings.max_waiting_feedback)):
+        since = self._clock() - self._base.feedback_seconds
+        for feedback in reversed(await self._store.unjoined_feedback(since, self._base.max_feedback)):
             self._stitcher.hear(feedback, now)
         _log.info("assembler_started", open_calls=len(self._stitcher), waiting_feedback=self._stitcher.waiting)
 
@@ -163,9 +145,6 @@ class Assembler:
         return self._result([], self._stitcher.close_due(self._ticks()))
 
     def _take(self, exchange: Exchange, records: list[Message], rerendered: Mapping[str, Rerendered]) -> list[Closing]:
-        if exchange.hints.opt_out:
-            self.counts["opted_out"] += 1
-            return []
         records.append(exchange)
         if not stitchable(exchange):
             answered = 0 < exchange.status < 400
@@ -229,14 +208,4 @@ class Assembler:
 
     def _limits(self) -> Limits:
         own = self._settings
-        return Limits(
-            idle_seconds=own.idle_seconds,
-            grace_seconds=own.grace_seconds,
-            missing_seconds=own.missing_seconds,
-            max_steps=own.max_steps,
-            max_turns=own.max_open_calls,
-            max_bytes=own.max_open_mib << 20,
-            max_feedback=own.max_waiting_feedback,
-            feedback_seconds=own.feedback_wait_seconds,
-            remembered=100_000,
-        )
+        return msgspec.structs.replace(self._base, idle_seconds=own.idle_seconds, max_bytes=own.max_open_mib << 20)

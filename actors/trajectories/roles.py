@@ -9,11 +9,10 @@ and tools are compared only where prompts do not decide. Pure.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-
-import msgspec
+from collections.abc import Sequence
 
 from actors.messages import Handoff
+from actors.ports.answers import listed_tools
 from actors.trajectories.dialects import digest
 from actors.trajectories.parsed_exchange import ParsedExchange
 
@@ -84,18 +83,11 @@ def handoffs(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[Han
 
 def tool_names(tools: bytes) -> frozenset[str]:
     """Names of the tools in a request's tool list, whatever the dialect."""
-    if not tools:
-        return frozenset()
-    try:
-        listed = msgspec.json.decode(tools)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return frozenset()
     names: set[str] = set()
-    for tool in listed if isinstance(listed, list) else ():
-        if isinstance(tool, Mapping):
-            inner = tool.get("function", tool)
-            name = inner.get("name") if isinstance(inner, Mapping) else None
-            names.add(name if isinstance(name, str) else str(tool.get("type", "")))
+    for tool in listed_tools(tools):
+        inner = tool.get("function", tool)
+        name = inner.get("name") if isinstance(inner, dict) else None
+        names.add(name if isinstance(name, str) else str(tool.get("type", "")))
     return frozenset(names)
 
 

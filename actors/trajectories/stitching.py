@@ -50,18 +50,22 @@ _LOOK_EVERY = 64
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """When trajectories close, and what may be open."""
 
-    idle_seconds: float
-    grace_seconds: float
+    idle_seconds: float = 900.0
+    grace_seconds: float = 1.0
     """From final feedback to closing, for exchanges that are still on their way."""
-    missing_seconds: float
-    """The same where a turn follows one that is not here."""
-    max_steps: int
-    max_turns: int
-    max_bytes: int
-    max_feedback: int
-    feedback_seconds: float
-    """How long feedback waits in memory for its exchange."""
-    remembered: int
+    missing_seconds: float = 60.0
+    """The same where a turn follows one that is not here: after a crash, what was in work comes again within the
+    broker's ack wait, 30 s, behind what is new. A conversation whose beginning was never seen waits as long."""
+    max_steps: int = 256
+    """A trajectory with so many steps closes: whole days of a client that names one id for ever would be one."""
+    max_turns: int = 20_000
+    """Beyond that the oldest trajectories close; a turn takes some 10 KB."""
+    max_bytes: int = 512 << 20
+    max_feedback: int = 10_000
+    """Waits in memory; beyond that it is found in the store alone."""
+    feedback_seconds: float = 86_400.0
+    """How long feedback waits in memory for its exchange: grading of the same day."""
+    remembered: int = 100_000
     """Keys of closed trajectories that are kept to recognise late exchanges."""
 
 

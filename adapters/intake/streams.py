@@ -2,24 +2,16 @@
 
 import msgspec
 
-from adapters.intake.dialects import DIALECTS, Dialect, Merged
+from adapters.intake.dialects import Dialect, Merged
 from adapters.intake.dialects.form import DECODE_ERRORS
 
 _DONE = b"[DONE]"
 _LINE = b"data: "
-_SHAPES = (
-    (b'"choices"', DIALECTS["chat"]),
-    (b'"response.', DIALECTS["responses"]),
-    (b'"message_start"', DIALECTS["anthropic"]),
-)
-"""What the first event of a stream on an unknown path gives away."""
 
 
 def merge(body: bytes, dialect: Dialect) -> Merged:
     """The response in the server-sent events of `body`. Never raises for what an engine may send."""
     events = _events(body)
-    if dialect.name == "plain" and events:
-        dialect = next((shape for mark, shape in _SHAPES if mark in events[0]), dialect)
     try:
         return dialect.merge(events)
     except DECODE_ERRORS as error:

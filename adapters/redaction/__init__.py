@@ -3,8 +3,7 @@
 A leaf: it knows the messages and nothing else of ours. Tap, mirror, OTLP and import all call `Redactor`.
 """
 
-from adapters.redaction.errors import InvalidRedaction
 from adapters.redaction.redactor import Redactor
-from adapters.redaction.settings import PatternSettings, RedactionSettings
+from adapters.redaction.settings import InvalidRedaction, PatternSettings, RedactionSettings
 
 __all__ = ["InvalidRedaction", "PatternSettings", "RedactionSettings", "Redactor"]

@@ -33,7 +33,6 @@ _TEXT = "text"
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 """How gzip and zlib begin (RFC 1952, RFC 1950)."""
 _MULTIPART = b"--"
-_JOINING_HEADERS = ("x-evolved-", "x-request-id", "traceparent", "content-type")
 _ESCAPED = re.compile(r'"((?:[^"\\]|\\.)*\\(?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
 
 
@@ -54,13 +53,12 @@ class Redactor:
         """No free text is kept."""
 
     def exchange(self, raw: RawExchange) -> RawExchange:
-        """`raw` redacted. Ids and headers that join calls stay as they are. Raises nothing, whatever the bytes."""
+        """`raw` redacted. Ids that join calls stay as they are. Raises nothing, whatever the bytes."""
         if not self._enabled:
             return raw
         if self._strict is not None:
             return self._stripped(raw, self._strict)
         scrub = Scrub(self._finder)
-        headers = self._headers(raw.headers, scrub)
         request, in_prompt = self._request(raw.request, scrub)
         response, in_response = self._response(raw, scrub, in_prompt)
         if not scrub.finds and request is raw.request and response is raw.response:
@@ -69,7 +67,6 @@ class Redactor:
         encoding = raw.content_encoding if response is raw.response else ""
         return msgspec.structs.replace(
             raw,
-            headers=headers,
             request=request,
             response=response,
             content_encoding=encoding,
@@ -122,7 +119,6 @@ class Redactor:
         finds = _sum(record.finds, {_UNREADABLE: 1})
         return msgspec.structs.replace(
             record,
-            headers={},
             request=b"",
             response=b"",
             content_encoding="",
@@ -154,16 +150,6 @@ class Redactor:
             strict.raw(raw), request=request, response=response, content_encoding="", redacted=("prompt", "response"),
             finds=_sum(raw.finds, {_TEXT: 1}),
         )  # fmt: skip
-
-    def _headers(self, headers: dict[str, str], scrub: Scrub) -> dict[str, str]:
-        texts = [value for name, value in headers.items() if not name.startswith(_JOINING_HEADERS)]
-        named = self._finder.fields and any(self._finder.named(name) for name in headers)
-        if not texts or (not named and self._finder.clean(texts)):
-            return headers
-        return {
-            name: value if name.startswith(_JOINING_HEADERS) else scrub.string(value, name)
-            for name, value in headers.items()
-        }
 
     def _request(self, data: bytes, scrub: Scrub) -> tuple[bytes, bool]:
         """The request, and whether something was taken out of it."""

@@ -5,8 +5,6 @@ import re
 
 import msgspec
 
-from adapters.redaction.errors import InvalidRedaction
-
 KINDS = (
     "private_key", "jwt", "api_key", "bearer", "credentials", "secret", "email", "iban", "card", "ssn", "national_id",
     "phone", "ip",
@@ -17,6 +15,11 @@ DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "ip")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _SHORTEST_KEY = 16
+
+
+class InvalidRedaction(Exception):
+    """A setting that cannot be used; the text names it and says what to write instead. No traffic makes redaction
+    raise."""
 
 
 class PatternSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

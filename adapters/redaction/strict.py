@@ -145,7 +145,7 @@ class Strict:
         """`record` with nothing of a stranger's but its bodies, which are not looked at."""
         known = next((one for one in _TYPES if record.content_type.lower().startswith(one)), "")
         return msgspec.structs.replace(
-            record, headers={}, path=_path(record.path), content_type=known, hints=self._hints(record.hints)
+            record, path=_path(record.path), content_type=known, hints=self._hints(record.hints)
         )
 
     def exchange(self, record: Exchange) -> Exchange:

@@ -37,7 +37,7 @@ GROUPS = {
     "in an emergency": ("freeze", "thaw", "rollback", "promote", "status", "doctor"),
     "versions": ("history", "why", "audit", "provenance"),
     "learning": ("curriculum", "judge", "eval"),
-    "data": ("export", "import", "replay", "forget", "db"),
+    "data": ("export", "import", "forget", "db"),
     "experience, environments, tools": ("experience", "environments", "tasks", "adapters", "tools"),
     "set-up": ("demo", "plan", "install", "uninstall", "config", "keys", "completion"),
 }
@@ -53,7 +53,6 @@ _ADDED = (
     ("history", "add_history", ("history", "why", "audit")),
     ("install", "add_install", ("install", "uninstall")),
     ("provenance", "add_provenance", ("provenance",)),
-    ("replay", "add_replay", ("replay",)),
     ("judge", "add_judge", ("judge",)),
     ("curriculum", "add_curriculum", ("curriculum",)),
     ("eval", "add_eval", ("eval",)),

@@ -3,9 +3,8 @@
 from adapters.redaction import Redactor
 from daemon.composition.wiring import Wiring
 from daemon.ingest.otlp_receiver import IntakeCollector, OtlpIntake, agent_keys
-from daemon.ingest.shipper import Shipper, ShipperMetrics
-from daemon.ingest.spool_lock import alone
-from daemon.tap.spools import spools
+from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
+from daemon.tap.segments import spools
 
 
 def capture(wiring: Wiring) -> None:
@@ -18,7 +17,7 @@ def capture(wiring: Wiring) -> None:
     config, parts = wiring.config, wiring.parts
     shipper = Shipper(
         spools(config.spool, config.tap.workers), parts.bus, settings=config.shipper,
-        metrics=ShipperMetrics(parts.registry), rng=wiring.rng("shipper"), clock=wiring.clock,
+        metrics=ShipperMetrics(parts.registry), rng=wiring.rng("shipper"),
     )  # fmt: skip
     wiring.supervisor.add("shipper", alone(config.spool, shipper.run))
     if config.intake.otlp:

@@ -5,11 +5,12 @@
 It moves its cursor only over what the bus has confirmed. After a crash some records are published again, under the same
 ids; streams and consumers know them by those. The broker may be away for as long as the spool's quota lasts. When it
 comes back without what it had confirmed (it lost power before its disk had it), what the spool still keeps is published
-again; so it is when an operator asks for it (`evolved replay`).
+again.
 """
 
+import fcntl
+import os
 import random
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,31 +29,39 @@ from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import ConverterEnded
 from daemon.ingest.conversion import Batch, Load, Loader
 from daemon.ingest.converter import Converter
-from daemon.tap.replay import asked_replay, replay_begun
 from daemon.tap.spool_reader import SpoolReader
 
 T = TypeVar("T")
+_LOOK_SECONDS = 0.5
 log = structlog.get_logger(__name__)
 
 
 class ShipperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How fast the spool is emptied."""
+    """What is kept of what was published."""
 
-    batch: int = 256
-    """Records published at a time."""
-    batch_bytes: int = 8 << 20
-    records_per_second: float = 4000.0
-    """Cap on the replay after an outage: it shares its machine with the tap and the store."""
-    poll_seconds: float = 0.05
-    """How often an empty spool is looked at."""
     keep_seconds: float = 300.0
     """Published segments are kept for so long, so that they can be published again. nats-server tells its disk to write
     every two minutes (`sync_interval`)."""
-    keep_bytes: int = 1 << 30
-    """And so much of them at most; it counts against the spool's quota."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the spool is emptied."""
+
+    batch: int = 256
+    """Records published at a time: one answer of the broker for all of them."""
+    batch_bytes: int = 8 << 20
+    """No more records once there are so many bytes of them, as they are held in memory twice."""
+    records_per_second: float = 4000.0
+    """Cap on the replay after an outage: it shares its machine with the tap and the store."""
+    poll_seconds: float = 0.05
+    """How often an empty spool is looked at: two looks at a directory."""
     retry_seconds: float = 0.2
     """First pause when the bus is away; doubles up to `max_retry_seconds`, times 0.5 to 1.5 by chance."""
     max_retry_seconds: float = 5.0
+
+
+_KEEP_BYTES = 1 << 30
+"""Of published segments: an eighth of the spool's quota, against which it counts."""
 
 
 class ShipperMetrics:
@@ -65,8 +74,7 @@ class ShipperMetrics:
         )
         self.replays = Counter(
             "evolved_shipper_replays",
-            "Times that published records were published again.",
-            ["reason"],
+            "Times that published records were published again, as the broker had lost some.",
             registry=registry,
         )
         self.torn = Counter("evolved_shipper_torn", "Places of the spool where bytes were skipped.", registry=registry)
@@ -95,18 +103,17 @@ class Shipper:
         settings: ShipperSettings,
         metrics: ShipperMetrics,
         rng: random.Random,
-        clock: Callable[[], float] = time.time,
         loader: Callable[[], Loader] = Converter,
+        pace: Pace | None = None,
     ) -> None:
         """
         Args:
             directories: the spools, one per tap process.
             rng: for the jitter of retries.
-            clock: unix seconds.
             loader: makes what reads and converts the records of one spool.
         """
         self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
-        self._rng, self._clock, self._loader = rng, clock, loader
+        self._rng, self._loader, self._pace = rng, loader, pace or Pace()
         self._swept = 0.0
         self._losses = 0
         """Of the broker, those after which all that is kept was published again; an incarnation that ended before it
@@ -122,7 +129,11 @@ class Shipper:
             OSError: the disk failed.
         """
         # From the cursors, not from where a crashed incarnation had got to.
-        spools = [_Spool(directory, self._reader(directory), self._loader()) for directory in self._directories]
+        keep = self._settings.keep_seconds
+        spools = [
+            _Spool(directory, SpoolReader(directory, keep_seconds=keep, keep_bytes=_KEEP_BYTES), self._loader())
+            for directory in self._directories
+        ]
         self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
         lifecycle.ready()
         try:
@@ -130,10 +141,6 @@ class Shipper:
         finally:
             for spool in spools:
                 spool.loader.close()
-
-    def _reader(self, directory: Path) -> SpoolReader:
-        own = self._settings
-        return SpoolReader(directory, keep_seconds=own.keep_seconds, keep_bytes=own.keep_bytes, clock=self._clock)
 
     async def _empty(self, spools: Sequence[_Spool], lifecycle: Lifecycle) -> None:
         while not lifecycle.draining.is_set():
@@ -144,13 +151,13 @@ class Shipper:
             await self._replay(spools)
             lifecycle.beat()
             await self._sweep(spools)
-            if not moved and not await lifecycle.pause(self._settings.poll_seconds):
+            if not moved and not await lifecycle.pause(self._pace.poll_seconds):
                 return
 
     async def _ship(self, spool: _Spool, lifecycle: Lifecycle) -> bool:
         """Publish the next batch; False if there was none, or draining began first."""
         began, reader = anyio.current_time(), spool.reader
-        request = Load(str(spool.directory), reader.position, self._settings.batch, self._settings.batch_bytes)
+        request = Load(str(spool.directory), reader.position, self._pace.batch, self._pace.batch_bytes)
         batch = await self._insist(partial(self._load, spool.loader, request, lifecycle), lifecycle)
         if batch is None:
             return False
@@ -168,7 +175,7 @@ class Shipper:
         for kind, number in batch.kinds.items():
             self._metrics.shipped.labels(kind).inc(number)
         self._metrics.unreadable.inc(batch.unreadable)
-        spare = len(batch.items) / self._settings.records_per_second - (anyio.current_time() - began)
+        spare = len(batch.items) / self._pace.records_per_second - (anyio.current_time() - began)
         return spare <= 0 or await lifecycle.pause(spare)
 
     async def _load(self, loader: Loader, request: Load, lifecycle: Lifecycle) -> Batch | None:
@@ -183,7 +190,7 @@ class Shipper:
 
     async def _insist(self, operation: Callable[[], Awaitable[T]], lifecycle: Lifecycle) -> T | None:
         """Until it succeeds; None if draining began first: the records are still in the spool."""
-        delay, said = self._settings.retry_seconds, False
+        delay, said = self._pace.retry_seconds, False
         while True:
             try:
                 result = await operation()
@@ -195,7 +202,7 @@ class Shipper:
                 lifecycle.waiting(f"{type(error).__name__}: {error}")
                 if not await lifecycle.pause(delay * self._rng.uniform(0.5, 1.5)):
                     return None
-                delay = min(self._settings.max_retry_seconds, 2 * delay)
+                delay = min(self._pace.max_retry_seconds, 2 * delay)
                 continue
             if said:
                 log.info("shipper_going_on")
@@ -203,19 +210,12 @@ class Shipper:
             return result
 
     async def _replay(self, spools: Sequence[_Spool]) -> None:
-        """Go back, if the broker has lost what it confirmed, or if somebody asks for it."""
+        """Go back, if the broker has lost what it confirmed."""
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
-        lost = losses > self._losses
-        for spool in spools:
-            directory, asked = spool.directory, asked_replay(spool.directory)
-            if asked is None and not lost:
-                continue
-            since = 0.0 if asked is None or lost else asked
-            size = await anyio.to_thread.run_sync(spool.reader.rewind, since)
-            replay_begun(directory)
-            self._metrics.replays.labels("lost" if lost else "asked").inc()
-            say = log.error if lost else log.info
-            say("shipper_replays", spool=str(directory), reason="broker lost records" if lost else "asked", bytes=size)
+        for spool in spools if losses > self._losses else ():
+            size = await anyio.to_thread.run_sync(spool.reader.rewind)
+            self._metrics.replays.inc()
+            log.error("shipper_replays", spool=str(spool.directory), reason="broker lost records", bytes=size)
         self._losses = losses
 
     async def _sweep(self, spools: Sequence[_Spool]) -> None:
@@ -227,3 +227,30 @@ class Shipper:
         for spool in spools:
             # A broker that has not confirmed anything yet may come back without what is kept here.
             await anyio.to_thread.run_sync(partial(spool.reader.sweep, aged=self._confirmed))
+
+
+def alone(directory: Path, task: Callable[[Lifecycle], Awaitable[None]]) -> Callable[[Lifecycle], Awaitable[None]]:
+    """`task`, once no other process has `directory`; until then it stands by: daemons that share a machine share its
+    tap's spool, and one of them empties it. The kernel frees what a dead one had."""
+
+    async def run(lifecycle: Lifecycle) -> None:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(directory / ".shipper", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _locked(descriptor):
+                lifecycle.standby(f"another daemon empties {directory}")
+                if not await lifecycle.pause(_LOOK_SECONDS):  # file locks have no event to wait for
+                    return
+            await task(lifecycle)
+        finally:
+            os.close(descriptor)
+
+    return run
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

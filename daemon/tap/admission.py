@@ -1,10 +1,10 @@
 """The door: who may come in, on whose behalf, and whether anything is kept of the call.
 
-    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, sampling, quota] -> keep or not
+    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, sampling] -> keep or not
 
 Only a missing or wrong key turns a call away; what is ours to answer (feedback, the admin port) is closed to web pages
-as well. Everything else decides about the copy alone: above its quota, sampled
-out or opted out, a call passes as ever. Without keys, samples and quotas it is one look at the headers.
+as well. Everything else decides about the copy alone: sampled out or opted out, a call passes as ever. Without keys and
+samples it is one look at the headers.
 """
 
 import ipaddress
@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from daemon.tap.errors import InvalidTapSettings, KeysUnusable, Refused
-from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, Scope, is_loopback, opens, presented
-from daemon.tap.request import Head, Request, Upload
+from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, is_loopback, opens, presented
+from daemon.tap.request import Head, Request
 from daemon.tap.sampling import opted_out, sampled
 
 _KEY, _TENANT, _OUT = b"x-evolved-key", b"x-evolved-tenant", b"x-evolved-opt-out"
@@ -29,10 +29,6 @@ _UNASKED_TYPES = frozenset({b"text/plain", b"application/x-www-form-urlencoded",
 """What a browser lets any page send anywhere without asking first (Fetch standard, CORS-safelisted)."""
 _MARK = b"evolved_opt_out"
 _NAMED = 256
-_MAX_TENANTS = 10_000
-"""Tenants that are counted one by one; names are free text, and memory is not."""
-_REST = ""
-_HOUR = 3600.0
 
 
 class TenantSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,10 +36,6 @@ class TenantSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     sampling: float = 1.0
     """The share of its trajectories that is kept, 0 to 1."""
-    exchanges_per_hour: int = 0
-    """Calls kept in an hour of the clock, by each tap; 0: no limit."""
-    bytes_per_hour: int = 0
-    """Bytes of request bodies kept in an hour of the clock, by each tap; 0: no limit."""
 
 
 class DoorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,12 +48,8 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Refuse calls without an agent's key. Off, such a call belongs to the tenant that its x-evolved-tenant names."""
     sampling: float = 1.0
     """The share of trajectories that is kept, 0 to 1, for tenants that `tenants` does not name."""
-    exchanges_per_hour: int = 0
-    """Calls kept in an hour of the clock, by each tap and of each such tenant; 0: no limit."""
-    bytes_per_hour: int = 0
-    """Bytes of request bodies kept in an hour of the clock, by each tap and of each such tenant; 0: no limit."""
     tenants: dict[str, TenantSettings] = {}
-    """The same by tenant: [tap.door.tenants.NAME] with sampling, exchanges_per_hour, bytes_per_hour."""
+    """The same by tenant: [tap.door.tenants.NAME] with sampling."""
 
 
 class Visitor(msgspec.Struct, frozen=True, gc=False):
@@ -73,7 +61,7 @@ class Visitor(msgspec.Struct, frozen=True, gc=False):
     keep: bool = True
     """A record is to be written."""
     why_not: str = ""
-    """opted_out, other_site (a web page sent it, without a key), sampled_out or quota."""
+    """opted_out, other_site (a web page sent it, without a key) or sampled_out."""
     strip_authorization: bool = False
     """The authorization header is a key of ours: it does not travel to the engine."""
 
@@ -87,28 +75,18 @@ class Admission:
             clock: unix seconds.
 
         Raises:
-            InvalidTapSettings: a share or a quota that is none, or a key file that cannot be used.
+            InvalidTapSettings: a share that is none, or a key file that cannot be used.
         """
         check_door(settings)
-        self._clock = clock
         self._require = settings.require_key
-        self._tenants = settings.tenants
-        self._others = TenantSettings(
-            sampling=settings.sampling,
-            exchanges_per_hour=settings.exchanges_per_hour,
-            bytes_per_hour=settings.bytes_per_hour,
-        )
-        self._keeps_all = not settings.tenants and self._others == TenantSettings()
+        self._tenants, self._others = settings.tenants, settings.sampling
+        self._keeps_all = not settings.tenants and settings.sampling == 1.0
         self._ring: KeyRing | None = None
         if settings.keys_file:
             try:
                 self._ring = KeyRing(Path(settings.keys_file), clock=clock)
             except KeysUnusable as error:
                 raise InvalidTapSettings(f"tap.door.keys_file: {error}") from error
-        self._hour = -1
-        self._spent: dict[str, tuple[int, int]] = {}
-        self._uploads: list[tuple[str, Upload, int]] = []
-        """(tenant, upload, bytes of it that are spent already) of those that do not say how long they are."""
         self._plain = Visitor("default")
         self.counts: Counter[str] = Counter()
         """Calls not kept by why_not, and refused ones by code: missing_key, invalid_key, wrong_scope, wrong_tenant."""
@@ -173,14 +151,12 @@ class Admission:
                 "content-type: application/json", param="content-type",
             )  # fmt: skip
 
-    def admit_admin(self, head: Head, needed: Scope = "admin") -> None:
-        """Let an operator's request pass; anybody's, while there is no operator's key.
-
-        Args:
-            needed: scope that the key must have, or one above it.
+    def admit_admin(self, head: Head) -> None:
+        """Let an operator's request pass, whose key has the scope `read` or one above it; anybody's, while there is no
+        operator's key.
 
         Raises:
-            Refused: 401 without an operator's key, 403 with one of too small a scope; while no key is needed, 403 to a
+            Refused: 401 without an operator's key, 403 with one of another scope; while no key is needed, 403 to a
                 page in somebody's browser.
         """
         ring = self._ring
@@ -197,12 +173,12 @@ class Admission:
         if key is None or key.scope not in OPERATORS:
             raise self._refused(
                 401, "invalid_key", "an operator's key is needed, in x-evolved-key or as a bearer's token; make one "
-                f"with `evolved keys add --scope {needed} --tenant NAME`", param="x-evolved-key",
+                "with `evolved keys add --scope read --tenant NAME`", param="x-evolved-key",
             )  # fmt: skip
-        if not opens(key.scope, needed):
+        if not opens(key.scope, "read"):
             raise self._refused(
-                403, "wrong_scope", f"the key {key.id} has the scope {key.scope}, and this takes {needed}; make one "
-                f"with `evolved keys add --scope {needed} --tenant NAME`", param="x-evolved-key",
+                403, "wrong_scope", f"the key {key.id} has the scope {key.scope}, and this takes read; make one with "
+                "`evolved keys add --scope read --tenant NAME`", param="x-evolved-key",
             )  # fmt: skip
 
     def check_admin_host(self, setting: str, host: str) -> None:
@@ -252,44 +228,10 @@ class Admission:
             return "other_site"
         if self._keeps_all or request.method != b"POST" or request.path.rstrip(b"/") == _FEEDBACK:
             return ""
-        limits = self._tenants.get(tenant, self._others)
+        share = self._tenants[tenant].sampling if tenant in self._tenants else self._others
         trajectory = told.get(_TRAJECTORY, b"")
-        if not sampled(request, limits.sampling, tenant=tenant, caller=caller, trajectory=trajectory):
-            return "sampled_out"
-        return "" if self._affords(request, tenant, limits) else "quota"
-
-    def _affords(self, request: Request, tenant: str, limits: TenantSettings) -> bool:
-        if not limits.exchanges_per_hour and not limits.bytes_per_hour:
-            return True
-        hour = int(self._clock() // _HOUR)
-        if hour != self._hour:
-            self._hour, self._spent = hour, {}
-        if tenant not in self._spent and len(self._spent) >= _MAX_TENANTS:
-            tenant = _REST
-        self._account()
-        upload = request.upload
-        size = len(request.body) if upload is None else upload.length if upload.length is not None else upload.size
-        calls, used = self._spent.get(tenant, (0, 0))
-        calls, used = calls + 1, used + size
-        if (limits.exchanges_per_hour and calls > limits.exchanges_per_hour) or (
-            limits.bytes_per_hour and used > limits.bytes_per_hour
-        ):
-            return False
-        self._spent[tenant] = (calls, used)
-        if upload is not None and upload.length is None:
-            self._uploads.append((tenant, upload, size))
-        return True
-
-    def _account(self) -> None:
-        """Spend what has come meanwhile of uploads that do not say how long they are."""
-        still: list[tuple[str, Upload, int]] = []
-        for tenant, upload, counted in self._uploads:
-            calls, used = self._spent.get(tenant, (0, 0))
-            if upload.size > counted:
-                self._spent[tenant] = (calls, used + upload.size - counted)
-            if not (upload.done or upload.over or upload.refusal):
-                still.append((tenant, upload, upload.size))
-        self._uploads = still
+        kept = sampled(request, share, tenant=tenant, caller=caller, trajectory=trajectory)
+        return "" if kept else "sampled_out"
 
     def _refused(self, status: int, code: str, message: str, *, param: str | None = None) -> Refused:
         self.counts[code] += 1
@@ -319,7 +261,7 @@ def check_door(settings: DoorSettings) -> None:
     """Refuse rules that cannot be meant.
 
     Raises:
-        InvalidTapSettings: a share or a quota that is none, or keys required without a key file.
+        InvalidTapSettings: a share that is none, or keys required without a key file.
     """
     if settings.require_key and not settings.keys_file:
         raise InvalidTapSettings(
@@ -330,5 +272,3 @@ def check_door(settings: DoorSettings) -> None:
     for where, one in named:
         if not 0.0 <= one.sampling <= 1.0:
             raise InvalidTapSettings(f"{where}.sampling {one.sampling:g}: give a share from 0 (nothing) to 1 (all)")
-        if one.exchanges_per_hour < 0 or one.bytes_per_hour < 0:
-            raise InvalidTapSettings(f"{where}: a quota is negative; give a number above 0, or 0 for no limit")

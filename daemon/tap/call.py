@@ -10,22 +10,54 @@ slows down the other side: nothing but the socket buffers and one piece lies in 
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
 from actors.messages.dialects import dialect_at
 from daemon.tap.admission import Visitor
-from daemon.tap.capture import Plan
+from daemon.tap.capture import Capture, Plan, RecordIds
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
 from daemon.tap.http import chunk, refusal_bytes
+from daemon.tap.metrics import Counts
+from daemon.tap.recorder import Recorder
 from daemon.tap.reply import ReplyParser
-from daemon.tap.request import Request, request_bytes
-from daemon.tap.response_filter import ResponseFilter, as_minted
-from daemon.tap.tap_context import TapContext
+from daemon.tap.request import Held, Request, request_bytes
+from daemon.tap.response_filter import Hidden, ResponseFilter
+from daemon.tap.router import Router
+from daemon.tap.settings import TapSettings
 from daemon.tap.upstream import EngineConnection, Upstream
 
 log = structlog.get_logger(__name__)
+
+
+class TapContext:
+    """What all calls share."""
+
+    def __init__(
+        self,
+        settings: TapSettings,
+        router: Router,
+        capture: Capture,
+        recorder: Recorder,
+        counts: Counts,
+        held: Held,
+    ) -> None:
+        self.settings, self.router, self.capture = settings, router, capture
+        self.recorder, self.counts, self.held = recorder, counts, held
+        self.clock: Callable[[], float] = time.time
+        self.nothing = ReplyParser()
+        """The reply of a call that has not reached an engine."""
+        self.record_ids = RecordIds()
+        self._hidden: dict[tuple[str, ...], Hidden] = {}
+
+    def hidden(self, added: tuple[str, ...]) -> Hidden:
+        """How the fields of an answer are found that `added` has asked for."""
+        found = self._hidden.get(added)
+        if found is None:
+            found = self._hidden[added] = Hidden(added)
+        return found
 
 
 class Client(Protocol):
@@ -62,9 +94,7 @@ class Call:
         "_engine",
         "_filter",
         "_filtered_stream",
-        "_first_byte",
         "_head",
-        "_mint",
         "_over",
         "_plan",
         "_reached",
@@ -90,12 +120,9 @@ class Call:
         self._upstream: Upstream = context.router.choose(request)
         self._tried: list[Upstream] = []
         self._retried = self._over = self._sent = self._reached = False
-        self._first_byte = 0.0
         self._busy = 0
         """Nanoseconds of our own work on it."""
-        self._mint = context.mint.another() if context.mint is not None and self._plan.rewritable else None
-        added, mint = self._plan.added, self._mint.rewrite if self._mint is not None else None
-        self._filter = ResponseFilter(context.hidden(added), mint=mint) if added or mint is not None else None
+        self._filter = ResponseFilter(context.hidden(self._plan.added)) if self._plan.added else None
         self._filtered_stream = False
         self._head: list[bytes] = []
         """Bytes of the response until its head is whole, if there is a veil."""
@@ -206,8 +233,6 @@ class Call:
     def on_reply(self, data: bytes) -> None:
         began = time.perf_counter_ns()
         reply = self._reply
-        if not reply.started:
-            self._first_byte = self._context.clock()
         try:
             reply.feed(data)
             if self._filter is not None:
@@ -233,7 +258,7 @@ class Call:
             self._complete()
             return
         stale = engine is not None and engine.used and not self._reply.started and not self._retried
-        if stale and self._context.settings.retry_stale and self._request.upload is None:
+        if stale and self._request.upload is None:
             # The engine may have closed a connection of the pool a moment ago. Only that is tried again, once.
             self._retried = True
             self._context.counts.stale += 1
@@ -366,8 +391,6 @@ class Call:
             return
         try:
             body = request.body if request.upload is None else None if self._copy is None else b"".join(self._copy)
-            if self._mint is not None and self._filter is not None:
-                reply.body = [as_minted(b"".join(reply.body), self._mint, streamed=self._filtered_stream)]
             record = context.capture.record(
                 request,
                 self._visitor,
@@ -377,7 +400,7 @@ class Call:
                 engine=upstream.name,
                 body=body,
                 status=status,
-                times=(self._first_byte, context.clock()),
+                finished=context.clock(),
                 problem=problem,
             )
             counts.captured += context.recorder.offer(record)

@@ -128,8 +128,6 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     """Fields asked for by the tap, to be hidden from the agent."""
     dropped: frozenset[bytes] = DROPPED
     """Headers that do not travel on, in lower case."""
-    rewritable: bool = False
-    """The answer comes in a form that can be rewritten on its way."""
 
 
 class RecordIds:
@@ -154,15 +152,12 @@ _AUTHORIZED_PLAIN = _AUTHORIZED | {b"accept-encoding"}
 class Capture:
     """Decides what of a call is kept, and makes the record."""
 
-    def __init__(self, *, tokens: bool, minting: bool, headers: frozenset[bytes]) -> None:
+    def __init__(self, *, tokens: bool) -> None:
         """
         Args:
             tokens: ask for token ids.
-            minting: answers' tool-call ids are rewritten.
-            headers: names, in lower case, of the request headers to keep.
         """
-        self._tokens, self._minting, self._headers = tokens, minting, headers
-        self._sizes = b"content-length" in headers
+        self._tokens = tokens
 
     def holds(self, target: bytes) -> bool:
         """Whether calls to `target` have to be whole before they go on."""
@@ -177,16 +172,15 @@ class Capture:
         if self._tokens and path.startswith(_STORED) and not head.old:
             # As it was when the response was made, without leaving a trace.
             hidden = tuple(_WANTED[RESPONSES])
-            return Plan(body, False, hidden, _AUTHORIZED_PLAIN if ours else _KEY_PLAIN, True)
+            return Plan(body, False, hidden, _AUTHORIZED_PLAIN if ours else _KEY_PLAIN)
         if head.method != b"POST" or not path.startswith(b"/v1/") or not visitor.keep:
             return Plan(body, False, (), dropped)
-        rewritable = path in _WANTED and not head.old
-        wanted = self._tokens and rewritable and request.upload is None
         added: tuple[str, ...] = ()
-        if wanted and not head.named.get(b"content-encoding"):
+        whole = request.upload is None and not head.named.get(b"content-encoding")
+        if self._tokens and path in _WANTED and not head.old and whole:
             body, added = with_tokens(body, path)
-        if added or (rewritable and self._minting):
-            return Plan(body, True, added, _AUTHORIZED_PLAIN if ours else _KEY_PLAIN, True)
+        if added:
+            return Plan(body, True, added, _AUTHORIZED_PLAIN if ours else _KEY_PLAIN)
         return Plan(body, True, added, dropped)
 
     def record(
@@ -200,7 +194,7 @@ class Capture:
         engine: str,
         body: bytes | None,
         status: int,
-        times: tuple[float, float],
+        finished: float,
         problem: str,
     ) -> RawExchange:
         """The record of a call that has ended.
@@ -209,7 +203,7 @@ class Capture:
             engine: who answered.
             body: of the request; None if it was too large to be kept.
             status: what the client saw.
-            times: unix seconds of the first byte from the engine (0 if none came) and of the end.
+            finished: unix seconds.
             problem: empty if all went well.
         """
         if not problem and (reply.overflow or body is None):
@@ -220,9 +214,7 @@ class Capture:
             id=record_id,
             tenant=visitor.tenant,
             engine=engine,
-            method=copied.method,
             path=copied.path,
-            headers=self._sized(request, copied.headers) if self._sizes else copied.headers,
             request=body or b"",
             tokens_requested=bool(plan.added),
             status=status,
@@ -230,8 +222,7 @@ class Capture:
             content_type=reply.head.content_type,
             content_encoding=reply.head.content_encoding,
             received=request.received,
-            first_byte=times[0],
-            finished=times[1],
+            finished=finished,
             complete=not problem,
             problem=problem,
             hints=copied.hints,
@@ -244,9 +235,7 @@ class Capture:
         return RawExchange(
             id=new_id(),
             tenant=visitor.tenant,
-            method=copied.method,
             path=copied.path,
-            headers=self._sized(request, copied.headers) if self._sizes else copied.headers,
             request=request.body,
             status=0,
             received=request.received,
@@ -259,27 +248,13 @@ class Capture:
 
     def _copied(self, head: Head) -> Copied:
         head.copied = Copied(
-            head.method.decode("latin-1"),
             head.path.decode("latin-1"),
-            {
-                name.decode("latin-1"): value.decode("latin-1")
-                for name, value in head.named.items()
-                if name in self._headers
-            },
             Hints(
                 trajectory_id=_text(head.named.get(b"x-evolved-trajectory", b"")),
                 custom_id=_text(head.named.get(b"x-evolved-id", b"")),
             ),
         )
         return head.copied
-
-    def _sized(self, request: Request, headers: dict[str, str]) -> dict[str, str]:
-        """`headers` with the length that the request said, if it did: heads are kept without."""
-        head, upload = request.head, request.upload
-        length = len(request.body) if upload is None else upload.length
-        if not head.framed or length is None or b"transfer-encoding" in head.named:
-            return headers
-        return headers | {"content-length": str(length)}
 
 
 def _text(value: bytes) -> str:

@@ -5,7 +5,6 @@ TapError
 ├── UpstreamError
 │   ├── UpstreamUnreachable no connection could be made
 │   └── UpstreamBroke       the connection ended, or spoke no HTTP, before the response was whole
-├── ClientLeft              the agent closed its connection
 ├── KeysUnusable            a key file that is not there, not ours, or not to be trusted
 ├── InvalidTapSettings      a setting that cannot work
 ├── PortTaken               somebody else listens where the tap should
@@ -42,10 +41,6 @@ class UpstreamUnreachable(UpstreamError):
 
 class UpstreamBroke(UpstreamError):
     """The engine closed in the middle, or what it sent is no HTTP response."""
-
-
-class ClientLeft(TapError):
-    """The agent's connection is gone; nothing can be answered any more."""
 
 
 class KeysUnusable(TapError):

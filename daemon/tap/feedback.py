@@ -29,6 +29,8 @@ from daemon.tap.request import Request
 MAX_LIST = 1000
 """Reports in one post."""
 _MAX_STEP = 1_000_000
+_MAX_BYTES = 262_144
+"""Of a post: a full list of reports with short words."""
 
 _Id = Annotated[str, msgspec.Meta(max_length=256)]
 Kind = Literal["outcome", "rating", "comment", "step"]
@@ -79,13 +81,12 @@ _REMEDY |= dict.fromkeys(_NAMES[:5], "give an id as text of at most 256 characte
 class FeedbackDesk:
     """Takes feedback."""
 
-    def __init__(self, spool: Sink, counts: Counts, *, max_bytes: int, clock: Callable[[], float]) -> None:
+    def __init__(self, spool: Sink, counts: Counts, *, clock: Callable[[], float]) -> None:
         """
         Args:
-            max_bytes: of a body.
             clock: unix seconds.
         """
-        self._spool, self._counts, self._max_bytes, self._clock = spool, counts, max_bytes, clock
+        self._spool, self._counts, self._clock = spool, counts, clock
 
     def answer(self, request: Request, visitor: Visitor) -> tuple[bytes, int]:
         """The response to a post once its reports are safe, and how many there are.
@@ -96,8 +97,8 @@ class FeedbackDesk:
         try:
             if request.method != b"POST":
                 raise Refused(405, "method_not_allowed", "feedback is posted", allow="POST")
-            if len(request.body) > self._max_bytes:
-                raise Refused(413, "body_too_large", f"feedback above {self._max_bytes} bytes")
+            if len(request.body) > _MAX_BYTES:
+                raise Refused(413, "body_too_large", f"feedback above {_MAX_BYTES} bytes")
             told, listed = read_feedback(request.body, visitor.tenant, self._clock())
         except Refused:
             self._counts.feedback["rejected"] += 1

@@ -14,8 +14,7 @@ import msgspec
 
 from daemon.tap.errors import Refused
 from daemon.tap.head_cache import HeadCache
-from daemon.tap.held import Held
-from daemon.tap.request import Head, Request, Upload
+from daemon.tap.request import Head, Held, Request, Upload
 
 _SLACK = 65_536
 _UNASKED = 16_384

@@ -1,4 +1,4 @@
-"""The tap as a process: drains on SIGTERM, reads its certificate again on SIGHUP, and tells the service manager.
+"""The tap as a process: drains on SIGTERM, and tells the service manager. SIGHUP means nothing to it.
 
 Under systemd its socket unit keeps what arrives during a restart for the next one; without, a second tap
 does not start on a port that one listens on, unless `tap.share_port` says so; one that drains has let go of it.
@@ -47,8 +47,7 @@ class _Ready(TaskStatus[Bound]):
 
 
 async def _until_signal(
-    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None,
-    gossip: RouteGossip | None,
+    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None, gossip: RouteGossip | None
 ) -> None:  # fmt: skip
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
@@ -63,7 +62,6 @@ async def _until_signal(
     fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
     try:
         tap = Tap(settings, redaction, handed_down(os.environ) or inherited(os.environ, os.getpid()), gossip)
-        loop.add_signal_handler(signal.SIGHUP, tap.renew_certificate)
         await tap.run(stop, told)
     finally:
         if fed is not None:
@@ -83,6 +81,8 @@ def main(
     gossip: RouteGossip | None = None,
 ) -> None:  # fmt: skip
     """Run until SIGTERM or SIGINT, on the sockets that systemd or a parent passes; `manager` hears how it goes."""
+    # A closed terminal or a log rotation must not end it without a drain.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # What is there now stays: looking through it over and over is what makes the slowest calls slow.
     gc.collect()
     gc.freeze()

@@ -90,17 +90,11 @@ class RecorderProcess:
             return
         order = msgspec.json.decode(told[1], type=Order)
         redactor = _redactor(order)
-        limits = SpoolLimits(
-            segment_bytes=order.segment_bytes,
-            memory_bytes=order.memory_bytes,
-            disk_bytes=order.disk_bytes,
-            sync_seconds=order.sync_seconds,
-            tick_seconds=order.tick_seconds,
-        )
+        limits = SpoolLimits(memory_bytes=order.memory_bytes, disk_bytes=order.disk_bytes)
         writer = SpoolWriter(Path(order.directory), limits)
         writer.start()
         done = threading.Event()
-        teller = threading.Thread(target=self._tell_often, args=(writer, order.tick_seconds, done), daemon=True)
+        teller = threading.Thread(target=self._tell_often, args=(writer, limits.tick_seconds, done), daemon=True)
         teller.start()
         while (frame := self._inlet.frame()) is not None:
             record_id, payload = frame

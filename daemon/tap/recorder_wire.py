@@ -18,11 +18,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     directory: str
     """Of the spool."""
-    segment_bytes: int
     memory_bytes: int
     disk_bytes: int
-    sync_seconds: float
-    tick_seconds: float
     redaction: dict[str, Any] = {}
     """Fields of `adapters.redaction.RedactionSettings`."""
 

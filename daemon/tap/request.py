@@ -24,6 +24,39 @@ _USUAL = frozenset({b"", b"keep-alive", b"Keep-Alive", b"close"})
 """Connection headers that name no header."""
 
 
+_HELD = 256 << 20
+"""Of one process. Some 500 conversations of half a megabyte wait for an engine at a time; above that calls pass without
+token ids, and are counted as `not_held`."""
+
+
+class Held:
+    """Bytes of request bodies that a tap holds in memory, of all its connections together.
+
+    Whoever may connect may send: without a bound over all connections each of them costs up to 8 MiB. What finds no
+    room is not refused, for it may be an agent's: it is passed on as it comes, without being held or kept.
+    """
+
+    __slots__ = ("limit", "refused", "taken")
+
+    def __init__(self, limit: int = _HELD) -> None:
+        self.limit = limit
+        self.taken = 0
+        self.refused = 0
+        """Times that there was no room."""
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for `size` bytes more, which then are taken."""
+        if self.taken + size > self.limit:
+            self.refused += 1
+            return False
+        self.taken += size
+        return True
+
+    def give(self, size: int) -> None:
+        """So many bytes are gone."""
+        self.taken -= size
+
+
 class Upload:
     """The body of a request that is too large to wait for: passed on as it comes."""
 
@@ -57,9 +90,7 @@ class Upload:
 class Copied(msgspec.Struct, frozen=True, gc=False):
     """What a record says of a head."""
 
-    method: str
     path: str
-    headers: dict[str, str]
     hints: Hints
 
 
@@ -131,7 +162,7 @@ class Request(msgspec.Struct, gc=False):
     upload: Upload | None = None
     """Where the body comes from, if `body` does not hold it."""
     held: int = 0
-    """Bytes of it that count as held, see `daemon.tap.held`."""
+    """Bytes of it that count as held, see `Held`."""
 
     @property
     def method(self) -> bytes:

@@ -11,12 +11,11 @@ the plug-in adds to an answer of `/v1/messages`, where the engine would have no 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from daemon.tap.errors import UpstreamBroke
-from daemon.tap.tool_call_ids import ToolCallIds
 
 _NULL = msgspec.Raw(b"null")
 _MAX_EVENT = 64 << 20
@@ -57,16 +56,10 @@ class Hidden:
 class ResponseFilter:
     """One response on its way to an agent."""
 
-    __slots__ = ("_held", "_hidden", "_mint", "_size")
+    __slots__ = ("_held", "_hidden", "_size")
 
-    def __init__(self, hidden: Hidden, *, mint: Callable[[bytes], bytes] | None = None) -> None:
-        """
-        Args:
-            hidden: what to hide.
-            mint: rewrites the bytes of a message that carries tool calls.
-        """
+    def __init__(self, hidden: Hidden) -> None:
         self._hidden = hidden
-        self._mint = mint
         self._held: list[bytes] = []
         self._size = 0
 
@@ -88,7 +81,7 @@ class ResponseFilter:
         if not end:
             return b""
         whole, hidden = self._without_known(piece[:end]), self._hidden
-        if self._mint is None and not hidden.shown.search(whole) and not (hidden.ids and whole.rfind(_SILENT) >= 0):
+        if not hidden.shown.search(whole) and not (hidden.ids and whole.rfind(_SILENT) >= 0):
             return whole
         blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
         events = [self._event(event) for event in whole.split(blank)]
@@ -155,8 +148,7 @@ class ResponseFilter:
 
     def _rewritten(self, data: bytes) -> bytes:
         data = self._without_known(data)
-        minting = self._mint is not None and b'"tool_calls"' in data
-        if not minting and not self._hidden.shown.search(data):
+        if not self._hidden.shown.search(data):
             return data
         try:
             body = _object.decode(data)
@@ -175,8 +167,6 @@ class ResponseFilter:
                 inner = False
                 for choice in choices:
                     inner |= self._blank(choice)
-                    if minting and self._mint is not None:
-                        inner |= _minted(choice, self._mint)
                 if inner:
                     body["choices"] = msgspec.Raw(_encode(choices))
                     changed = True
@@ -225,27 +215,6 @@ def _without(data: bytes, body: dict[str, msgspec.Raw], name: str) -> bytes:
     written = b',"%b":%b' % (name.encode(), bytes(found))
     start = data.rfind(written)
     return _encode(body) if start < 0 else data[:start] + data[start + len(written) :]
-
-
-def _minted(choice: dict[str, msgspec.Raw], mint: Callable[[bytes], bytes]) -> bool:
-    changed = False
-    for name in ("message", "delta"):
-        raw = bytes(choice.get(name) or b"")
-        if b'"tool_calls"' in raw:
-            new = mint(raw)
-            if new is not raw:
-                choice[name], changed = msgspec.Raw(new), True
-    return changed
-
-
-def as_minted(body: bytes, mint: ToolCallIds, *, streamed: bool) -> bytes:
-    """The engine's answer with the ids that the agent got, for the record: the agent's next request names those."""
-    mint.again()
-    response_filter = ResponseFilter(Hidden(()), mint=mint.rewrite)
-    if streamed:
-        return response_filter.stream(body) + response_filter.rest()
-    response_filter.hold(body)
-    return response_filter.whole()
 
 
 def _says_nothing(data: bytes) -> bool:

@@ -31,6 +31,8 @@ _ECHOES = 8
 _CONTENT = re.compile(rb'"(?:content|input|text)"\s*:\s*"((?:[^"\\]|\\.){1,2048})')
 _OPENING = 2
 """Texts at the head of a body that tell one conversation from another: system message and first wish."""
+_REMEMBERED = 100_000
+"""Ids, some 20 MB; the oldest are forgotten, and their trajectories go by weight again."""
 _ANSWERED = b'"assistant"'
 
 log = structlog.get_logger(__name__)
@@ -39,15 +41,14 @@ log = structlog.get_logger(__name__)
 class Router:
     """All engines behind the tap."""
 
-    def __init__(self, upstreams: Sequence[Upstream], *, remembered: int, rng: random.Random | None = None) -> None:
+    def __init__(self, upstreams: Sequence[Upstream], *, rng: random.Random | None = None) -> None:
         """
         Args:
             upstreams: one at least.
-            remembered: ids kept; the oldest are forgotten, and their trajectories go by weight again.
             rng: draws the canary's trajectories; needed with several.
         """
         self.upstreams = tuple(upstreams)
-        self._remembered, self._rng = remembered, rng or random.Random()
+        self._rng = rng or random.Random()
         self._routes: OrderedDict[bytes, Upstream] = OrderedDict()
         self.many = len(self.upstreams) > 1
         self.canary: Upstream | None = None
@@ -133,7 +134,7 @@ class Router:
         for key in keys:
             self._routes[key] = upstream
             self._routes.move_to_end(key)
-        while len(self._routes) > self._remembered:
+        while len(self._routes) > _REMEMBERED:
             self._routes.popitem(last=False)
 
     async def watch(self, seconds: float) -> None:

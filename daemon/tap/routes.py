@@ -2,13 +2,12 @@
 
 from daemon.tap.admission import Admission, Visitor
 from daemon.tap.agent import Agent
-from daemon.tap.call import Call
+from daemon.tap.call import Call, TapContext
 from daemon.tap.capture import CHAT, FEEDBACK, check_path
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import refusal_bytes, response_bytes
 from daemon.tap.request import Head, Request
-from daemon.tap.tap_context import TapContext
 
 _FEEDBACK_SECONDS = 10.0
 """Until feedback is on disk; after that its sender is told to send it again."""
@@ -69,7 +68,7 @@ class MirrorRoute:
 
     def answer(self, request: Request, agent: Agent) -> Call | None:
         if request.upload is not None:
-            raise Refused(413, "body_too_large", "a mirrored request is held whole; raise tap.hold_chat_bytes")
+            raise Refused(413, "body_too_large", "a mirrored request is held whole, and this one is too large")
         counts = self._context.counts
         if request.method == b"POST" and request.path.startswith(b"/v1/"):
             # A mirrored call has the agent's own headers, so this is the same rule as on the agents' port.

@@ -89,7 +89,6 @@ class Routing:
         router.share = 0.0 if stale else min(1.0, max(0.0, routes.share))
         for one in router.upstreams:
             one.closed = one.name in routes.closed and not stale
-            one.version = routes.versions.get(one.name)
 
     def _problem(self, reason: str) -> None:
         self.errors += 1

@@ -5,10 +5,7 @@ Draining: no new connections, idle ones are closed, calls under way are finished
 
 import asyncio
 import contextlib
-import os
 import random
-import ssl
-import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -23,26 +20,34 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
 from daemon.tap.agent import Agent, Route
+from daemon.tap.call import TapContext
 from daemon.tap.capture import Capture
-from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.feedback import FeedbackDesk
-from daemon.tap.held import Held
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, GossipCollector, TapCollector
 from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
+from daemon.tap.request import Held
 from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
 from daemon.tap.routing import Routing
-from daemon.tap.settings import TapSettings, agents_tls, captured_headers, engines_tls, upstreams_of
+from daemon.tap.settings import AgentsTls, TapSettings, engines_tls, upstreams_of
 from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool_reader import spool_age
-from daemon.tap.tap_context import TapContext
-from daemon.tap.tool_call_ids import ToolCallIds
 from daemon.tap.upstream import Upstream
 
 _BACKLOG = 1024
+MAX_HEADER_BYTES = 65_536
+"""Of a request: what nginx and vLLM's server take at most."""
+_HOLD_BYTES = 262_144
+"""A larger request body is passed on as it comes instead of being held until it is whole."""
+_HOLD_CHAT_BYTES = 8 << 20
+"""The same for calls whose token ids are asked for: that takes the whole body. Larger ones pass without ids."""
+_HEALTH_SECONDS = 5.0
+"""How often each of several engines is asked for /health."""
+_ROUTES_SECONDS = 0.2
+"""How often the daemon's routes are looked at: the swapper waits a second for an engine that it closed."""
 _SCRIBE_SHARE = 8
 """The recorder may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
 
@@ -78,31 +83,28 @@ class Tap:
         self.spool = Recorder(
             _order(settings, redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
-            tick_seconds=settings.spool_tick_seconds,
             silence_seconds=settings.scribe_seconds,
             rng=random.Random(),
         )
-        self._tls = agents_tls(settings)
+        self._tls = AgentsTls(settings)
         upstreams = [
             Upstream(
                 one.name,
                 address,
                 weight=one.weight,
-                idle_seconds=settings.upstream_idle_seconds,
                 tls=engines_tls(settings) if address.tls else None,
                 clock=time.monotonic,
             )
             for one, address in upstreams_of(settings)
         ]
-        self._router = Router(upstreams, remembered=settings.remembered_routes, rng=random.Random())
+        self._router = Router(upstreams, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self._router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
-        capture = _capture(settings)
-        mint = ToolCallIds(lambda: os.urandom(12).hex()) if settings.mint_tool_call_ids else None
+        capture = Capture(tokens=settings.capture_tokens)
         self.held = Held()
         """Bodies in memory."""
-        context = TapContext(settings, self._router, capture, self.spool, self.counts, mint, self.held)
-        desk = FeedbackDesk(self.spool, self.counts, max_bytes=settings.max_feedback_bytes, clock=time.time)
+        context = TapContext(settings, self._router, capture, self.spool, self.counts, self.held)
+        desk = FeedbackDesk(self.spool, self.counts, clock=time.time)
         self._capture, self._door = capture, door
         self._public = EngineRoute(context, door, desk)
         self._mirror = MirrorRoute(context, door)
@@ -117,7 +119,7 @@ class Tap:
         ).register(registry)
         if gossip is not None:
             GossipCollector(gossip).register(registry)
-        self._admin = AdminRoute(registry, self._router, door, settings.admin_host)
+        self._admin = AdminRoute(registry, door, settings.admin_host)
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -129,20 +131,6 @@ class Tap:
         """Which of them a call goes to."""
         return self._router
 
-    def renew_certificate(self) -> None:
-        """Show new connections the certificate that is in the files now; what cannot be used changes nothing."""
-        if self._tls is None:
-            return
-        chain, key = self._settings.tls_cert, self._settings.tls_key
-        try:
-            # On its own first: what fails half-way would leave the one in service with another's key.
-            agents_tls(self._settings)
-            self._tls.load_cert_chain(chain, key)
-        except (InvalidTapSettings, OSError, ssl.SSLError) as error:
-            log.error("tls_certificate_unusable", error=str(error), kept="the certificate from before")
-        else:
-            log.info("tls_certificate_read", path=chain)
-
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, then drain.
 
@@ -153,8 +141,8 @@ class Tap:
         async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
             recorder = group.create_task(self.spool.run(written))
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
-            helpers.append(group.create_task(self._router.watch(self._settings.health_seconds)))
-            helpers.append(group.create_task(self._routing.watch(self._settings.routes_seconds)))
+            helpers.append(group.create_task(self._router.watch(_HEALTH_SECONDS)))
+            helpers.append(group.create_task(self._routing.watch(_ROUTES_SECONDS)))
             if self._gossip is not None and self._router.many:
                 self._gossip.open(self._router.learned, self._router.memory)
                 self._router.tell, self._router.catch_up = self._gossip.tell, self._gossip.catch_up
@@ -188,9 +176,7 @@ class Tap:
                 settings.host, settings.port, "tap.port", shared=settings.share_port
             )
             for one in public:
-                servers.append(await loop.create_server(agents, sock=one, ssl=self._tls, backlog=_BACKLOG))
-            if settings.unix_socket:
-                servers.append(await self._listen_unix(settings.unix_socket, agents))
+                servers.append(await loop.create_server(agents, sock=one, ssl=self._tls.context, backlog=_BACKLOG))
             mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
                 mirror = mirror or bind(
@@ -211,27 +197,15 @@ class Tap:
         finally:
             for server in servers:
                 server.close()
-            if settings.unix_socket:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(settings.unix_socket)
-
-    async def _listen_unix(self, path: str, agents: Callable[[], Agent]) -> asyncio.Server:
-        # One that a killed tap left behind would be in the way; a file that is no socket is not ours to remove.
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(os.stat(path).st_mode):
-                raise InvalidTapSettings(f"tap.unix_socket {path!r}: something else is there; give another path")
-            os.unlink(path)
-        return await asyncio.get_running_loop().create_unix_server(agents, path, backlog=_BACKLOG)
 
     def _maker(self, route: Route, agents: set[Agent], counts: Counts) -> Callable[[], Agent]:
         def hold(target: bytes) -> int:
-            settings = self._settings
-            return settings.hold_chat_bytes if self._capture.holds(target) else settings.hold_bytes
+            return _HOLD_CHAT_BYTES if self._capture.holds(target) else _HOLD_BYTES
 
         def make() -> Agent:
             settings = self._settings
             parser = RequestParser(
-                max_header_bytes=settings.max_header_bytes,
+                max_header_bytes=MAX_HEADER_BYTES,
                 max_body_bytes=settings.max_body_bytes,
                 hold=hold,
                 clock=time.time,
@@ -263,6 +237,7 @@ class Tap:
             for upstream in self._router.upstreams:
                 upstream.sweep()
             self._door.reload()
+            self._tls.refresh()
 
     async def _drain(self) -> None:
         # What was accepted in the same round of the loop is made in the next one, or after its handshake.
@@ -285,18 +260,9 @@ class Tap:
 def _order(settings: TapSettings, redaction: dict[str, Any]) -> Order:
     return Order(
         directory=str(Path(settings.spool_dir).absolute()),
-        segment_bytes=settings.spool_segment_bytes,
         memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
         disk_bytes=settings.spool_disk_bytes,
-        sync_seconds=settings.spool_sync_seconds,
-        tick_seconds=settings.spool_tick_seconds,
         redaction=redaction,
-    )
-
-
-def _capture(settings: TapSettings) -> Capture:
-    return Capture(
-        tokens=settings.capture_tokens, minting=settings.mint_tool_call_ids, headers=captured_headers(settings)
     )
 
 

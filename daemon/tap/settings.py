@@ -1,22 +1,19 @@
 """Settings of the tap, with the defaults for production."""
 
+import contextlib
+import os
 import ssl
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
-from daemon.tap.admission import DoorSettings, check_door
+from daemon.tap.admission import DoorSettings
 from daemon.tap.errors import InvalidTapSettings
 
-NEVER_CAPTURED = frozenset(
-    {
-        "authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "x-api-key", "x-goog-api-key",
-        "x-evolved-key",
-    }
-)  # fmt: skip
-"""Headers that carry keys. No setting brings them into a record."""
+log = structlog.get_logger(__name__)
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,10 +37,8 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     share_port: bool = False
     """Start also where another tap listens: each then gets a part of the connections, and needs a `spool_dir` of its
     own."""
-    unix_socket: str = ""
-    """Path of a unix socket to listen on as well; its directory decides who may connect."""
     tls_cert: str = ""
-    """PEM file with the certificate chain shown to agents; empty: plain HTTP. The unix socket stays plain."""
+    """PEM file with the certificate chain shown to agents; empty: plain HTTP. Read again when it changes."""
     tls_key: str = ""
     """PEM file with its key."""
     mirror_port: int | None = None
@@ -57,15 +52,9 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Several engines instead of the one above. The calls of a trajectory stay with one of them."""
     upstream_ca: str = ""
     """PEM file of the authorities that https upstreams are checked against; empty: the system's."""
-    health_seconds: float = 5.0
-    """How often each of several engines is asked for /health."""
     routes_file: str = "routes.json"
     """With several engines: what the daemon says of them, in `state_dir`: the canary and its share of new trajectories,
     and which are about to be paused. The tap needs no restart for it."""
-    routes_seconds: float = 0.2
-    """How often it is looked at."""
-    remembered_routes: int = 100_000
-    """With several engines: how many ids are remembered that tell which engine a trajectory is with."""
     spool_dir: str = "spool"
     """Directory of the write-ahead spool; one tap process each."""
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
@@ -77,13 +66,6 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """0 takes a free one."""
     capture_tokens: bool = True
     """Ask the engine for log-probs, token ids and weight versions where the agent did not, and hide them from it."""
-    mint_tool_call_ids: bool = False
-    """Replace the tool-call ids of streams and answers by unique ones, for engines that repeat theirs (`call_0`). Leave
-    it off for models whose chat template prints the ids."""
-    capture_headers: tuple[str, ...] = (
-        "content-type", "user-agent", "x-request-id", "traceparent", "x-evolved-trajectory", "x-evolved-tenant",
-    )  # fmt: skip
-    """Request headers that are kept with a call. Those that carry keys never are."""
 
     connect_seconds: float = 5.0
     """Until the engine's socket accepts."""
@@ -96,35 +78,19 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """From a request's first byte to its last."""
     keep_alive_seconds: float = 300.0
     """How long an agent's idle connection is kept."""
-    upstream_idle_seconds: float = 4.0
-    """How long an idle connection to the engine is kept; uvicorn, and so vLLM, closes after 5."""
     drain_seconds: float = 30.0
     """After SIGTERM, what is still running then is cut off."""
-    retry_stale: bool = True
-    """Send a request once more when a connection from the pool turns out to be closed before a byte of the answer came.
-    An engine that acted on it and then closed would see it twice."""
 
     max_connections: int = 4096
-    max_header_bytes: int = 65_536
     max_body_bytes: int = 64 << 20
     """Of a request."""
-    hold_bytes: int = 262_144
-    """A larger request body is passed on as it comes instead of being held until it is whole."""
-    hold_chat_bytes: int = 8 << 20
-    """The same for calls whose token ids are asked for: that takes the whole body. Larger ones pass without ids."""
     max_capture_bytes: int = 16 << 20
     """Of a request or a response in a record. A larger one passes all the same; its record comes without it."""
-    max_feedback_bytes: int = 262_144
 
-    spool_segment_bytes: int = 64 << 20
     spool_memory_bytes: int = 128 << 20
     """Records that wait for the disk; what comes beyond is shed and counted."""
     spool_disk_bytes: int = 8 << 30
     """Quota of the spool directory; what comes beyond is shed and counted."""
-    spool_sync_seconds: float = 0.1
-    """At most this often to stable storage: a power failure loses no more than that."""
-    spool_tick_seconds: float = 0.02
-    """How often waiting records are handed on and written: a kill -9 of the tap loses no more than that."""
     scribe_seconds: float = 20.0
     """How long the scribe may be silent over a record before it is killed and started again."""
 
@@ -173,24 +139,51 @@ def _address(setting: str, text: str) -> Address:
     return Address(url.hostname, port or (443 if tls else 80), tls)
 
 
-def agents_tls(settings: TapSettings) -> ssl.SSLContext | None:
-    """TLS towards agents, if a certificate is set.
+class AgentsTls:
+    """TLS towards agents: `context`, None if no certificate is set. Changed files are read again, so that new
+    connections are shown a certificate that was renewed."""
 
-    Raises:
-        InvalidTapSettings: the files cannot be used.
-    """
-    if not settings.tls_cert and not settings.tls_key:
-        return None
-    if not settings.tls_cert or not settings.tls_key:
-        raise InvalidTapSettings("tap.tls_cert and tap.tls_key belong together; set both or none")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidTapSettings(f"tap.tls_cert {settings.tls_cert!r}: {error}; give PEM files that match") from error
-    return context
+    def __init__(self, settings: TapSettings) -> None:
+        """
+        Raises:
+            InvalidTapSettings: the files cannot be used.
+        """
+        self._cert, self._key = settings.tls_cert, settings.tls_key
+        self.context: ssl.SSLContext | None = None
+        if not self._cert and not self._key:
+            return
+        if not self._cert or not self._key:
+            raise InvalidTapSettings("tap.tls_cert and tap.tls_key belong together; set both or none")
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["http/1.1"])
+        self._seen = self._stamp()
+        try:
+            self.context.load_cert_chain(self._cert, self._key)
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidTapSettings(f"tap.tls_cert {self._cert!r}: {error}; give PEM files that match") from error
+
+    def refresh(self) -> None:
+        """Take over changed files; what cannot be used changes nothing and is logged, once a change."""
+        if self.context is None or self._stamp() == self._seen:
+            return
+        self._seen = self._stamp()
+        try:
+            # On its own first: what fails half-way would leave the one in service with another's key.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._cert, self._key)
+            self.context.load_cert_chain(self._cert, self._key)
+        except (OSError, ssl.SSLError) as error:
+            log.error("tls_certificate_unusable", path=self._cert, reason=str(error))
+        else:
+            log.info("tls_certificate_read", path=self._cert)
+
+    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
+        found: list[tuple[int, int, int]] = []
+        for path in (self._cert, self._key):
+            with contextlib.suppress(OSError):
+                seen = os.stat(path)
+                found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+        return tuple(found)
 
 
 def engines_tls(settings: TapSettings) -> ssl.SSLContext:
@@ -208,28 +201,3 @@ def engines_tls(settings: TapSettings) -> ssl.SSLContext:
         raise InvalidTapSettings(f"tap.upstream_ca {path!r}: {error}; give a PEM file of authorities") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
-
-
-def captured_headers(settings: TapSettings) -> frozenset[bytes]:
-    """Names, in lower case, of the request headers to keep.
-
-    Raises:
-        InvalidTapSettings: one of them carries keys.
-    """
-    names = {name.lower() for name in settings.capture_headers}
-    if secret := sorted(names & NEVER_CAPTURED):
-        raise InvalidTapSettings(f"tap.capture_headers: {secret[0]} carries keys and is never captured; leave it out")
-    return frozenset(name.encode("latin-1", "replace") for name in names)
-
-
-def check(settings: TapSettings) -> None:
-    """Refuse what a tap would not start with, as far as that can be seen without starting one.
-
-    Raises:
-        InvalidTapSettings: a setting that cannot work.
-    """
-    check_door(settings.door)
-    agents_tls(settings)
-    captured_headers(settings)
-    if any(address.tls for _, address in upstreams_of(settings)):
-        engines_tls(settings)

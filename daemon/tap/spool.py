@@ -38,10 +38,13 @@ class SpoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much the writer may use, and how often it writes."""
 
     segment_bytes: int = 64 << 20
+    """A whole one is removed at a time, and read again from its beginning after a loss."""
     memory_bytes: int = 128 << 20
     disk_bytes: int = 8 << 30
     sync_seconds: float = 0.1
+    """At most this often to stable storage: a power failure loses no more than that."""
     tick_seconds: float = 0.02
+    """How often waiting records are written."""
     retry_seconds: float = 1.0
     """After a failed write."""
 

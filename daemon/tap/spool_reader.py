@@ -44,7 +44,6 @@ class SpoolReader:
         *,
         keep_seconds: float = 300.0,
         keep_bytes: int = 1 << 30,
-        clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
@@ -55,16 +54,14 @@ class SpoolReader:
                 from here (`rewind`).
             keep_bytes: of published segments. Beyond it the oldest go sooner: what is kept takes room from what is
                 not yet published.
-            clock: unix seconds.
             monotonic: seconds.
         """
         self._directory, self._keep, self._keep_bytes = directory, keep_seconds, keep_bytes
-        self._clock, self._monotonic = clock, monotonic
+        self._monotonic = monotonic
         self._published_at: dict[int, float] = {}
         """Segments that are kept, and when they were found published (`monotonic`)."""
         cursor = read_cursor(directory)
         self._at = Position(cursor.segment, cursor.offset)
-        self._published = cursor.segment
         self.sequence = cursor.sequence
         """As it was committed last."""
         self._barren: tuple[Position, int] | None = None
@@ -122,27 +119,17 @@ class SpoolReader:
         Raises:
             OSError: the disk failed; the records will be published again after a restart.
         """
-        now = self._clock()
-        for number in range(max(0, self._published), position.segment):
-            # From now on a segment's time is that of its publication: it may have been written long before.
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(segment_path(self._directory, number), (now, now))
-        self._published, self.sequence = position.segment, sequence
+        self.sequence = sequence
         cursor = Cursor(position.segment, position.offset, sequence)
         write_whole(self._directory / "cursor", msgspec.json.encode(cursor), sync="none")
 
-    def kept_since(self, since: float) -> tuple[int, int]:
-        """What was published at `since` (unix seconds) or later and is still there: (segments, bytes)."""
-        back = self._back(since)
-        return len(back), sum(self._size(number) for number in back)
-
-    def rewind(self, since: float) -> int:
-        """Go back to what was published at `since` (unix seconds) or later; returns the bytes that come again.
+    def rewind(self) -> int:
+        """Go back to the first record that is published and still there; returns the bytes that come again.
 
         Raises:
             OSError: the disk failed; nothing has changed.
         """
-        back = self._back(since)
+        back = [number for number, _ in self._kept(read_cursor(self._directory))]
         if not back:
             return 0
         size = sum(self._size(number) for number in back)
@@ -211,10 +198,6 @@ class SpoolReader:
         if self._marked[0] != self._at.segment or not self._marked[1]:
             self._marked = (self._at.segment, mark_of(os.pread(file, 2 * HEAD_BYTES, 0)))
         return self._marked[1]
-
-    def _back(self, since: float) -> list[int]:
-        cursor = read_cursor(self._directory)
-        return [number for number, found in self._kept(cursor) if number == cursor.segment or found.st_mtime >= since]
 
     def _kept(self, cursor: Position) -> list[tuple[int, os.stat_result]]:
         """The segments of which something is published, ascending; the last may be the one that is being read."""

@@ -13,6 +13,10 @@ from daemon.tap.errors import UpstreamUnreachable
 from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
 
+_IDLE_SECONDS = 4.0
+"""A connection idle for longer is closed: uvicorn, and so vLLM, closes after 5, and a request that meets that moment is
+sent twice."""
+
 
 class Caller(Protocol):
     """Who uses a connection at the moment."""
@@ -92,7 +96,6 @@ class Upstream:
         address: Address,
         *,
         weight: float,
-        idle_seconds: float,
         tls: ssl.SSLContext | None,
         clock: Callable[[], float],
     ) -> None:
@@ -100,13 +103,11 @@ class Upstream:
         Args:
             name: the engine's name in records.
             weight: its share of new trajectories, relative to the others'.
-            idle_seconds: a connection idle for longer is closed: the engine is about to close it too, and a request
-                that meets that moment has to be sent twice.
             tls: for https.
             clock: seconds, monotonic.
         """
         self.name, self.address, self.weight = name, address, weight
-        self._idle_seconds, self._tls, self._clock = idle_seconds, tls, clock
+        self._tls, self._clock = tls, clock
         self._idle: list[EngineConnection] = []
         bare = f"[{address.host}]" if ":" in address.host else address.host
         usual = address.port == (443 if tls else 80)
@@ -115,8 +116,6 @@ class Upstream:
         self.healthy = True
         self.closed = False
         """Gets no new trajectory while another engine is open."""
-        self.version: int | None = None
-        """What it serves, if the daemon said so; for people."""
         self.trajectories = 0
         """New ones that it was given."""
         self.said_down = False
@@ -133,7 +132,7 @@ class Upstream:
     def take(self) -> EngineConnection | None:
         """The connection used last, unless it has been idle for too long."""
         while self._idle:
-            if self._clock() - self._idle[-1].idle_since >= self._idle_seconds:
+            if self._clock() - self._idle[-1].idle_since >= _IDLE_SECONDS:
                 return None
             found = self._idle.pop()
             if not found.transport.is_closing():
@@ -181,7 +180,7 @@ class Upstream:
 
     def sweep(self) -> None:
         """Close what has been idle for too long."""
-        limit = self._clock() - self._idle_seconds
+        limit = self._clock() - _IDLE_SECONDS
         late = [one for one in self._idle if one.idle_since <= limit]
         self._idle = [one for one in self._idle if one.idle_since > limit]
         for one in late:

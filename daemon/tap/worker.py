@@ -9,8 +9,8 @@ import msgspec
 
 from daemon.tap.process import ServiceManager
 from daemon.tap.route_gossip import RouteGossip
+from daemon.tap.segments import worker_spool
 from daemon.tap.settings import TapSettings
-from daemon.tap.spools import worker_spool
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -29,11 +29,9 @@ class Role(msgspec.Struct, frozen=True):
             settings,
             workers=1,
             spool_dir=str(worker_spool(settings.spool_dir, self.number)),
-            unix_socket="",
             # Its admin socket is its parent's alone.
             admin_host="127.0.0.1",
             max_connections=max(1, settings.max_connections // self.count),
-            remembered_routes=settings.remembered_routes,
             spool_memory_bytes=max(1 << 20, settings.spool_memory_bytes // self.count),
             spool_disk_bytes=max(1 << 20, settings.spool_disk_bytes // self.count),
         )

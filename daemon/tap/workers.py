@@ -113,7 +113,6 @@ class Workers:
                 loop.add_reader(worker.notify, self._hear, worker)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop)
-            loop.add_signal_handler(signal.SIGHUP, self._pass_on)
             pages = self._given.get(ADMIN) or bind(
                 settings.admin_host, settings.admin_port, "tap.admin_port", shared=settings.share_port
             )
@@ -145,14 +144,6 @@ class Workers:
             shared[AGENTS] = bind(settings.host, settings.port, "tap.port", shared=settings.share_port)
         if not shared[MIRROR] and settings.mirror_port is not None:
             shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror_port", shared=settings.share_port)
-        if settings.unix_socket:
-            path = Path(settings.unix_socket)
-            if path.is_socket():
-                path.unlink()
-            one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            one.bind(str(path))
-            stack.callback(path.unlink, missing_ok=True)
-            shared[AGENTS].append(one)
         for one in (*shared[AGENTS], *shared[MIRROR]):
             # Listening already: a worker that comes later finds what waits.
             one.listen(1024)
@@ -247,10 +238,6 @@ class Workers:
         for worker in self._workers:
             worker.send(signal.SIGTERM)
 
-    def _pass_on(self) -> None:
-        for worker in self._workers:
-            worker.send(signal.SIGHUP)
-
 
 def main(settings: TapSettings, arguments: Sequence[str], *, manager: ServiceManager | None = None) -> None:
     """Run until SIGTERM.
@@ -264,4 +251,5 @@ def main(settings: TapSettings, arguments: Sequence[str], *, manager: ServiceMan
         WorkersFailed: they keep dying.
     """
     command = [sys.executable, "-m", "daemon.cli", *arguments]
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a tap that is alone
     asyncio.run(Workers(settings, command, manager, inherited(os.environ, os.getpid())).run())

@@ -3,8 +3,6 @@
 GET  /metrics              each worker's figures under the label `worker`, 0 to N-1, and the parent's own
 GET  /healthz              200 while a worker serves
 GET  /readyz               200 while all do
-GET  /upstreams            by worker: in_flight, idle and trajectories differ
-PUT  /upstreams/NAME       to all workers
 """
 
 import asyncio
@@ -30,7 +28,7 @@ from daemon.tap.settings import TapSettings
 
 _ASK_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
-_FORWARDED = (b"authorization", b"x-evolved-key", b"content-type")
+_FORWARDED = (b"authorization", b"x-evolved-key")
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +71,7 @@ class WorkersAdmin:
         """A protocol for one connection."""
         settings = self._settings
         parser = RequestParser(
-            max_header_bytes=settings.max_header_bytes,
+            max_header_bytes=1 << 16,
             max_body_bytes=1 << 16,
             hold=lambda target: 1 << 16,
             clock=time.time,
@@ -113,8 +111,8 @@ class WorkersAdmin:
             agent.reply(response_bytes(200 if good else 503, body, close=agent.closing))
             return None
         self.admit(request.head)
-        if path != b"/metrics" and path.partition(b"/upstreams")[0]:
-            raise Refused(404, "unknown_path", "here are /metrics, /healthz, /readyz and /upstreams")
+        if path != b"/metrics":
+            raise Refused(404, "unknown_path", "here are /metrics, /healthz and /readyz")
         agent.within(_ANSWER_SECONDS, "admin")
         task = asyncio.get_running_loop().create_task(self._gather(request, agent))
         self._answers.add(task)
@@ -124,23 +122,13 @@ class WorkersAdmin:
     async def _gather(self, request: Request, agent: Agent) -> None:
         live = [one for one in self._workers if one.ready]
         found = await asyncio.gather(*(_ask(one.admin_path, request) for one in live), return_exceptions=True)
-        answers = [(one.number, got) for one, got in zip(live, found, strict=True) if isinstance(got, tuple)]
+        texts: list[tuple[int, bytes]] = []
         for one, got in zip(live, found, strict=True):
             if isinstance(got, BaseException):
                 log.warning("tap_worker_no_answer", worker=one.number, error=repr(got))
-        if request.path == b"/metrics":
-            texts = [(number, body) for number, (status, body) in answers if status == 200]
-            data = response_bytes(200, self._metrics(texts), content_type=CONTENT_TYPE_LATEST)
-        else:
-            worst = max((status for _, (status, _) in answers), default=503)
-            if worst == 200:
-                shown = {str(number): msgspec.json.decode(body) for number, (_, body) in answers}
-                data = response_bytes(200, msgspec.json.encode(shown))
-            else:
-                # All are asked the same: the one that refuses says why.
-                text = next((body for _, (status, body) in answers if status == worst), b'{"error":"no worker"}')
-                data = response_bytes(worst, text)
-        agent.reply(data)
+            elif got[0] == 200:
+                texts.append((one.number, got[1]))
+        agent.reply(response_bytes(200, self._metrics(texts), content_type=CONTENT_TYPE_LATEST))
 
     def _metrics(self, texts: Sequence[tuple[int, bytes]]) -> bytes:
         families: dict[str, Metric] = {}
@@ -162,14 +150,13 @@ class WorkersAdmin:
 
 
 async def _ask(path: Path, request: Request) -> tuple[int, bytes]:
-    """Status and body of a worker's answer to the same request."""
+    """Status and body of a worker's answer to a scrape, by the key of `request`."""
     async with asyncio.timeout(_ASK_SECONDS):
         reader, writer = await asyncio.open_unix_connection(str(path))
         try:
-            lines = [request.method + b" " + request.path + b" HTTP/1.1", b"host: localhost", b"connection: close"]
+            lines = [b"GET /metrics HTTP/1.1", b"host: localhost", b"connection: close"]
             lines += [name + b": " + value for name in _FORWARDED if (value := request.header(name))]
-            lines.append(b"content-length: %d" % len(request.body))
-            writer.write(b"\r\n".join(lines) + b"\r\n\r\n" + request.body)
+            writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
             head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
             return int(head.split(b" ", 2)[1]), body
         finally:

@@ -50,7 +50,6 @@ def _line(run: Run, raw: RawExchange) -> dict[str, Any]:
         "script": run.script,
         "streamed": run.streamed,
         "path": raw.path,
-        "user_agent": raw.headers.get("user-agent", ""),
         "status": raw.status,
         "content_type": raw.content_type,
         "request": json.loads(raw.request),

@@ -10,7 +10,7 @@ import pytest
 
 from actors.messages import ids_array
 from tests.clients import rig
-from tests.clients.catalogue import CHAT, CLIENTS, Client
+from tests.clients.catalogue import CLIENTS, Client
 from tests.clients.engine.script import REPEATED, TEXT, TOOLS, VARIED, logprob
 from tests.clients.trial import Trial, planned, require_success, trial
 from tests.clients.verdict import Verdict
@@ -19,9 +19,6 @@ from tests.support.patience import within
 pytestmark = pytest.mark.timeout(within(1200))
 RUNS = 3
 every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-chat_clients = pytest.mark.parametrize(
-    "client", [c for c in CLIENTS if c.endpoint == CHAT], ids=lambda client: client.name
-)
 
 
 @pytest.fixture(scope="session")
@@ -39,12 +36,6 @@ def engine(directory: Path) -> Iterator[str]:
 def tapped(engine: str, directory: Path) -> Trial:
     """All clients through the tap."""
     return trial(CLIENTS, RUNS, engine, directory / "tapped")
-
-
-@pytest.fixture(scope="session")
-def minted(engine: str, directory: Path) -> Trial:
-    """The engine repeats its ids, and the tap mints others."""
-    return trial(CLIENTS, RUNS, engine, directory / "minted", minted=True)
 
 
 @pytest.fixture(scope="session")
@@ -112,13 +103,6 @@ def test_runs_that_nothing_tells_apart_are_never_mixed_and_say_so(client: Client
         assert not row.mixed, row
         assert not row.lost
         assert row.whole or row.min_confidence <= 0.5
-
-
-@chat_clients
-def test_ids_of_the_taps_own_tell_runs_apart_where_the_engines_repeat(client: Client, minted: Trial) -> None:
-    for row in rows(minted, client, REPEATED):
-        assert row.whole, row
-        assert row.min_confidence == 1.0
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import msgspec
 
 from actors.messages import Exchange
 from tests.clients import rig
-from tests.clients.catalogue import CHAT, Client, Run, runs
-from tests.clients.engine.script import REPEATED, SCRIPTS
+from tests.clients.catalogue import Client, Run, runs
+from tests.clients.engine.script import SCRIPTS
 from tests.clients.verdict import Verdict, exchanges, judge
 
 
@@ -29,16 +29,13 @@ class ClientFailed(AssertionError):
     """A run did not come to its end."""
 
 
-def planned(clients: Sequence[Client], count: int, *, minted: bool = False) -> list[Run]:
-    """The runs of a trial. With minted ids only those that have ids to mint: chats, whose ids engines make up."""
-    if minted:
-        minting = [client for client in clients if client.endpoint == CHAT and REPEATED not in client.refuses]
-        return [run for client in minting for run in runs(client, count, (REPEATED,))]
+def planned(clients: Sequence[Client], count: int) -> list[Run]:
+    """The runs of a trial."""
     every = [(client, run) for client in clients for run in runs(client, count, SCRIPTS)]
     return [run for client, run in every if run.script not in client.refuses]
 
 
-def trial(clients: Sequence[Client], count: int, engine: str, directory: Path, *, minted: bool = False) -> Trial:
+def trial(clients: Sequence[Client], count: int, engine: str, directory: Path) -> Trial:
     """Let the clients work, and judge what the tap kept.
 
     Args:
@@ -48,9 +45,9 @@ def trial(clients: Sequence[Client], count: int, engine: str, directory: Path, *
     Raises:
         ClientFailed: with the client's own words.
     """
-    mine = planned(clients, count, minted=minted)
+    mine = planned(clients, count)
     before = rig.given(engine)
-    with rig.tap(engine, directory, mint_tool_call_ids=minted) as url:
+    with rig.tap(engine, directory) as url:
         results = rig.work(clients, mine, url, directory / "clients")
         truth = {key: value for key, value in rig.given(engine).items() if key not in before}
         seen = exchanges(rig.spooled(directory, len(truth)))

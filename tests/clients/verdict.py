@@ -17,17 +17,7 @@ from actors.trajectories.stitching import Limits, Stitcher
 from adapters.intake.tap import exchange_from_raw
 from tests.clients.catalogue import Client, Run
 
-LIMITS = Limits(
-    idle_seconds=60.0,
-    grace_seconds=1.0,
-    missing_seconds=60.0,
-    max_steps=256,
-    max_turns=20_000,
-    max_bytes=512 << 20,
-    max_feedback=100,
-    feedback_seconds=60.0,
-    remembered=100_000,
-)
+LIMITS = Limits(idle_seconds=60.0, max_feedback=100, feedback_seconds=60.0)
 
 
 class Verdict(msgspec.Struct, kw_only=True):

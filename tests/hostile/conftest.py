@@ -13,7 +13,7 @@ from tests.support.strict_engine import StrictEngine
 from tests.support.tap_process import TapProcess, tap_process
 from tests.support.wire import Client
 
-HEAD_LIMIT = 32_768
+HEAD_LIMIT = 65_536
 BODY_LIMIT = 2 << 20
 NEVER_SECONDS = within(600)
 """Longer than any test waits: what ends, ends by itself."""
@@ -80,7 +80,6 @@ def rig_of(directory: Path, seconds: float, **settings: object) -> Iterator[Rig]
 
 
 SETTINGS = {
-    "max_header_bytes": HEAD_LIMIT,
     "max_body_bytes": BODY_LIMIT,
     "spool_memory_bytes": 8 << 20,
     "spool_disk_bytes": 256 << 20,

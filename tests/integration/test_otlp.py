@@ -224,7 +224,7 @@ async def test_a_key_says_whose_calls_they_are(tmp_path: Path) -> None:
 async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_hangs(
     tmp_path: Path, store_url: str
 ) -> None:
-    settings = AssemblerSettings(idle_seconds=0.5, tick_seconds=0.05)
+    settings = AssemblerSettings(idle_seconds=0.5)
     store = Store(store_url, clock=time.time)
     await store.open()
     quick = msgspec.structs.replace(PATIENT, answer_seconds=2.0, publish_attempts=1)

@@ -42,6 +42,7 @@ from actors.system.runner import run_actor
 from actors.system.runtime import Host, run
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.stitching import Limits
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
 from learner.build import BuildSettings, build
 from learner.credit import Credits
@@ -163,14 +164,13 @@ async def passed_through(
         await store.open()
         supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         shipper = Shipper(
-            [spool], bus, settings=ShipperSettings(poll_seconds=0.02),
+            [spool], bus, settings=ShipperSettings(),
             metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
         )  # fmt: skip
-        settings = AssemblerSettings(grace_seconds=0.1, missing_seconds=0.1, tick_seconds=0.1)
         assembler = Assembler(
-            settings, store=store, clock=time.time, serving=lambda engine, started, ended: 0, engine=ByteTokenizer()
-        )
-
+            AssemblerSettings(), store=store, clock=time.time, serving=lambda engine, started, ended: 0,
+            engine=ByteTokenizer(), limits=Limits(missing_seconds=0.1),
+        )  # fmt: skip
         supervisor.add("shipper", shipper.run)
         supervisor.add("assembler", lambda lifecycle: run_actor(assembler, bus, store, lifecycle, rng=random.Random(3)))
         answered = sum(map(is_answered, cases))

@@ -48,7 +48,7 @@ async def live(bus: StubBus, path: Path, url: str, done) -> None:
     store = Store(url, clock=time.time)
     await store.open()
     supervisor = Supervisor(rng=random.Random(0))
-    traffic = AssemblerSettings(grace_seconds=0.2, tick_seconds=0.05)
+    traffic = AssemblerSettings()
     rules = CuratorSettings(groups_per_batch=0, production_per_batch=len(RUNS))
     actors = (
         Assembler(traffic, store=store, clock=time.time),

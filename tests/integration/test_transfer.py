@@ -71,7 +71,7 @@ async def work(bus: Bus, state: Path, done: Callable[[Store], Awaitable[bool]]) 
     """The daemon's actors at work on what is on the bus."""
     store = opened(state)
     await store.open()
-    settings = AssemblerSettings(grace_seconds=0.1, tick_seconds=0.05)
+    settings = AssemblerSettings()
     supervisor = Supervisor(rng=random.Random(0))
     for actor in (
         Assembler(settings, store=store, clock=time.time),

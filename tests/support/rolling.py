@@ -77,9 +77,7 @@ async def rolling(
     await store.open()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(store.aclose)
-        rig = await stack.enter_async_context(
-            running_tap(directory, 0, upstreams=upstreams, routes_file=str(routes), routes_seconds=0.1)
-        )
+        rig = await stack.enter_async_context(running_tap(directory, 0, upstreams=upstreams, routes_file=str(routes)))
         doors = {name: await stack.enter_async_context(door(url)) for name, url in urls.items()}
         engines = {
             name: await stack.enter_async_context(VllmEngine(url, name=name, key=shown.get(name, "")))

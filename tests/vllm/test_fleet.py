@@ -205,5 +205,7 @@ async def ticked(rolled: Rolling, *expected: tuple[str, str]) -> None:
 async def canary_share(rolled: Rolling) -> float:
     """What the tap gives to the canary."""
     async with httpx.AsyncClient(timeout=within()) as http:
-        shown = (await http.get(f"{rolled.tap.admin}/upstreams")).json()
-    return max(one["canary_share"] for one in shown)
+        shown = (await http.get(f"{rolled.tap.admin}/metrics")).text.splitlines()
+    return max(
+        float(line.rpartition(" ")[2]) for line in shown if line.startswith("evolved_tap_upstream_canary_share{")
+    )

@@ -10,22 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import msgspec
-
 from actors.ports.tool_answers.texts import NO
 
 Verdict = Literal["ok", "failed", "unknown"]
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """How a call went, and what in its answer says so."""
-
-    verdict: Verdict
-    reason: str = ""
-    """Short, for people; empty if nothing special was seen."""
-
-
-OK = Reading("ok")
 _DEPTH = 4
 """Wrappers within wrappers that are opened."""
 _ITEMS = 200
@@ -79,75 +68,70 @@ _ERROR_NAME = re.compile(
 _SEPARATORS = re.compile(r"[_\-. $@]")
 
 
-def read_object(value: Any, text: Callable[[str], Reading], depth: int = 0) -> Reading:
+def read_object(value: Any, text: Callable[[str], Verdict], depth: int = 0) -> Verdict:
     """How the call went that was answered with `value`, a decoded JSON value; `text` reads what stands in words."""
     if depth > _DEPTH:
-        return OK
+        return "ok"
     if isinstance(value, str):
         return text(value)
     if value is None:
-        return Reading("unknown", "it is null")
+        return "unknown"
     if isinstance(value, Mapping):
-        return _mapping(value, text, depth) if value else Reading("unknown", "it is empty")
+        return _mapping(value, text, depth) if value else "unknown"
     if isinstance(value, list):
         return _list(value, text, depth)
-    return OK
+    return "ok"
 
 
-def _mapping(answer: Mapping[Any, Any], text: Callable[[str], Reading], depth: int) -> Reading:
+def _mapping(answer: Mapping[Any, Any], text: Callable[[str], Verdict], depth: int) -> Verdict:
     members = {_SEPARATORS.sub("", str(key)[:64]).lower(): member for key, member in answer.items()}
-    bad = _flags(members)
-    if bad:
-        return Reading("failed", bad)
+    if _flags(members):
+        return "failed"
     if isinstance(answer.get("__type"), str):  # AWS names the shape of an error, and of nothing else
-        return Reading("failed", f"it is of type {answer['__type'][:80]!r}")
+        return "failed"
     code = next((members[key] for key in _EXITS if _is_number(members.get(key))), None)
     if code is not None and len(members) <= 12:
         if code == NO and not members.get("stderr"):
-            return Reading("unknown", "exit code 1")
-        return Reading("failed", f"exit code {code}") if code else OK
+            return "unknown"
+        return "failed" if code else "ok"
     error, whole = _error(members)
     if error:
         partly = not whole and _holds_data(members)
         partly = partly or any(members.get(key) is True for key in _FALSE_IS_BAD)
-        return Reading("unknown", f"part of it failed: {error}") if partly else Reading("failed", error)
+        return "unknown" if partly else "failed"
     status = _status(members)
     if status is not None:
         return status
     if any(members.get(key) is True for key in _FALSE_IS_BAD):
-        return Reading("unknown", "part of it failed") if _some_failed(members) else OK
+        return "unknown" if _some_failed(members) else "ok"
     wrapped = _wrapped(members)
     if wrapped is not None:
         return read_object(wrapped, text, depth + 1)
-    return _by_item(members, text, depth) or _told(members, text) or OK
+    return _by_item(members, text, depth) or _told(members, text) or "ok"
 
 
-def _flags(members: Mapping[str, Any]) -> str:
+def _flags(members: Mapping[str, Any]) -> bool:
     for key in sorted(members.keys() & _TRUE_IS_BAD):
         if members[key] is True and not (key == "errors" and _mixed(members)):
-            return f"{key} is true"
+            return True
     why = any(isinstance(members.get(key), str) and members[key] for key in (*_SAYS, "why", "cause", "note"))
     for key in sorted(members.keys() & _FALSE_IS_BAD):
         value = members[key]
         if value is False or (why and value == 0) or (isinstance(value, str) and value.lower() == "false"):
-            return f"{key} is false"
+            return True
     for key in sorted(members.keys() & _NOT_DONE):
         if members[key] is False and why and len(members) <= 4:
-            return f"{key} is false"
-    said = members.get("response")
-    return "response is False" if said == "False" else ""
+            return True
+    return members.get("response") == "False"
 
 
-def _error(members: Mapping[str, Any]) -> tuple[str, bool]:
-    """(what a member for errors holds, whether it speaks of the call as a whole); empty if there is none, or nothing
-    in it."""
+def _error(members: Mapping[str, Any]) -> tuple[bool, bool]:
+    """(whether a member for errors holds one, whether it speaks of the call as a whole)"""
     kind = members.get("type", members.get("object"))
     if isinstance(kind, str) and _plain(kind).removesuffix("list").endswith(("error", "exception")):
-        return f"it is of type {kind[:80]!r}", True
+        return True, True
     wrong = [key for key, value in members.items() if _ERROR_KEY.match(key) and _is_wrong(value)]
-    whole = [key for key in wrong if not _SEVERAL.match(key)]
-    key = (whole or wrong or [""])[0]
-    return (f"{key}: {_short(members[key])}", bool(whole)) if key else ("", False)
+    return bool(wrong), any(not _SEVERAL.match(key) for key in wrong)
 
 
 def _is_wrong(value: Any) -> bool:
@@ -164,33 +148,33 @@ def _is_wrong(value: Any) -> bool:
     return any(_is_wrong(item) for item in value) if isinstance(value, list) else True
 
 
-def _status(members: Mapping[str, Any]) -> Reading | None:
+def _status(members: Mapping[str, Any]) -> Verdict | None:
     """What status, code or type say; None if nothing."""
     resource = "id" in members and len(members) > 4
     for key in _STATUS:
         value = members.get(key)
         number = _number(value)
         if number is not None and (400 <= number < 600 or (number >= 400 and {"title", "type"} <= members.keys())):
-            return Reading("failed", f"{key} {number}")
+            return "failed"
         if isinstance(value, str) and _plain(value) in _WORDS:
-            return Reading("unknown" if resource else "failed", f"{key} {value!r}")
+            return "unknown" if resource else "failed"
     for key in ("result", "outcome"):
         value = members.get(key)
         if isinstance(value, str) and _plain(value) in _WORDS:
-            return Reading("failed", f"{key} {value!r}")
+            return "failed"
     for key in ("errcode", "errno", "ret", "retcode", "resultcode"):
         if _is_number(members.get(key)) and members[key] != 0:
-            return Reading("failed", f"{key} {members[key]}")
+            return "failed"
     code = members.get("code")
     told = next((members[key] for key in _SAYS[:4] if isinstance(members.get(key), str)), None)
     if isinstance(code, str) and _ERROR_NAME.search(code) and (told is not None or len(members) == 1):
-        return Reading("failed", f"code {code[:80]!r}")
+        return "failed"
     number = _number(code)
     if number is None or number == 0 or 200 <= number < 300:
         return None
     if told is None:
-        return Reading("failed", f"code {number}") if len(members) == 1 and 400 <= number < 600 else None
-    return Reading("failed", f"code {number}") if _plain(told) not in _GOOD else None
+        return "failed" if len(members) == 1 and 400 <= number < 600 else None
+    return "failed" if _plain(told) not in _GOOD else None
 
 
 def _holds_data(members: Mapping[str, Any]) -> bool:
@@ -236,7 +220,7 @@ def _wrapped(members: Mapping[str, Any]) -> Any:
     return None
 
 
-def _by_item(members: Mapping[str, Any], text: Callable[[str], Reading], depth: int) -> Reading | None:
+def _by_item(members: Mapping[str, Any], text: Callable[[str], Verdict], depth: int) -> Verdict | None:
     """What lists of results say: all failed, some, or none of them (None)."""
     count = {
         key: members.get(key)
@@ -251,39 +235,35 @@ def _by_item(members: Mapping[str, Any], text: Callable[[str], Reading], depth: 
             key for key in lists if key not in ("failed", "failures", "errordetails", "nodefailures", "taskfailures")
         ]
         if good or others:
-            return Reading("unknown", f"{bad} failed, others did not")
-        return (
-            Reading("failed", f"{bad} failed")
-            if len(members) <= 6 and ("succeeded" in members or "successful" in members)
-            else None
-        )
+            return "unknown"
+        return "failed" if len(members) <= 6 and ("succeeded" in members or "successful" in members) else None
     if len(lists) == 1 and len(members) <= 4:
         key, value = next(iter(lists.items()))
         if key in ("results", "items", "responses") or len(members) == 1:
             reading = _list(value, text, depth + 1)
-            return reading if reading.verdict != "ok" else None
+            return reading if reading != "ok" else None
     return None
 
 
-def _told(members: Mapping[str, Any], text: Callable[[str], Reading]) -> Reading | None:
+def _told(members: Mapping[str, Any], text: Callable[[str], Verdict]) -> Verdict | None:
     """What an object says in words that holds nothing else; and complaints about fields."""
     if members.keys() <= _TELLING and len(members) <= 6:
         for key in _SAYS:
             told = members.get(key)
             if isinstance(told, list) and told and all(isinstance(item, Mapping) and "msg" in item for item in told):
-                return Reading("failed", f"{key}: {_short(told)}")
+                return "failed"
             if isinstance(told, str):
                 reading = text(told)
-                if reading.verdict == "failed":
+                if reading == "failed":
                     return reading
     if members and len(members) <= 12 and all(isinstance(value, list) and value for value in members.values()):
         told = [item for value in members.values() for item in value]
-        if all(isinstance(item, str) and len(item) < 200 and text(item).verdict == "failed" for item in told[:20]):
-            return Reading("failed", f"complaints: {_short(told)}")
+        if all(isinstance(item, str) and len(item) < 200 and text(item) == "failed" for item in told[:20]):
+            return "failed"
     return None
 
 
-def _list(answer: list[Any], text: Callable[[str], Reading], depth: int) -> Reading:
+def _list(answer: list[Any], text: Callable[[str], Verdict], depth: int) -> Verdict:
     """Parts of one answer, or results by item."""
     if answer and all(
         isinstance(part, Mapping) and part.get("type") in ("text", "output_text", "input_text") for part in answer
@@ -291,17 +271,17 @@ def _list(answer: list[Any], text: Callable[[str], Reading], depth: int) -> Read
         said = "\n".join(str(part.get("text", "")) for part in answer[:_ITEMS])
         return text(said)
     if len(answer) == 2 and isinstance(answer[1], bool) and isinstance(answer[0], str | list):
-        return Reading("failed", "its second part is true") if answer[1] else read_object(answer[0], text, depth + 1)
+        return "failed" if answer[1] else read_object(answer[0], text, depth + 1)
     objects = [item for item in answer[:_ITEMS] if isinstance(item, Mapping)]
     if not objects or len(objects) < min(len(answer), _ITEMS):
-        return OK
+        return "ok"
     wrong = sum(_item_failed(item, text) for item in objects)
     if not wrong:
-        return OK
-    return Reading("failed" if wrong == len(objects) else "unknown", f"{wrong} of {len(objects)} failed")
+        return "ok"
+    return "failed" if wrong == len(objects) else "unknown"
 
 
-def _item_failed(item: Mapping[Any, Any], text: Callable[[str], Reading]) -> bool:
+def _item_failed(item: Mapping[Any, Any], text: Callable[[str], Verdict]) -> bool:
     """Whether an item of a list is the result of something that failed, not a record that tells of a failure."""
     members = {_SEPARATORS.sub("", str(key)[:64]).lower(): member for key, member in item.items()}
     if len(members) == 1:
@@ -311,7 +291,7 @@ def _item_failed(item: Mapping[Any, Any], text: Callable[[str], Reading]) -> boo
     if _flags(members) or _kind(members) == "error":
         return True
     if members.keys() <= _COMPLAINT and len(members) >= 2:
-        return any(isinstance(told, str) and text(told).verdict == "failed" for told in members.values())
+        return any(isinstance(told, str) and text(told) == "failed" for told in members.values())
     record = "timestamp" in members or "level" in members or "severity" in members or "createdat" in members
     return (
         not record
@@ -345,11 +325,3 @@ def _number(value: Any) -> int | None:
 
 def _plain(text: str) -> str:
     return _SEPARATORS.sub("", text[:64]).strip().lower()
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        value = next((value[key] for key in ("message", "Message", "code", "type") if value.get(key)), value)
-    if isinstance(value, list) and value:
-        return _short(value[0])
-    return " ".join(str(value)[:400].split())[:120]

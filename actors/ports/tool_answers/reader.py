@@ -1,4 +1,4 @@
-"""THE reader of tool answers: ok, failed or unknown, and why. Monitors, canary, experience, judges and tasks ask it.
+"""THE reader of tool answers: ok, failed or unknown. Monitors, canary, experience, judges and tasks ask it.
 
 Tools have no common form for a mistake: an agent's wrong call is answered like any other. There are customs, though,
 of APIs, MCP servers, agent frameworks, languages' runtimes and shells; `objects` and `texts` know them. What follows
@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from actors.ports.tool_answers.objects import OK, Reading, read_object
-from actors.ports.tool_answers.texts import why_failed, why_unclear
+from actors.ports.tool_answers.objects import Verdict, read_object
+from actors.ports.tool_answers.texts import says_failed, unclear
 
 _JSON = 2_000_000
 """Characters of JSON that are decoded: what is longer is data, and its beginning says what it is."""
@@ -34,19 +34,19 @@ _FLAG = "[the call failed] "
 _EMPTY = frozenset({"null", "None", "undefined", "nil", '""', "''"})
 
 
-def read(answer: Any) -> Reading:
+def read(answer: Any) -> Verdict:
     """How the call went that was answered with `answer`: text, bytes, content parts or any decoded JSON value."""
     if isinstance(answer, bytes | bytearray | memoryview):
         answer = bytes(answer[: 4 * _JSON]).decode("utf-8", "replace")
     try:
         return _text(answer) if isinstance(answer, str) else read_object(answer, _text)
     except RecursionError:
-        return Reading("unknown", "it is nested too deeply")
+        return "unknown"
 
 
 def failed(answer: Any) -> bool:
     """Whether `answer` says that the call failed, or every result in it does."""
-    return read(answer).verdict == "failed"
+    return read(answer) == "failed"
 
 
 def flagged(text: str, error: bool) -> str:
@@ -79,47 +79,47 @@ def documents(observation: str) -> list[Any]:
     return [text]
 
 
-def _text(text: str) -> Reading:
+def _text(text: str) -> Verdict:
     """How the call went that was answered with `text`, JSON or words."""
     stripped = text[: _JSON + 1].strip()
     if not stripped:
-        return Reading("unknown", "it is empty")
+        return "unknown"
     if stripped.startswith(_FLAG.strip()):
-        return Reading("failed", "the tool flagged it")
+        return "failed"
     if stripped in _EMPTY:
-        return Reading("unknown", "it is null")
+        return "unknown"
     results = documents(stripped) if stripped[0] in '{["' else [stripped]
     if len(results) > 1:
-        bad = sum(read_object(result, _words).verdict == "failed" for result in results)
+        bad = sum(read_object(result, _words) == "failed" for result in results)
         if not bad:
-            return OK
-        return Reading("failed" if bad == len(results) else "unknown", f"{bad} of {len(results)} results failed")
+            return "ok"
+        return "failed" if bad == len(results) else "unknown"
     if not results:
-        return Reading("unknown", "it is empty")
+        return "unknown"
     if not isinstance(results[0], str):
         return read_object(results[0], _inner)
     return _words(results[0])
 
 
-def _inner(text: str) -> Reading:
+def _inner(text: str) -> Verdict:
     """A text inside of JSON, which may be JSON again (MCP's content parts)."""
     stripped = text[: _JSON + 1].strip()
     again = _decoded(stripped) if stripped[:1] in ("{", "[") else None
     return read_object(again[0], _words, 1) if again else _words(stripped)
 
 
-def _words(text: str) -> Reading:
+def _words(text: str) -> Verdict:
     stripped = text.strip()
     if not stripped:
-        return Reading("unknown", "it is empty")
+        return "unknown"
     if stripped[0] in "{[":
         value = _literal(stripped)
         if value is not None:
             return read_object(value, _said)
         if stripped[0] == "{" or stripped[:2] in ("[{", '["'):
             if _CUT_BAD.match(stripped[:400]):
-                return Reading("failed", f"it begins {stripped[:60]!r}")
-            return Reading("unknown", "it is cut off") if stripped[-1] not in "}]" else OK
+                return "failed"
+            return "unknown" if stripped[-1] not in "}]" else "ok"
     fenced = _FENCE.match(stripped[:_LITERAL])
     if fenced and fenced.end() >= len(stripped) - 1:
         value = _decoded(fenced.group(1))
@@ -128,12 +128,10 @@ def _words(text: str) -> Reading:
     return _said(stripped)
 
 
-def _said(text: str) -> Reading:
-    why = why_failed(text)
-    if why:
-        return Reading("failed", why)
-    unclear = why_unclear(text)
-    return Reading("unknown", unclear) if unclear else OK
+def _said(text: str) -> Verdict:
+    if says_failed(text):
+        return "failed"
+    return "unknown" if unclear(text) else "ok"
 
 
 def _decoded(text: str) -> list[Any] | None:

@@ -124,26 +124,25 @@ _NEAR = 40
 """Lines at the beginning within which a stack begins if it is the answer."""
 
 
-def why_failed(text: str) -> str:
-    """What in `text` says that the call failed, for people; empty if nothing does."""
+def says_failed(text: str) -> bool:
+    """Whether `text` says that the call failed."""
     head, tail = text[:_HEAD].strip(), text[-_TAIL:].strip()
     lines = [line for line in head.splitlines()[: 4 * _NEAR] if line.strip()]
     if not lines:
-        return ""
+        return False
     code = _exit_code(head, tail)
     if code is not None and code != NO:
-        return f"exit code {code}" if code else ""
+        return code != 0
     if head.startswith("<"):
-        found = _XML.search(head[:500]) or _TITLE.search(head)
-        return f"it is {found.group()[:40]!r}" if found else ""
+        return bool(_XML.search(head[:500]) or _TITLE.search(head))
     return _message(text.strip(), lines) or _broken(lines, tail)
 
 
-def why_unclear(text: str) -> str:
-    """What in `text`, which does not say that the call failed, leaves it open whether it did; empty if nothing does."""
+def unclear(text: str) -> bool:
+    """Whether `text`, which does not say that the call failed, leaves it open: it was taken away, or exit code 1."""
     if _REMOVED.match(text.strip()[:_SENTENCE]):
-        return "it was taken away"
-    return "exit code 1" if _exit_code(text[:_HEAD].strip(), text[-_TAIL:].strip()) == NO else ""
+        return True
+    return _exit_code(text[:_HEAD].strip(), text[-_TAIL:].strip()) == NO
 
 
 def _exit_code(head: str, tail: str) -> int | None:
@@ -153,32 +152,27 @@ def _exit_code(head: str, tail: str) -> int | None:
     return int(codes[-1]) if codes else None
 
 
-def _message(text: str, lines: list[str]) -> str:
-    """What a message says of a failure; empty for what is no message."""
+def _message(text: str, lines: list[str]) -> bool:
+    """Whether it is a message, and of a failure."""
     if len(text) > 4 * _MESSAGE or _LAID_OUT.match(lines[0]) or _table(lines):
-        return ""
+        return False
     first = lines[0].strip()[:_SENTENCE]
     if _NO_ERROR.match(first) or _NOTHING.match(first):
-        return ""
-    if _HTTP_FIRST.match(first):
-        return _said(first)
-    if _ERROR_HEAD.match(first) or _VALIDATION.match(first):
-        return _said(first)
+        return False
+    if _HTTP_FIRST.match(first) or _ERROR_HEAD.match(first) or _VALIDATION.match(first):
+        return True
     if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or any(map(_BLOCKS.match, lines[1:])):
-        return ""
+        return False
     plain = _QUOTED.sub("_", text)[:_MESSAGE]
     if _WORKED.match(plain) or _SUCCESS.search(plain):
-        return ""
-    if _HEADS.match(plain) or _NAMES.search(plain[:_SENTENCE]):
-        return _said(first)
+        return False
     beginning = plain[:_SENTENCE]
-    if _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
-        return _said(first)
-    if len(plain) <= (
-        _SENTENCE if plain.isascii() or not _DENSE.search(plain) else _DENSE_SENTENCE
-    ) and _FOREIGN.search(plain):
-        return _said(first)
-    return _said(first) if _PHRASES.search(plain[-_SENTENCE:]) and len(plain) <= 2 * _SENTENCE else ""
+    if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
+        return True
+    sentence = _SENTENCE if plain.isascii() or not _DENSE.search(plain) else _DENSE_SENTENCE
+    if len(plain) <= sentence and _FOREIGN.search(plain):
+        return True
+    return len(plain) <= 2 * _SENTENCE and bool(_PHRASES.search(plain[-_SENTENCE:]))
 
 
 def _table(lines: list[str]) -> bool:
@@ -187,28 +181,16 @@ def _table(lines: list[str]) -> bool:
     return len(lines) > 1 and len(cells) == 1 and cells != {0}
 
 
-def _broken(lines: list[str], tail: str) -> str:
-    """What a program printed when it broke off; empty if nothing."""
+def _broken(lines: list[str], tail: str) -> bool:
+    """Whether a program printed it when it broke off."""
     near = lines[:_NEAR]
     if _COMPILER.match(near[0][:400]):
-        return _said(near[0])
+        return True
     if _LAID_OUT.match(near[0]):
-        return ""
-    for line in near[:3]:
-        if _EXCEPTION.match(line[:300]) or _TRACEBACK.match(line[:200]):
-            return _said(line)
+        return False
+    if any(_EXCEPTION.match(line[:300]) or _TRACEBACK.match(line[:200]) for line in near[:3]):
+        return True
     stack = "\n".join(line[:400] for line in near)
-    if len(_FRAME.findall(stack)) >= _FRAMES:
-        return _said(near[0])
-    for part in (stack, tail[-_TAIL:]):
-        found = _BROKE_OFF.search(part) if part else None
-        if found:
-            return _said(found.group())
-    last = tail.rsplit("\n", 1)[-1][:300]
-    if _TRACEBACK.search(tail) and _EXCEPTION.match(last):
-        return _said(last)
-    return ""
-
-
-def _said(line: str) -> str:
-    return f"it says {' '.join(line.split())[:120]!r}"
+    if len(_FRAME.findall(stack)) >= _FRAMES or _BROKE_OFF.search(stack) or _BROKE_OFF.search(tail[-_TAIL:]):
+        return True
+    return bool(_TRACEBACK.search(tail) and _EXCEPTION.match(tail.rsplit("\n", 1)[-1][:300]))

@@ -1,10 +1,11 @@
 """How each endpoint speaks: its streams, its ends, its token ids. One module a dialect."""
 
+import msgspec
+
 from actors.messages.dialects import DialectName, dialect_at
 from adapters.intake.dialects.anthropic import anthropic
 from adapters.intake.dialects.chat import chat, completions
 from adapters.intake.dialects.form import Dialect, Merged, Tokens
-from adapters.intake.dialects.plain import plain
 from adapters.intake.dialects.responses import responses
 
 DIALECTS: dict[DialectName, Dialect] = {
@@ -13,7 +14,13 @@ DIALECTS: dict[DialectName, Dialect] = {
     "responses": responses(),
     "anthropic": anthropic(),
 }
-_PLAIN = plain()
+_PLAIN = Dialect(
+    name="plain",
+    merge=lambda events: Merged([msgspec.Raw(data) for data in events], bool(events), "a stream of an unknown form"),
+    ended=lambda body: True,
+    tokens=lambda body: Tokens(why="no conversation"),
+)
+"""`/v1/embeddings` and all paths that nobody knows: kept as they came, and no step of anything."""
 
 
 def dialect_of(path: str) -> Dialect:

@@ -75,37 +75,20 @@ def away_and(engine: Engine) -> tuple[UpstreamSettings, UpstreamSettings]:
 
 
 async def test_an_engine_that_is_away_is_made_up_for_by_another(tmp_path: Path, engine: Engine) -> None:
-    settings = {"upstreams": away_and(engine), "health_seconds": 60.0}
-    async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
+    async with running_tap(tmp_path, 0, upstreams=away_and(engine)) as rig, rig.http() as http:
         assert [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)] == [200] * 4
         assert rig.tap.counts.errors["rerouted"] == 2, "every second new trajectory"
 
 
 async def test_an_engine_that_does_not_answer_for_its_health_gets_nothing_new(tmp_path: Path, engine: Engine) -> None:
-    settings = {"upstreams": away_and(engine), "health_seconds": 0.05}
-    async with running_tap(tmp_path, 0, **settings) as rig, rig.http() as http:
+    async with running_tap(tmp_path, 0, upstreams=away_and(engine)) as rig, rig.http() as http:
         await until(lambda: not rig.tap.upstreams[0].healthy, "the engine that is away is noticed")
         async with rig.http(rig.admin) as admin:
-            assert [one["healthy"] for one in (await admin.get("/upstreams")).json()] == [False, True]
+            metrics = (await admin.get("/metrics")).text
+        assert 'evolved_tap_upstream_healthy{engine="away"} 0.0' in metrics
+        assert 'evolved_tap_upstream_healthy{engine="here"} 1.0' in metrics
         assert [(await http.post("/v1/chat/completions", json=BODY)).status_code for _ in range(4)] == [200] * 4
         assert rig.tap.counts.errors["rerouted"] == 0
-
-
-async def test_an_operator_sets_an_engines_share_while_it_runs(tmp_path: Path) -> None:
-    async with (
-        two(tmp_path) as (rig, one, other),
-        rig.http() as http,
-        rig.http(rig.admin) as admin,
-    ):
-        shown = (await admin.put("/upstreams/other", json={"weight": 0})).json()
-        assert [(engine["name"], engine["weight"]) for engine in shown] == [("one", 1.0), ("other", 0.0)]
-        for _ in range(4):
-            await http.post("/v1/chat/completions", json=BODY)
-        assert (len(one.asked), len(other.asked)) == (4, 0)
-        assert (await admin.put("/upstreams/one", json={"weight": 0})).status_code == 422, "somebody must answer"
-        assert (await admin.put("/upstreams/none", json={"weight": 1})).status_code == 404
-        assert (await admin.put("/upstreams/one", json={"wait": 1})).status_code == 422
-        assert (await admin.post("/upstreams/one", json={"weight": 1})).status_code == 405
 
 
 @contextlib.asynccontextmanager
@@ -191,7 +174,7 @@ async def test_the_canarys_share_is_what_the_daemon_says_and_no_trajectory_is_sp
         await stream.send(answer(200, {"id": f"r{len(engine.asked)}", "choices": [{"message": message}]}))
         return True
 
-    async with two(tmp_path, routes_file=str(routes), capture_tokens=False, health_seconds=60.0) as (rig, one, other):
+    async with two(tmp_path, routes_file=str(routes), capture_tokens=False) as (rig, one, other):
         one.script = other.script = answered
         write_routes(routes, Routes(until=time.time() + within(600), canary="other", share=share))
         await until(lambda: rig.tap.router.share == share, "the tap has read its routes")

@@ -5,13 +5,12 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import httpx
-import openai
 import pytest
 
 from tests.support.engine import STREAM_HEAD, Asked, Engine, answer, chunk, completion, running_engine
 from tests.support.patience import until, within
 from tests.support.ports import free_port
-from tests.support.tapping import BODY, Rig, hang, post, raw, read_all, running_tap
+from tests.support.tapping import BODY, Rig, hang, post, raw, running_tap
 
 pytestmark = pytest.mark.anyio
 
@@ -26,15 +25,6 @@ async def test_an_engine_that_is_down_gives_502_and_the_connection_goes_on(tmp_p
         async with running_engine(port):
             assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
         assert rig.tap.counts.connections == 1
-
-
-async def test_the_openai_client_understands_a_502(tmp_path: Path) -> None:
-    async with (
-        running_tap(tmp_path, free_port()) as rig,
-        openai.AsyncOpenAI(base_url=f"{rig.url}/v1", api_key="k", max_retries=0) as client,
-    ):
-        with pytest.raises(openai.InternalServerError, match="cannot be reached"):
-            await client.chat.completions.create(**BODY)
 
 
 async def test_a_client_that_leaves_ends_the_engines_call(rig: Rig, engine: Engine) -> None:
@@ -153,54 +143,6 @@ async def test_an_engine_that_takes_too_long_gives_504(engine: Engine, tmp_path:
         assert (record.status, record.problem) == (504, "timeout")
 
 
-async def test_a_stream_that_stalls_is_cut(engine: Engine, tmp_path: Path) -> None:
-    async def stall(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
-        await stream.send(STREAM_HEAD + chunk(b"data: 1\n\n"))
-        await stream.receive()
-        return False
-
-    engine.script = stall
-    async with running_tap(tmp_path, engine.port, idle_seconds=0.1) as rig, rig.http() as http:
-        with pytest.raises(httpx.RemoteProtocolError):
-            await http.post("/v1/chat/completions", json=BODY)
-
-
-async def test_an_engine_that_speaks_no_http_gives_502(http: httpx.AsyncClient, engine: Engine) -> None:
-    async def otherwise(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
-        await stream.send(b"SSH-2.0-OpenSSH\r\n")
-        return False
-
-    engine.script = otherwise
-    got = await http.post("/v1/chat/completions", json=BODY)
-    assert (got.status_code, got.json()["error"]["code"]) == (502, "upstream_broke")
-
-
-@pytest.mark.parametrize(
-    ("sent", "status"),
-    [
-        (b"nonsense\r\n\r\n", b"400"),
-        (b"POST /v1/x HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"400"),
-        (b"GET /v1/x HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", b"431"),
-        (post(b"a" * 2000), b"413"),
-    ],
-)
-async def test_malformed_http_is_answered_and_the_connection_closed(
-    engine: Engine, tmp_path: Path, sent: bytes, status: bytes
-) -> None:
-    async with running_tap(tmp_path, engine.port, max_body_bytes=1000) as rig, raw(rig) as client:
-        await client.send(sent)
-        got = await read_all(client)
-    assert got.startswith(b"HTTP/1.1 " + status)
-    assert b'{"error":{"message"' in got
-    assert engine.asked == []
-
-
-async def test_a_client_that_never_finishes_its_request_is_let_go(engine: Engine, tmp_path: Path) -> None:
-    async with running_tap(tmp_path, engine.port, request_seconds=0.1, connect_seconds=0.2) as rig, raw(rig) as client:
-        await client.send(b"POST /v1/x HTTP/1.1\r\nX: a")
-        assert await read_all(client) == b""
-
-
 async def test_agents_are_served_while_the_spool_is_broken(engine: Engine, tmp_path: Path) -> None:
     tmp_path.joinpath("spool").write_text("a file where the directory should be")
     async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
@@ -209,12 +151,3 @@ async def test_agents_are_served_while_the_spool_is_broken(engine: Engine, tmp_p
         await until(lambda: not rig.tap.spool.taking, "the tap hears that the spool is broken")
         got = await http.post("/v1/feedback", json={"response_id": "r", "outcome": 1})
         assert (got.status_code, got.json()["error"]["code"]) == (503, "spool_unavailable")
-
-
-async def test_too_many_connections_are_turned_away(engine: Engine, tmp_path: Path) -> None:
-    engine.script = hang  # one that waits for its agent would be closed to make room
-    async with running_tap(tmp_path, engine.port, max_connections=1) as rig, raw(rig) as first:
-        await first.send(post())
-        await engine.called.wait()
-        async with raw(rig) as second:
-            assert (await read_all(second)).startswith(b"HTTP/1.1 503")

@@ -1,7 +1,7 @@
 """Nothing that an agent sees changes on the way through the tap."""
 
 import json
-from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -9,18 +9,13 @@ import httpx
 import openai
 import pytest
 
+from actors.messages import encode
 from daemon.tap.capture import TOKEN_FIELDS
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk, stream_pieces
 from tests.support.patience import within
-from tests.support.tapping import BODY, Rig, post, raw, read_all
+from tests.support.tapping import BODY, Rig, post, raw, running_tap
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_the_openai_client_gets_its_completion(rig: Rig) -> None:
-    async with openai.AsyncOpenAI(base_url=f"{rig.url}/v1", api_key="k", max_retries=0) as client:
-        got = await client.chat.completions.create(**BODY)
-    assert got.choices[0].message.content == "w0 w1 w2 w3 w4 w5 "
 
 
 async def test_the_openai_client_gets_its_stream(rig: Rig) -> None:
@@ -63,55 +58,6 @@ async def test_connections_are_kept_on_both_sides(http: httpx.AsyncClient, rig: 
     assert rig.tap.counts.connections == 1
 
 
-async def test_pipelined_requests_are_answered_in_order(rig: Rig) -> None:
-    async with raw(rig) as client:
-        last = b"GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n"
-        await client.send(post(b"{}") + post(b"{") + post() + last)
-        got = await read_all(client)
-    codes = [part[:3] for part in got.split(b"HTTP/1.1 ")[1:]]
-    assert codes == [b"400", b"400", b"200", b"200"]
-
-
-async def test_a_chunked_request_reaches_the_engine_whole(http: httpx.AsyncClient, engine: Engine) -> None:
-    async def pieces() -> AsyncIterator[bytes]:
-        for byte in json.dumps(BODY).encode():
-            yield bytes([byte])
-
-    answer = await http.post("/v1/chat/completions", content=pieces())
-    assert answer.status_code == 200
-    assert engine.asked[0].json["messages"] == BODY["messages"]
-
-
-async def test_a_large_body_passes(http: httpx.AsyncClient, engine: Engine) -> None:
-    body = {**BODY, "messages": [{"role": "user", "content": "x" * 5_000_000}]}
-    assert (await http.post("/v1/chat/completions", json=body)).status_code == 200
-    assert len(engine.asked[0].json["messages"][0]["content"]) == 5_000_000
-
-
-async def test_a_client_that_waits_for_100_continue_is_told_to_go_on(rig: Rig) -> None:
-    async with raw(rig) as client:
-        head, _, body = post(json.dumps(BODY).encode(), b"Expect: 100-continue").partition(b"\r\n\r\n")
-        await client.send(head + b"\r\n\r\n")
-        with anyio.fail_after(within()):
-            assert (await client.receive()).startswith(b"HTTP/1.1 100")
-            await client.send(body)
-            assert (await client.receive()).startswith(b"HTTP/1.1 200")
-
-
-async def test_an_http_1_0_client_gets_an_answer_that_ends_with_the_connection(rig: Rig, engine: Engine) -> None:
-    async def old(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
-        await stream.send(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhello")
-        return False
-
-    engine.script = old
-    async with raw(rig) as client:
-        await client.send(post(b"{}").replace(b"HTTP/1.1", b"HTTP/1.0"))
-        assert (await read_all(client)).endswith(b"\r\n\r\nhello")
-    assert engine.asked[0].line.endswith(b"HTTP/1.0")
-    (record,) = await rig.records()
-    assert (record.complete, record.response) == (True, b"hello")
-
-
 @pytest.mark.promise
 async def test_the_callers_own_authorization_passes_and_is_not_kept(
     http: httpx.AsyncClient, engine: Engine, rig: Rig
@@ -119,4 +65,20 @@ async def test_the_callers_own_authorization_passes_and_is_not_kept(
     await http.post("/v1/chat/completions", json=BODY, headers={"Authorization": "Bearer k-secret", "Cookie": "s=1"})
     assert engine.asked[0].headers["authorization"] == "Bearer k-secret"
     (record,) = await rig.records()
-    assert b"secret" not in b"".join((str(record.headers).encode(), record.request, record.response))
+    assert b"secret" not in encode(record)
+
+
+async def test_a_malformed_request_gets_the_engines_own_answer(
+    http: httpx.AsyncClient, engine: Engine, rig: Rig
+) -> None:
+    for body in (b"", b"{", b"[]", b'{"messages": 1', b"\xff\xfe", b'{"model": "desk"}'):
+        got = await http.post("/v1/chat/completions", content=body)
+        assert (got.status_code, got.json()["error"]["message"][:8]) == (400, "engine: ")
+        (record,) = await rig.records()
+        assert (record.status, record.request, record.complete) == (400, body, True)
+
+
+async def test_nothing_is_asked_for_when_switched_off(engine: Engine, tmp_path: Path) -> None:
+    async with running_tap(tmp_path, engine.port, capture_tokens=False) as rig, rig.http() as http:
+        await http.post("/v1/chat/completions", json=BODY)
+        assert engine.asked[0].json == BODY

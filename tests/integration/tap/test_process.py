@@ -111,12 +111,14 @@ def test_sigterm_ends_the_process_with_its_spool_flushed(tmp_path: Path) -> None
             return False
 
         wait_until(posted, "the tap takes feedback")
+        os.kill(process.pid, signal.SIGHUP)  # of a terminal that is closed
+        wait_until(posted, "it serves on")
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(within()) == 0
     finally:
         process.kill()
         process.wait()
-    assert len(SpoolReader(tmp_path / "spool").read()) == 1
+    assert len(SpoolReader(tmp_path / "spool").read()) == 2
 
 
 def test_the_tap_needs_no_torch_no_broker_and_no_database() -> None:

@@ -39,12 +39,6 @@ SECRET = b"the bank account of Ms Hyde"
 DAY = 86_400.0
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """One is enough: the store's threads are tested under both elsewhere."""
-    return "trio"
-
-
 class Kept:
     """A store with three runs of two tenants, whose clock can be turned."""
 

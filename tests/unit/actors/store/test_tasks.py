@@ -15,11 +15,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
-@pytest.fixture
 async def store(store_url: str) -> AsyncIterator[Store]:
     made = Store(store_url, clock=lambda: 1_000.0)
     await made.open()

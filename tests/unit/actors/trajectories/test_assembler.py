@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from actors.messages import Exchange, Feedback, Hints, Message, Trajectory
+from actors.messages import Exchange, Feedback, Message, Trajectory
 from actors.store import Store
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
 from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.stitching import Limits
 from tests.support.driving import Driver
 from tests.support.traffic import exchange, feedback, without_tools
 
@@ -24,8 +25,9 @@ class Bench:
         self.driver = self.make()
 
     def make(self, **settings) -> Driver:
-        rules = AssemblerSettings(**{"grace_seconds": 1.0, "idle_seconds": 60.0, **settings})
-        return Driver(Assembler(rules, store=self.store, clock=lambda: self.now), self.store)
+        limits = Limits(**settings)
+        rules = AssemblerSettings(idle_seconds=60.0)
+        return Driver(Assembler(rules, store=self.store, clock=lambda: self.now, limits=limits), self.store)
 
     async def restart(self, **settings) -> None:
         """As after kill -9: what was in memory is gone."""
@@ -185,12 +187,6 @@ async def test_failed_calls_and_other_endpoints_are_kept_and_are_no_steps(bench:
     assert (counts["exchanges"], counts["exchanges_failed"], counts["exchanges_open"]) == (4, 1, 0)
 
 
-async def test_an_opted_out_call_is_counted_and_stored_nowhere(bench: Bench) -> None:
-    await bench.see(exchange("a", 0, hints=Hints(opt_out=True)))
-    assert (await bench.store.counts())["exchanges"] == 0
-    assert bench.driver.actor.counts["opted_out"] == 1
-
-
 @pytest.mark.parametrize("restart", [False, True])
 async def test_calls_with_one_response_id_are_all_kept_and_a_record_that_comes_again_is_not(
     bench: Bench, restart: bool
@@ -227,7 +223,7 @@ async def test_feedback_by_a_response_id_that_came_again_is_of_the_newest_call_b
 
 
 async def test_open_calls_are_bounded(bench: Bench) -> None:
-    await bench.restart(max_open_calls=2)
+    await bench.restart(max_turns=2)
     closed = await bench.see(*(exchange(run, 0) for run in "abcd"))
     assert [run.closed_by for run in closed] == ["limit", "limit"]
     assert bench.driver.actor.open_calls == 2

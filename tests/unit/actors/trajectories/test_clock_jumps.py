@@ -27,7 +27,7 @@ async def test_an_hour_that_is_skipped_or_comes_twice_closes_nothing_early_and_k
     wall, ticks = Clock(1_000_000.0), Clock(50.0)
     store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=wall)
     await store.open()
-    rules = AssemblerSettings(idle_seconds=60.0, grace_seconds=1.0)
+    rules = AssemblerSettings(idle_seconds=60.0)
     driver = Driver(Assembler(rules, store=store, clock=wall, ticks=ticks), store)
     await driver.actor.start()
     await driver.feed(TRAFFIC_EXCHANGE, *(exchange(f"run{number}", 0) for number in range(50)))

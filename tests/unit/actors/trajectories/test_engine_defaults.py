@@ -100,7 +100,7 @@ async def test_a_run_says_how_it_was_really_sampled(store: Store) -> None:
     now = 5000.0
     engine = Engine(QWEN)
     for name, why, rows in (("processed", "", [(0.7, QWEN.processing)]), ("raw", "temperature", [])):
-        settings = AssemblerSettings(grace_seconds=1.0, processed_logprobs=("processed",))
+        settings = AssemblerSettings(processed_logprobs=("processed",))
         assembler = Assembler(settings, store=store, clock=lambda: now, engines={name: engine})
         driver = Driver(assembler, store)
         await assembler.start()

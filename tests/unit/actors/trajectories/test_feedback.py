@@ -35,7 +35,7 @@ class Bench:
         self._start()
 
     def _start(self) -> None:
-        rules = AssemblerSettings(grace_seconds=1.0, idle_seconds=60.0)
+        rules = AssemblerSettings(idle_seconds=60.0)
         self.assembler = Assembler(rules, store=self.store, clock=lambda: self.now)
         self._assembling = Driver(self.assembler, self.store)
         self._attributing = Driver(Attributor(AttributorSettings(), judge=Good(), evidence=self.store), self.store)

@@ -16,10 +16,7 @@ from actors.trajectories.stitching import Limits, Stitcher
 from adapters.intake.tap import exchange_from_raw
 
 RECORDED = sorted((Path(__file__).parents[3] / "clients" / "recorded").glob("*.jsonl"))
-LIMITS = Limits(
-    idle_seconds=900.0, grace_seconds=1.0, missing_seconds=60.0, max_steps=64, max_turns=1000,
-    max_bytes=1 << 30, max_feedback=100, feedback_seconds=3600.0, remembered=1000,
-)  # fmt: skip
+LIMITS = Limits()
 
 
 def runs_of(path: Path) -> list[list[dict[str, Any]]]:

@@ -49,7 +49,7 @@ def redacted(number: int, *, part: str = "prompt", sampled: list[int] | None = N
 async def closed(store_url: str, engine: Tokenizer | None, *calls: Exchange) -> Trajectory:
     store = Store(store_url, clock=lambda: 0.0)
     await store.open()
-    rules = AssemblerSettings(grace_seconds=1.0)
+    rules = AssemblerSettings()
     now = [5000.0]
     assembler = Assembler(
         rules, store=store, clock=lambda: now[0], serving=lambda name, started, ended: 3, engine=engine

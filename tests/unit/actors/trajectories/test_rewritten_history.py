@@ -11,10 +11,7 @@ from actors.trajectories.builder import build_all
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Limits, Stitcher
 
-LIMITS = Limits(
-    idle_seconds=900.0, grace_seconds=1.0, missing_seconds=60.0, max_steps=64, max_turns=1000,
-    max_bytes=1 << 30, max_feedback=100, feedback_seconds=3600.0, remembered=1000,
-)  # fmt: skip
+LIMITS = Limits()
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
 OPENING = [{"role": "system", "content": "desk"}, {"role": "user", "content": "add 2 and 2"}]
 CALL = {"id": "call_9fk2mz81qp", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 2.0}'}}

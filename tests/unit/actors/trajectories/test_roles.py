@@ -12,10 +12,7 @@ from actors.trajectories.roles import label
 from actors.trajectories.stitching import Limits, Stitcher
 from tests.support.traffic import exchange
 
-LIMITS = Limits(
-    idle_seconds=900.0, grace_seconds=1.0, missing_seconds=60.0, max_steps=64, max_turns=1000,
-    max_bytes=1 << 30, max_feedback=100, feedback_seconds=3600.0, remembered=1000,
-)  # fmt: skip
+LIMITS = Limits()
 PLANNER = "You are the planner. Split the work up. It is {} o'clock."
 WORKER = "You are a careful worker who writes what the planner wants."
 GOAL = "Please arrange a trip to Rome for the whole team."

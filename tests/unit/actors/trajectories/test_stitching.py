@@ -23,17 +23,7 @@ from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Limits, Stitcher
 from tests.support.traffic import END, exchange, feedback, without_tools
 
-LIMITS = Limits(
-    idle_seconds=900.0,
-    grace_seconds=1.0,
-    missing_seconds=60.0,
-    max_steps=64,
-    max_turns=1000,
-    max_bytes=1 << 30,
-    max_feedback=100,
-    feedback_seconds=3600.0,
-    remembered=1000,
-)
+LIMITS = Limits(max_steps=64, max_turns=1000, max_bytes=1 << 30, max_feedback=100, feedback_seconds=3600.0)
 
 
 def stitch(*messages: Exchange | Feedback, at: float = 10_000.0, processed: tuple[str, ...] = ()) -> list[Trajectory]:

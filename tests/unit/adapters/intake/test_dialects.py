@@ -178,11 +178,6 @@ def test_one_bad_event_does_not_cost_the_others() -> None:
     assert (exchange.complete, exchange.error) == (False, "1 events that are no JSON")
 
 
-def test_a_stream_on_an_unknown_path_is_merged_by_its_form() -> None:
-    assert json.loads(seen("/v2/talk", BLOCKS).response) == MESSAGE
-    assert json.loads(seen("/v2/talk", RESPONSES).response) == WHOLE
-
-
 def test_every_dialect_of_the_table_is_read_under_its_name() -> None:
     assert [dialect_of("/v1" + ending) for ending in ENDINGS] == list(DIALECTS.values())
     assert [dialect.name for dialect in DIALECTS.values()] == list(DIALECTS)

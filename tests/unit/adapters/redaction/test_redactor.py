@@ -269,12 +269,9 @@ def test_embedded_files_are_no_text(redactor: Redactor) -> None:
     assert redactor.exchange(record) is record
 
 
-def test_feedback_and_headers_are_redacted_too(redactor: Redactor) -> None:
+def test_feedback_is_redacted_too(redactor: Redactor) -> None:
     feedback = Feedback(id="f", received=1.0, text=f"bad, see {MAIL}", response_id=MAIL)
     assert redactor.feedback(feedback) == msgspec.structs.replace(feedback, text="bad, see [REDACTED:email]")
-    after = redactor.exchange(raw(asked("hi"), headers={"user-agent": f"bot ({MAIL})", "x-evolved-trajectory": MAIL}))
-    assert after.headers == {"user-agent": "bot ([REDACTED:email])", "x-evolved-trajectory": MAIL}
-    assert after.redacted == ()
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.sampled_from(["application/json", "text/event-stream", ""]))

@@ -112,7 +112,7 @@ def test_whatever_field_a_stranger_fills_says_nothing_afterwards(strict: Redacto
     }
     record = recorded(
         request, json.dumps({"error": {"message": SECRET, "type": SECRET, "code": SECRET}, "id": SECRET}).encode(),
-        f"/{ODD}/v1/chat/completions", headers={"user-agent": SECRET}, content_type=f"application/json; x={SECRET}",
+        f"/{ODD}/v1/chat/completions", content_type=f"application/json; x={SECRET}",
         hints=Hints(trajectory_id="run-7", custom_id=SECRET, conversation=SECRET, previous_response_id=SECRET),
     )  # fmt: skip
     after = strict.exchange(record)

@@ -39,7 +39,7 @@ def answered(
         response = json.dumps(base | {"choices": [choice | {"index": at} for at in range(choices)]}).encode()
     request = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
     raw = RawExchange(
-        id="0" * 32, path=PATH, method="POST", received=1.0, finished=2.0, status=200, tokens_requested=True,
+        id="0" * 32, path=PATH, received=1.0, finished=2.0, status=200, tokens_requested=True,
         content_type="text/event-stream" if streamed else "application/json", request=json.dumps(request).encode(),
         response=response, complete=True,
     )  # fmt: skip

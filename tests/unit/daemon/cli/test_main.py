@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from daemon.cli.main import main, parser
-from daemon.tap.replay import asked_replay
-from daemon.tap.spool import SpoolLimits, SpoolWriter
-from daemon.tap.spool_reader import SpoolReader
 
 
 def test_a_wrong_setting_exits_with_2_and_names_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,27 +40,6 @@ def test_config_as_json_has_what_was_set(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_demos_variants_are_options() -> None:
     arguments = parser().parse_args(["demo", "--drift", "--no-experience", "--seed", "3", "--json", "x.json"])
     assert (arguments.drift, arguments.no_experience, arguments.seed) == (True, True, 3)
-
-
-def test_a_replay_asks_for_what_is_kept_and_says_when_nothing_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = ["--set", f"state_dir={tmp_path}"]
-    assert main(["replay", *given]) == 2
-    assert "has the tap run?" in capsys.readouterr().err
-    spool = tmp_path / "spool"
-    writer = SpoolWriter(spool, SpoolLimits(tick_seconds=0.001))
-    writer.start()
-    writer.offer(bytes(16), b"a record")
-    writer.close()
-    assert main(["replay", *given]) == 1
-    reader = SpoolReader(spool)
-    reader.commit(reader.read()[-1].after)
-    capsys.readouterr()
-    assert main(["replay", "--json", "--since", "1h", *given]) == 0
-    asked = json.loads(capsys.readouterr().out)
-    assert (asked["segments"], asked["bytes"]) == (1, 72)
-    assert asked_replay(spool) == asked["since"]
 
 
 def test_an_order_without_a_daemon_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from actors.system.supervisor import Supervisor
 from daemon.composition import cluster
 from daemon.composition.cluster import ClusterSettings, LeaderCollector, Member, StandbyRefuses, leader_view, sole_use
 from daemon.errors import StartFailed
-from daemon.ingest.spool_lock import alone
+from daemon.ingest.shipper import alone
 from tests.support.patience import until
 
 pytestmark = pytest.mark.anyio

@@ -119,7 +119,7 @@ async def test_draining_does_not_wait_for_a_child_that_hangs(tmp_path: Path) -> 
 async def test_a_record_that_children_die_of_becomes_a_dead_letter_and_holds_up_no_other(tmp_path: Path) -> None:
     payloads = [call(0), call(1), POISON, call(3)]
     spool(tmp_path, *payloads)
-    rig = Rig(tmp_path, settings=QUICK, loader=partial(Converter, command=POISONED))
+    rig = Rig(tmp_path, pace=QUICK, loader=partial(Converter, command=POISONED))
     async with rig.running():
         await rig.published(4)
     published = {item.id: item for item in rig.bus.published}

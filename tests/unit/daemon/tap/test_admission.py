@@ -290,44 +290,8 @@ def test_bodies_that_are_not_to_be_looked_into_are_drawn_for_one_by_one() -> Non
     assert {at.admit(request(body=body)).why_not for body in (b"", b"\xff", b"[" * 5000, b"[]")} <= {"", "sampled_out"}
 
 
-# -- quotas --
-
-
-def test_above_the_quota_a_call_passes_and_is_not_kept() -> None:
-    clock = Clock()
-    at = door(clock, tenants={"acme": TenantSettings(exchanges_per_hour=2)})
-    asked = request({"x-evolved-tenant": "acme"})
-    assert [at.admit(asked).why_not for _ in range(4)] == ["", "", "quota", "quota"]
-    assert at.admit(request({"x-evolved-tenant": "other"})).keep
-    clock.now += 3600
-    assert at.admit(asked).keep
-    assert at.counts == {"quota": 2}
-
-
-def test_bytes_have_a_quota_of_their_own() -> None:
-    at = door(bytes_per_hour=100)
-    assert [at.admit(request(body=b"x" * 40)).keep for _ in range(3)] == [True, True, False]
-    assert at.admit(request(body=b"x" * 20)).keep
-    assert not at.admit(request(body=b"", upload=Upload(1))).keep
-
-
-def test_only_what_could_be_kept_is_counted_against_a_quota() -> None:
-    at = door(exchanges_per_hour=1)
-    for other in (request(method=b"GET"), request(path=b"/v1/feedback"), request({"x-evolved-opt-out": "1"})):
-        at.admit(other)
-    assert at.admit(request()).keep
-
-
-def test_tenants_beyond_counting_share_one_quota() -> None:
-    at = door(exchanges_per_hour=1)
-    for number in range(10_000):
-        at.admit(request({"x-evolved-tenant": f"t{number}"}))
-    assert at.admit(request({"x-evolved-tenant": "next"})).keep
-    assert at.admit(request({"x-evolved-tenant": "after"})).why_not == "quota"
-
-
-def test_feedback_is_neither_sampled_nor_counted() -> None:
-    at = door(sampling=0.0, exchanges_per_hour=1)
+def test_feedback_is_not_sampled() -> None:
+    at = door(sampling=0.0)
     assert [at.admit(request(path=b"/v1/feedback")).keep for _ in range(3)] == [True] * 3
 
 
@@ -341,22 +305,11 @@ def test_feedback_is_neither_sampled_nor_counted() -> None:
         ({"keys_file": "/nonexistent/keys.json"}, r"tap\.door\.keys_file: .*evolved keys add"),
         ({"sampling": 1.5}, r"tap\.door\.sampling 1\.5"),
         ({"tenants": {"acme": TenantSettings(sampling=-1)}}, r"tap\.door\.tenants\.acme\.sampling"),
-        ({"tenants": {"acme": TenantSettings(bytes_per_hour=-1)}}, "negative"),
     ],
 )
 def test_settings_that_cannot_work_are_named_with_the_remedy(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidTapSettings, match=says):
         door(**settings)
-
-
-def test_an_upload_in_chunks_is_spent_as_it_comes() -> None:
-    at = door(bytes_per_hour=1000)
-    upload = Upload(None)
-    assert at.admit(request(upload=upload)).keep
-    upload.size = 800
-    assert at.admit(request(body=b"x" * 100)).keep
-    upload.size, upload.done = 1200, True
-    assert at.admit(request(body=b"x" * 10)).why_not == "quota"
 
 
 def test_what_a_web_page_sends_is_not_kept_unless_it_has_a_key(keys: Path) -> None:

@@ -166,7 +166,7 @@ class Spool:
 
 def post(spool: Spool, body: object, visitor: Visitor | None = None) -> tuple[dict, Counts]:
     counts = Counts()
-    desk = FeedbackDesk(spool, counts, max_bytes=10_000, clock=lambda: 5.0)
+    desk = FeedbackDesk(spool, counts, clock=lambda: 5.0)
     sent = json.dumps(body).encode()
     request = Request(Head(b"POST", b"/v1/feedback", b"/v1/feedback", []), sent, 1.0)
     data, told = desk.answer(request, visitor or Visitor("acme"))

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.tap.response_filter import Hidden, ResponseFilter, as_minted
-from daemon.tap.tool_call_ids import ToolCallIds
+from daemon.tap.response_filter import Hidden, ResponseFilter
 
 ALL = Hidden(("logprobs", "return_token_ids", "return_weight_versions"))
 LOGPROBS = {"content": [{"token": '"{\n', "logprob": -0.5, "bytes": [34, 123], "top_logprobs": []}]}
@@ -113,19 +112,6 @@ def test_events_may_end_in_carriage_returns() -> None:
     assert through(ResponseFilter(ALL), [crlf]) == stream(shown=False).replace(b"\n\n", b"\r\n\r\n")
 
 
-def test_repeated_tool_call_ids_become_unique_ones() -> None:
-    numbers = iter("ab")
-    response_filter = ResponseFilter(Hidden(()), mint=ToolCallIds(lambda: next(numbers)).rewrite)
-    calls = [{"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"id": "call_0"}'}}] * 2
-    response_filter.hold(
-        json.dumps({"id": "c", "choices": [{"message": {"content": None, "tool_calls": calls}}]}).encode()
-    )
-    told = json.loads(response_filter.whole())
-    assert told["id"] == "c"
-    assert [call["id"] for call in told["choices"][0]["message"]["tool_calls"]] == ["call_a", "call_b"]
-    assert told["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"id": "call_0"}'
-
-
 def test_events_that_only_carry_ids_are_left_out() -> None:
     def empty(rest: bytes = b"") -> bytes:
         return b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":null,"token_ids":[4]}]%b}\n\n' % rest
@@ -154,27 +140,6 @@ def test_other_engines_may_write_the_same_fields_in_another_form(
     assert [(one["token_ids"], one["logprobs"], one["delta"]) for one in shown["choices"]] == [
         (None, None, {"content": "x"})
     ] * 2
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_the_record_has_the_ids_that_the_agent_got(streamed: bool) -> None:
-    numbers = iter("abc")
-    mint = ToolCallIds(lambda: next(numbers)).another()
-    calls = [{"id": "call_0", "type": "function"}, {"id": "call_1", "type": "function"}]
-    part = "delta" if streamed else "message"
-    body = json.dumps({"id": "c", "choices": [{part: {"tool_calls": calls}}]}).encode()
-    if streamed:
-        body = b"data: %b\n\ndata: [DONE]\n\n" % body
-    shown = through(ResponseFilter(Hidden(()), mint=mint.rewrite), [body]) if streamed else whole(mint, body)
-    assert b'"call_a"' in shown
-    assert b'"call_b"' in shown
-    assert as_minted(body, mint, streamed=streamed) == shown
-
-
-def whole(mint: ToolCallIds, body: bytes) -> bytes:
-    response_filter = ResponseFilter(Hidden(()), mint=mint.rewrite)
-    response_filter.hold(body)
-    return response_filter.whole()
 
 
 RESPONSES = Hidden(("enable_response_messages",))

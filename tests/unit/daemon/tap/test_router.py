@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from daemon.tap.request import Head, Request
 from daemon.tap.router import Router
 from daemon.tap.settings import Address
@@ -9,11 +11,11 @@ from daemon.tap.upstream import Upstream
 
 
 def engine(name: str, weight: float = 1.0) -> Upstream:
-    return Upstream(name, Address("e", 1), weight=weight, idle_seconds=1, tls=None, clock=lambda: 0.0)
+    return Upstream(name, Address("e", 1), weight=weight, tls=None, clock=lambda: 0.0)
 
 
-def router(*weights: float, remembered: int = 100) -> Router:
-    return Router([engine(f"e{n}", weight) for n, weight in enumerate(weights)], remembered=remembered)
+def router(*weights: float) -> Router:
+    return Router([engine(f"e{n}", weight) for n, weight in enumerate(weights)])
 
 
 def asked(body: bytes = b"{}", **headers: str) -> Request:
@@ -82,8 +84,9 @@ def test_when_all_are_sick_one_is_tried_all_the_same() -> None:
     assert two.choose(asked(talk("hi"))) in two.upstreams
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    two = router(1.0, 1.0, remembered=10)
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.tap.router._REMEMBERED", 10)
+    two = router(1.0, 1.0)
     for number in range(1000):
         two.choose(asked(x_evolved_trajectory=str(number)))
     assert len(two._routes) == 10

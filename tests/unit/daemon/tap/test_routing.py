@@ -17,7 +17,7 @@ class Bench:
     def __init__(self, directory: Path, *weights: float) -> None:
         self.path, self.clock = directory / "routes.json", Clock()
         upstreams = [engine(f"e{n}", weight) for n, weight in enumerate(weights)]
-        self.router = Router(upstreams, remembered=10_000, rng=random.Random(1))
+        self.router = Router(upstreams, rng=random.Random(1))
         self.routing = Routing(self.path, self.router, clock=self.clock)
         self.rounds = 0
 

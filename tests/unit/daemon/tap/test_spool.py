@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -316,7 +315,7 @@ def test_published_segments_are_kept_for_a_while_and_then_removed_whatever_the_t
     for text in (b"one", b"two", b"three"):
         write(tmp_path, text)
     passed = [0.0]
-    reader = SpoolReader(tmp_path, keep_seconds=300, clock=lambda: time.time() - 3600, monotonic=lambda: passed[0])
+    reader = SpoolReader(tmp_path, keep_seconds=300, monotonic=lambda: passed[0])
     reader.commit(reader.read()[-1].after)
     assert reader.sweep() == 0
     passed[0] = 299.0
@@ -360,12 +359,10 @@ def test_above_its_limit_the_oldest_published_segment_goes(tmp_path: Path) -> No
 def test_a_rewound_reader_reads_what_is_kept_again(tmp_path: Path) -> None:
     for text in (b"one", b"two", b"three"):
         write(tmp_path, text)
-    began = time.time()
-    reader = SpoolReader(tmp_path, clock=lambda: began + 10)
-    reader.commit(reader.read(limit=1)[-1].after)
+    reader = SpoolReader(tmp_path)
     reader.commit(reader.read()[-1].after, sequence=3)
-    os.utime(segment_path(tmp_path, 0), (began, began))
-    assert reader.rewind(began + 5) == sum(segment_path(tmp_path, number).stat().st_size for number in (1, 2))
+    segment_path(tmp_path, 0).unlink()
+    assert reader.rewind() == sum(segment_path(tmp_path, number).stat().st_size for number in (1, 2))
     assert payloads(reader) == [b"two", b"three"]
     again = SpoolReader(tmp_path)
     assert (payloads(again), again.sequence) == ([b"two", b"three"], 3)
@@ -374,5 +371,5 @@ def test_a_rewound_reader_reads_what_is_kept_again(tmp_path: Path) -> None:
 def test_nothing_published_means_nothing_to_rewind(tmp_path: Path) -> None:
     write(tmp_path, b"one")
     reader = SpoolReader(tmp_path)
-    assert reader.rewind(0.0) == 0
+    assert reader.rewind() == 0
     assert payloads(reader) == [b"one"]

@@ -187,20 +187,19 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("answer", FAILED)
-def test_a_failure_is_seen_and_has_a_reason(answer: str) -> None:
+def test_a_failure_is_seen(answer: str) -> None:
     reading = read(answer)
-    assert reading.verdict == "failed"
-    assert 0 < len(reading.reason) < 200
+    assert reading == "failed"
 
 
 @pytest.mark.parametrize("answer", OK)
 def test_what_only_speaks_of_errors_is_fine(answer: str) -> None:
-    assert read(answer).verdict == "ok", read(answer)
+    assert read(answer) == "ok", read(answer)
 
 
 @pytest.mark.parametrize("answer", UNKNOWN)
 def test_part_of_a_failure_and_no_answer_are_unknown(answer: str) -> None:
-    assert read(answer).verdict == "unknown", read(answer)
+    assert read(answer) == "unknown", read(answer)
 
 
 def test_content_parts_and_structured_content_are_read_like_text() -> None:
@@ -214,13 +213,13 @@ def test_a_flag_beside_the_text_is_kept_as_words() -> None:
     assert flagged("3 orders", False) == "3 orders"
     assert flagged("Error: no order", True) == "Error: no order"
     for text in ("0", "", "Division by zero\n" * 400, '{"rows": []}'):
-        assert read(flagged(text, True)).verdict == "failed"
+        assert read(flagged(text, True)) == "failed"
 
 
 def test_results_of_parallel_calls_are_told_apart() -> None:
     assert documents('{"a": 1}\n{"error": "x"}') == [{"a": 1}, {"error": "x"}]
     assert documents(" ") == []
-    assert read('{"error": "a"}\n{"error": "b"}').verdict == "failed"
+    assert read('{"error": "a"}\n{"error": "b"}') == "failed"
 
 
 def test_a_megabyte_is_read_in_no_time() -> None:
@@ -244,7 +243,7 @@ def test_nothing_makes_it_raise() -> None:
     for _ in range(3_000):
         one, other = rng.choice(pieces), rng.choice(pieces)
         text = one[: rng.randrange(len(one) + 1)] + other[rng.randrange(len(other) + 1) :]
-        assert read(text).verdict in ("ok", "failed", "unknown")
+        assert read(text) in ("ok", "failed", "unknown")
         raw = bytearray(text.encode())
         for _ in range(3):
             if raw:
