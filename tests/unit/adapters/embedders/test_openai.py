@@ -127,7 +127,10 @@ async def test_the_key_comes_from_a_file_or_the_environment_and_is_in_no_error_a
     await embedder(key_file=str(tmp_path / "key")).embed(["a"])
     monkeypatch.setenv("MY_KEY", "sk-from-environment")
     await embedder(key_env="MY_KEY").embed(["a"])
-    assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer sk-from-file", "Bearer sk-from-environment"]
+    assert [asked.headers["authorization"] for asked in server.asked] == [
+        "Bearer sk-from-file",
+        "Bearer sk-from-environment",
+    ]
     server.script = lambda body: (401, json.dumps({"error": "bad key sk-from-environment"}).encode())
     with pytest.raises(EmbedderUnavailable) as raised:
         await embedder(key_env="MY_KEY").embed(["a"])

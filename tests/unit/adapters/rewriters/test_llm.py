@@ -67,7 +67,7 @@ async def test_lesson_goal_and_step_go_out_as_data_in_one_field(store: Store, se
     await given(store, server)
     system, user = server.asked[0].json["messages"]
     assert "Oslo" not in system["content"]
-    assert "response_format" not in server.asked[0].body
+    assert "response_format" not in server.asked[0].json
     assert json.loads(user["content"]) == {
         "lesson": "search then book:buy", "goal": "Book a flight to:Oslo.", "last_seen": "no such tool: book",
     }  # fmt: skip
