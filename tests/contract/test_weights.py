@@ -41,11 +41,6 @@ FLOATS = 1_500_000
 """Of the weights: 6 MB, more than any buffer on the way holds."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 class Line:
     """Passes bytes on to the server; cuts the next connections after so many bytes of answer, or flips one."""
 

@@ -27,11 +27,6 @@ SETTINGS = SandboxTrialSettings(
 )  # fmt: skip
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
 @pytest.fixture(scope="module")
 def url():
     options = ("--dev-mode", "--threads", "1", "--weight-version", "0")
