@@ -26,7 +26,7 @@ NPM_CI = { node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 
 	{ echo "Node.js 20 or newer with npm is needed (Debian: apt install nodejs npm)"; exit 1; }; \
 	npm ci --prefix $(@D:/node_modules=) --silent --no-audit --no-fund
 
-.PHONY: help setup demo test chaos chaos-matrix fuzz check vllm bfcl appworld clients embed-server verl-parity bench \
+.PHONY: help setup demo test chaos chaos-matrix fuzz check vllm bfcl appworld clients verl-parity bench \
 	bench-tap bench-learner bench-retrieval bench-bfcl bench-toolsearch bench-years bench-ablation bench-peers-setup \
 	weather lock clean
 
@@ -132,11 +132,6 @@ bench-peers-setup: .venv-litellm/ready  ## LiteLLM's proxy, for bench-tap
 tests/%/node_modules/ready: tests/%/package-lock.json
 	@$(NPM_CI)
 	@touch $@
-
-# MODEL is a directory as sentence-transformers saves it, of a BERT that takes the mean (docs/how-it-learns.md).
-embed-server: setup  ## a sentence encoder behind /v1/embeddings, for measurements (MODEL=DIR)
-	@test -n "$(MODEL)" || { echo "make embed-server MODEL=DIR: name a directory with model.safetensors"; exit 1; }
-	$(BIN)/python -m tests.support.sentence_server $(MODEL)
 
 # --- Benchmarks: tables on screen, JSON under build/ ---
 

@@ -92,7 +92,7 @@ SUITES = (
     ),
     Suite(
         "schemathesis", 20, tests=("tests/schemathesis",), needs=(".venv-schemathesis/ready",),
-        watches=("tests/schemathesis", "daemon/api"),
+        watches=("tests/schemathesis", "tests/browser", "daemon/api"),
     ),
 )  # fmt: skip
 

@@ -1,8 +1,7 @@
-"""How long is a bad version on trial at one of three engines, and how long an equal one? And what does a count cost?
+"""How long is a bad version on trial at one of three engines, and how long an equal one?
 
     python -m tests.benchmarks.canary --seeds 20 --json build/canary.json
     python -m tests.benchmarks.canary --equal 400
-    python -m tests.benchmarks.canary --rows 20000
 
 The real watch over a trial, on virtual time and a store in memory; the tap's draw is by the share that the watch says.
 Ten agents with a key each ask in free words. Failures are reported three times as often as successes, half of the
@@ -10,7 +9,6 @@ reports come four hours late on average (exponential). A trial that goes on afte
 
 `--equal`: versions that are as good, in weather that should fool a test whose sides are not of one time: traffic and
 success have days and nights (96 and 60 %), an agent's tools are away for a quarter of an hour twice a day.
-`--rows`: CPU that one count takes, with a store in SQLite that has so many runs since the trial began.
 """
 
 import argparse
@@ -21,8 +19,6 @@ import math
 import random
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +27,6 @@ import msgspec
 from actors.deployment.canary import CanarySettings, CanaryWatch
 from actors.messages import Step, ToolCall, Trajectory
 from actors.ports.store import FailedCall, OutcomeRow
-from actors.store import Store
 from actors.versions.desired_state import Goal, ServingTrial
 from tests.benchmarks import report
 from tests.simulation import words
@@ -226,59 +221,16 @@ def equal(count: int, figures: dict[str, float]) -> None:
     report.table("As good", ("runs a minute", "reported", stated, "the share grew", "hours, median"), rows)
 
 
-async def cost(rows: int, figures: dict[str, float]) -> None:
-    """Print the CPU of a count while bodies are read, and once all were; one run in five has an outcome."""
-    rng = random.Random(0)
-    with tempfile.TemporaryDirectory() as directory:
-        store = Store(f"sqlite:///{directory}/s.db", clock=lambda: float(rows))
-        await store.open()
-        batch: list[Trajectory] = []
-        for number in range(rows):
-            agent, version = rng.randrange(AGENTS), 2 if rng.random() < 0.1 else 1
-            steps = tuple(
-                Step(exchange_id=f"{number}-{at}", role=f"agent{agent}#0", observation='{"found": 3}', text="I look.",
-                     tool_calls=(ToolCall("find", '{"text": "a table for two"}'),))
-                for at in range(4)
-            )  # fmt: skip
-            batch.append(
-                Trajectory(
-                    id=f"r{number:06d}", tenant="t", caller=f"key-{agent}", goal=words.request(rng), steps=steps,
-                    started=float(number), ended=number + 0.5, min_version=version, max_version=version,
-                    outcome=float(rng.random() < 0.9) if rng.random() < 0.2 else None,
-                )
-            )  # fmt: skip
-            if len(batch) == 500:
-                await store.save(batch)
-                batch = []
-        await store.save(batch)
-        watch = CanaryWatch(CanarySettings(), store, parts=PARTS)
-        first, again = list[float](), list[float]()
-        for number in range(30):
-            begun = time.process_time()
-            await watch.verdict(TRIAL, STABLE, rows + 60.0 * number, hold=True)
-            (again if number >= 20 else first).append(time.process_time() - begun)
-        await store.aclose()
-    figures["ms, reading"], figures["ms, all read"] = 1e3 * max(first), 1e3 * statistics.median(again)
-    shown = [
-        ("while bodies are read, most", figures["ms, reading"]),
-        ("all read, median of 10", figures["ms, all read"]),
-    ]
-    report.table(f"One count, {rows:,} runs since the trial began", ("", "ms of CPU"), shown)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20, help="trials a row")
     parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=tuple(VERSIONS))
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="runs a minute")
     parser.add_argument("--equal", type=int, default=0, metavar="TRIALS", help="only as good ones, rough weather")
-    parser.add_argument("--rows", type=int, default=0, help="only what a count costs with so many runs")
     parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
     figures: dict[str, float] = {}
-    if args.rows:
-        asyncio.run(cost(args.rows, figures))
-    elif args.equal:
+    if args.equal:
         equal(args.equal, figures)
     else:
         trials(args.versions, args.seeds, args.rates, figures)

@@ -1,4 +1,4 @@
-"""Which estimate of a candidate's success from recorded runs can be believed, and how long runs may be.
+"""How far the gate's estimate of a candidate's success from recorded runs can be believed, and how long runs may be.
 
     python -m tests.benchmarks.replay [--part estimators|temperature|parties|vetoes] [--draws 300] [--seed 0]
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from actors.gate.replay_trial import ReplayTrialSettings
 from actors.gate.weighing import Weighed, pooled, veto
-from actors.statistics.intervals import Interval, decide, quantile
+from actors.statistics.intervals import Interval, decide
 from actors.statistics.off_policy import pull as pull_of
 from actors.statistics.off_policy import token_terms
 from actors.statistics.parties import newest, thinned
@@ -40,9 +40,6 @@ class Pool(msgspec.Struct):
     truth: float
     """Candidate's success minus the incumbent's."""
     outcome: np.ndarray
-    kind: np.ndarray
-    steps: np.ndarray
-    """`(runs, decisions)` log-ratio candidate over incumbent, summed over each decision's tokens."""
     score: np.ndarray
     """`(runs,)` sum of ratio - 1 over tokens."""
 
@@ -89,7 +86,7 @@ def pool(length: int, kl: float, truth: float, rng: np.random.Generator) -> Pool
         return None
     act = rng.random((POOL, count)) < good[:, None]
     ratio = np.where(act, (better / good)[:, None], ((1 - better) / (1 - good))[:, None])
-    steps, score = np.log(ratio), (ratio - 1).sum(1)
+    score = (ratio - 1).sum(1)
     share = float(np.mean(good))  # of steps that follow a good one
     each = max(1, round((length / count - 1) / (1 + (1 - share) * (count - 1) / count) / len(NEUTRAL)))
     number = np.full((POOL, count), each)
@@ -98,103 +95,14 @@ def pool(length: int, kl: float, truth: float, rng: np.random.Generator) -> Pool
     for p in NEUTRAL:
         q = _move(p, nats)
         common = rng.binomial(number, p)
-        steps = steps + common * log(q / p) + (number - common) * log((1 - q) / (1 - p))
         score = score + (common * (q / p - 1) + (number - common) * ((1 - q) / (1 - p) - 1)).sum(1)
-    return Pool(gain(by), (act.sum(1) >= least).astype(float), kind, steps, score)
+    return Pool(gain(by), (act.sum(1) >= least).astype(float), score)
 
 
-def normalised(outcome: np.ndarray, weight: np.ndarray) -> tuple[Interval, float]:
-    """Self-normalised weights against the plain mean; (difference, effective share)."""
-    n, total = len(outcome), weight.sum()
-    rate, old = float(weight @ outcome / total), float(outcome.mean())
-    influence = n * weight / total * (outcome - rate) - (outcome - old)
-    half = quantile(SETTINGS.confidence) * float(np.sqrt((influence**2).sum() / (n - 1) / n))
-    return Interval(rate - old, rate - old - half, rate - old + half), float(total**2 / (weight**2).sum() / n)
-
-
-def _product(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    return normalised(o, np.minimum(np.exp(np.minimum(steps.sum(1), 50)), SETTINGS.weight_limit))
-
-
-def _clipped_steps(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    return normalised(o, np.exp(np.clip(steps, -0.2, 0.2).sum(1)))
-
-
-def _heat(steps: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights to the power at which half the runs are effective, and the power."""
-    logs = steps.sum(1) - steps.sum(1).max()
-
-    def share(power: float) -> float:
-        w = np.exp(power * logs)
-        return float(w.sum() ** 2 / (w**2).sum() / len(w))
-
-    if share(1.0) >= 0.5:
-        return np.exp(logs), 1.0
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if share(middle) >= 0.5 else (low, middle)
-    return np.exp(low * logs), low
-
-
-def _tempered(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    return normalised(o, _heat(steps)[0])
-
-
-def _stretched(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    weight, power = _heat(steps)
-    found, share = normalised(o, weight)
-    return Interval(found.estimate / power, found.low / power, found.high / power), share
-
-
-def _doubly(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    base = np.array([o[k == kind].mean() if (k == kind).any() else 0.5 for kind in (0, 1)])[k]
-    weight = np.minimum(np.exp(np.minimum(steps.sum(1), 50)), SETTINGS.weight_limit)
-    terms = (weight - 1) * (o - base)
-    half = quantile(SETTINGS.confidence) * float(terms.std(ddof=1) / np.sqrt(len(o)))
-    gap = float(terms.mean())
-    return Interval(gap, gap - half, gap + half), float(weight.sum() ** 2 / (weight**2).sum() / len(o))
-
-
-def _logs(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    found = pull_of(o, steps.sum(1))
-    return found.interval(SETTINGS.confidence), found.effective / len(o)
-
-
-def _by_kind(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    base = np.array([o[k == kind].mean() if (k == kind).any() else 0.5 for kind in (0, 1)])[k]
-    terms = (o - base) * s
-    half = quantile(SETTINGS.confidence) * float(terms.std(ddof=1) / np.sqrt(len(o)))
-    gap = float(terms.mean())
-    return Interval(gap, gap - half, gap + half), 1.0
-
-
-def _odds(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    found, rate = pull_of(o, s), float(np.clip(o.mean(), 0.01, 0.99))
-    half = quantile(SETTINGS.confidence) * min(found.error, 20.0)
-    gaps = [
-        1 / (1 + (1 - rate) / rate * float(np.exp(-min(20.0, max(-20.0, value))))) - rate
-        for value in (found.estimate, found.estimate - half, found.estimate + half)
-    ]
-    return Interval(*gaps), found.effective / len(o)
-
-
-def _pull(o: np.ndarray, k: np.ndarray, steps: np.ndarray, s: np.ndarray) -> tuple[Interval, float]:
-    found = pull_of(o, s)
-    return found.interval(SETTINGS.confidence), found.effective / len(o)
-
-
-METHODS = {
-    "product, cut at 5 (before)": _product,
-    "steps cut at e^0.2, product": _clipped_steps,
-    "tempered to half effective": _tempered,
-    "tempered, stretched": _stretched,
-    "doubly robust, by kind": _doubly,
-    "sum of log-ratios": _logs,
-    "sum of token weights, odds": _odds,
-    "the same, by kind": _by_kind,
-    "sum of token weights (used)": _pull,
-}
+def _pull(outcome: np.ndarray, score: np.ndarray) -> tuple[Interval, float]:
+    """The gate's estimate, and the share of the runs that is effective."""
+    found = pull_of(outcome, score)
+    return found.interval(SETTINGS.confidence), found.effective / len(outcome)
 
 
 def estimators(draws: int, seed: int) -> list[list[object]]:
@@ -208,9 +116,8 @@ def estimators(draws: int, seed: int) -> list[list[object]]:
                     continue
                 for count in COUNTS:
                     drawn = [rng.choice(POOL, count, replace=False) for _ in range(draws)]
-                    for name, method in METHODS.items():
-                        found = [method(runs.outcome[d], runs.kind[d], runs.steps[d], runs.score[d]) for d in drawn]
-                        rows.append([name, length, kl, truth, count, *_figures(found, runs.truth)])
+                    found = [_pull(runs.outcome[d], runs.score[d]) for d in drawn]
+                    rows.append([length, kl, truth, count, *_figures(found, runs.truth)])
     return rows
 
 

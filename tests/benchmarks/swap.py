@@ -11,15 +11,12 @@ truncated if it has fewer tokens than were asked for.
 """
 
 import asyncio
-import contextlib
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -34,8 +31,9 @@ from adapters.engines.vllm import VllmEngine
 from tests.benchmarks import report
 from tests.benchmarks.swap_gap import Client
 from tests.support import checkpoints
-from tests.support.ports import free_port
+from tests.support.engines import vllm_engine
 
+SERVED = ("--served-model-name", "bench", "--max-model-len", "1024", "--max-num-seqs", "64")
 WIDTH, INNER, HEADS = 1024, 4096, 16
 """Of the larger model: 16.8 million parameters a layer."""
 
@@ -73,30 +71,6 @@ def write_model(directory: Path, layers: int, seed: int) -> Path:
     made["lm_head.weight"] = normal(config["vocab_size"], WIDTH)
     save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
     return directory
-
-
-@contextlib.contextmanager
-def served(python: str, model: Path, log: Path) -> Iterator[str]:
-    """A vLLM; gives its URL."""
-    port = free_port()
-    command = [
-        sys.executable, "-m", "daemon.cli", "engine", "--vllm", str(model), "--python", python, "--port", str(port),
-        "--log", str(log), "--served-model-name", "bench", "--max-model-len", "1024", "--max-num-seqs", "64",
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        while True:
-            if process.poll() is not None:
-                raise RuntimeError(f"vLLM did not come up; see {log}")
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{url}/health").status_code == 200:
-                    break
-            time.sleep(0.5)
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Plain:
@@ -240,7 +214,7 @@ def main() -> None:
         directory = Path(name)
         paths = tuple(write_model(directory / f"v{i}", options.layers, options.seed + i) for i in (0, 1))
         size = (paths[0] / "model.safetensors").stat().st_size
-        with served(options.python, paths[0], directory / "log") as url:
+        with vllm_engine(options.python, paths[0], *SERVED, log=directory / "log") as url:
             measured = uvloop.run(measure(url, (paths[0], paths[1]), options, directory))
         show(measured, read_seconds(paths[0]), size, options)
 

@@ -11,12 +11,10 @@ at the end: each must have all its tokens, and versions that follow each other w
 import asyncio
 import contextlib
 import json
-import multiprocessing
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +23,10 @@ from safetensors.numpy import load_file, save_file
 
 from adapters.engines.swap import run_swap
 from adapters.engines.swap_files import SwapJob, SwapOutcome
-from daemon.tap.settings import TapSettings
 from tests.benchmarks import report
+from tests.benchmarks.tapped import tapped
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
-from tests.support.ports import free_port
 
 WARM_START = Path(__file__).parents[2] / "daemon" / "demo" / "warmstart"
 PROMPT = "Book a flight to:Oslo for:Mia, please."
@@ -49,30 +46,6 @@ def versions(model: Path | None, directory: Path, seed: int) -> tuple[Path, Path
     }
     save_file(noisy, path, metadata={"format": "pt"})
     return directory / "v0", directory / "v1"
-
-
-def serve_tap(settings: TapSettings) -> None:
-    """The tap as it is shipped, in its own process."""
-    from daemon.logs import configure
-    from daemon.tap.process import main
-
-    configure(level=40)
-    main(settings)
-
-
-@contextlib.contextmanager
-def tapped(url: str, directory: Path) -> Iterator[str]:
-    """A tap in front of `url`; gives its URL."""
-    port, admin = free_port(), free_port()
-    settings = TapSettings(port=port, admin_port=admin, upstream=url, spool_dir=str(directory))
-    process = multiprocessing.get_context("spawn").Process(target=serve_tap, args=(settings,))
-    process.start()
-    try:
-        report.await_port(port)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.join(10)
 
 
 class Client:
@@ -170,10 +143,9 @@ class Measured:
 
 
 async def measure(
-    engine: str, url: str, paths: tuple[Path, Path], options, directory: Path
+    engine: str, port: int, paths: tuple[Path, Path], options, directory: Path
 ) -> tuple[Measured, Reading]:
     """Stream, first without swaps and then with them."""
-    port = int(url.rsplit(":", 1)[1])
     clients = [Client(port, options.tokens) for _ in range(options.clients)]
     stop = asyncio.Event()
     tasks = [asyncio.create_task(client.run(stop)) for client in clients]
@@ -218,8 +190,10 @@ def main() -> None:
         engine = stack.enter_context(
             embedded_engine(paths[0], "--dev-mode", "--seed", str(options.seed), name="bench")
         )  # fmt: skip
-        url = engine if options.direct else stack.enter_context(tapped(engine, directory / "spool"))
-        measured, reading = uvloop.run(measure(engine, url, paths, options, directory))
+        port = int(engine.rpartition(":")[2])
+        if not options.direct:
+            port = stack.enter_context(tapped(port, directory / "spool", capture_tokens=True, redaction={})).port
+        measured, reading = uvloop.run(measure(engine, port, paths, options, directory))
     show(measured, reading, options)
 
 

@@ -1,7 +1,6 @@
 """The tap as a benchmark needs it: started as it is shipped, watched by its /metrics, its spool counted and deleted."""
 
 import contextlib
-import multiprocessing
 import shutil
 import time
 import urllib.request
@@ -14,13 +13,10 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.messages.spool import RawExchange, decode_spooled
-from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
-from tests.benchmarks import report
-from tests.support.ports import free_port
+from tests.support.tap_process import tap_process
 
 _POLL_SECONDS = 0.02
-_END_SECONDS = 40
 
 
 class Overhead(msgspec.Struct, frozen=True):
@@ -92,29 +88,12 @@ def tapped(engine_port: int, spool: Path, *, capture_tokens: bool, redaction: di
     """A tap in front of the engine; when this ends it has drained and its spool is whole.
 
     Args:
+        spool: a folder named spool.
         redaction: fields of `adapters.redaction.RedactionSettings`.
     """
-    port, admin_port = free_port(), free_port()
-    settings = TapSettings(
-        port=port,
-        admin_port=admin_port,
-        upstream=f"http://127.0.0.1:{engine_port}",
-        spool_dir=str(spool),
-        capture_tokens=capture_tokens,
-        drain_seconds=5.0,
-    )
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, redaction))
-    process.start()
-    try:
-        report.await_port(port)
-        report.await_port(admin_port)
-        yield Tapped(port, admin_port, spool)
-    finally:
-        process.terminate()
-        process.join(_END_SECONDS)
-        if process.is_alive():
-            process.kill()
-            process.join()
+    settings = {"capture_tokens": capture_tokens, "drain_seconds": 5.0}
+    with tap_process(spool.parent, engine_port, redaction=redaction, **settings) as tap:
+        yield Tapped(tap.port, tap.admin_port, tap.spool)
 
 
 def count(spool: Path) -> Kept:
@@ -135,11 +114,3 @@ def count(spool: Path) -> Kept:
                 problems[why] = problems.get(why, 0) + 1
     shutil.rmtree(spool, ignore_errors=True)
     return Kept(records, records - len(ids), problems, with_ids)
-
-
-def _serve(settings: TapSettings, redaction: dict[str, Any]) -> None:
-    from daemon.logs import configure
-    from daemon.tap.process import main
-
-    configure(level=40)
-    main(settings, redaction)

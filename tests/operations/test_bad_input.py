@@ -6,14 +6,13 @@ import socket
 import sqlite3
 import time
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 import pytest
 
 from actors.store import Store
-from tests.support import troubled
+from tests.support.certificates import self_signed
 from tests.support.installation import Installation
 from tests.support.process import run
 
@@ -159,15 +158,15 @@ def test_keys_that_everybody_may_change(here: Installation) -> None:
 
 
 def test_certificates_that_are_none(here: Installation) -> None:
-    chain = troubled.certificate(here.directory / "chain.pem", until=datetime.now(UTC) + timedelta(days=3))
-    other = troubled.certificate(here.directory / "other.pem", until=datetime.now(UTC) + timedelta(days=3))
+    chain = self_signed(here.directory, "chain", days=3).chain
+    other = self_signed(here.directory, "other", days=3).chain
     here.configure(tap={"tls_cert": str(chain), "tls_key": str(other.with_suffix(".key"))})
     fails(here, "tap", "tap.tls_cert", str(chain), "give PEM files that match")
 
 
 def test_a_certificate_that_has_expired_is_said_and_still_served(here: Installation) -> None:
     # Refusing to start would take the agents that do not check it down as well.
-    chain = troubled.certificate(here.directory / "chain.pem", until=datetime.now(UTC) - timedelta(days=3))
+    chain = self_signed(here.directory, "chain", days=-3).chain
     here.configure(tap={"tls_cert": str(chain), "tls_key": str(chain.with_suffix(".key"))})
     with here.running("tap") as tap:
         tap.until_said("certificate_expired", str(chain), "tap.tls_cert")

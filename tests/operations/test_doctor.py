@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from daemon.doctor.files import network_file_system
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.upkeep import install
 from tests.support import checkpoints, troubled
+from tests.support.certificates import self_signed
 from tests.support.engines import embedded_engine
 from tests.support.installation import Installation
 from tests.support.patience import within
@@ -251,9 +251,7 @@ def test_an_admin_port_that_is_open_to_others(ask) -> None:
 
 
 def test_certificates_that_have_expired_or_will(ask, tmp_path: Path) -> None:
-    now = datetime.now(UTC)
-    gone = troubled.certificate(tmp_path / "gone.pem", until=now - timedelta(days=2))
-    soon = troubled.certificate(tmp_path / "soon.pem", until=now + timedelta(days=3, hours=1))
+    gone, soon = (self_signed(tmp_path, name, days=days).chain for name, days in (("gone", -2), ("soon", 3.05)))
     told = ask(
         "--only", "certificates",
         tap__tls_cert=str(gone), tap__tls_key=str(gone.with_suffix(".key")), tap__upstream_ca=str(soon),

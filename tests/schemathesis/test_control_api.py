@@ -30,7 +30,7 @@ def test_the_control_api_does_what_its_document_says(tmp_path: Path) -> None:
         raise SchemathesisMissing("run `make test-schemathesis`")
     port, report = free_port(), tmp_path / "report.json"
     url = f"http://127.0.0.1:{port}/api/openapi.json"
-    command = [sys.executable, "-m", "tests.schemathesis.server", str(port), str(tmp_path)]
+    command = [sys.executable, "-m", "tests.browser.server", str(port), str(tmp_path), "full"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Process(command, tmp_path / "server.log", cwd=ROOT, env=environment) as server:
         server.until_answers(url)

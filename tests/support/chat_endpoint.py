@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
+
+from tests.support.http_api import Asked, HttpApi, Said
 
 Reply = Callable[[dict[str, Any]], tuple[int, bytes]]
 
 
-class ChatEndpoint:
+class ChatEndpoint(HttpApi):
     """Serves scripted replies, one a request, the last one again and again; a context manager.
 
     Args:
@@ -18,39 +18,19 @@ class ChatEndpoint:
     """
 
     def __init__(self, *replies: Reply) -> None:
+        super().__init__(self._reply)
+        self._replies, self.url = replies, f"{self.url}/v1"
         self.requests: list[dict[str, Any]] = []
-        self.keys: list[str] = []
-        endpoint = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                number = len(endpoint.requests)
-                endpoint.requests.append(body)
-                endpoint.keys.append(self.headers.get("authorization", ""))
-                status, data = replies[min(number, len(replies) - 1)](body)
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+    @property
+    def keys(self) -> list[str]:
+        """What each request was authorised by."""
+        return [one.headers.get("authorization", "") for one in self.asked]
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> "ChatEndpoint":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def _reply(self, asked: Asked) -> Said:
+        self.requests.append(asked.json)
+        status, data = self._replies[min(len(self.requests), len(self._replies)) - 1](asked.json)
+        return Said(status=status, body=data)
 
 
 def says(text: str | Callable[[str], str] | None, reason: str = "stop", tokens: int = 100, **message: Any) -> Reply:

@@ -1,29 +1,19 @@
 """An endpoint for `POST /v1/embeddings` on loopback that answers as it is told: well, wrongly, late or not at all."""
 
-import contextlib
 import json
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anyio
-import msgspec
 
 from adapters.embedders.hashing import HashingEmbedder
+from tests.support.http_api import Asked, HttpApi, Said
 
 Answer = tuple[int, bytes]
 """Status and body."""
 Script = Callable[[dict[str, Any]], Answer]
 """What a request, its JSON body, is answered with."""
-
-
-class Asked(msgspec.Struct):
-    """A request."""
-
-    body: dict[str, Any]
-    authorization: str
 
 
 def honest(dimension: int = 256) -> Script:
@@ -45,46 +35,16 @@ def listed(vectors: list[Any], model: str = "m", *, reverse: bool = False) -> An
     return 200, json.dumps(body).encode()
 
 
-class EmbeddingServer:
-    """Listens from the start of its `with` to the end; `script` may be replaced at any time."""
+class EmbeddingServer(HttpApi):
+    """`script` may be replaced at any time."""
 
     def __init__(self, script: Script | None = None, port: int = 0) -> None:
-        self.script, self._port = script or honest(), port
-        self.asked: list[Asked] = []
+        super().__init__(self._reply, port)
+        self.script, self.url = script or honest(), f"{self.url}/v1"
 
-    @property
-    def url(self) -> str:
-        """With `/v1`."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    def __enter__(self) -> "EmbeddingServer":
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.asked.append(Asked(body, self.headers.get("authorization", "")))
-                status, answer = outer.script(body)
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(answer)))
-                self.end_headers()
-                with contextlib.suppress(OSError):  # whoever asked has left
-                    self.wfile.write(answer)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Tests speak for themselves."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _reply(self, asked: Asked) -> Said:
+        status, data = self.script(asked.json)
+        return Said(status=status, body=data)
 
 
 def hanging(seconds: float) -> Script:

@@ -48,7 +48,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 class HttpApi:
     """A context manager; `answer` may be exchanged at any time."""
 
-    def __init__(self, answer: Callable[[Asked], Said] | None = None) -> None:
+    def __init__(self, answer: Callable[[Asked], Said] | None = None, port: int = 0) -> None:
         self.asked: list[Asked] = []
         self.answer = answer or (lambda asked: Said(body={"ok": True}))
         api = self
@@ -87,7 +87,7 @@ class HttpApi:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from daemon.tap.settings import TapSettings
 from tests.support.patience import wait_until, within
@@ -22,10 +23,6 @@ class TapProcess:
     def rss(self) -> int:
         """Bytes of memory of the process that agents talk to."""
         return _rss(self.pid)
-
-    def helpers_rss(self) -> int:
-        """Bytes of memory of its children."""
-        return sum(_rss(pid) for pid in family(self.pid)[1:])
 
     def descriptors(self) -> int:
         """Open files and sockets of the tap and of its children."""
@@ -84,16 +81,18 @@ def _rss(pid: int) -> int:
     return 0
 
 
-def _run(settings: TapSettings) -> None:
+def _run(settings: TapSettings, redaction: dict[str, Any] | None) -> None:
     from daemon.logs import configure
     from daemon.tap.process import main
 
     configure(level=50)
-    main(settings)
+    main(settings, redaction)
 
 
 @contextlib.contextmanager
-def tap_process(directory: Path, upstream: int, **settings: object) -> Iterator[TapProcess]:
+def tap_process(
+    directory: Path, upstream: int, *, redaction: dict[str, Any] | None = None, **settings: object
+) -> Iterator[TapProcess]:
     """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL."""
     with contextlib.ExitStack() as stack:
         # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
@@ -102,7 +101,7 @@ def tap_process(directory: Path, upstream: int, **settings: object) -> Iterator[
         told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
         context = multiprocessing.get_context("spawn")
         process = context.Process(
-            target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told),), name="hostile-tap"
+            target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told), redaction), name="a-tap"
         )
         process.start()
         try:

@@ -1,13 +1,8 @@
-"""An engine with one thing wrong, and certificates and clocks to match: what the doctor is to find."""
+"""An engine with one thing wrong, and a clock to match: what the doctor is to find."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -53,25 +48,3 @@ def engine(trouble: str, *, ahead_seconds: float = 0.0) -> Starlette:
     return Starlette(
         routes=[Route("/health", health), Route("/{path:path}", any_other, methods=["GET", "POST"])],
     )
-
-
-def certificate(path: Path, *, until: datetime) -> Path:
-    """A self-signed one in `path`, good until then, its key beside it (.key)."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tap")])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(7)
-        .not_valid_before(until - timedelta(days=90))
-        .not_valid_after(until)
-        .sign(key, hashes.SHA256())
-    )
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret = path.with_suffix(".key")
-    secret.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    secret.chmod(0o600)
-    return path

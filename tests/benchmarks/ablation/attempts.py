@@ -23,7 +23,6 @@ from actors.rollout.harness.rows import hint_span
 from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
 from adapters.environments.travel.environment import step
-from adapters.environments.travel.oracle import good_actions
 from adapters.judges.rules import judge
 from tests.benchmarks.ablation.plan import Source
 from tests.benchmarks.ablation.player import Player, Tokens

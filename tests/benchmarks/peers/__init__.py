@@ -5,19 +5,16 @@ import grp
 import os
 import pwd
 import shutil
-import signal
-import socket
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.ports import free_port
+from tests.support.process import Process
 
 FILES = Path(__file__).parent
 ROOT = FILES.parents[2]
 LITELLM = ROOT / ".venv-litellm" / "bin" / "litellm"
-_END_SECONDS = 10
 
 
 class PeerError(Exception):
@@ -47,7 +44,7 @@ def nginx(engine_port: int, directory: Path) -> Iterator[int]:
         text = text.replace(f"@{name}@", value)
     (directory / "nginx.conf").write_text(text, encoding="utf-8")
     command = [binary, "-p", str(directory), "-c", str(directory / "nginx.conf")]
-    with _running(command, port, directory / "nginx.log", seconds=20):
+    with _running(command, port, directory / "nginx.log"):
         yield port
 
 
@@ -74,7 +71,7 @@ def litellm(engine_port: int, directory: Path, key: str) -> Iterator[int]:
     }
     command = [str(LITELLM), "--config", str(FILES / "litellm.yaml"), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--num_workers", "1"]
-    with _running(command, port, directory / "litellm.log", seconds=120, settings=settings):
+    with _running(command, port, directory / "litellm.log", **settings):
         yield port
 
 
@@ -94,35 +91,10 @@ def nginx_version() -> str:
 
 
 @contextlib.contextmanager
-def _running(
-    command: list[str], port: int, log: Path, *, seconds: float, settings: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    """A process of a group of its own, from when it listens until it and its children are gone."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=output, env={**os.environ, **(settings or {})}, start_new_session=True
-        )
-    try:
-        _await_listener(process, port, log, seconds)
-        yield
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _await_listener(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while True:
+def _running(command: list[str], port: int, log: Path, **settings: str) -> Iterator[None]:
+    with Process(command, log, env={**os.environ, **settings}) as process:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError as error:
-            if process.poll() is None and time.monotonic() < end:
-                time.sleep(0.05)
-                continue
-            said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise PeerError(f"{process.args} does not listen on {port}:\n{said}") from error
+            process.until_listens(port)
+        except AssertionError as error:
+            raise PeerError(str(error)) from error
+        yield

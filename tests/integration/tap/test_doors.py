@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.support.certificates import Certificate, self_signed
 from tests.support.engine import Asked, Engine, answer, completion
 from tests.support.patience import until, within
-from tests.support.tapping import BODY, Rig, post, raw, read_all, running_tap
+from tests.support.tapping import BODY, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
 

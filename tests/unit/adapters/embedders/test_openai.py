@@ -58,12 +58,12 @@ async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_mo
 async def test_a_dimension_that_was_asked_for_and_not_given_is_named(server: EmbeddingServer, embedder):
     with pytest.raises(WrongDimension, match="256 dimensions, 64 expected"):
         await embedder(dimensions=64).embed(["a"])
-    assert server.asked[0].body["dimensions"] == 64
+    assert server.asked[0].json["dimensions"] == 64
 
 
 async def test_texts_go_out_in_batches_and_come_back_in_their_order(server: EmbeddingServer, embedder):
     vectors = await embedder(batch=2).embed(TEXTS)
-    assert [asked.body["input"] for asked in server.asked] == [["one", "two"], ["three"]]
+    assert [asked.json["input"] for asked in server.asked] == [["one", "two"], ["three"]]
     for text, vector in zip(TEXTS, vectors, strict=True):
         assert np.allclose((await embedder().embed([text]))[0], vector, atol=1e-6)
 
@@ -127,7 +127,10 @@ async def test_the_key_comes_from_a_file_or_the_environment_and_is_in_no_error_a
     await embedder(key_file=str(tmp_path / "key")).embed(["a"])
     monkeypatch.setenv("MY_KEY", "sk-from-environment")
     await embedder(key_env="MY_KEY").embed(["a"])
-    assert [asked.authorization for asked in server.asked] == ["Bearer sk-from-file", "Bearer sk-from-environment"]
+    assert [asked.headers["authorization"] for asked in server.asked] == [
+        "Bearer sk-from-file",
+        "Bearer sk-from-environment",
+    ]
     server.script = lambda body: (401, json.dumps({"error": "bad key sk-from-environment"}).encode())
     with pytest.raises(EmbedderUnavailable) as raised:
         await embedder(key_env="MY_KEY").embed(["a"])

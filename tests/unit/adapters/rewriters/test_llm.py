@@ -63,9 +63,9 @@ async def test_a_lesson_is_given_in_the_model_s_words_and_kept_in_its_own(store:
 async def test_lesson_goal_and_step_go_out_as_data_in_one_field(store: Store, server: EmbeddingServer):
     server.script = lambda body: said("ok")
     await given(store, server)
-    system, user = server.asked[0].body["messages"]
+    system, user = server.asked[0].json["messages"]
     assert "Oslo" not in system["content"]
-    assert "response_format" not in server.asked[0].body
+    assert "response_format" not in server.asked[0].json
     assert json.loads(user["content"]) == {
         "lesson": "search then book:buy", "goal": "Book a flight to:Oslo.", "last_seen": "no such tool: book",
     }  # fmt: skip

@@ -24,8 +24,7 @@ from daemon.cli.status import fetch
 from daemon.errors import ConfigError, ControlUnreachable
 from daemon.processes.asgi import serve
 from daemon.settings.control import ControlSettings
-from tests.support.authority import Authority
-from tests.support.certificates import Certificate
+from tests.support.certificates import Authority, Certificate
 from tests.support.patience import within
 from tests.support.ports import free_port
 
