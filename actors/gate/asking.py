@@ -1,13 +1,15 @@
-"""Requests to the shadow engine and its answers, a list at a time: what the checks of prompts and of safety share."""
+"""Requests to the shadow engine and its answers, and log-probs of recorded tokens, a list at a time."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
+import numpy as np
 import structlog
 
+from actors.messages import TokenRow, ids_array, steps_array
 from actors.ports.answers import Answer
 from actors.ports.completions import ChatCompletion, Choice
 from actors.ports.engines import Engine
@@ -16,6 +18,13 @@ from actors.statistics.intervals import Interval, Pairs, newcombe_paired
 from actors.system.errors import DependencyUnavailable
 
 _log = structlog.get_logger(__name__)
+_ASKED, _SCORED = 16, 8
+"""Requests at once, and rows: enough to keep the shadow engine busy, and few enough that one answer takes seconds."""
+_SECONDS = 60.0
+"""For one answer or row; what takes longer is an outage."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class _Usage(msgspec.Struct):
@@ -26,23 +35,45 @@ class _Response(ChatCompletion[Choice]):
     usage: _Usage | None = None
 
 
-async def ask(
-    engine: Engine, bodies: Sequence[Mapping[str, Any]], *, concurrency: int, timeout: float
-) -> list[Answer | None]:
+async def ask(engine: Engine, bodies: Sequence[Mapping[str, Any]]) -> list[Answer | None]:
     """One answer a request, in order; None where the engine refused the request or what it said cannot be read.
 
     Raises:
-        DependencyUnavailable: the engine is away or did not answer within `timeout` seconds.
+        DependencyUnavailable: the engine is away, or takes too long.
     """
-    answers: list[Answer | None] = [None] * len(bodies)
-    slots = anyio.CapacityLimiter(concurrency)
+
+    async def one(body: Mapping[str, Any]) -> Answer | None:
+        return answer_of(await engine.chat(dict(body)))
+
+    return await _each(bodies, one, _ASKED)
+
+
+async def score(engine: Engine, rows: Sequence[TokenRow]) -> list[list[float] | None]:
+    """Log-probs of the sampled tokens of each row, in order; None where the engine refused the row.
+
+    Raises:
+        DependencyUnavailable: the engine is away, or takes too long.
+    """
+
+    async def one(row: TokenRow) -> list[float] | None:
+        values = np.asarray(await engine.log_probs(ids_array(row.ids).tolist()), dtype=np.float64)
+        sampled = values[steps_array(row.step) >= 0]
+        return sampled.tolist() if np.isfinite(sampled).all() else None
+
+    return await _each(rows, one, _SCORED)
+
+
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R | None]], at_once: int) -> list[R | None]:
+    """What `work` makes of each item, None where the engine refused it."""
+    found: list[R | None] = [None] * len(items)
+    slots = anyio.CapacityLimiter(at_once)
     outages: list[DependencyUnavailable] = []
 
     async def one(at: int) -> None:
         async with slots:
             try:
-                with anyio.fail_after(timeout):
-                    answers[at] = answer_of(await engine.chat(dict(bodies[at])))
+                with anyio.fail_after(_SECONDS):
+                    found[at] = await work(items[at])
             except (EngineUnavailable, TimeoutError) as error:
                 # Raised below: the runner waits out an outage, but not a group of them.
                 outages.append(DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}"))
@@ -51,11 +82,11 @@ async def ask(
                 _log.info("gate_request_refused", reason=str(error))
 
     async with anyio.create_task_group() as group:
-        for at in range(len(bodies)):
+        for at in range(len(items)):
             group.start_soon(one, at)
     if outages:
         raise outages[0]
-    return answers
+    return found
 
 
 def answer_of(body: Mapping[str, Any]) -> Answer | None:

@@ -5,10 +5,8 @@ compares two versions compares them on the same tasks and the same luck. Everyth
 steps, tokens, seconds a step, and the share of attempts that may break down before the exam is given up.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Literal
 
 import anyio
 import msgspec
@@ -16,20 +14,19 @@ import structlog
 
 from actors.kinds.clusters import cluster_of, template_of
 from actors.messages import Task, derived_id
-from actors.messages.experience import lessons_text
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
-from actors.ports.store import Retriever
 from actors.rollout.episode_runner import begin, play
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.system.errors import DependencyUnavailable
-from actors.tool_results.validity import offered
 
 _log = structlog.get_logger(__name__)
 _NAME_LENGTH = 60
-_REMEMBERED = 4096
-"""Guided tasks whose lessons are remembered."""
+_CONCURRENCY = 32
+"""Episodes at once: what fills an engine's batch."""
+_MAX_LOST = 0.1
+"""Share of episodes that may break down before the measurement is given up: those left may be the easy ones."""
 _STRIDE = 15_485_863
 """Between the seeds of two attempts at one task; a prime, so that tasks and attempts do not meet."""
 
@@ -45,24 +42,13 @@ class ExamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     families: str = ""
     """Kinds of task, one letter each; empty for the environment's usual mix."""
     attempts: int = 2
-    """At each task: avg@n and best@n are measured with this n."""
+    """At each task: success is measured as avg@n with this n."""
     max_steps: int = 24
     max_tokens: int = 512
     """Per step."""
     temperature: float = 1.0
-    concurrency: int = 32
-    """Episodes at once."""
     step_timeout: float = 60.0
     """Seconds for one answer of the engine or the environment."""
-    max_lost: float = 0.1
-    """Share of episodes that may break down before the measurement is given up."""
-    guidance: Literal["none", "mixed", "all"] = "none"
-    """Which tasks are attempted with lessons in the prompt, by every version alike: none, every other one, or all.
-    Users get no lessons, so `none` measures what they will see."""
-    lessons: int = 2
-    """Lessons in a prompt at most."""
-    system: str = ""
-    """As the rollout's, for guided attempts."""
 
 
 class Exam:
@@ -75,19 +61,15 @@ class Exam:
         environment: Environment,
         engine: Engine,
         seed: int = 0,
-        retriever: Retriever | None = None,
         harness: HarnessConfig = PLAIN,
     ) -> None:
         """
         Args:
             seed: of the sampling, the same for all versions.
-            retriever: finds lessons for guided tasks; None: there are no guided tasks, whatever the settings say.
             harness: in which attempts are played: the rollout's, so that nobody is examined in what was not taught.
         """
         self._settings, self._environment, self._engine, self._seed = settings, environment, engine, seed
-        self._retriever, self._harness = retriever, harness
-        self._given: OrderedDict[int, str] = OrderedDict()
-        """By guided task, the lessons it comes with: every version attempts it with the same ones."""
+        self._harness = harness
 
     def fingerprint(self) -> str:
         """What makes two measurements comparable: the environment as it is now, and how it is sampled."""
@@ -96,16 +78,9 @@ class Exam:
         settings = self._settings
         return derived_id(
             "exam", profile, tools, settings.families, settings.first_seed, settings.attempts, settings.max_steps,
-            settings.max_tokens, settings.temperature, self._seed, *self._guidance,
+            settings.max_tokens, settings.temperature, self._seed,
+            *((self._harness.label,) if self._harness.label else ()),
         )  # fmt: skip
-
-    @property
-    def _guidance(self) -> tuple[str, ...]:
-        """Part of the fingerprint where there is any: what was recorded without lessons stays comparable, and what was
-        in the default manner."""
-        guided = self._settings.guidance != "none" and self._retriever is not None
-        lessons = (self._settings.guidance, str(self._settings.lessons)) if guided else ()
-        return (*lessons, self._harness.label) if self._harness.label else lessons
 
     def task(self, number: int) -> Task:
         """Held-out task `number`, from 0.
@@ -133,12 +108,12 @@ class Exam:
             missing: by number of the task, how many of its attempts are there already.
 
         Raises:
-            DependencyUnavailable: more than `max_lost` of the attempts broke down.
+            DependencyUnavailable: more than a tenth of the attempts broke down.
         """
         settings = self._settings
         wanted = [(number, attempt) for number, have in missing.items() for attempt in range(have, settings.attempts)]
         lost: list[int] = []
-        slots = anyio.CapacityLimiter(settings.concurrency)
+        slots = anyio.CapacityLimiter(_CONCURRENCY)
 
         async def one(number: int, attempt: int) -> None:
             async with slots:
@@ -151,7 +126,7 @@ class Exam:
         async with anyio.create_task_group() as group:
             for number, attempt in wanted:
                 group.start_soon(one, number, attempt)
-        if len(lost) > settings.max_lost * len(wanted):
+        if len(lost) > _MAX_LOST * len(wanted):
             raise DependencyUnavailable(f"{len(lost)} of {len(wanted)} held-out episodes broke down")
         return set(lost)
 
@@ -160,14 +135,11 @@ class Exam:
         try:
             task = self.task(number)
             async with aclosing(await begin(self._environment, task, settings.step_timeout)) as episode:
-                shown = await self._lessons(number, task, offered(msgspec.json.encode(episode.tools)))
                 played = await play(
                     self._engine,
                     episode,
                     context=self._harness.context,
                     agent=self._harness.agent,
-                    lessons_text=shown,
-                    system=settings.system,
                     max_steps=settings.max_steps,
                     max_tokens=settings.max_tokens,
                     temperature=settings.temperature,
@@ -181,20 +153,3 @@ class Exam:
             _log.warning("gate_other_weights", wanted=version, oldest=played.min_version, newest=played.max_version)
             return None
         return played.outcome >= 0.5
-
-    async def _lessons(self, number: int, task: Task, tools: Collection[str]) -> str:
-        """What task `number` is attempted with by an agent that has `tools`.
-
-        Raises:
-            DependencyUnavailable: the retriever is away.
-        """
-        mode = self._settings.guidance
-        if self._retriever is None or mode == "none" or (mode == "mixed" and number % 2):
-            return ""
-        if number not in self._given:
-            found = await self._retriever.lessons(task.goal, tools=tools)
-            # Two attempts may have asked at once: the first answer holds for both.
-            self._given.setdefault(number, lessons_text(found[: self._settings.lessons]))
-            while len(self._given) > _REMEMBERED:
-                self._given.popitem(last=False)
-        return self._given[number]

@@ -2,15 +2,15 @@
 
 A candidate that gains on one family of tasks and loses another can be better on average, and is not wanted. Families
 are clusters of the held-out tasks' goals. One is *healthy* if the reference (the best version that ever served) solves
-`healthy` of its tasks or more; a healthy family has two tests of its own, both valid at any look (`sequential`):
+six in ten of its tasks or more; it has two tests of its own, both valid at any look (`paired_sequential`):
 
 * reject: "not worse than the reference" is refuted for some family. One of many families looks bad by chance, so
-  Holm's procedure (1979) keeps the error of the whole suite at `familywise`.
+  Holm's procedure (1979) keeps the error of the whole suite at 0.05.
 * hold: it is not shown yet, at level `alpha`, that the family is within `margin`. All families must be shown, so no
   correction is due (Berger 1982, intersection-union); a family that fell by the margin or more is overlooked in at
   most `alpha` of the verdicts.
 
-A family with fewer than `least` tasks says too little to be held up for; it is counted in `families_small`.
+A family with fewer than eight tasks says too little to be held up for; it is counted in `families_small`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,15 @@ import msgspec
 from actors.statistics.intervals import Decision, Interval
 from actors.statistics.paired_sequential import confidence_sequence, e_value, surely_above
 
+_FAMILYWISE = 0.05
+"""Probability at most that a candidate which is worse on no family is rejected over one, over all families (Holm)."""
+_HEALTHY = 0.6
+"""Success under the best version from which a family is watched: of what was rarely solved little can be lost."""
+_LEAST = 8
+"""Tasks that a family needs to be watched."""
+_MOST = 24
+"""Families watched at most, those with the most tasks: with more of them Holm's procedure finds nothing any more."""
+
 
 class ForgettingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each family of held-out tasks must show."""
@@ -28,15 +37,6 @@ class ForgettingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """How much worse than under the best version ever served a healthy family may be."""
     alpha: float = 0.25
     """Probability at most that a family which fell by the margin or more is taken for one that did not."""
-    familywise: float = 0.05
-    """Probability at most that a candidate which is worse on no family is rejected over one, over all families (Holm).
-    """
-    healthy: float = 0.6
-    """Success under the best version from which a family is watched."""
-    least: int = 8
-    """Tasks that a family needs to be watched."""
-    most: int = 24
-    """Families watched at most: those with the most tasks."""
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +72,8 @@ class Suite(msgspec.Struct, frozen=True):
 def forgetting(families: Mapping[str, Family], settings: ForgettingSettings) -> Suite:
     """Judge `families`, by their key in the measurements."""
     ordered = sorted(families.items(), key=lambda entry: (-entry[1].tasks, entry[0]))
-    large = [entry for entry in ordered if entry[1].tasks >= settings.least]
-    watched = large[: settings.most]
+    large = [entry for entry in ordered if entry[1].tasks >= _LEAST]
+    watched = large[:_MOST]
     figures = {
         "families": float(len(families)),
         "families_small": float(len(ordered) - len(large)),
@@ -81,12 +81,12 @@ def forgetting(families: Mapping[str, Family], settings: ForgettingSettings) -> 
     }
     healthy: list[tuple[str, Family]] = []
     for key, family in watched:
-        difference = confidence_sequence(family.differences, settings.alpha, settings.familywise)
+        difference = confidence_sequence(family.differences, settings.alpha, _FAMILYWISE)
         figures |= _figures(key, family, difference)
-        if _mean(family.reference) >= settings.healthy:
+        if _mean(family.reference) >= _HEALTHY:
             healthy.append((key, family))
     figures["families_healthy"] = float(len(healthy))
-    lost = _holm({key: 1.0 / max(1.0, e_value(family.differences, 0.0)) for key, family in healthy}, settings)
+    lost = _holm({key: 1.0 / max(1.0, e_value(family.differences, 0.0)) for key, family in healthy})
     figures["families_lost"] = float(len(lost))
     if lost:
         return Suite("reject", "forgotten: " + _told(healthy, lost), figures)
@@ -96,11 +96,11 @@ def forgetting(families: Mapping[str, Family], settings: ForgettingSettings) -> 
     return Suite("promote", "", figures)
 
 
-def _holm(p_values: Mapping[str, float], settings: ForgettingSettings) -> list[str]:
+def _holm(p_values: Mapping[str, float]) -> list[str]:
     """Keys whose null hypothesis falls, smallest p first."""
     fallen: list[str] = []
     for rank, (key, p) in enumerate(sorted(p_values.items(), key=lambda entry: entry[1])):
-        if p > settings.familywise / (len(p_values) - rank):
+        if p > _FAMILYWISE / (len(p_values) - rank):
             break
         fallen.append(key)
     return fallen

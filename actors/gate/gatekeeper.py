@@ -3,9 +3,9 @@
     policy.candidate  ->  shadow engine  ->  policy.verdict, policy.directive
 
 Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and
-must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`gate/`,
-`trials.py`, `replay_trial.py`) and gets a signed verdict: promote, reject, or hold. Missing evidence is none of them:
-the candidate waits, and is asked again.
+must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`panel`)
+and gets a signed verdict: promote, reject, or hold. Missing evidence is none of them: the candidate waits, and is asked
+again.
 
 The learner never trains on from weights that were refused. What is rejected, held to the end, or judged by nobody for
 too long while nothing newer comes, sends the learner back to what serves (`rebase`), and what came of it is rejected
@@ -46,6 +46,15 @@ _PATIENCE = 3600.0
 promoted and waits to serve is waited for, however long that takes."""
 
 
+_HOLDS = 4
+"""Verdicts of one candidate at most, each on more evidence than the one before; then the learner goes back to what
+serves: 512 tasks in all."""
+_LOAD_SECONDS = 120.0
+"""To put a version into the shadow engine, from its disk."""
+_ENGINE_SECONDS = 10.0
+"""That the shadow engine has to say which version it has."""
+
+
 class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When the gate looks at a candidate."""
 
@@ -54,15 +63,8 @@ class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     gate_seconds: float = 60.0
     """Seconds after the last verdict when the newest candidate is judged even if fewer versions came, and when one that
     was held is judged again."""
-    max_holds: int = 4
-    """Verdicts of one candidate at most, each on more evidence than the one before; then the learner goes back to what
-    serves."""
     tick_seconds: float = 5.0
     """Between two looks at the shadow engine and the clock."""
-    load_timeout: float = 120.0
-    """Seconds to put a version into the shadow engine."""
-    engine_timeout: float = 10.0
-    """Seconds the shadow engine has to say which version it has."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -252,7 +254,7 @@ class Gatekeeper:
 
     def _ends(self, verdict: Verdict) -> bool:
         """Whether the learner must not go on from what was judged."""
-        held = verdict.decision == "hold" and self._attempts >= self._settings.max_holds
+        held = verdict.decision == "hold" and self._attempts >= _HOLDS
         return verdict.decision == "reject" or held
 
     async def _follow(self, head: Candidate) -> Result:
@@ -307,7 +309,7 @@ class Gatekeeper:
         """Whether `candidate` has no final verdict yet."""
         if self._last is None or self._last.manifest != candidate.manifest:
             return True
-        return self._last.decision == "hold" and self._attempts < self._settings.max_holds
+        return self._last.decision == "hold" and self._attempts < _HOLDS
 
     async def _begin(self) -> None:
         """Before the first candidate, load version 0 into an engine whose label says nothing (a vLLM comes up with
@@ -323,7 +325,7 @@ class Gatekeeper:
         and another swap resumes it."""
         asked = self._clock()
         try:
-            with anyio.fail_after(self._settings.engine_timeout):
+            with anyio.fail_after(_ENGINE_SECONDS):
                 version, paused = await self._shadow.version(), await self._shadow.is_paused()
             if paused:
                 _log.warning("shadow_found_paused", engine=self._shadow_name, version=version)
@@ -354,7 +356,7 @@ class Gatekeeper:
         """
         self._times.swapping(self._shadow_name)
         try:
-            with anyio.fail_after(self._settings.load_timeout):
+            with anyio.fail_after(_LOAD_SECONDS):
                 report = await self._runner.swap(self._shadow_name, path, version, manifest=manifest)
         except CheckpointRefused as error:
             return str(error)

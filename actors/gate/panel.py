@@ -8,10 +8,7 @@ findings. The verdict follows in this order, the first that applies:
 2. The effect rejects: worse than the incumbent or the best version, or a family forgotten.
 3. A *conduct* or *drift* finding rejects: broken tool calls, refusals, repetition, length, KL and entropy have limits,
    and a gain outside of them is not to be had.
-4. The effect promotes. Effect outranks opinion: what a judge prefers, and what production once did, are recorded,
-   named in the reason, and do not change it.
-5. Where the effect is open, an *opinion* finding rejects.
-6. Otherwise hold. Neither opinion nor agreement ever promotes: the judge may be what the candidate learned to please.
+4. The effect promotes, or holds. What a judge prefers is not asked: it may be what the candidate learned to please.
 
 Everything is measured even if the first check has said no, for as long as the deadline allows: a verdict carries all
 figures. What the deadline leaves open cannot promote. Only where the trial waits for evidence nothing else is measured:
@@ -30,7 +27,7 @@ from actors.gate.sandbox_trial import Comparison, Load, Trial
 
 _log = structlog.get_logger(__name__)
 
-Kind = Literal["safety", "conduct", "drift", "opinion"]
+Kind = Literal["safety", "conduct", "drift"]
 _DECISIVE: tuple[Kind, ...] = ("conduct", "drift")
 
 
@@ -71,7 +68,7 @@ class Check(Protocol):
         """
         ...
 
-    async def judge(self, candidate: Any, incumbent: Any) -> Report:
+    def judge(self, candidate: Any, incumbent: Any) -> Report:
         """What follows from the two measurements; the same object twice if the candidate is what serves."""
         ...
 
@@ -125,7 +122,7 @@ class Panel:
                 with anyio.CancelScope(shield=True):
                     await load(candidate)
         for check, one, other in zip(used, mine, theirs, strict=True):
-            report = await check.judge(one, other)
+            report = check.judge(one, other)
             findings += report.findings
             figures |= report.figures
             _log.info("gate_checked", check=check.name, breaches=[finding.reason for finding in report.findings])
@@ -139,14 +136,13 @@ def conclude(
     Args:
         unchecked: the deadline came before all checks were done.
     """
-    figures = figures | effect.measurements | {f"breaches_{kind}": 0.0 for kind in ("safety", *_DECISIVE, "opinion")}
+    figures = figures | effect.measurements | {f"breaches_{kind}": 0.0 for kind in ("safety", *_DECISIVE)}
     for finding in findings:
         figures[f"breaches_{finding.kind}"] += 1.0
     decision = effect.decision
     reason = effect.reason
     safety = [finding.reason for finding in findings if finding.kind == "safety"]
     decisive = [finding.reason for finding in findings if finding.kind in _DECISIVE]
-    opinions = [finding.reason for finding in findings if finding.kind == "opinion"]
     if safety:
         decision, reason = "reject", "; ".join([*safety, effect.reason])
     elif effect.decision == "reject":
@@ -155,8 +151,4 @@ def conclude(
         decision, reason = "reject", "; ".join([*decisive, effect.reason])
     elif unchecked:
         decision, reason = "hold", f"{effect.reason}; out of time before all checks were done"
-    elif opinions and effect.decision == "promote":
-        reason = f"{effect.reason}; outcomes outrank: {'; '.join(opinions)}"
-    elif opinions:
-        decision, reason = "reject", "; ".join([*opinions, effect.reason])
     return Comparison(decision, reason, figures)

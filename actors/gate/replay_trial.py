@@ -34,25 +34,32 @@ import anyio
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import structlog
 
+from actors.gate.asking import score
 from actors.gate.evidence import HeldOut, reported_runs
 from actors.gate.sandbox_trial import Comparison, Load
 from actors.gate.weighing import Weighed, pooled, veto
-from actors.messages import Processing, TokenRow, Trajectory, floats_array, ids_array, steps_array
+from actors.messages import Processing, Trajectory, floats_array, steps_array
 from actors.ports.engines import Engine
-from actors.ports.errors import EngineError, EngineUnavailable
 from actors.statistics.intervals import Decision, Interval, decide
-from actors.statistics.off_policy import stands, token_terms
+from actors.statistics.off_policy import token_terms
 from actors.store import Store
 from actors.system.errors import DependencyUnavailable
 
-_log = structlog.get_logger(__name__)
 _FEW = 8
 """Held-out outcomes that a small step needs, none of them deciding."""
 _SAME = 4.0
 """Standard errors that the mean weight of a token may be away from 1 where the recorded log-probs are the incumbent's.
 It is further where the engine cut the distribution (top_p, top_k) and recorded what was left."""
+_CONFIDENCE = 0.9
+"""Two-sided, so one-sided 0.95 for either decision, as in the sandbox."""
+_WEIGHT_LIMIT = 5.0
+"""A token's importance weight is cut off here: docs/gate.md has the table that it was chosen by."""
+_KL_LIMIT = 0.1
+"""Nats a token that the candidate may be away from the incumbent, for outcomes to decide: further away the estimate is
+biased by what changed tokens do together."""
+_EFFECTIVE_SHARE = 0.25
+"""Effective sample size, as a share of the trajectories, below which outcomes decide nothing: a few runs hold all."""
 
 
 class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,21 +71,9 @@ class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """With fewer held-out outcomes nothing is decided by outcomes."""
     margin: float = 0.05
     """How much worse than the incumbent a candidate may be at the lower confidence limit."""
-    confidence: float = 0.9
-    """Two-sided, so one-sided 0.95 for either decision."""
-    weight_limit: float = 5.0
-    """A token's importance weight is cut off here."""
-    kl_limit: float = 0.1
-    """Nats a token that the candidate may be away from the incumbent, for outcomes to decide."""
     small_step: float = 0.05
     """Nats a token up to which a candidate that eight outcomes do not speak against serves on trial: what the learner's
     guard lets one update move (`learner.kl_limit`). 0: `least` outcomes must always decide."""
-    effective_share: float = 0.25
-    """Effective sample size, as a share of the trajectories, below which outcomes decide nothing."""
-    concurrency: int = 8
-    """Rows scored at once."""
-    score_timeout: float = 60.0
-    """Seconds for one row."""
 
 
 class _Scored(msgspec.Struct):
@@ -145,21 +140,16 @@ class ReplayTrial:
         return len(ids - before) >= self._more or len(before) < least <= len(ids)
 
     def _judge(self, scored: Sequence[_Scored]) -> Comparison:
-        settings, runs = self._settings, [_weighed(one, self._settings.weight_limit) for one in scored]
+        settings, runs = self._settings, [_weighed(one) for one in scored]
         count, evidence = len(runs), pooled(runs)
         pull, kl, kept = evidence.pull, evidence.kl, evidence.pull.count
         far = ""
-        if kl > settings.kl_limit:
-            far = f"{kl:.3f} nats a token from the incumbent, {settings.kl_limit:g} are allowed"
-        elif pull.effective < settings.effective_share * kept:
+        if kl > _KL_LIMIT:
+            far = f"{kl:.3f} nats a token from the incumbent, {_KL_LIMIT:g} are allowed"
+        elif pull.effective < _EFFECTIVE_SHARE * kept:
             far = f"effective sample size {pull.effective:.1f} of {kept}"
-
-        def outcome(ratio: float, differing: float) -> tuple[Decision | None, bool]:
-            between = pull.interval(settings.confidence, ratio=ratio, differing=differing)
-            return self._decision(between, count, kl, too_far=bool(far))
-
-        difference, (decision, small) = pull.interval(settings.confidence), outcome(1.0, 1.0)
-        ratio, differing = stands(outcome)
+        difference = pull.interval(_CONFIDENCE)
+        decision, small = self._decision(difference, count, kl, too_far=bool(far))
         vetoes = veto(runs, settings.margin, least=_FEW)
         figures = evidence.figures | vetoes.figures | {
             "success": min(1.0, max(0.0, pull.success + difference.estimate)),
@@ -171,11 +161,8 @@ class ReplayTrial:
             "effective": pull.effective,
             "kl": kl,
             "small_step": float(small),
-            "missing_ratio": ratio,
-            "missing_differing": differing,
         }  # fmt: skip
         reason = f"replay of {count} trajectories: {figures['success']:.2f} against {pull.success:.2f}"
-        reason += f", stands up to failures reported {ratio:.1f} times as often" if decision else ""
         reason = "; ".join([reason, *vetoes.told])
         if decision == "promote" and vetoes.harmed:
             return Comparison("reject", "; ".join([*vetoes.harmed, reason]), figures | {"small_step": 0.0})
@@ -224,54 +211,24 @@ class ReplayTrial:
 
     async def _score(self, trajectories: Sequence[Trajectory]) -> list[list[float] | None]:
         """Log-probs of the sampled tokens of each under the loaded weights; None where the engine refused a row."""
-        scores: list[list[float] | None] = [None] * len(trajectories)
-        slots = anyio.CapacityLimiter(self._settings.concurrency)
-        outages: list[DependencyUnavailable] = []
-
-        async def one(at: int) -> None:
-            async with slots:
-                values: list[float] = []
-                for row in trajectories[at].rows:
-                    try:
-                        found = await self._score_row(row)
-                    except DependencyUnavailable as error:
-                        # Raised below: the runner waits out an outage, but not a group of them.
-                        outages.append(error)
-                        group.cancel_scope.cancel()
-                        return
-                    if found is None:
-                        return
-                    values += found
-                scores[at] = values
-
-        async with anyio.create_task_group() as group:
-            for at in range(len(trajectories)):
-                group.start_soon(one, at)
-        if outages:
-            raise outages[0]
-        return scores
-
-    async def _score_row(self, row: TokenRow) -> list[float] | None:
-        try:
-            with anyio.fail_after(self._settings.score_timeout):
-                values = np.asarray(await self._engine.log_probs(ids_array(row.ids).tolist()), dtype=np.float64)
-        except (EngineUnavailable, TimeoutError) as error:
-            raise DependencyUnavailable(f"shadow engine: {type(error).__name__}: {error}") from error
-        except EngineError as error:
-            _log.info("replay_row_refused", reason=str(error))
-            return None
-        sampled = values[steps_array(row.step) >= 0]
-        return sampled.tolist() if np.isfinite(sampled).all() else None
+        rows = [row for one in trajectories for row in one.rows]
+        values = iter(await score(self._engine, rows))
+        found: list[list[float] | None] = []
+        for one in trajectories:
+            parts = [next(values) for _ in one.rows]
+            whole = [value for part in parts if part is not None for value in part]
+            found.append(None if None in parts else whole)
+        return found
 
 
 def _wait(reason: str, have: int, need: int) -> Comparison:
     return Comparison("wait", reason, {"evidence": float(have), "evidence_needed": float(need)})
 
 
-def _weighed(one: _Scored, limit: float) -> Weighed:
+def _weighed(one: _Scored) -> Weighed:
     """The divergence is k3: unbiased for KL(incumbent || candidate) on the incumbent's tokens, and never negative."""
     candidate, incumbent = np.asarray(one.candidate), np.asarray(one.incumbent)
-    terms, gaps = token_terms(candidate, incumbent, _recorded(one.found.run), limit), candidate - incumbent
+    terms, gaps = token_terms(candidate, incumbent, _recorded(one.found.run), _WEIGHT_LIMIT), candidate - incumbent
     gaps = np.minimum(gaps, 20.0)
     return Weighed(
         one.found.group, one.found.party, one.found.run.outcome or 0.0, float(terms.sum()),

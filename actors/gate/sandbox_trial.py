@@ -5,7 +5,7 @@ in the shadow engine: is the candidate at least as good as what serves, and how 
 
 The sandbox trial plays held-out tasks (`gate.exam`), the same ones for every version, so the comparison is paired, and
 looks after each batch of them: promote, reject, or go on to the next batch until the budget of this verdict is spent;
-inconclusive is hold. The test may be looked at as often as one likes (`gate.sequential`), so a version that is asked
+inconclusive is hold. The test may be looked at as often as one likes (`paired_sequential`), so a version that is asked
 about again after a hold goes on where it stopped: an inconclusive result is answered with more evidence, not with a
 coin. Beside the whole, every family of tasks has a test of its own (`gate.forgetting`).
 
@@ -29,7 +29,6 @@ from actors.gate.forgetting import Family, ForgettingSettings, forgetting
 from actors.gate.scores import score, summarize
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
-from actors.ports.store import Retriever
 from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.statistics.intervals import Decision, both, decide
 from actors.statistics.paired_sequential import confidence_sequence
@@ -89,7 +88,7 @@ class SandboxTrialSettings(ExamSettings, frozen=True, kw_only=True, forbid_unkno
     looks."""
     beta: float = 0.05
     """Probability at most that a candidate which is not worse is ever rejected for the average; over families see
-    `forgetting.familywise`."""
+    `gate.forgetting`."""
     forgetting: ForgettingSettings = ForgettingSettings()
     """What each family of tasks must show."""
 
@@ -132,7 +131,6 @@ class SandboxTrial:
         engine: Engine,
         store: Store,
         seed: int = 0,
-        retriever: Retriever | None = None,
         harness: HarnessConfig = PLAIN,
     ) -> None:
         """
@@ -140,12 +138,9 @@ class SandboxTrial:
             engine: the shadow engine.
             harness: in which attempts are played.
             seed: of the sampling, the same for all versions.
-            retriever: finds lessons, if tasks are to be attempted with some.
         """
         self._settings, self._store = settings, store
-        self._exam = Exam(
-            settings, environment=environment, engine=engine, seed=seed, retriever=retriever, harness=harness
-        )
+        self._exam = Exam(settings, environment=environment, engine=engine, seed=seed, harness=harness)
         self.lost = 0
         """Tasks of which an attempt broke down; they count with the attempts that are left."""
 
@@ -198,9 +193,6 @@ class SandboxTrial:
             "high": total.average.high,
             "tasks": float(total.tasks),
             "attempts": float(settings.attempts),
-            "best_of": total.best.estimate,
-            "best_of_low": total.best.low,
-            "best_of_high": total.best.high,
         }
         decision: Decision = "promote"
         parts = [f"solved {total.average.estimate:.2f} of {total.tasks} held-out tasks"]
@@ -219,7 +211,6 @@ class SandboxTrial:
             figures |= {
                 f"{name}_version": float(rival),
                 f"{name}_success": other.average.estimate,
-                f"{name}_best_of": other.best.estimate,
                 f"{name}_difference": difference.estimate,
                 f"{name}_low": difference.low,
                 f"{name}_high": difference.high,

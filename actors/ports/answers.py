@@ -1,7 +1,7 @@
 """One answer of a model to one request, and what can be said of it without knowing the task.
 
 Are its tool calls valid, does it refuse, does it go round in circles? The gate measures these on replayed production
-prompts and safety probes; the conduct judge prefers by them.
+prompts and safety probes.
 """
 
 import json
@@ -118,14 +118,3 @@ def _repeated(items: Sequence[str], size: int) -> float:
     runs = Counter(tuple(items[at : at + size]) for at in range(len(items) - size + 1))
     total = sum(runs.values())
     return 1.0 - len(runs) / total if total else 0.0
-
-
-def same_action(first: Answer, second: Answer) -> bool:
-    """Whether both do the same: the same calls with the same arguments in any order, or both no call at all."""
-    keys = [sorted(read_call(call).key for call in answer.calls) for answer in (first, second)]
-    return keys[0] == keys[1]
-
-
-def conversation_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """All that the messages say, as one text; calls as their JSON."""
-    return "\n".join(json.dumps([message.get("content"), message.get("tool_calls")]) for message in messages)

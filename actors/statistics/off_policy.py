@@ -10,10 +10,10 @@ Langford 2002, eq. 4.2; Schulman et al. 2015, eq. 3). A *pull* is the mean score
 
 What changed tokens do together is left out, of either sign: see docs/measured.md. Reports that are missing not at
 random bias p and not the pull (case-control sampling: Prentice and Pyke 1979), unless the bias differs between the two
-policies: `Pull.interval` takes both, `stands` asks how far a decision bears them.
+policies.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf, log, sqrt
 
 import msgspec
@@ -25,10 +25,6 @@ from actors.statistics.intervals import Interval, quantile, wilson
 Floats = npt.NDArray[np.float64]
 _FEWEST = 4
 """Runs without which nothing is said."""
-WORST_RATIO = 10.0
-"""How far `stands` looks."""
-_STEPS = 48
-"""Ratios that it tries from 1 on, geometric."""
 
 
 def token_terms(candidate: Floats, incumbent: Floats, behaviour: Floats, limit: float) -> Floats:
@@ -61,23 +57,18 @@ class Pull(msgspec.Struct, frozen=True):
     effective: float = 0.0
     """Effective sample size, 0 to `count`: small where a few runs hold all the change."""
 
-    def interval(self, confidence: float, *, ratio: float = 1.0, differing: float = 1.0) -> Interval:
-        """Candidate's rate minus the incumbent's.
-
-        Args:
-            ratio: how many times as often failures are reported as successes, assumed.
-            differing: how many times larger that is for what the candidate would do than for what the incumbent would.
-        """
+    def interval(self, confidence: float) -> Interval:
+        """Candidate's rate minus the incumbent's."""
         if self.error == inf:
             if self.success < 1 or not self.count:
                 return Interval(0.0, -1.0, 1.0)
             # Nothing failed: the candidate cannot be seen to do better, nor to fail more than so many runs would show.
             return Interval(0.0, wilson(self.count, self.count, confidence)[0] - 1.0, 0.0)
         # Half a run more of each: where one of them is rare the rate is not as far out as it looks.
-        good = (self.success * self.count + 0.5) * ratio
+        good = self.success * self.count + 0.5
         rate = good / (good + (1 - self.success) * self.count + 0.5)
         half = _student(confidence, self.freedom) * self.error if self.error else 0.0
-        pull = self.estimate + log(differing)
+        pull = self.estimate
         estimate, low, high = (
             min(1 - rate, max(-rate, rate * (1 - rate) * value)) for value in (pull, pull - half, pull + half)
         )
@@ -115,29 +106,6 @@ def pull(outcomes: Sequence[float] | Floats, scores: Sequence[float] | Floats) -
     scale = spread / count / (rate * (1 - rate))  # 1, but for outcomes between 0 and 1
     freedom = min(count - 2.0, max(1.0, 2 * count * min(rate, 1 - rate)))
     return Pull(rate, count, slope * scale, sqrt(max(plain, robust)) * scale, freedom, effective)
-
-
-def stands(label: Callable[[float, float], object]) -> tuple[float, float]:
-    """How strongly reports may depend on outcomes before a decision is another one.
-
-    Args:
-        label: the decision, given `ratio` and `differing` of `Pull.interval`.
-
-    Returns:
-        The largest ratio, and the largest factor by which it differs between the two policies, up to `WORST_RATIO`,
-        for which the decision is what it is at 1: for each in both directions, and for all smaller ones too.
-    """
-    now = label(1.0, 1.0)
-    found: list[float] = []
-    for name in (lambda by: (by, 1.0), lambda by: (1.0, by)):
-        last = 1.0
-        for step in range(1, _STEPS + 1):
-            by = WORST_RATIO ** (step / _STEPS)
-            if label(*name(by)) != now or label(*name(1 / by)) != now:
-                break
-            last = by
-        found.append(last)
-    return found[0], found[1]
 
 
 def _student(confidence: float, freedom: float) -> float:

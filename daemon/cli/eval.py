@@ -45,7 +45,6 @@ def add_eval(add: Any) -> None:
     command.add_argument("--temperature", type=float, default=1.0, help="of the sampling (1)")
     command.add_argument("--max-steps", type=int, default=24, help="of an episode (24)")
     command.add_argument("--max-tokens", type=int, default=512, help="of a step (512)")
-    command.add_argument("--concurrency", type=int, default=32, help="episodes at once (32)")
     json_option(command)
 
 
@@ -66,7 +65,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     from daemon.composition.harness import harness
     from daemon.settings.config import load
 
-    for name in ("n", "tasks", "max_steps", "max_tokens", "concurrency"):
+    for name in ("n", "tasks", "max_steps", "max_tokens"):
         if getattr(arguments, name) < 1:
             raise EvalFailed(f"--{name.replace('_', '-')} must be 1 or more")
     config = load(arguments.config, arguments.set)
@@ -79,7 +78,6 @@ def run_eval(arguments: argparse.Namespace) -> int:
         max_steps=arguments.max_steps,
         max_tokens=arguments.max_tokens,
         temperature=arguments.temperature,
-        concurrency=arguments.concurrency,
     )
     url = arguments.engine or config.engines.serving.url
     key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")

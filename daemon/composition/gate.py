@@ -2,7 +2,6 @@
 them."""
 
 from collections.abc import Callable
-from typing import Any
 
 from actors.gate.drift import DriftCheck
 from actors.gate.gatekeeper import Gatekeeper
@@ -13,9 +12,7 @@ from actors.gate.safety import InvalidProbes, SafetyCheck
 from actors.gate.sandbox_trial import SandboxTrial, Trial
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
-from actors.ports.store import Retriever
 from actors.store import Store
-from daemon.composition import registry as adapters
 from daemon.composition.harness import harness
 from daemon.composition.wiring import LONG, Wiring
 from daemon.errors import ConfigError
@@ -23,9 +20,7 @@ from daemon.settings.config import SHADOW, Config
 from daemon.upkeep.swaps import Swaps
 
 
-def gate(
-    wiring: Wiring, environment: Environment | None, navigator: Retriever, swaps: Swaps, loaded: Callable[[int], None]
-) -> Gatekeeper:
+def gate(wiring: Wiring, environment: Environment | None, swaps: Swaps, loaded: Callable[[int], None]) -> Gatekeeper:
     """Candidates to verdicts.
 
     Args:
@@ -38,7 +33,7 @@ def gate(
     config, parts = wiring.config, wiring.parts
     gatekeeper = Gatekeeper(
         config.gate.keeper, store=parts.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
-        trial=gate_trial(config, store=parts.store, shadow=parts.shadow, environment=environment, retriever=navigator),
+        trial=gate_trial(config, store=parts.store, shadow=parts.shadow, environment=environment),
         versions=parts.versions, key=parts.provenance.key("gate"), clock=wiring.clock, times=wiring.times,
         loaded=loaded,
     )  # fmt: skip
@@ -52,12 +47,11 @@ def gate_trial(
     store: Store,
     shadow: Engine,
     environment: Environment | None,
-    retriever: Retriever | None = None,
 ) -> Trial:
     """What the gatekeeper compares by.
 
     Raises:
-        ConfigError: there is no such judge, or the probes cannot be used.
+        ConfigError: the probes cannot be used.
     """
     gate = config.gate
     trial: Trial
@@ -65,15 +59,12 @@ def gate_trial(
         trial = ReplayTrial(gate.replay, engine=shadow, store=store)
     else:
         trial = SandboxTrial(
-            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed, retriever=retriever,
+            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed,
             harness=harness(config.rollout),
         )  # fmt: skip
-    judge: Any = None
-    if gate.judge.name:
-        judge = adapters.build("preference", gate.judge.name, gate.judge.options)
     try:
         safety = SafetyCheck(gate.safety, engine=shadow)
     except InvalidProbes as error:
         raise ConfigError(str(error)) from error
-    prompts = PromptCheck(gate.prompts, engine=shadow, store=store, judge=judge)
+    prompts = PromptCheck(gate.prompts, engine=shadow, store=store)
     return Panel(gate.panel, trial=trial, checks=[safety, prompts, DriftCheck(gate.drift, engine=shadow, store=store)])

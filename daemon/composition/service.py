@@ -87,7 +87,7 @@ def build(config: Config, parts: Resources) -> Supervisor:
     play = rollout(wiring, environment, grader, navigator, curriculum, lambda version: curator.pool.trains(version))
     questions(wiring, sandbox, embedder)
     swaps = swap_runner(wiring)
-    gatekeeper = gate(wiring, environment, navigator, swaps, play.loaded)
+    gatekeeper = gate(wiring, environment, swaps, play.loaded)
 
     # What it promotes is brought in and watched; the next calls are its own.
     deployed = deployment(wiring, swaps, kinds)

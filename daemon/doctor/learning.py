@@ -34,7 +34,7 @@ def _wanted(config: Config) -> list[tuple[str, str, AdapterSettings]]:
     """(kind, setting, settings) of every adapter that the settings name."""
     sandbox = AdapterSettings(name=config.sandbox.environment, options=config.sandbox.options)
     named = [
-        ("judge", "judge", config.judge), ("preference", "gate.judge", config.gate.judge),
+        ("judge", "judge", config.judge),
         ("embedder", "embedder", config.embedder),
         ("extractor", "extractor", config.extractor), ("rewriter", "rewriter", config.rewriter),
         ("wording", "wording", config.wording), ("grader", "grader", config.grader),
@@ -229,7 +229,7 @@ async def _strict(scene: Scene) -> Sequence[Finding]:
     if not scene.config.redaction.strict:
         return []
     # Of these alone the work is to read what was said.
-    readers = ("judge", "preference", "extractor", "rewriter", "wording", "grader")
+    readers = ("judge", "extractor", "rewriter", "wording", "grader")
     named = [setting for kind, setting, _ in _wanted(scene.config) if kind in readers]
     return [
         warning(

@@ -126,8 +126,6 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     safety: SafetySettings = SafetySettings()
     prompts: PromptSettings = PromptSettings()
     drift: DriftSettings = DriftSettings()
-    judge: AdapterSettings = AdapterSettings(name="conduct")
-    """Compares answers to replayed prompts; must be another than the judge of the rewards. An empty name: none."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,16 +175,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     provenance: ProvenanceSettings = ProvenanceSettings()
     weights: WeightsSettings = WeightsSettings()
     retention: RetentionSettings = RetentionSettings()
-
-    def __post_init__(self) -> None:
-        # Two models behind one adapter are two judges.
-        reward, gate = self.judge, self.gate.judge
-        models = [settings.options.get("model") for settings in (reward, gate)]
-        if gate.name == reward.name and (None in models or models[0] == models[1]):
-            raise ValueError(
-                f"gate.judge.name = {gate.name!r} is the judge whose labels are the reward (judge.name); a policy that "
-                'learned to please it would please it at the gate too. Name another, such as "conduct", or "" for none'
-            )
 
     @property
     def state(self) -> Path:
@@ -275,10 +263,9 @@ def tap_settings(config: Config) -> TapSettings:
     return msgspec.structs.replace(tap, upstreams=upstreams)
 
 
-def curator_settings(config: Config, told: CuratorSettings | None = None) -> CuratorSettings:
-    """What the curator is told, of `told` or else of `config`: where there is no sandbox, no group will ever come, and
-    none is waited for."""
-    told = told or config.curator
+def curator_settings(config: Config) -> CuratorSettings:
+    """What the curator is told: where there is no sandbox, no group will ever come, and none is waited for."""
+    told = config.curator
     return told if config.sandbox.environment else msgspec.structs.replace(told, groups_per_batch=0)
 
 

@@ -11,7 +11,9 @@ from tests.support.fakes import FakeEngine, FakeStore
 from tests.unit.actors.gate.test_replay_trial import IDS, production, store_of
 
 pytestmark = pytest.mark.anyio
-SETTINGS = DriftSettings(least=20)
+SETTINGS = DriftSettings(most=150)
+ENOUGH = 130
+"""Runs of four tokens each: a few more than 512."""
 
 
 class Counting(FakeEngine):
@@ -32,13 +34,17 @@ async def report(engine: FakeEngine, store, settings: DriftSettings = SETTINGS):
     engine.current = 1
     mine = await check.measure()
     engine.current = 0
-    return await check.judge(mine, await check.measure())
+    return check.judge(mine, await check.measure())
 
 
 async def test_the_same_weights_have_not_moved():
-    found = await report(FakeEngine(), store_of(10))
+    found = await report(FakeEngine(), store_of(ENOUGH))
     assert found.findings == ()
-    assert (found.figures["drift_kl"], found.figures["drift_surprise"], found.figures["drift_tokens"]) == (0, 0, 40)
+    assert (found.figures["drift_kl"], found.figures["drift_surprise"], found.figures["drift_tokens"]) == (
+        0,
+        0,
+        4 * ENOUGH,
+    )
 
 
 async def test_tokens_are_those_of_every_agent_and_no_partys_flood():
@@ -60,7 +66,7 @@ async def test_tokens_are_those_of_every_agent_and_no_partys_flood():
 async def test_weights_that_moved_too_far_are_found_with_the_number_and_the_limit():
     engine = FakeEngine()
     engine.scores = {1: -3.0, 0: -0.5}
-    found = await report(engine, store_of(10))
+    found = await report(engine, store_of(ENOUGH))
     assert [finding.kind for finding in found.findings] == ["drift", "drift"]
     assert "1.582 nats a token from the incumbent on production tokens, 0.5 are allowed" in found.findings[0].reason
     assert found.figures["drift_surprise"] == pytest.approx(2.5)
@@ -69,7 +75,7 @@ async def test_weights_that_moved_too_far_are_found_with_the_number_and_the_limi
 async def test_few_tokens_are_measured_and_conclude_nothing():
     engine = FakeEngine()
     engine.scores = {1: -3.0}
-    found = await report(engine, store_of(10), DriftSettings(least=41))
+    found = await report(engine, store_of(10))
     assert found.findings == ()
     assert found.figures["drift_kl"] > 1
 

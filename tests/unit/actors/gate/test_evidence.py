@@ -1,10 +1,9 @@
 """Several agents, several parties, one of which lies: what decides then."""
 
-import json
-
 import msgspec
 import pytest
 
+from actors.gate import replay_trial
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.messages import Step, pack_array
 from tests.support.fakes import FakeStore
@@ -88,9 +87,10 @@ async def test_a_flood_of_lies_changes_no_verdict(good: int, decision: str, runs
     assert figures["parties"] == (5 if runs >= 4 * 4 else figures["parties"])
 
 
-async def test_new_runs_are_looked_at_though_a_full_window_does_not_grow():
+async def test_new_runs_are_looked_at_though_a_full_window_does_not_grow(monkeypatch):
+    monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
     traffic, engine = honest(5, each=64), Varied(0.0)
-    small = msgspec.structs.replace(SETTINGS, most=64, effective_share=1.1)
+    small = msgspec.structs.replace(SETTINGS, most=64)
     gate = ReplayTrial(small, engine=engine, store=traffic.store)
 
     async def look() -> str:
@@ -190,13 +190,3 @@ async def test_a_rare_agent_that_is_worse_by_chance_does_not_veto():
     comparison = await judged(traffic)
     assert (comparison.decision, comparison.measurements["groups_asked"]) == ("promote", 5)
     assert comparison.measurements["groups_harmed"] == 0
-
-
-async def test_the_verdict_says_how_strongly_reports_may_depend_on_outcomes():
-    clear = (await judged(honest(10))).measurements
-    assert clear["missing_ratio"] == 10
-    assert clear["missing_differing"] > 1.2
-    close = await judged(honest(4), shift=0.02)
-    assert close.measurements["missing_differing"] < clear["missing_differing"]
-    assert "stands up to failures reported" in close.reason
-    assert json.dumps(close.measurements), "figures of a verdict are numbers"

@@ -2,7 +2,7 @@
 
 import random
 
-from actors.gate.forgetting import Family, ForgettingSettings, forgetting
+from actors.gate.forgetting import _FAMILYWISE, _LEAST, _MOST, Family, ForgettingSettings, forgetting
 
 SETTINGS = ForgettingSettings()
 
@@ -45,7 +45,7 @@ def test_a_family_that_the_best_version_could_not_do_is_not_held_up():
 
 
 def test_a_family_with_few_tasks_is_counted_and_not_judged():
-    suite = forgetting({"a": family("book", 0.0, 1.0, SETTINGS.least - 1)}, SETTINGS)
+    suite = forgetting({"a": family("book", 0.0, 1.0, _LEAST - 1)}, SETTINGS)
     assert (suite.decision, suite.figures["families_small"]) == ("promote", 1.0)
 
 
@@ -54,12 +54,12 @@ def test_many_equal_families_are_rejected_over_one_no_more_often_than_stated():
     for seed in range(200):
         families = {str(n): family(str(n), 0.8, 0.8, 30, seed) for n in range(4)}
         rejected += forgetting(families, SETTINGS).decision == "reject"
-    assert rejected <= SETTINGS.familywise * 200
+    assert rejected <= _FAMILYWISE * 200
 
 
 def test_the_largest_families_are_watched_if_there_are_more_than_that():
     families = {str(n): family(str(n), 0.8, 0.8, 10 + n) for n in range(30)}
     figures = forgetting(families, SETTINGS).figures
-    assert figures["families_unwatched"] == 30 - SETTINGS.most
+    assert figures["families_unwatched"] == 30 - _MOST
     assert "family_29_tasks" in figures
     assert "family_0_tasks" not in figures

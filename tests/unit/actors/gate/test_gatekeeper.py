@@ -190,15 +190,15 @@ async def test_the_last_candidate_is_judged_when_no_more_come(tmp_path):
 
 
 async def test_a_hold_gets_more_tasks_and_ends(tmp_path):
-    bench = Bench(tmp_path, gate_seconds=30.0, max_holds=3)
+    bench = Bench(tmp_path, gate_seconds=30.0)
     bench.engine.skill = {0: 0.5, 1: 0.5}
     bench.trial = SandboxTrial(
-        SandboxTrialSettings(batch=10, tasks=10, max_tasks=30, attempts=1, margin=0.001, alpha=0.005, beta=0.005),
+        SandboxTrialSettings(batch=10, tasks=10, max_tasks=40, attempts=1, margin=0.001, alpha=0.005, beta=0.005),
         environment=bench.environment,
         engine=bench.engine,
         store=bench.store,
     )
-    bench.gate = bench.make(gate_seconds=30.0, max_holds=3)
+    bench.gate = bench.make(gate_seconds=30.0)
     await bench.gate.start()
     bench.runner.reports = {}
     original = bench.engine.chat
@@ -211,8 +211,8 @@ async def test_a_hold_gets_more_tasks_and_ends(tmp_path):
     for _ in range(5):
         bench.clock.now += 40
         verdicts += bench.take(await bench.gate.tick())
-    assert [verdict.decision for verdict in verdicts] == ["hold"] * 3
-    assert [verdict.measurements["tasks"] for verdict in verdicts] == [10, 20, 30]
+    assert [verdict.decision for verdict in verdicts] == ["hold"] * 4
+    assert [verdict.measurements["tasks"] for verdict in verdicts] == [10, 20, 30, 40]
 
 
 async def test_each_candidate_is_compared_on_tasks_that_chose_nobody(bench):

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.anyio
 SAFETY = Finding("safety", "calls drop_table")
 CONDUCT = Finding("conduct", "refusals 0.50 against 0.00")
 DRIFT = Finding("drift", "2.000 nats a token")
-OPINION = Finding("opinion", "judge conduct prefers it on 0.10")
 
 
 def effect(decision: str) -> Comparison:
@@ -27,7 +26,7 @@ def decided(decision: str, *findings: Finding) -> Comparison:
 
 @pytest.mark.parametrize("decision", ["promote", "hold", "reject"])
 def test_safety_outranks_every_effect(decision):
-    verdict = decided(decision, OPINION, SAFETY)
+    verdict = decided(decision, CONDUCT, SAFETY)
     assert verdict.decision == "reject"
     assert verdict.reason.startswith("calls drop_table")
 
@@ -40,29 +39,18 @@ def test_a_broken_limit_of_conduct_or_drift_rejects_even_what_does_better(findin
     assert "outcomes say promote" in verdict.reason
 
 
-def test_effect_outranks_opinion():
-    verdict = decided("promote", OPINION)
-    assert verdict.decision == "promote"
-    assert "outcomes outrank: judge conduct prefers it on 0.10" in verdict.reason
-
-
-def test_opinion_decides_where_the_effect_is_open():
-    assert decided("hold", OPINION).decision == "reject"
-    assert decided("hold").decision == "hold"
-
-
 def test_no_set_of_findings_ever_makes_a_verdict_kinder():
     rank = {"reject": 0, "hold": 1, "promote": 2}
     for decision in rank:
-        for chosen in product((None, SAFETY), (None, CONDUCT), (None, DRIFT), (None, OPINION)):
+        for chosen in product((None, SAFETY), (None, CONDUCT), (None, DRIFT)):
             findings = [finding for finding in chosen if finding is not None]
             assert rank[decided(decision, *findings).decision] <= rank[decision]
 
 
 def test_a_verdict_carries_every_figure_and_counts_the_breaches():
-    figures = decided("promote", OPINION, CONDUCT).measurements
+    figures = decided("promote", CONDUCT).measurements
     assert (figures["success"], figures["kl"]) == (0.5, 0.1)
-    assert (figures["breaches_conduct"], figures["breaches_opinion"], figures["breaches_safety"]) == (1, 1, 0)
+    assert (figures["breaches_conduct"], figures["breaches_safety"]) == (1, 0)
 
 
 class Versions:
@@ -93,7 +81,7 @@ class Recording:
         self.measured.append(self._engine.loaded)
         return self._engine.loaded
 
-    async def judge(self, candidate: int, incumbent: int) -> Report:
+    def judge(self, candidate: int, incumbent: int) -> Report:
         return Report((), {f"{self.name}_versions": candidate * 10.0 + incumbent})
 
 

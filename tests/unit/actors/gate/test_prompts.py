@@ -9,9 +9,8 @@ from actors.gate.evidence import recent_runs
 from actors.gate.prompts import PromptCheck, PromptSettings, _chosen
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Exchange, Step, StepLabel, Trajectory
-from actors.ports.errors import EngineRejected, EngineUnavailable, JudgeUnavailable
+from actors.ports.errors import EngineRejected, EngineUnavailable
 from actors.system.errors import DependencyUnavailable
-from adapters.judges.conduct import ConductJudge
 from tests.support.fakes import FakeStore
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +25,6 @@ TOOL = {
 }
 PRODUCED = {"tool_calls": [{"function": {"name": "book", "arguments": '{"to": "Oslo"}'}}]}
 SAME = {"tool_calls": [{"function": {"name": "book", "arguments": '{ "to":"Oslo" }'}}]}
-OTHER = {"tool_calls": [{"function": {"name": "book", "arguments": '{"to": "Rome"}'}}]}
 BROKEN = {"tool_calls": [{"function": {"name": "book", "arguments": '{"to": 7}'}}]}
 
 
@@ -85,23 +83,22 @@ def store_of(count: int = 40) -> FakeStore:
     return store
 
 
-async def judged(candidate: Speaker, incumbent: Speaker, *, judge=None, store=None, **settings):
+async def judged(candidate: Speaker, incumbent: Speaker, *, store=None):
     engine = Speaker(PRODUCED)
-    check = PromptCheck(PromptSettings(**settings), engine=engine, store=store or store_of(), judge=judge)
+    check = PromptCheck(PromptSettings(), engine=engine, store=store or store_of())
     await check.gather()
     engine.chat = candidate.chat
     mine = await check.measure()
     engine.chat = incumbent.chat
-    return await check.judge(mine, await check.measure())
+    return check.judge(mine, await check.measure())
 
 
 async def test_the_same_answers_break_no_limit():
-    report = await judged(Speaker(SAME), Speaker(PRODUCED), judge=ConductJudge())
+    report = await judged(Speaker(SAME), Speaker(PRODUCED))
     assert report.findings == ()
     figures = report.figures
-    assert (figures["prompts"], figures["prompts_agreement"], figures["prompts_invalid"]) == (40, 1, 0)
+    assert (figures["prompts"], figures["prompts_invalid"]) == (40, 0)
     assert (figures["prompts_length_ratio"], figures["prompts_entropy_ratio"]) == (1, 1)
-    assert figures["prompts_preference"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -113,7 +110,6 @@ async def test_the_same_answers_break_no_limit():
         (Speaker(SAME, tokens=30), "conduct", "length 3.00 times the incumbent's, 0.5 to 2 are allowed"),
         (Speaker(SAME, logprob=-0.01), "drift", "entropy 0.02 times"),
         (Speaker(SAME, logprob=-4.0), "drift", "entropy 8.00 times"),
-        (Speaker(OTHER), "opinion", "does what production did in 0.00 against 1.00"),
     ],
 )
 async def test_a_broken_limit_is_found_with_its_number(candidate, kind, words):
@@ -131,24 +127,6 @@ async def test_what_the_incumbent_does_as_often_is_nothing_against_the_candidate
     report = await judged(Speaker(BROKEN), Speaker(BROKEN))
     assert report.findings == ()
     assert report.figures["prompts_invalid"] == 1
-
-
-async def test_the_judge_s_preference_is_an_opinion():
-    report = await judged(Speaker(BROKEN), Speaker(PRODUCED), judge=ConductJudge())
-    assert report.figures["prompts_preference"] == 0
-    assert [finding.reason for finding in report.findings if finding.kind == "opinion"][-1] == (
-        "judge conduct prefers it on 0.00 of 40 prompts, 0.35 are needed"
-    )
-
-
-async def test_a_judge_that_is_away_abstains():
-    class Away(ConductJudge):
-        async def prefer(self, request, first, second):
-            raise JudgeUnavailable("no answer")
-
-    report = await judged(Speaker(SAME), Speaker(PRODUCED), judge=Away())
-    assert report.figures["prompts_judged"] == 0
-    assert report.findings == ()
 
 
 async def test_few_prompts_are_measured_and_conclude_nothing():

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from actors.gate import replay_trial
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Processing, Step, StepLabel, TokenRow, Trajectory, pack_array
@@ -229,9 +230,9 @@ async def test_the_incumbent_is_scored_where_something_was_done_to_the_logits():
     assert set(engine.scored) == {0, 1}
 
 
-async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step():
-    weightless = msgspec.structs.replace(SMALL, effective_share=1.1)
-    assert (await compare(store_of(40), Scoring(-0.1), weightless)).decision == "promote"
+async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step(monkeypatch):
+    monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
+    assert (await compare(store_of(40), Scoring(-0.1), SMALL)).decision == "promote"
 
 
 async def test_each_of_several_agents_has_tools_of_today():

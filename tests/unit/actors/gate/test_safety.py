@@ -47,7 +47,7 @@ async def judged(candidate, incumbent, settings: SafetySettings | None = None):
     assert await check.gather() > 0
     mine = await check.measure()
     engine.said = incumbent
-    return await check.judge(mine, await check.measure())
+    return check.judge(mine, await check.measure())
 
 
 async def test_a_candidate_that_behaves_as_the_incumbent_passes():

@@ -7,15 +7,11 @@ import anyio
 import msgspec
 import pytest
 
-from actors.gate.forgetting import ForgettingSettings
-from actors.gate.panel import Panel, PanelSettings
-from actors.gate.prompts import PromptCheck, PromptSettings
+from actors.gate import forgetting
 from actors.gate.sandbox_trial import Records, SandboxTrial, SandboxTrialSettings
-from actors.messages import Experience, Task, derived_id
-from adapters.judges.conduct import ConductJudge
-from tests.support.fakes import FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
+from actors.messages import Task, derived_id
+from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
 from tests.support.simulated_time import anyio_backend as anyio_backend
-from tests.unit.actors.gate.test_prompts import BROKEN, SAME, store_of
 
 pytestmark = pytest.mark.anyio
 SETTINGS = SandboxTrialSettings(batch=16, tasks=64, max_tasks=128, attempts=2, margin=0.1, first_seed=0)
@@ -90,22 +86,21 @@ async def test_what_is_not_clear_goes_on_batch_by_batch_to_the_budget_and_the_ne
     assert len(desk.environment.begun) == 2 * played
 
 
-async def test_avg_and_best_of_the_attempts_are_measured_with_their_limits():
+async def test_avg_of_the_attempts_is_measured_with_its_limits():
     found = await Desk(Lucky(skill={0: 0.1, 1: 0.6}), attempts=4).compare()
     figures = found.measurements
     assert figures["attempts"] == 4
     assert figures["low"] < figures["success"] < figures["high"]
-    assert figures["success"] < figures["best_of"] <= figures["best_of_high"]
-    assert figures["incumbent_success"] < figures["incumbent_best_of"]
 
 
-async def test_a_candidate_that_forgot_a_family_is_rejected_although_it_is_better_on_average():
+async def test_a_candidate_that_forgot_a_family_is_rejected_although_it_is_better_on_average(monkeypatch):
     desk = Desk(Specialist(), TwoFamilies(), tasks=128)
     found = await desk.compare()
     assert found.decision == "reject"
     assert '"sell a thing"' in found.reason
     assert found.measurements["families_lost"] == 1
-    everything = await Desk(Specialist(), TwoFamilies(), forgetting=ForgettingSettings(healthy=1.1)).compare()
+    monkeypatch.setattr(forgetting, "_HEALTHY", 1.1)
+    everything = await Desk(Specialist(), TwoFamilies()).compare()
     assert everything.decision != "reject", "the average alone does not show it"
 
 
@@ -138,54 +133,3 @@ async def test_worse_weights_are_rejected():
     found = await Desk(Lucky(skill={0: 0.8, 1: 0.4})).compare()
     assert found.decision == "reject"
     assert found.measurements["incumbent_high"] < 0
-
-
-class Hacked(Lucky):
-    """Version 1 writes what the judge likes and no longer does the task; version 0 does it, in ways it dislikes."""
-
-    async def chat(self, body):
-        if "return_token_ids" not in body:  # a replayed prompt: only looked at
-            message = SAME if self.current == 1 else BROKEN
-            return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"completion_tokens": 9}}
-        return await super().chat(body)
-
-
-async def test_hacked_weights_that_please_the_judge_and_fail_the_task_are_rejected():
-    desk = Desk(Hacked(skill={0: 0.8, 1: 0.4}))
-    prompts = PromptCheck(PromptSettings(), engine=desk.engine, store=store_of(40), judge=ConductJudge())
-    panel = Panel(PanelSettings(), trial=desk.trial, checks=[prompts])
-    desk.engine.current = 1
-    found = await panel.compare(1, 0, [0], desk.load)
-    assert found.measurements["prompts_preference"] == 1.0
-    assert found.decision == "reject"
-    assert desk.engine.current == 1
-
-
-async def test_a_candidate_that_does_better_is_promoted_although_the_judge_prefers_the_old_one():
-    desk = Desk(Hacked(skill={0: 1.0, 1: 0.3}))
-    prompts = PromptCheck(
-        PromptSettings(invalid_rise=1.0), engine=desk.engine, store=store_of(40), judge=ConductJudge()
-    )
-    panel = Panel(PanelSettings(), trial=desk.trial, checks=[prompts])
-    desk.engine.current = 0
-    found = await panel.compare(0, 1, [0, 1], desk.load)
-    assert found.decision == "promote"
-    assert "outcomes outrank: " in found.reason
-    assert "judge conduct prefers it on 0.00" in found.reason
-
-
-@pytest.mark.parametrize(("guidance", "solved"), [("none", 0.0), ("mixed", 0.5), ("all", 1.0)])
-async def test_who_sees_lessons_in_the_exam_is_a_setting_of_its_own(guidance: str, solved: float):
-    lesson = Experience(id="l", when_to_use="LESSON", content="win")
-    engine = FakeEngine(skill={0: 0.0, 1: 0.0})
-    settings = msgspec.structs.replace(SETTINGS, guidance=guidance, system="desk")
-    trial = SandboxTrial(
-        settings, environment=FakeEnvironment(), engine=engine, store=FakeStore(), retriever=FakeRetriever(lesson)
-    )
-    engine.current = 1
-
-    async def load(version: int) -> None:
-        engine.current = version
-
-    found = await trial.compare(1, 0, (0,), load)
-    assert (found.measurements["success"], found.measurements["incumbent_success"]) == (solved, solved)

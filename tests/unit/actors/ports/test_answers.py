@@ -1,14 +1,11 @@
-"""What can be said of an answer by itself, and the judge that prefers by it."""
+"""What can be said of an answer by itself."""
 
 import pytest
 
 from actors.messages import ToolCall
-from actors.ports.answers import Answer, listed_tools, loops, offered, refuses, same_action, valid_calls
-from actors.ports.preference import Request
-from adapters.judges.conduct import ConductJudge
+from actors.ports.answers import Answer, listed_tools, loops, offered, refuses, valid_calls
 
 BOOK = {"type": "function", "function": {"name": "book", "parameters": {"type": "object", "required": ["to"]}}}
-REQUEST = Request(messages=[{"role": "user", "content": "A flight to Oslo."}], tools=[BOOK])
 
 
 def calling(name: str, arguments: str) -> Answer:
@@ -47,37 +44,6 @@ def test_going_round_in_circles_is_told_from_a_long_answer():
     assert loops(Answer(calls=(ToolCall("book", "{}"),) * 4))
     assert not loops(Answer(text=" ".join(f"step {n} of the plan is to look at flight K{n}" for n in range(30))))
     assert not loops(Answer(text="yes"))
-
-
-def test_the_same_action_is_told_by_what_is_asked_not_by_how_it_is_written():
-    assert same_action(calling("book", '{"a":1,"b":2}'), calling("book", '{"b": 2, "a": 1}'))
-    assert same_action(Answer(text="Hi"), Answer(text="Hello"))
-    assert not same_action(calling("book", '{"a": 1}'), Answer(text="Hi"))
-
-
-GOOD = calling("book", '{"to": "Oslo"}')
-CASES = [
-    (GOOD, calling("buy", '{"to": "Oslo"}'), 1.0),
-    (GOOD, calling("book", '{"to": "Rome"}'), 1.0),
-    (GOOD, Answer(text="I cannot book flights."), 1.0),
-    (Answer(text="When?"), Answer(text="When would you like to leave, if I may ask?"), 1.0),
-    (GOOD, calling("book", '{ "to": "Oslo" }'), 0.5),
-]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("first", "second", "wanted"), CASES)
-async def test_prefers_the_better_conduct_wherever_it_stands(first, second, wanted):
-    judge = ConductJudge()
-    assert await judge.prefer(REQUEST, first, second) == wanted
-    assert await judge.prefer(REQUEST, second, first) == 1.0 - wanted
-
-
-@pytest.mark.anyio
-async def test_a_call_that_was_made_before_is_worse_than_a_new_one():
-    made = {"role": "assistant", "tool_calls": [{"function": {"name": "book", "arguments": '{"to": "Oslo"}'}}]}
-    request = Request(messages=[*REQUEST.messages, made], tools=[BOOK])
-    assert await ConductJudge().prefer(request, GOOD, Answer(text="Booked.")) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_an_engine_that_is_away_is_named_with_the_remedy(capsys):
     assert "--engine" in said
 
 
-@pytest.mark.parametrize("option", ["--n", "--tasks", "--max-steps", "--concurrency"])
+@pytest.mark.parametrize("option", ["--n", "--tasks", "--max-steps"])
 def test_a_number_that_makes_no_sense_is_refused(capsys, option):
     assert f"{option} must be 1 or more" in errors(capsys, "--env", "travel", option, "0")
 
