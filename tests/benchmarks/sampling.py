@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from actors.messages import Processing
-from learner.loss import LossSettings, policy_loss
+from learner.loss import policy_loss
 from learner.trainers.processing import support
 from learner.trainers.staleness import FREE
 
@@ -85,8 +85,8 @@ def estimator(kind: str, heat: float, by: Processing, rewards: Tensor, off: floa
             now = torch.where(held, now, torch.zeros_like(now))
             bound = torch.full_like(now, 0.2), torch.full_like(now, 0.28)
             return -policy_loss(
-                now, old, rewards - baseline, *bound, share=drawn / CONTEXTS, settings=LossSettings(kl_coef=0.0),
-                mask=held,
+                now, old.masked_fill(~held, 0.0), rewards - baseline, *bound, share=drawn * held / CONTEXTS,
+                kl_coef=0.0, guided=torch.zeros_like(held),
             ).loss  # fmt: skip
 
         return slope(objective, logits)
@@ -164,8 +164,8 @@ def grammar(seed: int) -> list[dict[str, Any]]:
                 log_probs = torch.where(kept, at.log_softmax(-1), torch.zeros_like(at))
                 bounds = torch.full_like(at, 0.2), torch.full_like(at, 0.28)
                 return -policy_loss(
-                    log_probs, recorded.masked_fill(~kept, 0.0), gain, *bounds, share=drawn / CONTEXTS,
-                    settings=LossSettings(kl_coef=0.0), mask=kept,
+                    log_probs, recorded.masked_fill(~kept, 0.0), gain, *bounds, share=drawn * kept / CONTEXTS,
+                    kl_coef=0.0, guided=torch.zeros_like(kept),
                 ).loss  # fmt: skip
 
             found = slope(objective, now)
