@@ -31,6 +31,8 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """`auto` takes a GPU if there is one. On a GPU weights are fp32 and computed with in bf16."""
     threads: Count = 0
     """torch's threads; 0 leaves torch's own choice."""
+    seed: int = 0
+    """Of the split into mini-batches; with the version it decides it, so a resumed run repeats."""
 
     lr: Positive = 1e-6
     """AdamW's learning rate."""

@@ -49,8 +49,6 @@ _REMEDY = (
 )
 _TICK = 1e-3
 """Seconds between two words of ours, where the clock was put back."""
-SEED = 0
-"""Of the split into mini-batches, together with the version: a resumed run repeats."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +140,7 @@ class Updater:
         missed = partial(no_gradient, items, credits, built)
         if built.batch is None:
             return self._skipped(order.id, "nothing_left", missed("nothing_left"), told)
-        seed = int(np.random.SeedSequence([SEED, cursor.version]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([self._settings.seed, cursor.version]).generate_state(1)[0])
         # A name for "memory may differ from disk": whatever raises from here on, the next call starts from disk again.
         self._trainer = None
         began = self._timer()

@@ -74,14 +74,6 @@ class Engine(Protocol):
         """Token ids of `text`, without special tokens added."""
         ...
 
-    async def detokenize(self, ids: Sequence[int]) -> str:
-        """Text of `ids`, special tokens included."""
-        ...
-
-    async def models(self) -> list[str]:
-        """Names under which requests may address what is served."""
-        ...
-
     async def version(self) -> int:
         """Weight version that is served, -1 if its label is not a number."""
         ...

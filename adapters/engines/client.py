@@ -170,14 +170,6 @@ class EngineClient:
         body = {"model": await self._model_name(), "prompt": text, "add_special_tokens": False}
         return self._field(await self._json("POST", "/tokenize", body), "tokens", list)
 
-    async def detokenize(self, ids: Sequence[int]) -> str:
-        body = {"model": await self._model_name(), "tokens": _ints(ids)}
-        return self._field(await self._json("POST", "/detokenize", body), "prompt", str)
-
-    async def models(self) -> list[str]:
-        answer = await self._json("GET", "/v1/models")
-        return [str(card["id"]) for card in self._field(answer, "data", list)]
-
     async def version(self) -> int:
         answer = await self._json("GET", "/weight_info")
         return version_number(self._field(answer, "weight_version", str))
@@ -253,10 +245,10 @@ class EngineClient:
 
     async def _model_name(self) -> str:
         if self._model is None:
-            names = await self.models()
-            if not names:
+            cards = self._field(await self._json("GET", "/v1/models"), "data", list)
+            if not cards:
                 raise EngineRejected(f"{self.name} serves no model")
-            self._model = names[0]
+            self._model = str(cards[0]["id"])
         return self._model
 
     def _field(self, answer: dict[str, Any], name: str, kind: type[Any]) -> Any:

@@ -25,25 +25,12 @@ _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
 """Seconds between two questions how the reading of a version goes."""
 
 
-class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine can do."""
-
-    plugin: str = ""
-    """Version of the plug-in, empty without it."""
-    workers: int = 1
-    device: str = ""
-    """cpu, cuda, ...; empty if the engine does not say."""
-
-
 class _Answer(msgspec.Struct, frozen=True):
     """What one worker answers; see evolved_vllm/loader.py."""
 
     state: Literal["checking", "ready", "refused", "loaded", "rolled_back", "failed"]
     reason: str = ""
     digest: str = ""
-    memory: str = ""
-    device: str = ""
-    plugin: str = ""
     warning: str = ""
     """What nobody has tried yet; from `evolved_info`."""
 
@@ -51,66 +38,37 @@ class _Answer(msgspec.Struct, frozen=True):
 class VllmEngine(EngineClient):
     """A vLLM at a URL, of a kind that is found out when it matters. An `Engine`."""
 
-    _abilities: Abilities | None = None
-
-    async def abilities(self) -> Abilities:
-        """What the engine can do, asked once.
-
-        Raises:
-            EngineRejected: its development endpoints are closed; the message names the variable that opens them.
-        """
-        if self._abilities is None:
-            self._abilities = await self._ask_abilities()
-        return self._abilities
+    _plugin: bool | None = None
+    """Whether it has the plug-in, once it was asked."""
 
     async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
         await self.render([{"role": "user", "content": "Are you there?"}])  # the spot check needs the token endpoints
-        self._abilities = None  # it may have been started anew, otherwise, since the last swap
-        if (await self.abilities()).plugin:
+        self._plugin = None  # it may have been started anew, otherwise, since the last swap
+        if await self._has_plugin():
             await self._prepare_there(path, manifest, epoch)
             return
         await self._validate(path, like, manifest, tied=await self._loads_tied(path))
 
     async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
-        if not (await self.abilities()).plugin:
+        if not await self._has_plugin():
             await super().load(path, epoch=epoch, clean=clean)
             return
         answers = await self._rpc("evolved_load", {"path": str(path), "epoch": epoch, "clean": clean})
         self._took(answers)
 
-    async def rollback(self, *, epoch: int = 0) -> None:
-        """Have every worker load what it served before, from the directory it remembers. As `load`: while paused.
-
-        Raises:
-            CheckpointRefused: there is nothing to go back to, or the directory is gone.
+    async def _has_plugin(self) -> bool:
         """
-        self._took(await self._rpc("evolved_rollback", {"epoch": epoch}))
-
-    async def digest(self) -> str:
-        """A digest of the weights that the engine computes with, for comparing engines of one kind on one machine.
-
         Raises:
-            EngineRejected: the plug-in is not there, or a worker cannot say.
+            EngineRejected: its development endpoints are closed; the message names the variable that opens them.
         """
-        answers = await self._rpc("evolved_digest", {})
-        bad = next((answer.reason for answer in answers if answer.state != "loaded"), "")
-        if bad:
-            raise EngineRejected(f"{self.name}: {bad}")
-        return "-".join(answer.memory for answer in answers)  # one a rank: each holds another part
-
-    async def _ask_abilities(self) -> Abilities:
-        await self.version()  # for the error, if the development endpoints are closed
-        # Not by calling a method that may not be there: vLLM would log a traceback and close the connection.
-        announced = any(line.startswith(f"{_METRIC}{{") for line in (await self.metrics()).splitlines())
-        answers = await self._rpc("evolved_info", {}) if announced else []
-        worker = answers[0] if answers else None
-        if worker and worker.warning:
-            _log.warning("engine_untried", engine=self.name, text=worker.warning)
-        return Abilities(
-            plugin=worker.plugin if worker else "",
-            device=worker.device if worker else "",
-            workers=len(answers) or 1,
-        )
+        if self._plugin is None:
+            await self.version()  # for the error, if the development endpoints are closed
+            # Not by calling a method that may not be there: vLLM would log a traceback and close the connection.
+            self._plugin = any(line.startswith(f"{_METRIC}{{") for line in (await self.metrics()).splitlines())
+            warnings = [answer.warning for answer in await self._rpc("evolved_info", {})] if self._plugin else []
+            if warnings and warnings[0]:
+                _log.warning("engine_untried", engine=self.name, text=warnings[0])
+        return self._plugin
 
     async def _loads_tied(self, path: Path) -> bool:
         """Whether stock `reload_weights` is right for a head that is tied: everywhere but on a CPU."""

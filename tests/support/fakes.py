@@ -226,11 +226,10 @@ class FakeEngine:
     async def tokenize(self, text: str) -> list[int]:
         return [ord(letter) for letter in text]
 
-    async def detokenize(self, ids: Sequence[int]) -> str:
+    @staticmethod
+    def text(ids: Sequence[int]) -> str:
+        """What `tokenize` made of a text, back."""
         return "".join(chr(i) for i in ids)
-
-    async def models(self) -> list[str]:
-        return ["fake"]
 
     async def version(self) -> int:
         self._check()

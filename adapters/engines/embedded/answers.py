@@ -10,7 +10,7 @@ import msgspec
 from adapters.engines.embedded import tools
 from adapters.engines.embedded.batching import Alternatives, Run
 from adapters.engines.embedded.prompts import Prompts, Writer
-from adapters.engines.embedded.requests import ChatRequest, GenerateRequest
+from adapters.engines.embedded.requests import ChatRequest, SamplingParams
 
 encode = msgspec.json.encode
 
@@ -211,60 +211,28 @@ def _ranked(logprob: float, rank: int | None, text: str) -> dict[str, Any]:
     return {"logprob": logprob, "rank": rank, "decoded_token": text}
 
 
-def generated(request_id: str, request: GenerateRequest, runs: Sequence[Run], prompts: Prompts) -> bytes:
+def generated(request_id: str, runs: Sequence[Run], params: SamplingParams, prompts: Prompts) -> bytes:
     """The response to a token-in request."""
-    params = request.sampling_params
     scores = None if params.prompt_logprobs is None else prompt_logprobs(runs[0], prompts)
-    return encode(
-        {
-            "request_id": request_id,
-            "choices": [_generated(i, run, 0, run.produced, run.finish, params.logprobs) for i, run in enumerate(runs)],
-            "prompt_logprobs": scores,
-        }
-    )
+    choices = [_generated(index, run, scored=params.logprobs is not None) for index, run in enumerate(runs)]
+    return encode({"request_id": request_id, "choices": choices, "prompt_logprobs": scores})
 
 
-class IdStream:
-    """The events of one choice of a streamed token-in request."""
-
-    def __init__(self, request_id: str, index: int, run: Run, request: GenerateRequest) -> None:
-        self.over = False
-        self._id, self._index, self._run, self._request = request_id, index, run, request
-        self._sent = 0
-
-    def events(self) -> Iterator[bytes]:
-        """What is new since the last call: at most one event."""
-        finish, produced = self._run.finish, self._run.produced
-        if self.over or (produced == self._sent and finish is None):
-            return
-        self.over = finish is not None
-        choice = _generated(
-            self._index, self._run, self._sent, produced, finish, self._request.sampling_params.logprobs
-        )
-        self._sent = produced
-        yield sse({"request_id": self._id, "choices": [choice]})
-
-
-def _generated(
-    index: int, run: Run, start: int, end: int, finish: str | None, alternatives: int | None
-) -> dict[str, Any]:
-    answer = run.ids[run.prompt_tokens + start : run.prompt_tokens + end]
-    choice: dict[str, Any] = {"index": index, "token_ids": answer, "finish_reason": finish, "logprobs": None}
-    if alternatives is not None:
-        choice["logprobs"] = {
-            "content": [
-                {
-                    "token": f"token_id:{token}",
-                    "token_id": token,
-                    "logprob": run.logprobs[i],
-                    "top_logprobs": [{"token_id": other, "logprob": v} for other, v in run.tops[i]] if run.tops else [],
-                }
-                for i, token in enumerate(answer, start)
-            ]
-        }
-    if finish is not None:
-        choice |= {"stop_reason": run.stop_text, "weight_versions": weight_versions(run)}
-    return choice
+def _generated(index: int, run: Run, *, scored: bool) -> dict[str, Any]:
+    content: list[dict[str, Any]] = []
+    for i, token in enumerate(run.answer if scored else ()):
+        others = [{"token_id": other, "logprob": value} for other, value in run.tops[i]] if run.tops else []
+        content.append({
+            "token": f"token_id:{token}", "token_id": token, "logprob": run.logprobs[i], "top_logprobs": others,
+        })  # fmt: skip
+    return {
+        "index": index,
+        "token_ids": run.answer,
+        "finish_reason": run.finish,
+        "logprobs": {"content": content} if scored else None,
+        "stop_reason": run.stop_text,
+        "weight_versions": weight_versions(run),
+    }
 
 
 def sse(event: dict[str, Any]) -> bytes:

@@ -89,26 +89,13 @@ class GenerateRequest(msgspec.Struct):
 
     token_ids: Annotated[list[int], msgspec.Meta(min_length=1)]
     sampling_params: SamplingParams = msgspec.field(default_factory=SamplingParams)
-    request_id: str | None = None
     model: str | None = None
-    stream: bool | None = None
 
 
 class TokenizeRequest(msgspec.Struct):
-    """POST /tokenize: a text or messages."""
+    """POST /tokenize."""
 
-    prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
-    model: str | None = None
-    add_generation_prompt: bool = True
-    return_token_strs: bool | None = None
-
-
-class DetokenizeRequest(msgspec.Struct):
-    """POST /detokenize."""
-
-    tokens: list[int]
+    prompt: str
     model: str | None = None
 
 
@@ -178,7 +165,7 @@ def generate_limits(request: GenerateRequest, ends: frozenset[int], length: int)
         stop=_stops(params.stop),
         top_logprobs=params.logprobs or 0,
         prompt_logprobs=params.prompt_logprobs,
-        streamed=bool(request.stream),
+        streamed=False,
     )
 
 

@@ -24,7 +24,6 @@ from adapters.engines.embedded import answers
 from adapters.engines.embedded.requests import (
     BadRequest,
     ChatRequest,
-    DetokenizeRequest,
     GenerateRequest,
     TokenizeRequest,
     chat_limits,
@@ -57,7 +56,6 @@ def application(service: EngineService, *, dev_mode: bool) -> Starlette:
         ("POST", "/v1/chat/completions/render", routes.render),
         ("POST", "/inference/v1/generate", routes.generate),
         ("POST", "/tokenize", routes.tokenize),
-        ("POST", "/detokenize", routes.detokenize),
         ("GET", "/v1/models", routes.models),
         ("GET", "/health", routes.health),
         ("GET", "/metrics", routes.metrics),
@@ -118,31 +116,15 @@ class _Routes:
         limits = generate_limits(ask, service.ends, service.length)
         sampling = Sampling(temperature=params.temperature, top_p=params.top_p, seed=params.seed)
         flight = service.begin(ask.token_ids, sampling, limits, params.n)
-        request_id = ask.request_id or self._ids.new("generate-")
-        if ask.stream:
-            return StreamingResponse(_generate_events(service, flight, ask, request_id), media_type=_SSE)
         await _whole(service, flight, request)
-        return _json(answers.generated(request_id, ask, flight.runs, service.prompts))
+        return _json(answers.generated(self._ids.new("generate-"), flight.runs, params, service.prompts))
 
     async def tokenize(self, request: Request) -> Response:
         prompts = self._service.prompts
         ask: TokenizeRequest = await _read(request, TokenizeRequest)
         self._check_model(ask.model)
-        if (ask.prompt is None) == (ask.messages is None):
-            raise BadRequest("give either prompt or messages", param="prompt")
-        text = ask.prompt
-        if text is None:
-            text = prompts.text(ask.messages or [], ask.tools, generate=ask.add_generation_prompt)
-        ids = prompts.encode(text)
-        strings = [prompts.token(i) for i in ids] if ask.return_token_strs else None
-        body = {"count": len(ids), "max_model_len": self._service.length, "tokens": ids, "token_strs": strings}
-        return _json(msgspec.json.encode(body))
-
-    async def detokenize(self, request: Request) -> Response:
-        ask: DetokenizeRequest = await _read(request, DetokenizeRequest)
-        self._check_model(ask.model)
-        self._check_ids(ask.tokens, "tokens")
-        return _json(msgspec.json.encode({"prompt": self._service.prompts.decode(ask.tokens, special=True)}))
+        ids = prompts.encode(ask.prompt)
+        return _json(msgspec.json.encode({"count": len(ids), "max_model_len": self._service.length, "tokens": ids}))
 
     async def models(self, _: Request) -> Response:
         service = self._service
@@ -267,21 +249,6 @@ async def _chat_events(service: EngineService, flight: Flight, answer: answers.C
             yield answers.sse(answers.error("the engine failed while it made this answer", 500))
         for event in answer.closing(flight.runs):
             yield event
-    finally:
-        service.end(flight)
-
-
-async def _generate_events(
-    service: EngineService, flight: Flight, ask: GenerateRequest, request_id: str
-) -> AsyncIterator[bytes]:
-    try:
-        streams = [answers.IdStream(request_id, i, run, ask) for i, run in enumerate(flight.runs)]
-        while not all(stream.over for stream in streams):
-            await flight.news()
-            events = b"".join(event for stream in streams for event in stream.events())
-            if events:
-                yield events
-        yield b"data: [DONE]\n\n"
     finally:
         service.end(flight)
 

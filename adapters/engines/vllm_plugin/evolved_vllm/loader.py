@@ -1,4 +1,4 @@
-"""What one worker knows about its weights: which directory serves, which was good before, and the greatest epoch seen.
+"""What one worker knows about its weights: which directory serves, and the greatest epoch seen.
 
 Every answer is a dict with a `state`; nothing here raises, since an exception from a worker can cost the whole server:
 
@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import __version__
 from .checkpoint import Check, Checkpoint, Refused, Served, describe, identify, open_checkpoint
 from .model import Model
 
@@ -38,25 +37,16 @@ class Loader:
         self._served: Served | None = None
         self._check: Check | None = None
         self._epoch = 0
-        self._path, self._digest, self._previous = "", "", ""
+        self._path, self._digest = "", ""
         self._good: dict[str, tuple[Any, str]] = {}
         """Identity and digest of directories that were loaded."""
 
     def info(self) -> Answer:
-        """What this plug-in is, and what it knows."""
-        config = self._worker.vllm_config
-        warning = ""
+        """What it knows, and whether what serves was ever tried."""
         try:
-            warning = untried(self._layout().config)
-            reason = ""
+            return {**self._answer("loaded"), "warning": untried(self._layout().config)}
         except Refused as error:
-            reason = str(error)
-        return {
-            "state": "loaded" if not reason else "refused", "reason": reason, "plugin": __version__,
-            "rank": int(getattr(self._worker, "rank", 0)), "workers": int(config.parallel_config.world_size),
-            "device": str(self._worker.device).partition(":")[0], "epoch": self._epoch,
-            "path": self._path, "previous": self._previous, "digest": self._digest, "warning": warning,
-        }  # fmt: skip
+            return self._answer("refused", str(error))
 
     def prepare(self, path: str, epoch: int, manifest: str = "") -> Answer:
         """Begin to read a directory while the old one serves; `prepared` says how it went.
@@ -115,22 +105,7 @@ class Loader:
         except Exception as error:
             return self._back(previous, f"{path} could not be loaded: {type(error).__name__}: {error}")
         self._remember(checkpoint, digest)
-        if previous != path:
-            self._previous = previous
         return {**self._answer("loaded"), "seconds": time.monotonic() - began}
-
-    def rollback(self, epoch: int) -> Answer:
-        """Load the directory that served before this one, and zero the KV blocks."""
-        if not self._previous:
-            return self._answer("refused", "nothing was loaded before what serves: there is nothing to go back to")
-        return self.load(self._previous, epoch, clean=True)
-
-    def digest(self) -> Answer:
-        """See `Model.digest`."""
-        try:
-            return {**self._answer("loaded"), "memory": self._model.digest()}
-        except Exception as error:
-            return self._answer("failed", f"the model cannot be digested: {type(error).__name__}: {error}")
 
     def _layout(self) -> Served:
         """What serves, from the files that vLLM started with; read once, before anything can have changed them much.

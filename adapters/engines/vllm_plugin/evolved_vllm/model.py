@@ -1,10 +1,9 @@
-"""The model in a worker's memory: fed from a checkpoint, put together again after a failure, and digested.
+"""The model in a worker's memory: fed from a checkpoint, and put together again after a failure.
 
 Everything that knows vLLM's insides is here. Used of it: `model_runner.reload_weights` and `get_model`, the layerwise
 reload's bookkeeping (to undo a reload that broke off), `cpu_linear` of packed layers, and `model_runner.kv_caches`.
 """
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +12,6 @@ import torch
 from .checkpoint import Checkpoint
 
 _VIEWS = {"BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool}
-_PIECE = 1 << 26
-"""Bytes that are copied off the device together."""
 
 
 class Model:
@@ -84,43 +81,6 @@ class Model:
             elif isinstance(item, list | tuple):
                 waiting.extend(item)
         return done
-
-    def digest(self) -> str:
-        """sha256 over what this worker computes with.
-
-        Parameters and buffers enter by name and bytes. A layer that a CPU has packed keeps no readable weights: there,
-        a fixed pseudo-random vector is sent through the layer, and the bits of what comes out enter. Equal digests on
-        one machine and one build of vLLM mean the same weights, but for two packed layers that map that vector to the
-        same bits, which different weights do by accident only, and an adversary could construct. It says nothing
-        across machines, ranks, or kinds of engine, nor about what is not part of the model, such as LoRA adapters.
-        Takes as long as copying the weights off the device.
-        """
-        state = hashlib.sha256()
-        model = self._runner.get_model()
-        for name, tensor in _held(model):
-            state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            if tensor.is_meta or not tensor.numel():
-                continue
-            flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-            for start in range(0, len(flat), _PIECE):
-                state.update(flat[start : start + _PIECE].cpu().numpy().data)
-        for name, layer in model.named_modules():
-            packed = getattr(layer, "cpu_linear", None)
-            if packed is not None:
-                state.update(f"{name} packed\n".encode())
-                state.update(_probe(layer, packed))
-        return state.hexdigest()
-
-
-@torch.no_grad()
-def _probe(layer: torch.nn.Module, packed: Any) -> bytes:
-    """What a packed layer makes of a fixed vector, as bytes."""
-    width = getattr(layer, "input_size_per_partition", None) or getattr(layer, "embedding_dim", 0)
-    if not width:
-        return b"unknown"
-    weight: Any = layer.weight
-    vector = torch.randn(1, int(width), generator=torch.Generator().manual_seed(0)).to(weight.dtype)
-    return packed(vector, weight, None).float().contiguous().numpy().tobytes()
 
 
 def _held(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -15,7 +15,7 @@ from .loader import Answer, Loader
 
 
 def evolved_info(worker: Any) -> Answer:
-    """What the plug-in is, and what it knows: device, epoch, path and digest of what serves."""
+    """What the plug-in knows: epoch, path and digest of what serves, and a warning."""
     return _loader(worker).info()
 
 
@@ -36,20 +36,10 @@ def evolved_load(worker: Any, path: str, epoch: int = 0, clean: bool = False) ->
     return _loader(worker).load(str(path), int(epoch), bool(clean))
 
 
-def evolved_rollback(worker: Any, epoch: int = 0) -> Answer:
-    """Load what served before, and zero the KV blocks."""
-    return _loader(worker).rollback(int(epoch))
-
-
-def evolved_digest(worker: Any) -> Answer:
-    """A digest of what is in memory; `evolved_vllm.model.Model.digest` says what it proves."""
-    return _loader(worker).digest()
-
-
 METHODS: dict[str, Callable[..., Answer]] = {
     method.__name__: method
     for method in (
-        evolved_info, evolved_prepare, evolved_prepared, evolved_load, evolved_rollback, evolved_digest,
+        evolved_info, evolved_prepare, evolved_prepared, evolved_load,
     )
 }  # fmt: skip
 

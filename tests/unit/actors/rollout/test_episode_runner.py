@@ -28,13 +28,13 @@ async def test_turns_join_to_one_row_with_exact_ids(engine):
     played = await play(engine, await begin())
     assert (played.outcome, played.finished, len(played.steps), len(played.rows)) == (1.0, True, 2, 1)
     row = played.rows[0]
-    text = await engine.detokenize(ids_array(row.ids).tolist())
+    text = engine.text(ids_array(row.ids).tolist())
     assert text == (
         '[win,lose,finish]<system>desk</><user>task 0</><assistant>win{}</><tool>{"ok": "yes"}</><assistant>finish{}</>'
     )
     steps = steps_array(row.step)
-    assert await engine.detokenize(ids_array(row.ids)[steps == 0].tolist()) == "win{}</>"
-    assert await engine.detokenize(ids_array(row.ids)[steps == 1].tolist()) == "finish{}</>"
+    assert engine.text(ids_array(row.ids)[steps == 0].tolist()) == "win{}</>"
+    assert engine.text(ids_array(row.ids)[steps == 1].tolist()) == "finish{}</>"
     assert set(floats_array(row.logprobs)[steps >= 0].tolist()) == {-0.5}
     assert set(ids_array(row.versions)[steps < 0].tolist()) == {-1}
     assert (played.min_version, played.max_version, played.why_not) == (0, 0, "")
@@ -70,7 +70,7 @@ async def test_a_lesson_is_recorded_as_a_span_that_cuts_out_exactly(engine):
     played = await play(engine, episode, lessons_text="\nLESSON one", system="desk")
     start, end = played.rows[0].hint
     ids = ids_array(played.rows[0].ids).tolist()
-    assert "LESSON one" in await engine.detokenize(ids[start:end])
+    assert "LESSON one" in engine.text(ids[start:end])
     assert (ids[:start] + ids[end:])[: len(plain)] == plain
 
 
@@ -217,7 +217,7 @@ async def test_an_environment_may_answer_with_messages_of_its_own_and_bring_tool
 
     episode.step = step
     played = await play(engine, episode)
-    last = await engine.detokenize(ids_array(played.rows[-1].ids).tolist())
+    last = engine.text(ids_array(played.rows[-1].ids).tolist())
     assert last.startswith("[win,lose,finish,late]")
     assert "<user>and now?</>" in last
     assert "<tool>" not in last

@@ -159,7 +159,7 @@ async def test_half_of_a_group_sees_the_lesson_and_its_span_is_recorded():
     assert {trajectory.experience_ids for trajectory in guided} == {("lesson-1",)}
     for trajectory in found:
         start, end = trajectory.rows[0].hint
-        shown = await bench.engine.detokenize(ids_array(trajectory.rows[0].ids)[start:end].tolist())
+        shown = bench.engine.text(ids_array(trajectory.rows[0].ids)[start:end].tolist())
         assert ("When to use: LESSON. Content: win, then finish." in shown) == bool(trajectory.experience_ids)
     assert all(trajectory.outcome == 1.0 for trajectory in guided)
 

@@ -58,7 +58,7 @@ async def test_a_connection_that_breaks_is_unavailable():
         engine.script = hang_up
         async with EngineClient(f"http://127.0.0.1:{engine.port}") as broken:
             with pytest.raises(EngineUnavailable):
-                await broken.models()
+                await broken.tokenize("a")
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])

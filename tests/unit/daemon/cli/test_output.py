@@ -108,7 +108,7 @@ WORDS: dict[tuple[str, ...], str] = {
 """What to write behind a subcommand so that it prints something, with and without --json."""
 SAYS_NOTHING = {
     ("doctor",): "--only nonsense", ("uninstall",): "--root {tmp}/root", ("import",): "{tmp}/missing",
-    ("db", "restore"): "{tmp}/missing", ("eval",): "--env nonsense", ("learner", "inspect"): "{tmp}/missing",
+    ("db", "restore"): "{tmp}/missing", ("eval",): "--env nonsense",
     ("learner", "resume"): "--check", ("tasks", "generate"): "nonsense --out {tmp}/t.json",
     ("tasks", "list"): "{tmp}/missing", ("tasks", "show"): "{tmp}/missing", ("environments", "check"): "nonsense",
     ("experience", "export"): "--out {tmp}/none/x",
