@@ -1,11 +1,12 @@
 """Messages to bytes and back: msgpack, one tagged union, errors that name the field."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
 from actors.messages.base import SCHEMA, Message
-from actors.messages.errors import MalformedMessage, UnsupportedSchema
+from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
 from actors.messages.experience import Experience, Task
 from actors.messages.policy import BatchItem, BatchOrder, Candidate, Directive, Serving, Verdict
 from actors.messages.traffic import Exchange, Feedback
@@ -16,19 +17,21 @@ AnyMessage = (
     | BatchOrder | Candidate | Verdict | Serving | Directive
 )  # fmt: skip
 
+Record = TypeVar("Record", bound=Message)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
 _items = msgspec.msgpack.Decoder(tuple[BatchItem, ...])
 
 
-class Envelope(msgspec.Struct):
+class _Envelope(msgspec.Struct):
     """What tells a message that is malformed from one of a newer schema."""
 
     type: str = "?"
     schema: int = 0
 
 
-_envelope = msgspec.msgpack.Decoder(Envelope)
+_envelope = msgspec.msgpack.Decoder(_Envelope)
 
 
 def encode(message: Message) -> bytes:
@@ -43,16 +46,29 @@ def decode(data: bytes) -> AnyMessage:
         MalformedMessage: no msgpack, an unknown type, or a field that is missing or of the wrong type.
         UnsupportedSchema: written by a newer schema than ours.
     """
+    return decode_as(_decoder, data)
+
+
+def decode_as(decoder: msgspec.msgpack.Decoder[Record], data: bytes) -> Record:
+    """What `decoder` reads in `data`; raises as `decode`."""
+    try:
+        message = decoder.decode(data)
+    except _UNREADABLE as error:
+        raise _explained(data, error) from error
+    if message.schema > SCHEMA:
+        raise UnsupportedSchema(str(message.__struct_config__.tag), message.schema, SCHEMA)
+    return message
+
+
+def _explained(data: bytes, error: Exception) -> MessageError:
+    """A newer schema explains a failure better than the field that is at fault."""
     try:
         envelope = _envelope.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"no message: {error}") from error
+    except _UNREADABLE:
+        return MalformedMessage(f"no message: {error}")
     if envelope.schema > SCHEMA:
-        raise UnsupportedSchema(envelope.type, envelope.schema, SCHEMA)
-    try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"{envelope.type} message: {error}") from error
+        return UnsupportedSchema(envelope.type, envelope.schema, SCHEMA)
+    return MalformedMessage(f"{envelope.type} message: {error}")
 
 
 def encode_batch(items: Iterable[BatchItem]) -> bytes:
@@ -68,5 +84,5 @@ def decode_batch(data: bytes) -> tuple[BatchItem, ...]:
     """
     try:
         return _items.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise MalformedMessage(f"batch file: {error}") from error

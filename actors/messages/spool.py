@@ -6,9 +6,8 @@ for, so it happens in the daemon, in `adapters.intake.tap`. These records never 
 
 import msgspec
 
-from actors.messages.base import SCHEMA, Message
-from actors.messages.codec import Envelope
-from actors.messages.errors import MalformedMessage, UnsupportedSchema
+from actors.messages.base import Message
+from actors.messages.codec import decode_as
 from actors.messages.traffic import Feedback, Hints, Part, Source
 
 
@@ -53,7 +52,6 @@ class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
 SpoolRecord = RawExchange | Feedback
 
 _decoder: msgspec.msgpack.Decoder[SpoolRecord] = msgspec.msgpack.Decoder(SpoolRecord)
-_envelope = msgspec.msgpack.Decoder(Envelope)
 
 
 def decode_spooled(data: bytes) -> SpoolRecord:
@@ -63,21 +61,4 @@ def decode_spooled(data: bytes) -> SpoolRecord:
         MalformedMessage: no record of the spool; names the field at fault.
         UnsupportedSchema: written by a tap that is newer than this process.
     """
-    try:
-        record = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _require_known_schema(data)
-        raise MalformedMessage(f"spool record: {error}") from error
-    if record.schema > SCHEMA:
-        raise UnsupportedSchema("spool", record.schema, SCHEMA)
-    return record
-
-
-def _require_known_schema(data: bytes) -> None:
-    """A newer schema explains a failure better than the field that is at fault."""
-    try:
-        envelope = _envelope.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return
-    if envelope.schema > SCHEMA:
-        raise UnsupportedSchema(envelope.type, envelope.schema, SCHEMA)
+    return decode_as(_decoder, data)

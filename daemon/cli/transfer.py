@@ -4,7 +4,6 @@ import argparse
 import logging
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from daemon.cli.options import json_option
@@ -27,7 +26,7 @@ many calls as it has answers; "tools" and "outcome" (0 to 1) may stand beside th
 examples:
   evolved import --config config.toml week.jsonl.gz
   evolved import chats.jsonl --dry-run              what is in it, what is wrong with it; nothing is sent
-  zcat chats.jsonl.gz | evolved import - --tenant acme --rejects bad.jsonl
+  zcat chats.jsonl.gz | evolved import - --tenant acme
 
 It publishes to the broker, which must run; the daemon need not. Secrets and personal data are taken out on the way.
 Importing a file again changes nothing: records are known by their ids. Labels are not imported, this installation's
@@ -62,7 +61,6 @@ def add_commands(add: Any) -> None:
     command.add_argument("--tenant", metavar="NAME", help="whose records they are, whatever the lines say")
     command.add_argument("--trainable", action="store_true", help="the file comes from this very installation")
     command.add_argument("--dry-run", action="store_true", help="read and check, send nothing")
-    command.add_argument("--rejects", type=Path, metavar="FILE", help="write the bad lines there")
     command.add_argument(
         "--wait", type=float, default=60.0, metavar="SECONDS", help="for a broker that takes nothing (60)"
     )
@@ -105,7 +103,6 @@ def run_import(arguments: argparse.Namespace) -> int:
         trainable=arguments.trainable,
         dry_run=arguments.dry_run,
         wait=arguments.wait,
-        rejects=arguments.rejects,
     )
     summary = import_file(load(arguments.config, arguments.set), arguments.file, options, say=_say)
     if arguments.json:

@@ -7,7 +7,6 @@ from the records. What is imported again is recognised; while no daemon runs, it
 """
 
 import gzip
-import os
 import sys
 import time
 import zlib
@@ -58,8 +57,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     wait: float = 60.0
     """Seconds in which the bus may take nothing."""
-    rejects: Path | None = None
-    """Where bad lines go."""
 
 
 class Bad(msgspec.Struct, frozen=True):
@@ -113,8 +110,8 @@ async def _import(config: Config, bus: Bus | None, source: str, options: Options
     reader = Reader(options, Redactor(config.redaction), summary)
     progress = Progress(say, "lines")
     try:
-        with _reading(source) as file, _rejecting(options.rejects) as reject:
-            batches = _batches(file, reader, reject)
+        with _reading(source) as file:
+            batches = _batches(file, reader)
             while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
                 first, items = batch
                 if bus is not None:
@@ -144,14 +141,12 @@ async def _publish(bus: Bus, items: list[Outgoing], seconds: float) -> str:
         delay = min(2.0, 2 * delay)
 
 
-def _batches(
-    file: IO[bytes], reader: "Reader", reject: Callable[[bytes], object]
-) -> Iterator[tuple[int, list[Outgoing]]]:
+def _batches(file: IO[bytes], reader: "Reader") -> Iterator[tuple[int, list[Outgoing]]]:
     """(number of its first line, what it publishes) for as many lines as are published at a time."""
     items: list[Outgoing] = []
     first, size = 1, 0
     for number, line in enumerate(_lines(file), 1):
-        fresh = reader.read(number, line, reject)
+        fresh = reader.read(number, line)
         items += fresh
         size += sum(len(item.data) for item in fresh)
         if len(items) >= _BATCH or size >= _BATCH_BYTES:
@@ -177,7 +172,7 @@ class Reader:
         self._options, self._redactor, self._summary = options, redactor, summary
         self._now = time.time()
 
-    def read(self, number: int, line: bytes, reject: Callable[[bytes], object]) -> list[Outgoing]:
+    def read(self, number: int, line: bytes) -> list[Outgoing]:
         """What line `number` publishes; nothing if it is empty or bad."""
         self._summary.lines = number
         line = line.rstrip(b"\r\n")
@@ -191,7 +186,6 @@ class Reader:
             self._summary.bad += 1
             if len(self._summary.shown) < _SHOWN:
                 self._summary.shown.append(Bad(number, str(error)[:300]))
-            reject(line + b"\n")
             return []
         return [self._outgoing(record) for record in records]
 
@@ -273,12 +267,3 @@ def _reading(source: str) -> Iterator[IO[bytes]]:
         return
     with gzip.open(source, "rb") if source.endswith(".gz") else open(source, "rb") as file:
         yield file  # type: ignore[misc]  # an IO[bytes] in all but name
-
-
-@contextmanager
-def _rejecting(path: Path | None) -> Iterator[Callable[[bytes], object]]:
-    if path is None:
-        yield len
-        return
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        yield file.write

@@ -8,7 +8,6 @@ samples it is one look at the headers.
 """
 
 import ipaddress
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,8 +87,6 @@ class Admission:
             except KeysUnusable as error:
                 raise InvalidTapSettings(f"tap.door.keys_file: {error}") from error
         self._plain = Visitor("default")
-        self.counts: Counter[str] = Counter()
-        """Calls not kept by why_not, and refused ones by code: missing_key, invalid_key, wrong_scope, wrong_tenant."""
 
     def admit(self, request: Request) -> Visitor:
         """Who makes the call.
@@ -113,7 +110,6 @@ class Admission:
         tenant, caller = self.check(head)
         why_not = self._why_not(request, told, marked, tenant, caller)
         if why_not:
-            self.counts[why_not] += 1
             return Visitor(tenant, caller, False, why_not, strip)
         return Visitor(tenant, caller, True, "", strip)
 
@@ -130,7 +126,7 @@ class Admission:
             key = self._key(self._ring, presented(told.get(_KEY, b""), told.get(_AUTHORIZATION, b"")), head)
             if key is not None:
                 if tenant and tenant != key.tenant:
-                    raise self._refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
+                    raise Refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
                 tenant, caller = key.tenant, key.id
         return tenant or "default", caller
 
@@ -143,10 +139,10 @@ class Admission:
         if caller:
             return
         if from_a_page(head):
-            raise self._refused(403, "other_site", "a web page must show an agent's key to do this")
+            raise Refused(403, "other_site", "a web page must show an agent's key to do this")
         kind = head.named.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind in _UNASKED_TYPES:
-            raise self._refused(
+            raise Refused(
                 415, "content_type", f"{kind.decode('latin-1')} is what a page may send unasked; send it with "
                 "content-type: application/json", param="content-type",
             )  # fmt: skip
@@ -163,7 +159,7 @@ class Admission:
         if ring is None or not ring.guarded:
             # Who points a name of theirs at this machine (DNS rebinding) makes a page's requests look like our own.
             if from_a_page(head) or not is_this_machine(head.named.get(b"host", b"")):
-                raise self._refused(
+                raise Refused(
                     403, "other_site", "without an operator's key this is for programs of this machine, at its "
                     "address or localhost; make a key with `evolved keys add --scope read --tenant NAME`",
                 )  # fmt: skip
@@ -171,12 +167,12 @@ class Admission:
         shown = presented(head.named.get(_KEY, b""), head.named.get(_AUTHORIZATION, b""))
         key = ring.find(shown) if shown else None
         if key is None or key.scope not in OPERATORS:
-            raise self._refused(
+            raise Refused(
                 401, "invalid_key", "an operator's key is needed, in x-evolved-key or as a bearer's token; make one "
                 "with `evolved keys add --scope read --tenant NAME`", param="x-evolved-key",
             )  # fmt: skip
         if not opens(key.scope, "read"):
-            raise self._refused(
+            raise Refused(
                 403, "wrong_scope", f"the key {key.id} has the scope {key.scope}, and this takes read; make one with "
                 "`evolved keys add --scope read --tenant NAME`", param="x-evolved-key",
             )  # fmt: skip
@@ -200,25 +196,24 @@ class Admission:
         """Take over a changed key file. Costs one stat if it has not changed: once a second is right."""
         if self._ring is not None:
             self._ring.refresh()
-            self.counts["keys_unreadable"] = self._ring.unreadable
 
     def _key(self, ring: KeyRing, shown: bytes, head: Head) -> Key | None:
         if not shown:
             # Probes of a load balancer have no key, and learn nothing but that the engine lives.
             if self._require and head.path != _HEALTH:
-                raise self._refused(
+                raise Refused(
                     401, "missing_key", "an agent's key is needed, in x-evolved-key or as a bearer's token; make one "
                     "with `evolved keys add --tenant NAME`", param="x-evolved-key",
                 )  # fmt: skip
             return None
         key = ring.find(shown)
         if key is None:
-            raise self._refused(
+            raise Refused(
                 401, "invalid_key", "the key opens nothing here: unknown, revoked or expired; see `evolved keys list`",
                 param="x-evolved-key",
             )  # fmt: skip
         if key.scope != "agent":
-            raise self._refused(403, "wrong_scope", f"an {key.scope} key does not open this port; use an agent's key")
+            raise Refused(403, "wrong_scope", f"an {key.scope} key does not open this port; use an agent's key")
         return key
 
     def _why_not(self, request: Request, told: dict[bytes, bytes], marked: bool, tenant: str, caller: str) -> str:
@@ -232,10 +227,6 @@ class Admission:
         trajectory = told.get(_TRAJECTORY, b"")
         kept = sampled(request, share, tenant=tenant, caller=caller, trajectory=trajectory)
         return "" if kept else "sampled_out"
-
-    def _refused(self, status: int, code: str, message: str, *, param: str | None = None) -> Refused:
-        self.counts[code] += 1
-        return Refused(status, code, message, param=param)
 
 
 def from_a_page(head: Head) -> bool:

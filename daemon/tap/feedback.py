@@ -15,15 +15,16 @@ as a whole.
 import difflib
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import msgspec
 
-from actors.messages import Feedback, Message, derived_id
+from actors.messages import Feedback, derived_id
 from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.http import response_bytes
 from daemon.tap.metrics import Counts
+from daemon.tap.recorder import Recorder
 from daemon.tap.request import Request
 
 MAX_LIST = 1000
@@ -51,19 +52,6 @@ class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     text: Annotated[str, msgspec.Meta(max_length=65_536)] = ""
 
 
-class Sink(Protocol):
-    """Where records go."""
-
-    @property
-    def taking(self) -> bool:
-        """Whether a record offered now has a fair chance to reach the disk."""
-        ...
-
-    def offer(self, record: Message) -> bool:
-        """Take a record; False if it was shed."""
-        ...
-
-
 _one = msgspec.json.Decoder(FeedbackBody)
 _many = msgspec.json.Decoder(list[FeedbackBody])
 _NAMES = [field.encode_name for field in msgspec.structs.fields(FeedbackBody)]
@@ -81,7 +69,7 @@ _REMEDY |= dict.fromkeys(_NAMES[:5], "give an id as text of at most 256 characte
 class FeedbackDesk:
     """Takes feedback."""
 
-    def __init__(self, spool: Sink, counts: Counts, *, clock: Callable[[], float]) -> None:
+    def __init__(self, spool: Recorder, counts: Counts, *, clock: Callable[[], float]) -> None:
         """
         Args:
             clock: unix seconds.

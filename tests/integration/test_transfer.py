@@ -172,8 +172,8 @@ async def test_calls_and_feedback_become_the_trajectories_that_they_were(tmp_pat
     assert await trajectories(here) == await trajectories(there)
 
 
-async def test_conversations_become_trajectories_and_bad_lines_are_told_and_kept(tmp_path: Path) -> None:
-    file, rejects = tmp_path / "chats.jsonl", tmp_path / "bad.jsonl"
+async def test_conversations_become_trajectories_and_bad_lines_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "chats.jsonl"
     messages = [
         {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes?"},
         {"role": "user", "content": "add"}, {"role": "assistant", "content": "4"},
@@ -181,13 +181,10 @@ async def test_conversations_become_trajectories_and_bad_lines_are_told_and_kept
     good = json.dumps({"messages": messages, "outcome": 1.0})
     file.write_text(f"\ufeff{good}\n\nnonsense\r\n{json.dumps({'messages': messages[:1]})}\n")
     async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path) as bus:
-        told = json.loads(
-            await evolved("import", "--json", "--rejects", str(rejects), str(file), state=tmp_path, status=1)
-        )
+        told = json.loads(await evolved("import", "--json", str(file), state=tmp_path, status=1))
         await work(bus, tmp_path, attributed(1))
     assert (told["lines"], told["records"], told["bad"]) == (4, {"exchanges": 2, "feedback": 1}, 2)
     assert [bad["line"] for bad in told["shown"]] == [3, 4]
-    assert rejects.read_text().splitlines()[0] == "nonsense"
     (run,) = (await trajectories(tmp_path)).values()
     assert ([step.text for step in run.steps], run.outcome, run.closed_by) == (["yes?", "4"], 1.0, "feedback")
 

@@ -1,6 +1,7 @@
 """Nothing that was planted survives, wherever it stands; what is clean stays byte for byte."""
 
 import gzip
+import itertools
 import json
 import random
 from typing import Any
@@ -85,11 +86,12 @@ def tool_call(arguments: Any) -> dict[str, Any]:
     return {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}}
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: f"{plant.kind}-{PLANTS.index(plant)}")
-@pytest.mark.parametrize("ascii_only", [True, False])
-def test_no_plant_survives_in_a_message_a_tool_result_or_tool_arguments(
-    redactor: Redactor, plant: Any, ascii_only: bool
-) -> None:
+def test_no_plant_survives_in_a_message_a_tool_result_or_tool_arguments(redactor: Redactor) -> None:
+    for plant, ascii_only in itertools.product(PLANTS, (True, False)):
+        _does_not_survive(redactor, plant, ascii_only)
+
+
+def _does_not_survive(redactor: Redactor, plant: Any, ascii_only: bool) -> None:
     result = json.dumps({"result": plant.text, "rows": [plant.text]}, ensure_ascii=ascii_only)
     request = {
         "messages": [
@@ -107,7 +109,7 @@ def test_no_plant_survives_in_a_message_a_tool_result_or_tool_arguments(
             json.dumps(response, ensure_ascii=ascii_only).encode(),
         )
     )
-    assert after.redacted == ("prompt", "response")
+    assert after.redacted == ("prompt", "response"), plant
     assert plant.value not in everything(after.request)
     assert plant.value not in everything(after.response)
     assert sum(after.finds.values()) >= 6
@@ -190,10 +192,10 @@ def test_a_conversation_reads_the_same_in_every_call_that_carries_it(texts: list
         assert reply == longest[count]["content"]
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=str(n)) for n, text in enumerate(ordinary(3, 150))])
-def test_ordinary_traffic_comes_back_as_the_very_same_record(redactor: Redactor, text: str) -> None:
-    record = raw(asked(text), answered(text))
-    assert redactor.exchange(record) is record
+def test_ordinary_traffic_comes_back_as_the_very_same_record(redactor: Redactor) -> None:
+    for text in ordinary(3, 150):
+        record = raw(asked(text), answered(text))
+        assert redactor.exchange(record) is record, text
 
 
 def test_a_redacted_prompt_loses_its_ids_and_a_redacted_response_its_ids_and_log_probs(redactor: Redactor) -> None:

@@ -114,7 +114,6 @@ def test_where_a_key_is_required_nobody_comes_in_without(keys: Path) -> None:
     assert (status, code) == (401, "missing_key")
     assert "evolved keys add" in says
     assert at.admit(request({"x-evolved-key": text})).tenant == "acme"
-    assert at.counts == {"missing_key": 1}
 
 
 def test_a_load_balancers_probe_needs_no_key(keys: Path) -> None:
@@ -187,7 +186,6 @@ def test_who_opts_out_passes_and_leaves_nothing(value: str) -> None:
     at = door()
     visitor = at.admit(request({"X-Evolved-Opt-Out": value}))
     assert (visitor.keep, visitor.why_not) == (False, "opted_out")
-    assert at.counts == {"opted_out": 1}
 
 
 @pytest.mark.parametrize("value", ["0", "false", "no", "", "No", " 0 "])
@@ -227,7 +225,6 @@ def test_a_conversation_is_kept_as_a_whole_or_not_at_all() -> None:
         assert len(answers) == 1
         kept += answers
     assert 0.2 < sum(kept) / 400 < 0.4
-    assert at.counts["sampled_out"] == 5 * kept.count(False)
 
 
 @pytest.mark.parametrize(
