@@ -15,7 +15,7 @@ import msgspec
 from actors.experience.lessons import Practice
 from actors.messages import Step, ToolCall, Trajectory
 from actors.ports.tool_answers.reader import flagged
-from adapters.environments.service_desk.demonstrations import Demonstrator
+from tests.warmstart.service_demonstrations import Demonstrator
 
 Made = tuple[str, dict[str, Any], str]
 """Tool, arguments, answer."""

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from actors.messages import Attribution, Label, StepLabel, Trajectory
-from actors.ports.errors import JudgeNotSetUp, JudgeUnavailable
+from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
 from adapters.judges.panel import PanelJudge, make
 from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.travelling import call, trajectory
@@ -83,8 +83,8 @@ async def test_a_member_that_hangs_is_away_after_the_time_limit():
 def test_panels_that_cannot_vote_are_refused():
     a, b = Says("a"), Says("b")
     for members, quorum in (([a], 0), ([a, a], 0), ([a, b], 1), ([a, b], 3)):
-        with pytest.raises(JudgeNotSetUp):
+        with pytest.raises(AdapterNotSetUp):
             PanelJudge(members, quorum=quorum)
     for options in ({}, {"members": []}, {"members": [{"judge": "nobody"}]}, {"members": [{"judge": "rules"}] * 2}):
-        with pytest.raises(JudgeNotSetUp):
+        with pytest.raises(AdapterNotSetUp):
             make(**options)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from actors.messages import Attribution, Step, StepLabel, ToolCall, Trajectory
-from actors.ports.errors import JudgeNotSetUp
+from actors.ports.errors import AdapterNotSetUp
 from adapters.judges.rules import RulesJudge
 from adapters.judges.verified import VerifiedJudge, evidence, make
 
@@ -102,5 +102,5 @@ async def test_evidence_overrules_opinion_says_so_and_is_counted():
 def test_it_is_made_by_the_name_of_the_judge_inside():
     assert make(judge="rules").name == f"verified-{RulesJudge.name}"
     for options in ({"judge": "nobody"}, {"judge": "rules", "options": {"strict": True}}, {"jugde": "rules"}):
-        with pytest.raises(JudgeNotSetUp):
+        with pytest.raises(AdapterNotSetUp):
             make(**options)

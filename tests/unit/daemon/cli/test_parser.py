@@ -10,7 +10,8 @@ from daemon.cli.examples import subcommands
 from daemon.cli.main import GROUPS, main, parser
 
 PRINTS_NO_TABLE = {
-    ("tap",), ("run",), ("broker",), ("engine",), ("learner",), ("completion",), ("keys", "add"),
+    ("tap",), ("run",), ("broker",), ("engine",), ("learner",), ("learner", "inspect"), ("completion",),
+    ("keys", "add"),
     ("keys", "revoke"), ("export",), ("environments", "serve"), ("experience", "mcp"), ("tools", "mcp"),
 }  # fmt: skip
 """Services, and what prints a key, JSONL or JSON already."""

@@ -156,7 +156,7 @@ async def test_a_record_that_cannot_be_decoded_is_parked_and_does_not_stop_the_o
         dead, exchange = await rig.published(2)
     letter = msgspec.msgpack.decode(dead.data, type=DeadLetter)
     assert (dead.subject, letter.data, letter.input_id) == ("dead.spool", b"\x00 no msgpack", key(0))
-    assert letter.error.startswith("raw_exchange message: ")
+    assert letter.error.startswith("no message: ")
     assert exchange.subject == "traffic.exchange"
     assert rig.figure("evolved_shipper_records_total", kind="dead") == 1
 
