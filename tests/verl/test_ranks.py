@@ -76,4 +76,4 @@ def test_a_learner_without_a_gpu_says_what_to_do():
     done = run(command, 200, env=environment)
     assert done.returncode == 2
     assert "there is no GPU" in done.stderr
-    assert "VERL_PLATFORM=cpu" in done.stderr
+    assert "set learner.trainer = 'native'" in done.stderr
