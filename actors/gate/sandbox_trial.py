@@ -88,7 +88,7 @@ class SandboxTrialSettings(ExamSettings, frozen=True, kw_only=True, forbid_unkno
     looks."""
     beta: float = 0.05
     """Probability at most that a candidate which is not worse is ever rejected for the average; over families see
-    `gate.forgetting`."""
+    `gate.sandbox.forgetting`."""
     forgetting: ForgettingSettings = ForgettingSettings()
     """What each family of tasks must show."""
 
