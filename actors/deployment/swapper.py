@@ -66,7 +66,7 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     swap_timeout: float = 180.0
     """Seconds a swap may take in all, validation and a rollback included."""
     close_seconds: float = 0.5
-    """With several engines: from telling the tap that one takes nothing new to pausing it. The tap reads every 0.2 s."""
+    """With several engines: from telling the tap that one takes nothing new to pausing it; it looks every 0.2 s."""
     canary: CanarySettings = CanarySettings()
 
 
