@@ -102,5 +102,5 @@ def tap(config: Config) -> None:
         if one.not_valid_after_utc < datetime.now(UTC):
             _log.error(
                 "certificate_expired", setting="tap.tls_cert", path=config.tap.tls_cert,
-                since=one.not_valid_after_utc.isoformat(), remedy="renew it there; SIGHUP takes it over",
+                since=one.not_valid_after_utc.isoformat(), remedy="renew it there; it is read again",
             )  # fmt: skip
