@@ -5,7 +5,6 @@ import contextlib
 import os
 import random
 import shutil
-import signal
 from pathlib import Path
 
 import anyio
@@ -13,14 +12,12 @@ import msgspec
 import pytest
 from nats.aio.client import Client
 from prometheus_client import CollectorRegistry
-from structlog.testing import capture_logs
 
 from actors.messages import Directive
 from actors.system import nats_pull
 from actors.system.actor import Output, Result
-from actors.system.broker import Broker, BrokerSettings, read_credentials
 from actors.system.bus import Outgoing, outgoing
-from actors.system.errors import BrokerFailed, BusRefused, BusUnavailable
+from actors.system.errors import BusRefused, BusUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -198,19 +195,6 @@ def test_a_claim_whose_file_is_gone_is_delivered_as_a_problem(tmp_path):
     assert delivery.data == b""
 
 
-@pytest.mark.promise
-def test_acked_records_survive_a_kill_of_the_broker(tmp_path):
-    async def main(host):
-        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
-            items = [Outgoing(TRAFFIC_EXCHANGE, f"r{n}", b"x" * 1000) for n in range(1000)]
-            await bus.publish(items)
-            await kill(broker)
-            await broker.start()
-            return await all_of(bus, "d", TRAFFIC_EXCHANGE, 1000)
-
-    assert sorted(run(main)) == sorted(f"r{n}" for n in range(1000))
-
-
 def test_records_that_the_broker_confirmed_and_lost_are_noticed(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
@@ -293,17 +277,6 @@ def test_closing_waits_neither_for_a_pending_fetch_nor_for_a_dead_broker(tmp_pat
     run(main)
 
 
-def test_closing_with_words_unsent_on_a_line_that_the_broker_closed_is_no_error(tmp_path):
-    async def main(host):
-        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
-            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
-            await broker.stop()
-            await subscription.fetch(1, 1.0)
-            await bus.aclose()
-
-    run(main)
-
-
 def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_actor(tmp_path, monkeypatch):
     """uvloop raises a RuntimeError for it, if nats-py has not heard yet that the connection is gone."""
     publish, rng = Client.publish, random.Random(0)
@@ -334,23 +307,6 @@ def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_act
     run(main)
 
 
-def test_a_broker_that_leaves_refuses_every_request_and_is_told_of_once(tmp_path):
-    async def main(host):
-        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
-            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
-            # Each asks for one record more than stands: five requests.
-            for more in range(1, 6):
-                await subscription.fetch(more, 0.05)
-            with capture_logs() as logs:
-                await broker.stop()
-                with anyio.move_on_after(1):
-                    await subscription.fetch(1, 1)
-            return logs
-
-    refused = [line for line in run(main) if line["event"] == "pull_refused"]
-    assert [line["description"] for line in refused] == ["Server Shutdown"]
-
-
 def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker:
@@ -365,37 +321,3 @@ def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
     modes, command, password = run(main)
     assert modes["nats.conf"] == modes["credentials.json"] == 0o600
     assert password not in command
-
-
-def test_a_supervised_broker_comes_back_on_its_port_with_its_store(tmp_path):
-    async def main(host):
-        broker = Broker(tmp_path / "broker")
-        supervisor = Supervisor(rng=random.Random(1))
-        supervisor.add("broker", broker.serve, Restart(first_delay=0.05))
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: supervisor.run(signals=False))
-            await until(lambda: supervisor.state().ready, "the broker is up")
-            first = broker.credentials
-            async with opened_bus(host, broker, tmp_path, settings=QUICK) as bus:
-                await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
-                os.kill(broker.pid, signal.SIGKILL)
-                ids = await all_of(bus, "d", TRAFFIC_EXCHANGE, 1)
-            restarts = supervisor.state().actors[0].restarts
-            supervisor.drain()
-        return first, read_credentials(broker.credentials_path), ids, restarts
-
-    first, second, ids, restarts = run(main)
-    assert first == second
-    assert ids == ["r1"]
-    assert restarts == 1
-
-
-def test_a_broker_that_cannot_start_says_why(tmp_path):
-    async def main(host):
-        async with running_broker(tmp_path / "one") as first:
-            port = int(first.credentials.url.rsplit(":", 1)[1])
-            second = Broker(tmp_path / "two", BrokerSettings(port=port))
-            with pytest.raises(BrokerFailed):
-                await second.start()
-
-    run(main)
