@@ -51,7 +51,7 @@ async def test_a_sound_store_has_no_findings_and_its_rows_are_counted(url: str) 
         ("DELETE FROM directives", "audit trail: entry 2: its record is gone: directive d"),
         (
             "UPDATE feedback SET body = {broken} WHERE id <> 'waiting'",
-            "feedback: bodies that cannot be read: f-default",
+            "feedback: bodies that cannot be read",
         ),
     ],
 )
