@@ -43,7 +43,7 @@ SUITES = (
     Suite(
         "postgres", 60, tier=1, debian=POSTGRES, environment=(("EVOLVED_TEST_DATABASE", "postgresql"),),
         tests=(
-            "tests/postgres", "tests/integration/test_fencing.py", "tests/unit/actors/store",
+            "tests/postgres", "tests/unit/actors/store",
             "tests/unit/daemon/experience", "tests/unit/daemon/upkeep",
         ),
     ),

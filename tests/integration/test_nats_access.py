@@ -8,7 +8,7 @@ import pytest
 
 from actors.system import runtime
 from actors.system.bus import Outgoing
-from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable
+from actors.system.errors import BusRefused, BusUnavailable
 from actors.system.nats_access import NatsAccess
 from actors.system.nats_bus import NatsBus
 from actors.system.nats_settings import BusSettings
@@ -101,19 +101,6 @@ def test_tls_with_a_client_certificate_opens_it(tmp_path: Path, authority: Autho
         assert f"refuses bus.certificate_file = {late}" in expired
 
 
-def test_a_servers_certificate_that_does_not_hold_is_told_by_its_fault(tmp_path: Path, authority: Authority) -> None:
-    other = Authority(tmp_path, "other")
-    cases = {
-        "expired": (authority.certificate("expired", hours=-1.0), authority.ca, "has expired"),
-        "unknown": (authority.certificate("unknown"), other.ca, "authority is not known here"),
-        "elsewhere": (authority.certificate("elsewhere", hosts=("nats.example",)), authority.ca, "bus.url"),
-    }
-    for name, ((chain, key), ca, said) in cases.items():
-        with server(tmp_path / name, tls(chain, key)) as one:
-            text = refused(tmp_path, BusSettings(url=one.url.replace("nats:", "tls:"), ca_file=str(ca)))
-            assert said in text, (name, text)
-
-
 def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Path, secret: str) -> None:
     heard: list[bytes] = []
 
@@ -139,33 +126,49 @@ def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Pa
     assert not any(PASSWORD.encode() in data for data in heard)
 
 
-def test_jetstream_that_is_off_and_copies_that_no_cluster_can_keep_are_named(tmp_path: Path) -> None:
-    with server(tmp_path / "off", jetstream=False) as one:
-        assert "JetStream is off" in refused(tmp_path, BusSettings(url=one.url))
-    with server(tmp_path / "alone") as one:
-        assert "bus.replicas = 1" in refused(tmp_path, BusSettings(url=one.url, replicas=3))
-    with server(tmp_path / "small", limits="max_file_store: 1MB") as one:
-        assert "max_file_store" in refused(tmp_path, BusSettings(url=one.url))
+def account(jetstream: str, rights: str = "") -> str:
+    who = f'{{ user: evolved, password: "{PASSWORD}"{rights} }}'
+    return f"accounts {{ A {{ {jetstream}\n users: [{who}] }} }}"
 
 
-def test_an_accounts_limits_and_a_users_missing_rights_are_named(tmp_path: Path, secret: str) -> None:
-    def account(jetstream: str, rights: str = "") -> str:
-        who = f'{{ user: evolved, password: "{PASSWORD}"{rights} }}'
-        return f"accounts {{ A {{ {jetstream}\n users: [{who}] }} }}"
+LIMITED = account("jetstream: enabled", ', permissions: { publish: ["traffic.>"] }')
 
-    texts: list[str] = []
-    for number, text in enumerate(
-        (
-            account("jetstream: { max_streams: 2 }"),
-            account(""),
-            account("jetstream: enabled", ', permissions: { publish: ["traffic.>"] }'),
-        )
-    ):
-        with server(tmp_path / str(number), text) as one:
-            texts.append(refused(tmp_path, BusSettings(url=one.url, user="evolved", password_file=secret)))
-    assert "no more streams" in texts[0]
-    assert "JetStream is off for this account" in texts[1]
-    assert "$JS.API.>" in texts[2]
+
+@pytest.mark.parametrize(
+    ("text", "options", "settings", "said"),
+    [
+        ("", {"jetstream": False}, {}, "JetStream is off"),
+        ("", {}, {"replicas": 3}, "bus.replicas = 1"),
+        ("", {"limits": "max_file_store: 1MB"}, {}, "max_file_store"),
+        (account("jetstream: { max_streams: 2 }"), {}, {"user": "evolved"}, "no more streams"),
+        (account(""), {}, {"user": "evolved"}, "JetStream is off for this account"),
+        (LIMITED, {}, {"user": "evolved"}, "$JS.API.>"),
+    ],
+    ids=["off", "copies", "small", "streams", "account", "rights"],
+)
+def test_what_a_server_an_account_or_a_user_lacks_is_named(
+    tmp_path: Path, secret: str, text: str, options: dict, settings: dict, said: str
+) -> None:
+    if "user" in settings:
+        settings = {**settings, "password_file": secret}
+    with server(tmp_path / "s", text, **options) as one:
+        assert said in refused(tmp_path, BusSettings(url=one.url, **settings))
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "known", "said"),
+    [
+        ("expired", {"hours": -1.0}, True, "has expired"),
+        ("unknown", {}, False, "authority is not known here"),
+        ("elsewhere", {"hosts": ("nats.example",)}, True, "bus.url"),
+    ],
+)
+def test_a_servers_certificate_that_does_not_hold_is_told_by_its_fault(
+    tmp_path: Path, authority: Authority, name: str, made: dict, known: bool, said: str
+) -> None:
+    ca = authority.ca if known else Authority(tmp_path, "other").ca
+    with server(tmp_path / name, tls(*authority.certificate(name, **made))) as one:
+        assert said in refused(tmp_path, BusSettings(url=one.url.replace("nats:", "tls:"), ca_file=str(ca)))
 
 
 def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_servers_waits(tmp_path: Path) -> None:
@@ -231,15 +234,3 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str
     with pytest.raises(msgspec.ValidationError, match=said) as caught:
         msgspec.convert(settings, BusSettings)
     assert "secret" not in str(caught.value)
-
-
-def test_a_durable_on_a_stream_of_nobody_is_still_misconfigured(tmp_path: Path) -> None:
-    async def main(host: runtime.Host) -> None:
-        with server(tmp_path / "s") as one:
-            bus = NatsBus(host, one.url, claims=tmp_path, settings=PATIENT)
-            await bus.open()
-            with pytest.raises(BusMisconfigured):
-                await bus.subscribe("d", ["nobody.has.it"])
-            await bus.aclose()
-
-    runtime.run(main, backend="asyncio")

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from actors.credit.attributor import Attributor, AttributorSettings
-from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
+from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.store import Store
 from actors.system.bus import Bus
 from actors.system.lifecycle import Lifecycle
@@ -187,24 +187,6 @@ async def test_conversations_become_trajectories_and_bad_lines_are_told(tmp_path
     assert [bad["line"] for bad in told["shown"]] == [3, 4]
     (run,) = (await trajectories(tmp_path)).values()
     assert ([step.text for step in run.steps], run.outcome, run.closed_by) == (["yes?", "4"], 1.0, "feedback")
-
-
-async def test_an_export_is_of_the_time_and_the_tenant_that_were_asked_for(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    store = opened(tmp_path)
-    await store.open()
-    await store.save([exchange("a", 0, started=100.0), exchange("b", 0, started=2e9), exchange("c", 0, tenant="acme")])
-    await store.save([Feedback(id="f", received=3e9)])
-    await store.aclose()
-
-    def ids(*options: str) -> list[str]:
-        assert main(["export", "--set", f"state_dir={tmp_path}", "--kind", "exchanges", *options]) == 0
-        return [json.loads(line)["id"] for line in capfd.readouterr().out.splitlines()]
-
-    assert ids("--since", "2001-01-01") == ["x-default-b-0"]
-    assert ids("--until", "2001-01-01", "--tenant", "acme") == ["x-acme-c-0"]
-    assert len(ids()) == 3
 
 
 async def test_without_a_store_or_a_broker_the_commands_say_what_to_do(

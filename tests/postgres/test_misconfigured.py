@@ -39,13 +39,6 @@ def test_a_url_that_cannot_work_is_refused_without_being_shown(url: str, says: s
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-async def test_the_short_names_of_postgresql_mean_our_driver(scheme: str, postgres: Cluster, database: str):
-    made = store(postgres.url(database).replace("postgresql+psycopg", scheme, 1))
-    await made.open()
-    await made.aclose()
-
-
 def test_a_missing_driver_names_the_extra():
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
@@ -88,32 +81,28 @@ async def test_a_changed_password_in_its_file_needs_no_restart(postgres: Cluster
     await made.aclose()
 
 
-async def test_a_wrong_password_and_a_missing_one_name_the_setting(with_password: str, tmp_path: Path):
-    wrong = with_password.replace("ordinary@", "ordinary:wr0ng@")
-    for url, says in ((wrong, "password authentication failed"), (with_password, "no password supplied")):
-        made = store(url)
-        with pytest.raises(StoreUnavailable, match=says) as caught:
-            await made.open()
-        assert "store.url postgresql+psycopg://ordinary" in str(caught.value)
-        assert "wr0ng" not in str(caught.value)
-        await made.aclose()
-    made = store(with_password, password_file=str(tmp_path / "none"))
-    with pytest.raises(StoreUnavailable, match=r"store\.password_file .*none: No such file"):
+@pytest.mark.parametrize(
+    ("found", "wrong", "settings", "says"),
+    [
+        ("ordinary@", "ordinary:wr0ng@", {}, r"store\.url postgresql\+psycopg://ordinary.*password authentication fa"),
+        ("", "", {}, r"store\.url postgresql\+psycopg://ordinary.*no password supplied"),
+        ("", "", {"password_file": "/nowhere/none"}, r"store\.password_file .*none: No such file"),
+        (":{port}/", ":1/", {"password_file": "{file}"}, "Connection refused"),
+        ("/{database}", "/nowhere", {"password_file": "{file}"}, r'store\.url .*database "nowhere" does not exist'),
+    ],
+    ids=["wrong", "none", "no file", "no server", "no database"],
+)
+async def test_who_or_what_is_not_known_is_named_with_its_setting(
+    postgres: Cluster, database: str, with_password: str, tmp_path: Path, found: str, wrong: str, settings: dict,
+    says: str,
+):  # fmt: skip
+    (tmp_path / "password").write_text(SECRET)
+    about = {"port": postgres.port, "database": database, "file": tmp_path / "password"}
+    given = {name: value.format(**about) for name, value in settings.items()}
+    made = store(with_password.replace(found.format(**about), wrong, 1) if found else with_password, **given)
+    with pytest.raises(StoreUnavailable, match=says) as caught:
         await made.open()
-    await made.aclose()
-
-
-async def test_a_database_that_is_not_there_is_named(postgres: Cluster):
-    made = store(postgres.url("nowhere"))
-    with pytest.raises(StoreUnavailable, match=r'store\.url .*database "nowhere" does not exist'):
-        await made.open()
-    await made.aclose()
-
-
-async def test_a_server_that_is_not_there_is_an_outage():
-    made = store("postgresql+psycopg://me@127.0.0.1:1/db")
-    with pytest.raises(StoreUnavailable, match="Connection refused"):
-        await made.open()
+    assert "wr0ng" not in str(caught.value)
     await made.aclose()
 
 

@@ -6,7 +6,7 @@ import anyio
 import msgspec
 import pytest
 
-from actors.messages import Directive, Experience, Task
+from actors.messages import Directive, Experience
 from actors.store import Store, StoreUnavailable
 from actors.store import settings as waits
 from actors.store.archive import ask
@@ -14,11 +14,9 @@ from actors.store.audit import verify
 from actors.store.schema import wanted
 from actors.store.settings import StoreSettings
 from actors.system.bus import Outgoing
-from tests.support.credited import attributed
 from tests.support.databases import rows
 from tests.support.patience import until
 from tests.support.postgres import Cluster
-from tests.support.traffic import exchange
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 DAEMONS, INPUTS = 4, 25
@@ -48,10 +46,6 @@ async def daemons(open_stores: Callable[..., Store]) -> list[Store]:
     return stores
 
 
-async def test_daemons_that_start_at_once_make_the_tables_once(daemons: list[Store]):
-    assert {await store.state_get("store.schema") for store in daemons} == {wanted().encode()}
-
-
 async def test_each_input_is_handled_by_one_of_them_and_the_audit_trail_is_whole(
     daemons: list[Store], postgres: Cluster, database: str
 ):
@@ -66,26 +60,12 @@ async def test_each_input_is_handled_by_one_of_them_and_the_audit_trail_is_whole
     taken = await together(daemons, handle)
     assert sum(taken) == INPUTS
     first = daemons[0]
+    assert {await store.state_get("store.schema") for store in daemons} == {wanted().encode()}, "made once"
     assert len(await first.directives(1000)) == INPUTS
     assert len(await first.unpublished("gate", 1000)) == INPUTS
     assert await daemons[1].processed("gate", [f"i{n}" for n in range(INPUTS)]) == {f"i{n}" for n in range(INPUTS)}
     findings = ask(postgres.url(database), verify)
     assert (findings.problem, findings.entries) == ("", INPUTS)
-
-
-async def test_the_same_records_from_all_of_them_are_there_once(daemons: list[Store], postgres: Cluster, database: str):
-    async def write(store: Store, number: int) -> None:
-        for turn in range(5):
-            await store.save([exchange(f"r{turn}", step) for step in range(4)])
-            await store.save([attributed(f"r{turn}"), directive(f"d{turn}")])
-            await store.offer([Task(id=f"t{turn}", goal="g", environment="e", origin="production")])
-
-    await together(daemons, write)
-    counts = await daemons[0].counts()
-    assert counts["exchanges"] == 20
-    assert len(await daemons[0].task_states()) == 5
-    assert sum(store.task_offers["new"] for store in daemons) == 5
-    assert ask(postgres.url(database), verify).entries == 5
 
 
 async def test_no_revision_and_no_failure_is_lost_between_them(daemons: list[Store]):

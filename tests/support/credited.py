@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors.messages import Attributed, Attribution, Step, StepLabel, Trajectory
+from actors.messages import Attributed, Attribution, Candidate, Step, StepLabel, Trajectory
 
 
 def attributed(key: str, *, cluster: str = "c", **fields: Any) -> Attributed:
@@ -25,3 +25,9 @@ def group(name: str, outcomes: list[float | None], **fields: Any) -> list[Attrib
         attributed(f"{name}-{number}", source="sandbox", group=name, outcome=outcome, **fields)
         for number, outcome in enumerate(outcomes)
     ]
+
+
+def candidate(version: int, **fields: Any) -> Candidate:
+    """What the learner made of the version before, without files."""
+    values: dict[str, Any] = {"id": f"v{version}", "parent": version - 1, "path": "", "files": (), "manifest": ""}
+    return Candidate(version=version, **{**values, **fields})

@@ -43,12 +43,6 @@ def test_what_is_under_way_counts_as_what_judgements_cost_on_average():
     assert budget.used_up() == "tokens per day"
 
 
-def test_without_limits_nothing_is_ever_used_up():
-    budget = Budget(BudgetSettings(), Clock())
-    spend(budget, 1e12, 1e9)
-    assert budget.used_up() == ""
-
-
 def test_another_life_goes_on_from_what_was_spent():
     clock = Clock(500_000.0)
     first, second = (Budget(BudgetSettings(tokens_per_day=100), clock) for _ in range(2))
@@ -58,16 +52,6 @@ def test_another_life_goes_on_from_what_was_spent():
     assert second.used_up() == "tokens per day"
     with pytest.raises(msgspec.DecodeError):
         second.load(b"\x01")
-
-
-def test_memory_is_bounded_by_a_day():
-    clock = Clock(0.0)
-    budget = Budget(BudgetSettings(), clock)
-    for _ in range(5000):
-        clock.now += 60.0
-        spend(budget, 1)
-    assert len(budget.dump()) < 10_000
-    assert budget.spent().tokens_day == pytest.approx(1440, abs=6)
 
 
 def test_a_breaker_opens_probes_alone_waits_longer_each_time_and_closes():
@@ -92,21 +76,10 @@ def test_a_breaker_opens_probes_alone_waits_longer_each_time_and_closes():
     breaker.answered()
     assert not breaker.open
     assert all(breaker.allows() for _ in range(5))
-
-
-def test_a_probe_that_was_cancelled_lets_the_next_one_through():
-    clock = Clock(0.0)
-    breaker = Breaker(clock, failures=1, first_wait=10.0)
-    breaker.missed()
+    for _ in range(5):
+        breaker.missed()
+    assert breaker.remaining() == 10.0, "failures of questions from before it opened do not prolong the wait"
     clock.now += 10.0
     assert breaker.allows()
     breaker.dropped()
-    assert breaker.allows()
-
-
-def test_failures_of_questions_from_before_it_opened_do_not_prolong_the_wait():
-    clock = Clock(0.0)
-    breaker = Breaker(clock, failures=1, first_wait=10.0)
-    for _ in range(5):
-        breaker.missed()
-    assert breaker.remaining() == 10.0
+    assert breaker.allows(), "a probe that was cancelled lets the next one through"

@@ -32,11 +32,6 @@ def names(units: list[Unit]) -> list[str]:
     return [drawn.name for drawn in units]
 
 
-def test_among_equals_the_newest_goes_first() -> None:
-    waiting = [unit(f"u{ended}", ended=float(ended)) for ended in range(5)]
-    assert names(draw(waiting, 2, Shares(), Curriculum())) == ["u4", "u3"]
-
-
 def test_the_cluster_of_most_gain_goes_first_and_takes_most() -> None:
     waiting = [*many("solved", 8), *many("mixed", 8), *many("hopeless", 8)]
     drawn = Counter(one.cluster for one in draw(waiting, 8, Shares(), knowing(solved=1.0, mixed=0.5, hopeless=0.0)))
@@ -51,10 +46,6 @@ def test_a_quarter_is_of_other_clusters_than_the_leading_one_the_longest_unatten
     drawn = draw(waiting, 8, Shares(replay=0.25), curriculum)
     assert [one.cluster for one in drawn] == ["busy"] * 6 + ["b", "c"]
     assert {one.cluster for one in draw(waiting, 8, Shares(), curriculum)} == {"busy"}
-
-
-def test_without_others_the_leading_cluster_fills_the_batch() -> None:
-    assert len(draw(many("busy", 9), 8, Shares(replay=0.25, cluster=0.5, task=0.5), Curriculum())) == 8
 
 
 def test_each_kind_of_key_has_its_cap_while_others_wait() -> None:

@@ -14,14 +14,14 @@ from actors.experience.retrieval.embedding import Embeddings
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import ENOUGH
 from actors.kinds.meanings import Meanings
-from actors.messages import Attributed, BatchOrder, Candidate, Directive, Feedback, Serving, decode_batch
+from actors.messages import Attributed, BatchOrder, Directive, Feedback, Serving, decode_batch
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
 from adapters.embedders.hashing import HashingEmbedder
-from tests.support.credited import attributed, group
+from tests.support.credited import attributed, candidate, group
 from tests.support.driving import Driver
 
 pytestmark = pytest.mark.anyio
@@ -58,11 +58,7 @@ class Bench:
         return await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items, commit=commit)
 
     async def train(self, order: BatchOrder, version: int) -> list[BatchOrder]:
-        made = Candidate(
-            id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="",
-            batch_ids=(order.id,), created=self.now,
-        )  # fmt: skip
-        return await self.driver.feed(POLICY_CANDIDATE, made)
+        return await self.driver.feed(POLICY_CANDIDATE, candidate(version, batch_ids=(order.id,), created=self.now))
 
     async def direct(self, kind: str) -> list[BatchOrder]:
         self.now += 1
@@ -98,23 +94,6 @@ async def test_an_order_names_a_file_with_its_members(bench: Bench) -> None:
     assert (order.sha256, order.size) == (hashlib.sha256(data).hexdigest(), len(data))
     assert (order.groups, order.production, order.min_version) == (1, 0, 0)
     assert [stored.id for stored in await bench.store.batches()] == [order.id]
-
-
-async def test_one_order_at_a_time_and_the_next_when_its_version_comes(bench: Bench) -> None:
-    (first,) = await bench.credit(*group("a", MIXED))
-    assert await bench.credit(*group("b", MIXED)) == []
-    (second,) = await bench.train(first, 1)
-    assert second.trajectories == ("b-0", "b-1", "b-2", "b-3")
-
-
-async def test_the_next_batch_is_drawn_fresh_when_the_version_comes(bench: Bench) -> None:
-    (first,) = await bench.credit(*group("a", MIXED))
-    await bench.credit(*group("old", MIXED), *group("new", MIXED, min_version=3))
-    for version in range(1, 6):
-        assert await bench.train(BatchOrder(id="o", path="", sha256="", size=0, trajectories=()), version) == []
-    (second,) = await bench.train(first, 6)
-    assert second.trajectories[0] == "new-0"
-    assert (await bench.store.counts())["dropped_stale"] == 4
 
 
 async def test_freeze_stops_ordering_and_thaw_goes_on(bench: Bench) -> None:
@@ -163,61 +142,6 @@ def no_space(path: Path, *_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
 
-async def test_what_the_pool_had_from_the_store_is_not_used_again_when_the_stream_brings_it(bench: Bench) -> None:
-    items = group("a", MIXED)
-    await bench.store.save(items)
-    await bench.restart()
-    (order,) = await bench.driver.tick()
-    await bench.train(order, 1)
-    await bench.restart()
-    assert await bench.credit(*items) == []
-    assert bench.driver.actor.pool.waiting == 0
-
-
-async def test_dropped_trajectories_stay_dropped_and_counted_after_a_restart(bench: Bench) -> None:
-    await bench.credit(*group("a", [1.0] * 4), attributed("p", min_version=-1))
-    await bench.restart()
-    assert bench.driver.actor.pool.waiting == 0
-    counts = await bench.store.counts()
-    assert (counts["dropped_equal_outcomes"], counts["dropped_unknown_version"]) == (4, 1)
-
-
-async def test_an_order_that_nobody_answers_is_sent_again_and_then_given_up(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 2)
-    await bench.restart(order_seconds=10.0)
-    (order,) = await bench.credit(*group("a", MIXED))
-    await bench.credit(*group("b", MIXED))
-    assert await bench.driver.tick() == []
-    bench.now += 10
-    assert await bench.driver.tick() == [order]
-    bench.now += 10
-    (second,) = await bench.driver.tick()
-    assert second.trajectories[0] == "b-0"
-    curator = bench.driver.actor
-    assert (curator.counts["order_repeated"], curator.counts["order_given_up"]) == (1, 1)
-
-
-async def test_an_order_that_was_given_up_is_not_taken_up_by_a_restart(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 1)
-    await bench.restart(order_seconds=10.0)
-    await bench.credit(*group("a", MIXED))
-    bench.now += 10
-    await bench.driver.tick()
-    await bench.restart()
-    assert bench.driver.actor.outstanding is None
-
-
-async def test_traffic_alone_is_ordered_with_its_production_share(bench: Bench) -> None:
-    await bench.restart(groups_per_batch=0, production_per_batch=3)
-    (order,) = await bench.credit(*(attributed(f"p{number}") for number in range(3)))
-    assert (order.groups, order.production) == (0, 3)
-    assert bench.driver.actor.counts["ordered_production"] == 3
-
-
 async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     (bench.path / "batches").mkdir(exist_ok=True)
     (bench.path / "batches" / ".0123456789abcdef.x.batch.part").write_bytes(b"torn")
@@ -247,17 +171,11 @@ async def test_the_curriculum_is_told_each_outcome_once_and_knows_it_after_a_res
     assert (again.playable, len(again.gains)) == ((kinds[0],), 2)
     assert again.gains.mean(kinds[0]) == pytest.approx(0.5, abs=0.1)
     known = [again.gains.index(name) for name in kinds]
+    bench.exam = True
+    await bench.credit(attributed("kept"))
     items = [*played, *asked]
     await bench.driver.actor.handle([Received(item.id, TRAJECTORY_ATTRIBUTED, item) for item in items])
     assert [again.gains.index(name) for name in kinds] == known, "the stream brings them again"
-
-
-async def test_what_is_held_out_for_the_gate_says_nothing_to_the_curriculum(bench: Bench) -> None:
-    bench.exam = True
-    await bench.restart()
-    await bench.credit(attributed("p"))
-    await bench.restart()
-    assert len(bench.driver.actor.curriculum.gains) == 0
 
 
 async def test_what_the_pool_has_no_room_for_at_a_restart_has_its_reason(bench: Bench) -> None:
@@ -269,79 +187,6 @@ async def test_what_the_pool_has_no_room_for_at_a_restart_has_its_reason(bench: 
     assert (await bench.store.counts())["dropped_pool_full"] == 7
     await bench.restart()
     assert bench.driver.actor.pool.waiting == 3
-
-
-async def test_days_without_traffic_order_nothing_write_nothing_and_lose_nothing(bench: Bench) -> None:
-    await bench.restart(groups_per_batch=2, production_per_batch=4, wait_seconds=600.0)
-    await bench.credit(*group("few", MIXED[:2]), *(attributed(f"p{number}") for number in range(3)))
-    bench.now += 300
-    assert await bench.driver.tick() == []
-    assert bench.driver.actor.pool.counts["group too small"] == 2, "its other attempts never came"
-    for hour in range(14 * 24):
-        bench.now += 3600.0
-        result = await bench.driver.actor.tick()
-        assert (list(result.records), list(result.outputs)) == ([], [])
-        if hour % 100 == 0:
-            await bench.restart()
-    assert bench.driver.actor.pool.waiting == 3
-    assert await bench.credit(attributed("p3")) == [], "a sandbox may come yet"
-    bench.now += 600.0
-    (order,) = await bench.driver.tick()
-    assert sorted(order.trajectories) == ["p0", "p1", "p2", "p3"]
-
-
-async def test_an_update_that_was_skipped_or_given_up_counts_its_trajectories(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 1)
-    await bench.restart(order_seconds=10.0)
-    (order,) = await bench.credit(*group("a", MIXED))
-    skipped = Candidate(
-        id="s", version=0, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), answer="skipped"
-    )  # fmt: skip
-    await bench.driver.feed(POLICY_CANDIDATE, skipped)
-    await bench.credit(*group("b", MIXED))
-    bench.now += 10
-    await bench.driver.tick()
-    figures = bench.driver.actor.figures
-    assert (figures["skipped_trajectories"], figures["given_up_trajectories"]) == (4, 4)
-
-
-async def test_a_late_outcome_is_found_in_the_store_and_trained_on(bench: Bench) -> None:
-    await bench.restart(groups_per_batch=0, production_per_batch=2)
-    assert await bench.credit(attributed("p", outcome=None), attributed("q", outcome=None)) == []
-    said = [Feedback(id=f"f-{key}", received=bench.now, trajectory_id=key, outcome=1.0) for key in "pq"]
-    await bench.store.save([*said, *(Joined(id=f"f-{key}", trajectory_id=key, outcome=1.0) for key in "pq")])
-    bench.now += 60.0
-    (order,) = await bench.driver.tick()
-    assert set(order.trajectories) == {"p", "q"}
-    assert bench.driver.actor.counts["told_late"] == 2
-
-
-async def test_runs_that_wait_for_their_outcome_do_so_across_a_restart(bench: Bench) -> None:
-    await bench.restart(groups_per_batch=0, production_per_batch=1)
-    await bench.credit(attributed("p", outcome=None))
-    await bench.restart()
-    assert len(bench.driver.actor.pool.unreported) == 1
-
-
-async def test_where_the_learner_stands_and_what_serves_are_known_after_a_restart(bench: Bench) -> None:
-    await bench.restart(groups_per_batch=0, production_per_batch=1)
-    made = [
-        Candidate(id=f"v{n}", version=n, parent=n - 1, path="", files=(), manifest="", created=float(n))
-        for n in range(1, 7)
-    ]
-    back = Candidate(id="b", version=1, parent=0, path="", files=(), manifest="", created=50.0, answer="went_back")
-    serving = Serving(
-        id="s", engine="serving", version=1, previous=0, path="", result="swapped", since=40.0
-    )  # fmt: skip
-    await bench.driver.feed(POLICY_CANDIDATE, *made, back)
-    await bench.store.save([serving])
-    await bench.restart()
-    freshness = bench.driver.actor.pool.freshness
-    assert (freshness.head, freshness.serving, freshness.lead) == (1, {1}, 0)
-    (order,) = await bench.credit(attributed("p", min_version=1, max_version=1))
-    assert order.trajectories == ("p",)
 
 
 FREE = (
@@ -411,3 +256,52 @@ async def test_what_was_erased_leaves_the_estimates(bench: Bench) -> None:
     await bench.driver.tick()
     assert kinds.runs == ["p0"]
     assert kinds.figures["kinds_erased"] == 1
+
+
+async def test_an_order_that_nobody_answers_is_sent_again_given_up_and_not_taken_up_by_a_restart(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 2)
+    await bench.restart(order_seconds=10.0)
+    (order,) = await bench.credit(*group("a", MIXED))
+    assert await bench.credit(*group("b", MIXED)) == [], "one order at a time"
+    assert await bench.driver.tick() == []
+    bench.now += 10
+    assert await bench.driver.tick() == [order]
+    bench.now += 10
+    (second,) = await bench.driver.tick()
+    assert second.trajectories[0] == "b-0"
+    skipped = candidate(0, batch_ids=(second.id,), answer="skipped")
+    await bench.driver.feed(POLICY_CANDIDATE, skipped)
+    curator = bench.driver.actor
+    assert (curator.counts["order_repeated"], curator.counts["order_given_up"]) == (1, 1)
+    assert (curator.figures["skipped_trajectories"], curator.figures["given_up_trajectories"]) == (4, 4)
+    await bench.restart()
+    assert bench.driver.actor.outstanding is None
+
+
+async def test_a_late_outcome_is_found_in_the_store_and_trained_on(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=2)
+    assert await bench.credit(attributed("p", outcome=None), attributed("q", outcome=None)) == []
+    await bench.restart()
+    assert len(bench.driver.actor.pool.unreported) == 2
+    said = [Feedback(id=f"f-{key}", received=bench.now, trajectory_id=key, outcome=1.0) for key in "pq"]
+    await bench.store.save([*said, *(Joined(id=f"f-{key}", trajectory_id=key, outcome=1.0) for key in "pq")])
+    bench.now += 60.0
+    (order,) = await bench.driver.tick()
+    assert set(order.trajectories) == {"p", "q"}
+    assert (order.groups, order.production, bench.driver.actor.counts["told_late"]) == (0, 2, 2)
+
+
+async def test_where_the_learner_stands_and_what_serves_are_known_after_a_restart(bench: Bench) -> None:
+    await bench.restart(groups_per_batch=0, production_per_batch=1)
+    made = [candidate(n, created=float(n)) for n in range(1, 7)]
+    back = candidate(1, id="b", parent=0, created=50.0, answer="went_back")
+    serving = Serving(id="s", engine="serving", version=1, previous=0, path="", result="swapped", since=40.0)
+    await bench.driver.feed(POLICY_CANDIDATE, *made, back)
+    await bench.store.save([serving])
+    await bench.restart()
+    freshness = bench.driver.actor.pool.freshness
+    assert (freshness.head, freshness.serving, freshness.lead) == (1, {1}, 0)
+    (order,) = await bench.credit(attributed("p", min_version=1, max_version=1))
+    assert order.trajectories == ("p",)

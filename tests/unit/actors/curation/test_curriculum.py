@@ -29,10 +29,6 @@ def traffic(curriculum: Curriculum, cluster: str, count: int = 50) -> Curriculum
     return curriculum
 
 
-def test_a_sandbox_that_nobody_knows_yet_chooses_for_itself() -> None:
-    assert Curriculum().plan(8, {}) == {}
-
-
 def test_traffic_on_one_kind_leaves_a_quarter_to_the_others() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
     assert planned(made, 8) == {"b": 6, "a": 1, "c": 1}
@@ -62,25 +58,6 @@ def test_a_share_of_each_round_is_the_environments_own() -> None:
     assert sum(planned(knowing("a", "b", mix_share=0.25, replay_share=1.0), 8).values()) == 8
 
 
-def test_without_traffic_gain_decides() -> None:
-    made = knowing("mixed", replay_share=0.0)
-    for _ in range(32):
-        made.observe("sandbox", "solved", 1.0)
-    for _ in range(200):
-        made.observe("sandbox", "mixed", float(_ % 2))
-        made.observe("sandbox", "solved", 1.0)
-    assert planned(made, 8)["mixed"] > 4
-
-
-def test_a_round_is_spread_over_what_is_asked_for_in_proportion() -> None:
-    made = knowing("a", "b", replay_share=0.0)
-    for _ in range(50):
-        for cluster in ("a", "b"):
-            traffic(made, cluster, 2)
-    plan = planned(made, 8)
-    assert (plan["a"], plan["b"]) == (4, 4)
-
-
 def test_a_restart_knows_what_was_known() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
     past = [("sandbox", name, outcome) for name in "abc" for outcome in (0.0, 1.0) * 8]
@@ -101,13 +78,6 @@ def test_what_is_remembered_is_bounded() -> None:
         made.touch(f"t{number}")
     assert len(made.playable) == len(made.gains) == 4
     assert len(made._demand) == len(made._last) == 4
-
-
-def test_demand_stays_a_number_for_ever() -> None:
-    made = knowing("a", "b")
-    for _ in range(20_000):
-        made.observe("production", "b", 1.0)
-    assert planned(made, 8)["b"] == 6
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from actors.curation.curriculum import Curriculum
 from actors.curation.pool import CuratorSettings, Selected, TrainingPool
-from actors.kinds.holdout import held_out
 from actors.kinds.levels import ENOUGH
-from actors.messages import Attributed, Candidate, Serving
+from actors.messages import Attributed, Serving
 from actors.store import Correction
-from tests.support.credited import attributed, group
+from tests.support.credited import attributed, candidate, group
 
 MIXED = [0.0, 1.0, 1.0, 0.0]
 
@@ -18,10 +17,7 @@ MIXED = [0.0, 1.0, 1.0, 0.0]
 def move(made: TrainingPool, head: int, serves: int | None = None) -> None:
     """The learner has made versions up to `head`, one out of the other; `serves` serves, or else the newest."""
     for version in range(1, head + 1):
-        told = Candidate(
-            id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="", created=version
-        )
-        made.freshness.trained(told)
+        made.freshness.trained(candidate(version, created=version))
     serve(made, head if serves is None else serves)
 
 
@@ -53,17 +49,14 @@ def ids(selected: Selected | None) -> list[str]:
 
 
 def test_a_batch_waits_for_its_complete_groups() -> None:
-    made = pool(*group("a", MIXED), *group("b", MIXED)[:3])
+    made = pool(*group("a", MIXED), *group("b", MIXED)[:3], *group("b", MIXED)[:3])
     assert made.select(1.0) is None
     made.add(group("b", MIXED)[3], 1.0)
     selected = made.select(1.0)
     assert ids(selected) == [f"{name}-{number}" for name in "ab" for number in range(4)]
     assert (selected.groups, selected.production, made.waiting) == (2, 0, 0)
-
-
-def test_members_that_come_twice_count_once() -> None:
-    made = pool(*group("a", MIXED)[:3], *group("a", MIXED)[:3], groups_per_batch=1)
-    assert made.select(1.0) is None
+    made.add(attributed("a-9", source="sandbox", group="a"), 2.0)
+    assert made.counts["group closed"] == 1
 
 
 def test_groups_with_equal_outcomes_count_towards_the_number_and_stay_out() -> None:
@@ -82,13 +75,6 @@ def test_a_group_that_stays_incomplete_is_used_if_it_is_large_enough() -> None:
     assert made.counts["group too small"] == 2
 
 
-def test_stragglers_of_a_used_group_are_dropped() -> None:
-    made = pool(*group("a", MIXED), groups_per_batch=1)
-    made.select(1.0)
-    made.add(attributed("a-9", source="sandbox", group="a"), 2.0)
-    assert made.counts["group closed"] == 1
-
-
 def test_guided_attempts_must_be_fresher_than_others() -> None:
     plain = group("a", MIXED)[:3]
     guided = [attributed("a-3", source="sandbox", group="a", experience_ids=("e",))]
@@ -96,25 +82,6 @@ def test_guided_attempts_must_be_fresher_than_others() -> None:
     move(made, 2)
     assert ids(made.select(1.0)) == ["a-0", "a-1", "a-2"]
     assert made.counts["stale"] == 1
-
-
-def test_the_freshest_groups_go_first() -> None:
-    made = pool(*group("old", MIXED), *group("new", MIXED, min_version=2), newest=2, groups_per_batch=1)
-    assert ids(made.select(1.0))[0] == "new-0"
-
-
-def test_what_is_too_old_is_dropped_wherever_it_waits() -> None:
-    made = pool(*group("a", MIXED), attributed("p"), groups_per_batch=1)
-    move(made, 5)
-    assert made.select(1.0) is None
-    assert (made.counts["stale"], made.waiting) == (5, 0)
-
-
-def test_the_sandbox_waits_for_nothing_it_can_play_again() -> None:
-    made = pool(*group("a", MIXED), groups_per_batch=1)
-    move(made, 5, serves=0)
-    assert made.select(1.0) is None
-    assert (made.counts["stale"], made.waiting) == (4, 0)
 
 
 def test_production_joins_groups_up_to_its_share() -> None:
@@ -126,26 +93,6 @@ def test_production_joins_groups_up_to_its_share() -> None:
     assert made.waiting == 7
 
 
-def test_one_tenant_alone_may_fill_a_batch_but_not_crowd_others_out() -> None:
-    assert len(ids(traffic(*(attributed(f"p{n}") for n in range(4))).select(1.0))) == 4
-    loud = [attributed(f"p{n}", ended=50.0 + n) for n in range(6)]
-    quiet = [attributed(f"q{n}", tenant="quiet") for n in range(2)]
-    assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
-
-
-def test_one_key_of_a_tenant_does_not_crowd_its_others_out() -> None:
-    loud = [attributed(f"p{n}", ended=50.0 + n, caller="a") for n in range(6)]
-    quiet = [attributed(f"q{n}", caller="b") for n in range(2)]
-    assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
-
-
-def test_a_tenant_that_is_alone_with_its_backlog_is_not_held_up_by_others() -> None:
-    loud = [attributed(f"p{n}") for n in range(8)]
-    selected = traffic(*loud, attributed("q", tenant="quiet")).select(1.0)
-    assert len(ids(selected)) == 4
-    assert "q" in ids(selected)
-
-
 def knowing(*goals: str) -> Curriculum:
     """Of each of `goals` enough is known to be a kind, or its neighbourhood is."""
     made = CuratorSettings().curriculum()
@@ -153,29 +100,6 @@ def knowing(*goals: str) -> Curriculum:
         for number in range(ENOUGH):
             made.levels.tell(attributed(f"{goal} {number}", goal=goal).trajectory)
     return made
-
-
-def test_production_of_other_clusters_has_its_share_of_the_batch() -> None:
-    busy = [attributed(f"b{n}", goal="book a flight", ended=50.0) for n in range(20)]
-    others = [attributed(f"o{n}", goal=f"find {n} shoes") for n in range(4)]
-    made = traffic(*busy, *others, curriculum=knowing("book a flight"), production_per_batch=8)
-    selected = made.select(1.0)
-    assert selected.drawn == 8
-    assert selected.elsewhere >= 2
-    assert made.counts["replay_missing"] == 0
-
-
-def test_replay_that_nothing_waits_for_is_counted_not_invented() -> None:
-    made = traffic(*(attributed(f"b{n}", goal="book a flight") for n in range(20)), production_per_batch=8)
-    selected = made.select(1.0)
-    assert (selected.drawn, selected.elsewhere, made.counts["replay_missing"]) == (8, 0, 2)
-
-
-def test_groups_of_equal_outcomes_are_replay_too() -> None:
-    goals = "book a flight", "find my shoes"
-    busy, other = group("a", MIXED, goal=goals[0]), group("b", [1.0] * 4, goal=goals[1])
-    selected = pool(*busy, *other, curriculum=knowing(*goals)).select(1.0)
-    assert (selected.drawn, selected.elsewhere, len(selected.items)) == (8, 4, 4)
 
 
 PARAPHRASES = [
@@ -213,11 +137,6 @@ def test_production_does_not_wait_for_ever_for_a_sandbox_that_is_gone() -> None:
     assert made.waiting == 1
 
 
-def test_an_outcome_that_is_no_number_is_never_trained_on() -> None:
-    made = traffic(attributed("a", outcome=float("nan")), attributed("b", outcome=float("inf")))
-    assert (made.counts["outcome not finite"], made.waiting) == (2, 0)
-
-
 def test_what_production_cannot_be_trained_on_has_a_reason() -> None:
     made = traffic(
         attributed("a", outcome=float("nan")),
@@ -244,62 +163,6 @@ def test_production_without_an_outcome_waits_for_it_as_long_as_it_is_fresh() -> 
     move(made, 5)
     made.select(3.0)
     assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p4", "no outcome")]
-
-
-def test_what_comes_of_the_version_that_serves_waits_until_something_newer_serves() -> None:
-    made = traffic(*(attributed(f"p{number}") for number in range(4)))
-    move(made, 5, serves=0)
-    assert made.select(1.0) is None, "five updates behind what is trained"
-    assert (made.waiting, made.fresh, made.behind, made.take_drops()) == (4, 0, 4, [])
-    serve(made, 5, since=1.0)
-    assert made.select(2.0) is None
-    assert {drop.reason for drop in made.take_drops()} == {"stale"}
-
-
-def test_when_the_learner_goes_back_to_what_serves_what_waited_is_fresh() -> None:
-    made = traffic(*(attributed(f"p{number}") for number in range(4)))
-    move(made, 5, serves=0)
-    assert made.select(1.0) is None
-    back = Candidate(
-        id="b", version=0, parent=-1, path="", files=(), manifest="", created=9.0, answer="went_back"
-    )  # fmt: skip
-    made.freshness.trained(back)
-    assert len(ids(made.select(2.0))) == 4
-
-
-def test_after_a_rollback_runs_of_the_branch_that_was_left_are_dropped_and_the_others_are_not() -> None:
-    made = traffic()
-    bad = {"min_version": 10, "max_version": 10}
-    move(made, 10)
-    for number in range(4):
-        made.add(attributed(f"bad{number}", **bad), 1.0)
-    made.freshness.trained(
-        Candidate(id="b", version=0, parent=-1, path="", files=(), manifest="", created=99.0, answer="went_back")
-    )
-    serve(made, 0, since=99.0)
-    for number in range(4):
-        made.add(attributed(f"late{number}"), 2.0)
-    assert sorted(ids(made.select(2.0))) == ["late0", "late1", "late2", "late3"]
-    reasons = {drop.id: drop.reason for drop in made.take_drops()}
-    assert {reasons[f"bad{number}"] for number in range(4)} == {"abandoned"}
-    made.freshness.trained(Candidate(id="n", version=11, parent=0, path="", files=(), manifest="", created=100.0))
-    made.add(attributed("on"), 3.0)
-    assert made.fresh == 1, "v11 was made of v0: its runs are one update behind"
-
-
-def test_a_skipped_order_moves_nothing() -> None:
-    made = traffic(attributed("p"))
-    move(made, 3)
-    made.freshness.trained(
-        Candidate(id="s", version=1, parent=0, path="", files=(), manifest="", created=50.0, answer="skipped")
-    )
-    assert made.freshness.head == 3
-
-
-def test_a_share_of_production_is_kept_for_the_gate() -> None:
-    made = traffic(*(attributed(f"p{number}") for number in range(400)), exam=held_out)
-    assert 60 < made.counts["held out"] < 140
-    assert made.waiting == 400 - made.counts["held out"]
 
 
 def test_the_pool_is_bounded() -> None:
@@ -357,14 +220,57 @@ def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:
     assert made.corrections == 6
 
 
-def test_a_correction_of_what_has_become_stale_is_dropped_for_that() -> None:
-    made = pool(newest=8)
-    made.correct(Correction(item=attributed("late", outcome_revision=1), before=0.0))
-    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("late", "stale")]
-
-
 def test_what_is_played_must_still_be_fresh_one_update_later() -> None:
     made = pool(max_staleness=2)
     move(made, 5)
     assert [made.trains(version) for version in range(8)] == [False, False, False, False, True, True, True, True]
     assert pool(max_staleness=0).trains(0), "what is the newest always can"
+
+
+@pytest.mark.parametrize("who", [{"tenant": "quiet"}, {"caller": "b"}], ids=["tenant", "key"])
+def test_one_party_alone_may_fill_a_batch_but_not_crowd_others_out(who: dict[str, str]) -> None:
+    loud = [attributed(f"p{n}", ended=50.0 + n, caller="a") for n in range(6)]
+    assert len(ids(traffic(*loud).select(1.0))) == 4
+    quiet = [attributed(f"q{n}", **{"caller": "a", **who}) for n in range(2)]
+    assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
+
+
+@pytest.mark.parametrize(("others", "elsewhere", "missing"), [(4, 2, 0), (0, 0, 2)])
+def test_production_of_other_clusters_has_its_share_of_the_batch(others: int, elsewhere: int, missing: int) -> None:
+    busy = [attributed(f"b{n}", goal="book a flight", ended=50.0) for n in range(20)]
+    rest = [attributed(f"o{n}", goal=f"find {n} shoes") for n in range(others)]
+    made = traffic(*busy, *rest, curriculum=knowing("book a flight"), production_per_batch=8)
+    selected = made.select(1.0)
+    assert (selected.drawn, selected.elsewhere >= elsewhere, made.counts["replay_missing"]) == (8, True, missing)
+
+
+def test_what_waits_behind_the_learner_is_fresh_when_it_goes_back_and_stale_when_something_newer_serves() -> None:
+    made = traffic(*(attributed(f"p{number}") for number in range(4)), *group("a", MIXED))
+    move(made, 5, serves=0)
+    assert made.select(1.0) is None, "five updates behind what is trained"
+    assert (made.waiting, made.fresh, made.behind) == (4, 0, 4)
+    assert made.counts["stale"] == 4, "the sandbox can play again"
+    made.freshness.trained(candidate(1, id="s", parent=0, created=8.0, answer="skipped"))
+    assert made.freshness.head == 5, "a skipped order moves nothing"
+    made.freshness.trained(candidate(0, created=9.0, answer="went_back"))
+    assert made.fresh == 4
+    serve(made, 5, since=1.0)
+    made.freshness.trained(candidate(5, id="again", created=10.0, answer="went_back"))
+    assert made.select(2.0) is None
+    assert {drop.reason for drop in made.take_drops()} == {"stale"}
+
+
+def test_after_a_rollback_runs_of_the_branch_that_was_left_are_dropped_and_the_others_are_not() -> None:
+    made = traffic()
+    move(made, 10)
+    for number in range(4):
+        made.add(attributed(f"bad{number}", min_version=10), 1.0)
+    made.freshness.trained(candidate(0, created=99.0, answer="went_back"))
+    serve(made, 0, since=99.0)
+    for number in range(4):
+        made.add(attributed(f"late{number}"), 2.0)
+    assert sorted(ids(made.select(2.0))) == ["late0", "late1", "late2", "late3"]
+    assert {drop.reason for drop in made.take_drops()} == {"abandoned"}
+    made.freshness.trained(candidate(11, parent=0, created=100.0))
+    made.add(attributed("on"), 3.0)
+    assert made.fresh == 1, "v11 was made of v0: its runs are one update behind"

@@ -10,7 +10,6 @@ import pytest
 
 from actors.experience.retrieval.embedding import Embeddings
 from actors.experience.retrieval.pool import Space
-from actors.kinds import meanings as module
 from actors.kinds.kinds import Kinds
 from actors.kinds.levels import Levels
 from actors.kinds.meanings import Meaning, Meanings
@@ -56,22 +55,6 @@ def test_what_means_the_same_in_other_words_is_one_neighbourhood() -> None:
     places = taught()
     assert places.near(goal(3, 1)) is None, "by words"
     assert places.near(goal(3, 1), Meaning("m/64", vector(3, 99))) == places.near(goal(3, 0))
-
-
-def test_what_is_like_nothing_known_founds_its_own() -> None:
-    places = taught()
-    odd = Meaning("m/64", vector(TOPICS + 1, 99))
-    assert places.near(goal(99, 1), odd) is None
-    places.place(goal(99, 1), "p", odd)
-    assert len(places) == TOPICS + 1
-
-
-def test_a_model_to_which_all_is_alike_joins_nothing() -> None:
-    places = Neighbourhoods()
-    same = np.ones(SIZE, dtype=np.float32) / 8.0
-    for topic in range(TOPICS):
-        places.place(goal(topic, 0), "p", Meaning("m/64", same))
-    assert len(places) == TOPICS
 
 
 def test_vectors_of_another_model_are_not_compared() -> None:
@@ -204,13 +187,3 @@ async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more() -> 
     ticks.now += 30.0
     await meanings.look(["goal 9"])
     assert meanings.of("goal 9") is not None
-
-
-async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "_BYTES", 3000)
-    with EmbeddingServer(Server()) as server:
-        meanings = await made(server, Ticks(), tmp_path)
-        for topic in range(TOPICS):
-            await meanings.look([goal(topic, 0)])
-    assert meanings.of(goal(0, 0)) is None
-    assert meanings.of(goal(TOPICS - 1, 0)) is not None

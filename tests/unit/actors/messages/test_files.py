@@ -20,13 +20,6 @@ def mode(path) -> int:
 
 
 @pytest.fixture
-def umask():
-    before = os.umask(0o027)
-    yield
-    os.umask(before)
-
-
-@pytest.fixture
 def synced(monkeypatch):
     """What was fsynced: "file" or "directory", and whether the file had its name by then."""
     found: list[tuple[str, bool]] = []
@@ -40,19 +33,6 @@ def synced(monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     return found
-
-
-def test_it_takes_the_place_of_what_is_there(tmp_path):
-    path = tmp_path / "a.json"
-    write_whole(path, b"old")
-    write_whole(path, b"new")
-    assert (path.read_bytes(), names(tmp_path)) == (b"new", ["a.json"])
-
-
-def test_permissions_are_those_of_any_new_file_or_the_ones_asked_for(tmp_path, umask):
-    write_whole(tmp_path / "a", b"")
-    write_whole(tmp_path / "b", b"", mode=0o600)
-    assert (mode(tmp_path / "a"), mode(tmp_path / "b")) == (0o640, 0o600)
 
 
 def test_it_is_for_its_owner_alone_even_over_an_open_file(tmp_path):
@@ -120,11 +100,6 @@ def test_a_disk_that_fails_leaves_what_was_there_and_nothing_else(tmp_path, monk
     assert (path.read_bytes(), names(tmp_path)) == (b"old", ["a"])
 
 
-def test_a_directory_that_is_not_there_is_not_made(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        write_whole(tmp_path / "no" / "a", b"")
-
-
 def test_of_two_that_want_to_be_the_first_one_is(tmp_path):
     path = tmp_path / "key"
     write_whole(path, b"first", exclusive=True)
@@ -164,19 +139,6 @@ def test_a_kill_in_between_leaves_what_was_there(tmp_path):
     assert len(left) == 1
     assert left[0].startswith(".")
     assert left[0].endswith(".a.part"), "hidden, and told by the name that it was to have"
-
-
-def test_what_a_reader_finds_is_whole_also_if_nothing_was_made_durable(tmp_path, monkeypatch):
-    path, found = tmp_path / "routes.json", []
-    rename = os.replace
-
-    def look(aside, target):
-        rename(aside, target)
-        found.append(path.read_bytes())
-
-    monkeypatch.setattr("actors.messages.files.os.replace", look)
-    write_whole(path, b"whole", sync="none")
-    assert found == [b"whole"]
 
 
 def test_what_is_no_regular_file_is_not_replaced(tmp_path):

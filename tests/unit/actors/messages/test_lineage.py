@@ -41,8 +41,3 @@ def test_a_parent_that_is_no_older_is_ignored():
     tree.add(3, 3)
     assert tree.line(3) == [3]
     assert tree.line(1) == [1, 0]
-
-
-def test_one_branch_from_its_chain():
-    tree = Lineage.of_chain((0, 3, 4, 9))
-    assert [tree.distance(version, 9) for version in (0, 3, 4, 9, 5)] == [3, 2, 1, 0, None]

@@ -33,11 +33,6 @@ def test_a_refusal_is_heard(text):
     assert refuses(Answer(text=text))
 
 
-@pytest.mark.parametrize("text", ["Done.", "You cannot cancel this order.", "The flight is booked."])
-def test_bad_news_are_no_refusal(text):
-    assert not refuses(Answer(text=text))
-
-
 def test_going_round_in_circles_is_told_from_a_long_answer():
     assert loops(Answer(text="and so on and so forth " * 20))
     assert loops(Answer(text="ha" * 200))

@@ -35,15 +35,6 @@ def test_paired_difference_matches_newcombes_table():
     assert (round(interval.low, 4), round(interval.high, 4)) == (0.0569, 0.3404)
 
 
-def test_no_trials_say_nothing():
-    assert wilson(0, 0) == (0.0, 1.0)
-
-
-def test_impossible_counts_are_refused():
-    with pytest.raises(ValueError, match="3 successes of 2 trials"):
-        wilson(3, 2)
-
-
 @given(samples(), st.floats(0.5, 0.999))
 def test_wilson_holds_the_rate_and_stays_a_share(sample, confidence):
     low, high = wilson(*sample, confidence)

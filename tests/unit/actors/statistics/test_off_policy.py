@@ -27,11 +27,6 @@ def test_the_mean_score_is_zero_at_any_temperature(heat: float) -> None:
     assert float(acts @ terms) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_incumbent_itself_is_no_different() -> None:
-    found = pull([1, 0, 1, 0], [0.0] * 4).interval(0.9)
-    assert (found.estimate, found.low, found.high) == (0, 0, 0)
-
-
 def test_of_two_actions_the_better_is_found() -> None:
     """One of them succeeds: the behaviour takes it at 0.5, the candidate at 0.8."""
     rng = random.Random(1)
@@ -84,8 +79,3 @@ def test_bounds(rows: list[tuple[float, float]]) -> None:
     between = found.interval(0.9)
     assert -1 <= between.low <= between.estimate + 1e-9
     assert between.estimate - 1e-9 <= between.high <= 1
-
-
-def test_a_score_for_each_outcome() -> None:
-    with pytest.raises(ValueError, match="one score an outcome"):
-        pull([1.0], [])

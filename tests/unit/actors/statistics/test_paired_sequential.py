@@ -39,27 +39,6 @@ def test_a_much_worse_version_is_found_out_nearly_always_and_soon():
     assert sorted(ends)[94] <= 128
 
 
-def test_looking_at_a_fixed_size_interval_after_every_batch_would_break_its_promise():
-    """What the test is for: the same looks with the interval of a single look."""
-    from actors.statistics.intervals import Pairs, newcombe_paired
-
-    rng, rejected = np.random.default_rng(1), 0
-    for _ in range(200):
-        for seen in looks(rng, (0.15, 0.15)):
-            pairs = Pairs(0, seen.count(1.0), seen.count(-1.0), seen.count(0.0))
-            if newcombe_paired(pairs, 0.8).high < 0:
-                rejected += 1
-                break
-    assert rejected > 0.15 * 200
-
-
-@given(differences, st.randoms())
-def test_the_order_of_the_tasks_does_not_matter(values, rng):
-    shuffled = list(values)
-    rng.shuffle(shuffled)
-    assert log_capital(shuffled, -0.05) == pytest.approx(log_capital(values, -0.05))
-
-
 @given(differences)
 def test_the_limits_enclose_the_estimate_and_agree_with_the_tests(values):
     interval = confidence_sequence(values, 0.05, 0.05)
@@ -68,11 +47,6 @@ def test_the_limits_enclose_the_estimate_and_agree_with_the_tests(values):
         assert surely_above(values, -0.05, 0.05) == (interval.low > -0.05)
     if abs(interval.high) > 1e-6:
         assert surely_below(values, 0.0, 0.05) == (interval.high < 0)
-
-
-@given(differences)
-def test_evidence_for_one_side_is_none_for_the_other(values):
-    assert not (surely_above(values, 0.0, 0.05) and surely_below(values, 0.0, 0.05))
 
 
 def test_nothing_seen_says_nothing():

@@ -14,17 +14,11 @@ from actors.statistics.parties import (
     binds,
     in_turn,
     newest,
-    party_of,
     set_aside,
     thinned,
 )
 
 FOUR = ["a"] * 8 + ["b"] * 8 + ["c"] * 8 + ["d"] * 8
-
-
-def test_a_party_is_a_key_else_a_tenant() -> None:
-    assert party_of("acme", "k1") == "acme/k1"
-    assert party_of("acme", "") == "acme"
 
 
 def test_three_parties_do_not_bind_and_nothing_is_thinned() -> None:
@@ -57,13 +51,6 @@ def test_a_flood_does_not_push_out_of_the_newest_what_others_have(flood: int) ->
     assert newest(parties, 30, 10_000) == sorted(newest(parties, 30, 10_000))
 
 
-def test_three_loud_parties_leave_room_for_the_fourth() -> None:
-    parties = ["a", "b", "c"] * 100 + ["d"] * 9
-    taken = Counter(parties[place] for place in newest(parties, 30, 10_000))
-    assert binds(taken.elements())
-    assert taken == {"a": 8, "b": 8, "c": 7, "d": 7}
-
-
 def test_the_newest_are_looked_for_no_further_than_asked() -> None:
     read: list[str] = []
 
@@ -78,11 +65,6 @@ def test_the_newest_are_looked_for_no_further_than_asked() -> None:
 
 def test_each_has_its_turn_and_its_newest_first() -> None:
     assert in_turn(["a", "a", "a", "b", "b", "c"]) == [0, 3, 5, 1, 4, 2]
-
-
-def test_parties_with_as_little_as_makes_evidence_are_never_cut_below_it() -> None:
-    parties = ["a"] * 4 + ["b"] * 4 + ["c"] * 4 + ["d"] * 4
-    assert len(thinned(parties)) == 16
 
 
 def test_who_pulls_hardest_either_way_is_set_aside() -> None:

@@ -1,7 +1,5 @@
 """Trajectories are leafed through by page and filter, newest first, none twice and none left out."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,14 +10,6 @@ from actors.store.browsing import Page, Wanted, browse
 from tests.support.credited import attributed
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
-    await store.open()
-    yield store
-    await store.aclose()
 
 
 async def page(store: Store, **wanted: Any) -> Page:
@@ -71,13 +61,6 @@ async def test_outcome_tenant_words_and_version_are_filters(store: Store) -> Non
     assert await ids(words="flight") == {"won"}
     assert await ids(words="LO") == {"lost"}
     assert await ids(version=3) == {"lost"}
-
-
-async def test_a_line_tells_credit_and_what_became_of_it(store: Store) -> None:
-    await store.save([attributed("t", experience_ids=("x",)), attributed("u", ended=1.5).trajectory])
-    judged, fresh = (await page(store)).trajectories
-    assert (judged.id, judged.labels, judged.steps, judged.guided, judged.batch_id) == ("t", ("GOOD",), 1, True, "")
-    assert (fresh.id, fresh.labels, fresh.steps, fresh.guided) == ("u", (), 1, False)
 
 
 async def test_a_rare_word_is_looked_for_in_so_many_rows_at_a_time(

@@ -8,18 +8,12 @@ import pytest
 from actors.messages import BatchOrder, Candidate, Directive, Feedback, Step
 from actors.store import Joined, Store, StoreUnavailable
 from actors.store.archive import ask
-from actors.store.erasing import Scope, Selector
 from actors.store.errors import StoreDamaged
 from actors.store.integrity import Finding, check, pages
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -55,36 +49,18 @@ async def test_a_sound_store_has_no_findings_and_its_rows_are_counted(url: str) 
     [
         ("DELETE FROM exchanges WHERE id = 'x-default-a-1'", "trajectories whose calls are gone: run"),
         ("DELETE FROM directives", "audit trail: entry 2: its record is gone: directive d"),
+        (
+            "UPDATE feedback SET body = {broken} WHERE id <> 'waiting'",
+            "feedback: bodies that cannot be read",
+        ),
     ],
 )
-async def test_a_row_that_is_taken_out_by_hand_is_named(url: str, statement: str, named: str) -> None:
-    store = Store(url, clock=lambda: 0.0)
-    await store.change(lambda connection: connection.exec_driver_sql(statement))
-    await store.aclose()
-    assert named in found(url)
-
-
-async def test_a_body_that_cannot_be_read_is_named(url: str) -> None:
+async def test_what_was_changed_by_hand_is_named(url: str, statement: str, named: str) -> None:
     store = Store(url, clock=lambda: 0.0)
     broken = "CAST('broken' AS BLOB)" if url.startswith("sqlite") else "'broken'"
-    wrong = f"UPDATE feedback SET body = {broken} WHERE id <> 'waiting'"
-    await store.change(lambda connection: connection.exec_driver_sql(wrong))
-    (what,) = found(url)
-    assert what.startswith("feedback: bodies that cannot be read: f-default-a-1 (")
+    await store.change(lambda connection: connection.exec_driver_sql(statement.replace("{broken}", broken)))
     await store.aclose()
-
-
-async def test_what_was_forgotten_is_not_missed(url: str) -> None:
-    store = Store(url, clock=lambda: 2000.0)
-    await store.open()
-    selector = Selector(trajectories=("run",))
-    scope = await store.find(selector)
-    await store.tombstone(selector, scope)
-    await store.erase(Scope(exchanges=scope.exchanges))
-    assert found(url) == []
-    await store.erase(scope)
-    assert found(url) == []
-    await store.aclose()
+    assert any(what.startswith(named) for what in found(url))
 
 
 @pytest.fixture

@@ -32,16 +32,17 @@ async def test_they_are_found_by_key_with_the_state_of_their_transaction(kept):
     assert await store.states("other") == {"other": b"w"}
 
 
-async def test_what_was_used_again_outlives_what_was_not(kept):
+@pytest.mark.parametrize(
+    ("now", "used", "bounds", "left"),
+    [
+        (20.0, ["k0", "k1"], Bounds(entries=4, seconds=1000.0), {"k0", "k1", "k8", "k9"}),
+        (12.0, [], Bounds(entries=1000, seconds=5.0), {"k7", "k8", "k9"}),
+    ],
+    ids=["the least recently used", "the unused for too long"],
+)
+async def test_what_goes_first(kept, now, used, bounds, left):
     store, clock = kept
-    clock.now = 20.0
-    await store.keep_judgements([], ["k0", "k1"], {})
-    assert await store.bound_judgements(Bounds(entries=4, seconds=1000.0)) == 6
-    assert set(await store.judgements(EVERY)) == {"k0", "k1", "k8", "k9"}
-
-
-async def test_what_was_not_used_for_too_long_goes_whatever_room_there_is(kept):
-    store, clock = kept
-    clock.now = 12.0
-    assert await store.bound_judgements(Bounds(entries=1000, seconds=5.0)) == 7
-    assert set(await store.judgements(EVERY)) == {"k7", "k8", "k9"}
+    clock.now = now
+    await store.keep_judgements([], used, {})
+    assert await store.bound_judgements(bounds) == 10 - len(left)
+    assert set(await store.judgements(EVERY)) == left

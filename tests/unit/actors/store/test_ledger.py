@@ -26,6 +26,8 @@ async def test_commit_marks_saves_and_queues_at_once(store: Store) -> None:
     assert await store.processed("other", ["a"]) == set()
     assert [item.id for item in await store.unpublished("gate", 10)] == ["x", "y"]
     assert [found.id for found in await store.directives()] == ["d"]
+    await store.save([Directive(id="d", kind="thaw", reason="", origin="", created=9.0)])
+    assert [found.kind for found in await store.directives()] == ["freeze"], "what comes twice changes nothing"
 
 
 async def test_commit_with_a_processed_input_writes_nothing(store: Store) -> None:
@@ -53,12 +55,6 @@ async def test_published_output_is_not_queued_again(store: Store) -> None:
     assert [item.id for item in await store.unpublished("gate", 10)] == ["y", "z"]
 
 
-async def test_a_record_that_comes_twice_changes_nothing(store: Store) -> None:
-    await store.save([directive("d")])
-    await store.save([Directive(id="d", kind="thaw", reason="", origin="", created=9.0)])
-    assert [found.kind for found in await store.directives()] == ["freeze"]
-
-
 async def test_failures_count_up_and_a_commit_forgets_them(store: Store) -> None:
     assert [await store.failed("gate", "a", "boom") for _ in range(3)] == [1, 2, 3]
     await store.commit("gate", ["a"], [], [])
@@ -82,19 +78,6 @@ async def test_parked_record_is_done_listed_and_can_be_revived(store: Store) -> 
     assert await store.revive(letter.id) is None
 
 
-async def test_marks_outlive_the_process(store_url: str) -> None:
-    url = store_url
-    first = Store(url, clock=lambda: 1.0)
-    await first.open()
-    await first.commit("gate", ["a"], [], [out("x")])
-    second = Store(url, clock=lambda: 2.0)  # the first one was killed: never closed
-    await second.open()
-    assert await second.processed("gate", ["a"]) == {"a"}
-    assert [item.id for item in await second.unpublished("gate", 10)] == ["x"]
-    await first.aclose()
-    await second.aclose()
-
-
 async def test_prune_forgets_old_marks_but_not_what_is_still_to_publish(store_url: str) -> None:
     now = [0.0]
     store = Store(store_url, clock=lambda: now[0])
@@ -116,10 +99,3 @@ async def test_a_database_that_cannot_be_opened_is_an_outage(tmp_path: Path) -> 
         await store.open()
     assert isinstance(caught.value, DependencyUnavailable)
     await store.aclose()
-
-
-async def test_state_is_kept_by_key(store: Store) -> None:
-    assert await store.state_get("swapper") is None
-    await store.state_put("swapper", b"1")
-    await store.state_put("swapper", b"2")
-    assert await store.state_get("swapper") == b"2"

@@ -6,31 +6,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from actors.store import Store, reading, retention
+from actors.store import Store, reading
 from actors.store.engine import open_engine
 from actors.store.history import history, numbers, swaps, why
 from actors.store.settings import StoreSettings
 
 pytestmark = pytest.mark.anyio
 ASKED: dict[str, Callable[[Connection], object]] = {
-    "counts": reading.counts,
-    "candidates": lambda c: reading.candidates(c, 1),
-    "verdicts": lambda c: reading.verdicts(c, 100),
-    "servings": lambda c: reading.servings(c, None, 100),
-    "servings of one": lambda c: reading.servings(c, "a", 100),
-    "directives": lambda c: reading.directives(c, 1),
-    "frozen": reading.frozen,
-    "batches": lambda c: reading.batches(c, 20),
-    "outcomes": lambda c: reading.recent_outcomes(c, source="production"),
     "outcomes of a version": lambda c: reading.judged_outcomes(c, 7, limit=384, until=5.0),
     "exam": lambda c: reading.exam(c, lambda key: True, True, 256),
     "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
     "why": lambda c: why(c, 7),
-    "due trajectories": lambda c: retention.due_trajectories(c, 5.0, set(), 10),
-    "due exchanges": lambda c: retention.due_exchanges(c, 5.0, 10),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")
-"""Tables whose rows are large, or many, or both."""
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from actors.messages import (
     BatchOrder,
     Candidate,
     Exchange,
-    Experience,
     Feedback,
     Hints,
     Serving,
@@ -20,7 +19,9 @@ from actors.messages import (
     Verdict,
 )
 from actors.store import Joined, Store, StoreUnavailable
+from actors.store.archive import ask
 from actors.store.history import history, numbers, why
+from actors.store.integrity import check
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
 from tests.support.traffic import exchange
@@ -83,14 +84,6 @@ async def test_of_a_long_line_the_nearest_and_the_newest_are_told_and_the_rest_c
     assert [item.version for item in everything] == await store.ask(numbers)
 
 
-async def test_exchanges_come_by_id_as_far_as_they_are_kept(store: Store) -> None:
-    calls = [exchange("run", number) for number in range(3)]
-    await store.save(calls)
-    found = await store.exchanges([calls[2].id, "gone", calls[0].id])
-    assert {item.id for item in found} == {calls[0].id, calls[2].id}
-    assert await store.exchanges([]) == []
-
-
 async def test_recent_attributed_is_newest_first_and_by_source_and_tenant(store: Store) -> None:
     await store.save(
         [
@@ -134,39 +127,14 @@ async def test_attribution_adds_to_a_trajectory_and_happens_once(store: Store) -
     assert (await store.counts())["trajectories_production"] == 1
 
 
-async def test_unused_leaves_out_what_a_batch_has(store: Store) -> None:
-    await store.save([attributed("a"), attributed("b"), order("o", "a")])
-    assert [item.id for item in await store.unused(10)] == ["b"]
-    assert await store.settled(["a", "b", "c"]) == {"a"}
-
-
 async def test_what_unused_leaves_out_for_want_of_room_can_be_dropped_with_its_reason(store: Store) -> None:
     items = [attributed(f"t{number}", ended=float(number)) for number in range(6)]
     await store.save([*items, order("o", "t0")])
+    assert await store.settled(["t0", "t1", "none"]) == {"t0"}
     assert await store.drop_unused(3, "pool full") == 2
     assert [item.id for item in await store.unused(10)] == ["t3", "t4", "t5"]
     assert (await store.counts())["dropped_pool_full"] == 2
     assert await store.drop_unused(3, "pool full") == 0
-
-
-async def test_the_outstanding_order_is_the_last_one_without_a_version(store: Store) -> None:
-    assert await store.outstanding() is None
-    await store.save([order("o", "a")])
-    found = await store.outstanding()
-    assert found is not None
-    assert found.id == "o"
-    await store.save([candidate(1, "o")])
-    assert await store.outstanding() is None
-
-
-async def test_lessons_come_in_their_latest_revision(store: Store) -> None:
-    lesson = Experience(id="e", when_to_use="w", content="first", state="candidate", revision=0)
-    better = msgspec.structs.replace(lesson, content="second", state="active", revision=1)
-    await store.save([better])
-    await store.save([lesson, msgspec.structs.replace(better, content="other")])
-    assert await store.experiences() == [better]
-    assert await store.experiences("candidate") == []
-    assert await store.experiences("active") == [better]
 
 
 async def test_last_serving_passes_over_what_was_refused_or_rolled_back(store: Store) -> None:
@@ -221,23 +189,18 @@ async def test_a_call_is_told_by_its_records_id_and_not_by_the_engines(store: St
     assert (await store.counts())["exchanges"] == 5
 
 
-async def test_more_ids_than_one_statement_takes(store: Store) -> None:
-    ids = [f"i{number}" for number in range(1700)]
-    assert await store.commit("a", ids, [], [])
-    assert await store.processed("a", [*ids, "x"]) == set(ids)
-
-
 async def test_a_full_disk_is_an_outage_and_nothing_of_the_transaction_stays(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 1000.0)  # its files are written by this process
     await store.open()
     await store.save([exchange("a", 0)])
     more = [exchange("b", number, request=b"x" * 100_000) for number in range(20)]
-    with full_disk(300_000), pytest.raises(StoreUnavailable):
+    with full_disk(300_000), pytest.raises(StoreUnavailable, match=str(tmp_path)):
         await store.save(more)
     assert (await store.counts())["exchanges"] == 1
     await store.save(more)
     assert (await store.counts())["exchanges"] == 21
     await store.aclose()
+    assert ask(f"sqlite:///{tmp_path}/evolved.db", lambda connection: check(connection, None, str)).findings == ()
 
 
 async def test_an_id_longer_than_an_index_takes_is_found_all_the_same(store: Store) -> None:

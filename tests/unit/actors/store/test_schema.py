@@ -6,33 +6,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from actors.store import SchemaMismatch, Store
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.schema import KEY, wanted
-from actors.store.tables import Base
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-def test_tables_compile_for_postgresql() -> None:
-    for table in Base.metadata.sorted_tables:
-        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
-        for index in table.indexes:
-            assert "INDEX" in str(CreateIndex(index).compile(dialect=postgresql.dialect()))
-
-
-def test_memory_database_is_refused_with_the_reason() -> None:
-    with pytest.raises(ValueError, match="must be a file"):
-        Store("sqlite://", clock=lambda: 0.0)
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,15 @@
 """The pool of self-made tasks: offered once, marked, bounded, and gone with what it was made from."""
 
-from collections.abc import AsyncIterator
-
 import msgspec
 import pytest
 
 from actors.messages import Task
 from actors.store import Store
 from actors.store import tasks as pool
-from actors.store.erasing import Scope, Selector
+from actors.store.erasing import Selector
 from tests.support.credited import attributed
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
-    made = Store(store_url, clock=lambda: 1_000.0)
-    await made.open()
-    yield made
-    await made.aclose()
 
 
 def task(key: str, *made_from: str, origin: str = "production") -> Task:
@@ -48,14 +38,6 @@ async def test_what_is_noted_of_a_task_is_found_again_by_state(store: Store) -> 
     assert await store.task_counts() == {("production", "set_aside"): 1, ("production", "offered"): 1}
 
 
-async def test_a_task_that_has_gone_is_not_brought_back_by_a_mark(store: Store) -> None:
-    await store.offer([task("a", "run")])
-    held = await store.task_states()
-    await store.erase(Scope(trajectories=("run",)))
-    await store.mark_tasks(held)
-    assert await store.task_states() == []
-
-
 async def test_the_pool_is_bounded_and_the_retired_make_room_first(store: Store, monkeypatch) -> None:
     monkeypatch.setattr(pool, "ROOM", 3)
     await store.offer([task("a"), task("b"), task("c")])
@@ -69,10 +51,12 @@ async def test_the_pool_is_bounded_and_the_retired_make_room_first(store: Store,
 async def test_a_task_goes_with_the_trajectory_that_it_was_made_from_and_stays_away(store: Store) -> None:
     await store.save([attributed("run"), attributed("other")])
     await store.offer([task("a", "run"), task("b", "other"), task("c")], made_from=())
+    held = await store.task_states()
     selector = Selector(trajectories=("run",))
     scope = await store.find(selector)
     await store.tombstone(selector, scope)
     await store.erase(scope)
+    await store.mark_tasks(held)
     assert sorted(one.task.id for one in await store.task_states()) == ["b", "c"]
     assert await store.offer([task("a", "run"), task("e")], made_from=["run"]) == 0
     assert store.task_offers["forgotten"] == 2

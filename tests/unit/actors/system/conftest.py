@@ -7,7 +7,7 @@ import pytest
 
 from actors.messages import Directive
 from actors.system.actor import Result
-from actors.system.bus import outgoing
+from actors.system.bus import Outgoing, outgoing
 from actors.system.lifecycle import Restart
 from actors.system.outbox import RunnerSettings
 from actors.system.runner import run_actor
@@ -93,6 +93,23 @@ class Rig:
     def out(self, subject):
         """Ids published on `subject`."""
         return [item.id for item in self.bus.published if item.subject == subject]
+
+    async def copy(self, record_id="copy"):
+        """The first record once more, as after a pause longer than the broker's window: another message id."""
+        first = self.bus.published[0]
+        await self.bus.publish([Outgoing(first.subject, record_id, first.data)])
+
+    def dies_once(self, owner, name, when=lambda *arguments: True):
+        """Kill -9 instead of the first call of `owner`'s method for whose arguments `when` is true."""
+        method, died = getattr(owner, name), []
+
+        async def dies(*arguments):
+            if not died and when(*arguments):
+                died.append(1)
+                raise RuntimeError("kill -9")
+            return await method(*arguments)
+
+        setattr(owner, name, dies)
 
 
 @pytest.fixture

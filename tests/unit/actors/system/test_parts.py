@@ -3,29 +3,25 @@
 import socket
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from actors.messages import Experience
-from actors.system.bus import Depth, delivery_id
+from actors.system.bus import delivery_id
 from actors.system.claim_check import Claim, ClaimStore
 from actors.system.errors import BusMisconfigured, PayloadMissing
-from actors.system.metrics import SystemMetrics
 from actors.system.notify import Notify
 from actors.system.streams import STREAMS, by_stream, stream_of
 from tests.unit.actors.system.conftest import note
 
 
-def test_a_payload_comes_back_from_its_claim(tmp_path):
+def test_a_payload_comes_back_from_its_claim_until_it_is_swept(tmp_path):
     store = ClaimStore(tmp_path / "claims")
     claim = store.put(b"payload")
     assert store.put(b"payload") == claim
     assert (claim.size, store.get(claim)) == (7, b"payload")
-
-
-def test_a_claim_with_other_bytes_is_missing(tmp_path):
-    store = ClaimStore(tmp_path)
-    claim = store.put(b"payload")
-    (tmp_path / claim.path).write_bytes(b"PAYLOAD")
+    written = (tmp_path / "claims" / claim.path).stat().st_mtime
+    assert (store.sweep(written - 1), store.sweep(written + 1)) == (0, 1)
+    assert ClaimStore(tmp_path / "none").sweep(written) == 0
+    (tmp_path / "claims" / claim.path).write_bytes(b"PAYLOAD")
     with pytest.raises(PayloadMissing, match="other content"):
         store.get(claim)
 
@@ -34,15 +30,6 @@ def test_a_claim_with_other_bytes_is_missing(tmp_path):
 def test_a_claim_cannot_lead_out_of_the_directory(tmp_path, path):
     with pytest.raises(PayloadMissing, match="no blob name"):
         ClaimStore(tmp_path).get(Claim(path, "0" * 64, 1))
-
-
-def test_a_sweep_takes_old_payloads_only(tmp_path):
-    store = ClaimStore(tmp_path)
-    claim = store.put(b"payload")
-    written = (tmp_path / claim.path).stat().st_mtime
-    assert store.sweep(written - 1) == 0
-    assert store.sweep(written + 1) == 1
-    assert ClaimStore(tmp_path / "none").sweep(written) == 0
 
 
 def test_every_subject_has_one_stream():
@@ -77,13 +64,3 @@ def test_notify_speaks_to_systemds_socket(tmp_path):
     assert told[0] == "READY=1\nSTATUS=fine"
     assert told[1] == "WATCHDOG=1"
     assert told[2] == "STOPPING=1"
-
-
-def test_what_expires_is_counted_once():
-    registry = CollectorRegistry()
-    metrics = SystemMetrics(registry)
-    for expired in (3, 3, 5):
-        metrics.observe_depth("d", Depth(waiting=1, in_flight=0, expired=expired))
-    labels = {"actor": "d", "reason": "expired"}
-    assert registry.get_sample_value("evolved_actor_dropped_total", labels) == 5
-    assert registry.get_sample_value("evolved_mailbox_depth", {"durable": "d", "state": "waiting"}) == 1

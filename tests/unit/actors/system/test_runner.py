@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from actors.system.actor import DeadLetter, Output, Result
 from actors.system.backpressure import Backpressure
 from actors.system.bus import Outgoing
+from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.errors import BusUnavailable, DependencyUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.outbox import RunnerSettings
@@ -41,67 +42,30 @@ async def test_inputs_become_records_and_outputs(rig):
     assert (await rig.bus.depth())["recorder"].in_flight == 0
 
 
-async def test_a_record_that_comes_again_is_not_handled_again(rig):
+async def test_copies_in_one_batch_and_later_are_not_handled_again(rig):
     actor = Recorder(echo)
     rig.add(actor)
     await rig.publish("a")
-
-    async def again():
-        # As after a pause longer than the broker's window: same record, other message id.
-        first = rig.bus.published[0]
-        await rig.bus.publish([Outgoing(first.subject, "late copy", first.data)])
-
-    assert await rig.run_for(10, (5, again))
+    await rig.copy()
+    assert await rig.run_for(10, (5, lambda: rig.copy("late copy")))
     assert actor.handled == ["a"]
     assert rig.out(POLICY_SERVING) == echoed("a")
-
-
-async def test_two_copies_in_one_batch_are_handled_once(rig):
-    actor = Recorder(echo)
-    rig.add(actor)
-    await rig.publish("a")
-    await rig.bus.publish([Outgoing(POLICY_DIRECTIVE, "copy", rig.bus.published[0].data)])
-    assert await rig.run_for(10)
-    assert actor.handled == ["a"]
     assert (await rig.bus.depth())["recorder"].in_flight == 0
 
 
-async def test_outputs_committed_before_a_crash_go_out_after_it(rig):
+@pytest.mark.parametrize("committed", [False, True])
+async def test_a_crash_on_either_side_of_the_commit_loses_and_doubles_nothing(rig, committed):
+    if committed:
+        rig.dies_once(rig.bus, "publish", lambda items: items[0].subject == POLICY_SERVING)
+    else:
+        rig.dies_once(rig.ledger, "commit")
     actor = Recorder(echo)
     rig.add(actor)
     await rig.publish("a")
-    publish, crashed = rig.bus.publish, []
-
-    async def dies_once(items):
-        if not crashed and items[0].subject == POLICY_SERVING:
-            crashed.append(1)
-            raise RuntimeError("kill -9 between commit and publish")
-        await publish(items)
-
-    rig.bus.publish = dies_once
     assert await rig.run_for(60)
-    assert actor.handled == ["a"]
+    assert actor.handled == ["a"] if committed else ["a", "a"]
     assert rig.out(POLICY_SERVING) == echoed("a")
     assert await rig.ledger.unpublished("recorder", 10) == []
-
-
-async def test_a_crash_before_the_commit_handles_the_record_again(rig):
-    crashed = []
-    actor = Recorder(echo)
-    rig.add(actor)
-    await rig.publish("a")
-    commit = rig.ledger.commit
-
-    async def dies_once(*arguments):
-        if not crashed:
-            crashed.append(1)
-            raise RuntimeError("kill -9 before the commit")
-        return await commit(*arguments)
-
-    rig.ledger.commit = dies_once
-    assert await rig.run_for(60)
-    assert actor.handled == ["a", "a"]
-    assert rig.out(POLICY_SERVING) == echoed("a")
 
 
 async def test_a_batch_that_fails_is_handled_record_by_record(rig):
@@ -115,21 +79,8 @@ async def test_a_batch_that_fails_is_handled_record_by_record(rig):
     await rig.publish("a", "bad", "b")
     assert await rig.run_for(2)
     assert actor.batches[:4] == [["a", "bad", "b"], ["a"], ["bad"], ["b"]]
+    assert actor.starts >= 2, "its memory is rebuilt after a failure"
     assert rig.out(POLICY_SERVING) == echoed("a", "b")
-
-
-async def test_state_is_rebuilt_after_a_failed_handle(rig):
-    def fails_once(batch):
-        if actor.starts == 1:
-            raise ValueError
-        return echo(batch)
-
-    actor = Recorder(fails_once)
-    rig.add(actor)
-    await rig.publish("a")
-    assert await rig.run_for(20)
-    assert actor.starts == 2
-    assert rig.out(POLICY_SERVING) == echoed("a")
 
 
 async def test_a_record_that_keeps_failing_is_parked_with_its_error_and_payload(rig):
@@ -280,55 +231,40 @@ async def test_ticks_come_at_their_interval_and_publish(rig):
     assert len(rig.out(POLICY_SERVING)) == 4
 
 
-async def test_a_tick_never_runs_beside_a_handler(rig):
-    busy, clashes, ticks = [], [], []
-
-    async def slow(batch):
-        busy.append(1)
-        await anyio.sleep(25)
-        busy.clear()
-        return Result()
-
-    def tick():
-        ticks.append(1)
-        clashes.extend(busy)
-        return Result()
-
-    actor = Recorder(slow, tick)
-    actor.tick_seconds = 1.0
-    rig.add(actor)
-    await rig.publish("a")
-    assert await rig.run_for(60)
-    assert clashes == []
-    assert len(ticks) > 20
-
-
-async def test_an_error_in_a_tick_restarts_the_actor(rig):
+@pytest.mark.parametrize(("error", "restarts"), [(ValueError("boom"), 1), (DependencyUnavailable("engine"), 0)])
+async def test_an_error_in_a_tick_restarts_the_actor_and_an_absent_dependency_does_not(rig, error, restarts):
     ticks = []
 
     def tick():
         ticks.append(1)
         if len(ticks) == 1:
-            raise ValueError("boom")
+            raise error
         return Result()
 
     actor = Recorder(tick=tick)
     actor.tick_seconds = 5.0
     rig.add(actor)
     assert await rig.run_for(20)
-    assert rig.supervisor.state().actors[0].restarts == 1
+    assert rig.supervisor.state().actors[0].restarts == restarts
     assert len(ticks) > 2
 
 
-async def test_an_absent_dependency_in_a_tick_is_no_failure(rig):
-    def tick():
-        raise DependencyUnavailable("engine")
+async def test_an_actor_starts_anew_once_it_is_asked_and_what_came_then_meets_the_new_memory(rig):
+    invalidation, starts_seen, actor = CacheInvalidation(), [], Recorder()
+    actor.reply = lambda batch: starts_seen.append(actor.starts) or Result()
+    rig.add(actor, invalidation=invalidation)
 
-    actor = Recorder(tick=tick)
-    actor.tick_seconds = 5.0
-    rig.add(actor)
-    assert await rig.run_for(100)
-    assert rig.supervisor.state().actors[0].restarts == 0
+    async def ask_and_publish():
+        assert actor.starts == 1
+        invalidation.ask()
+        invalidation.ask()
+        await rig.publish("a")
+
+    async def idle():
+        invalidation.ask()
+
+    assert await rig.run_for(20, (5, ask_and_publish), (10, idle))
+    assert (actor.handled, starts_seen, actor.starts) == (["a"], [2], 3)
 
 
 async def test_a_producer_emits_with_the_same_guarantees(rig):

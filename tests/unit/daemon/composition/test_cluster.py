@@ -8,17 +8,15 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from actors.system.leadership import Leadership, Standing
 from actors.system.supervisor import Supervisor
 from daemon.composition import cluster
-from daemon.composition.cluster import ClusterSettings, LeaderCollector, Member, StandbyRefuses, leader_view, sole_use
+from daemon.composition.cluster import StandbyRefuses, sole_use
 from daemon.errors import StartFailed
 from daemon.ingest.shipper import alone
 from tests.support.patience import until
@@ -52,21 +50,6 @@ def test_a_second_daemon_on_one_sqlite_file_is_refused_until_the_first_one_is_de
             assert sole
 
 
-def test_with_postgresql_nobody_is_alone() -> None:
-    with sole_use("postgresql+psycopg://evolved@127.0.0.1/evolved") as sole:
-        assert not sole
-
-
-def test_two_daemons_of_one_name_are_two_holders() -> None:
-    one, two = (Member(ClusterSettings(name="a"), "http://127.0.0.1:8090", sole=False) for _ in range(2))
-    assert one.holder != two.holder
-    assert (one.address, one.seconds) == ("http://127.0.0.1:8090", 3.0)
-
-
-def test_a_daemon_that_is_alone_does_not_lose_the_lease_to_a_busy_machine() -> None:
-    assert Member(ClusterSettings(), "", sole=True).seconds == 60.0
-
-
 async def ok(request: Request) -> JSONResponse:
     return JSONResponse({"done": request.url.path})
 
@@ -88,30 +71,6 @@ async def test_a_standby_shows_everything_and_takes_orders_and_names_the_leader_
         refused = await http.post("/api/forget")
     assert refused.status_code == 409
     assert "send it to http://10.0.0.2:8090, where b leads" in refused.json()["error"]["message"]
-
-
-async def test_the_leader_takes_everything() -> None:
-    async with client(here=True) as http:
-        assert (await http.post("/api/forget")).status_code == 200
-
-
-async def test_while_nobody_leads_a_standby_says_so() -> None:
-    async with client(here=False, name="") as http:
-        assert "nobody leads yet" in (await http.post("/api/forget")).text
-
-
-def test_the_figures_of_singletons_are_shown_where_they_run() -> None:
-    leadership = Leadership(None, holder="a")  # type: ignore[arg-type]  # asked for nothing here
-    registry, singletons = CollectorRegistry(), CollectorRegistry()
-    Gauge("evolved_curator_waiting", "", registry=singletons).set(3)
-    LeaderCollector(leadership, singletons).register(registry)
-    leadership.standing = Standing(holder="b", epoch=9, seconds_left=2.0)
-    shown = generate_latest(registry).decode()
-    assert "evolved_leader 0.0" in shown
-    assert "evolved_leader_epoch 9.0" in shown
-    assert "evolved_curator_waiting" not in shown
-    view = leader_view(leadership, Member(ClusterSettings(), "", sole=False))
-    assert (view["name"], view["here"], view["epoch"]) == ("b", False, 9)
 
 
 async def test_of_two_shippers_of_one_spool_one_works_and_the_other_takes_over(tmp_path: Path) -> None:

@@ -56,12 +56,6 @@ def test_what_cannot_be_built_is_a_config_error(name: str, options: dict[str, st
         build_environment(name, options, workers)
 
 
-def test_list_names_what_is_installed(capsys: pytest.CaptureFixture[str]):
-    assert main(["environments", "list", "--json"]) == 0
-    found = {one["name"]: one["target"] for one in json.loads(capsys.readouterr().out)}
-    assert found["travel"] == "adapters.environments.travel:TravelDesk"
-
-
 def test_check_finds_nothing_wrong_with_the_desk(capsys: pytest.CaptureFixture[str]):
     assert main(["environments", "check", "travel", "--json"]) == 0
     checks = json.loads(capsys.readouterr().out)["checks"]
@@ -76,11 +70,6 @@ def test_check_says_what_is_wrong(capsys: pytest.CaptureFixture[str]):
     assert "not stopped" in problems["end and evaluation"]
     assert problems["reset"] == ""
     assert main(["environments", "check", "nothere"]) == 2
-
-
-def test_nobody_is_served_on_an_open_address_without_keys(capsys: pytest.CaptureFixture[str]):
-    assert main(["environments", "serve", "travel", "--host", "0.0.0.0"]) == 2
-    assert "evolved keys add --scope environment" in capsys.readouterr().err
 
 
 def test_a_served_environment_wants_a_key_of_its_scope_and_ends_on_sigterm(tmp_path: Path):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from actors.rollout.context import CAUSAL, ContextTemplate
+from actors.rollout.context import ContextTemplate
 from actors.rollout.context.sliding import SlidingWindow
-from actors.rollout.harness.config import PLAIN
 from actors.rollout.settings import RolloutSettings
 from daemon.composition.harness import harness
 from daemon.errors import ConfigError
@@ -27,16 +26,6 @@ HERE = "tests.unit.daemon.composition.test_harness"
 
 def made(**settings):
     return harness(RolloutSettings(**settings))
-
-
-def test_the_default_is_all_of_the_history_and_our_own_loop():
-    assert made() is PLAIN
-    assert (PLAIN.context, PLAIN.agent, PLAIN.label) == (CAUSAL, None, "")
-
-
-@pytest.mark.parametrize("name", ["causal", "reasoning", "sliding", "self-managing"])
-def test_templates_are_made_by_name_with_their_budget(name):
-    assert made(context=name, context_budget=900).context.budget == 900
 
 
 def test_options_reach_the_template_and_tell_manners_apart():

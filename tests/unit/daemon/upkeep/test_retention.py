@@ -18,11 +18,6 @@ DAY = 86_400.0
 NOW = 1000 * DAY
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Kept:
     """A store and a state directory."""
 
@@ -108,17 +103,6 @@ async def test_what_something_rests_on_stays_however_old(kept: Kept) -> None:
     # Lineage of what was trained is there still.
     (line,) = (await kept.store.lineage("trained")).batches
     assert [version.version for version in line.versions] == [1]
-
-
-async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None:
-    orders = [
-        BatchOrder(id=key, path="", sha256="", size=0, trajectories=(key,), created=NOW - days * DAY)
-        for key, days in (("answered", 900), ("lost", 800), ("newest", 700))
-    ]
-    version = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("answered",))
-    await kept.store.save([*orders, version])
-    await kept.retention().round()
-    assert {order.id for order in await kept.store.batches()} == {"answered", "newest"}
 
 
 async def test_weights_that_serve_served_last_are_pinned_or_on_trial_stay(kept: Kept) -> None:
