@@ -1,95 +1,294 @@
-"""The comparison of what is on trial with what was: rarely wrong about an equal, soon sure about a worse one."""
+"""The comparison in a trial, and the share that it has: looks are counted, like is compared with like."""
 
-import random
+import msgspec
+import pytest
 
-from actors.deployment.arms import Arm, Arms
-from actors.deployment.canary import GROWTH, CanarySettings, Looks, worse
+from actors.deployment.arms import Arm, Arms, erred
+from actors.deployment.canary import GROWTH, CanarySettings, CanaryWatch, Looks, level, worse
+from actors.messages import Step, ToolCall, Trajectory
+from actors.ports.store import FailedCall
 from actors.statistics.strata import sorted_out
+from actors.tool_results.runs import summarize
+from actors.versions.desired_state import Goal, ServingTrial
+from tests.support.fakes import FakeStore
 
+pytestmark = pytest.mark.anyio
 SETTINGS = CanarySettings()
+TRIAL = ServingTrial(Goal(3, "", "", "verdict"), "a", 1000.0, 1)
+QUARTER = 900.0
+THIRDS = {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}
 Told = list[tuple[tuple[str, str], bool, float]]
 """(tenant and kind, whether it was on trial, 1 for a failure) of each run."""
-
-
-def arms(told: Told, errors: Told | None = None) -> Arms:
-    """Both sides, each run with an outcome; without `errors` no tool ever answered with one."""
-    errors = errors or [(kind, mine, 0.0) for kind, mine, _ in told]
-
-    def arm(mine: bool) -> Arm:
-        failed, wrong = (sum(one for _, side, one in runs if side is mine) for runs in (told, errors))
-        runs = sum(side is mine for _, side, _ in told)
-        return Arm(runs, round(wrong), runs, runs - round(failed))
-
-    return Arms(arm(True), arm(False), sorted_out(told), sorted_out(errors))
 
 
 def runs(count: int, failed: int, *, mine: bool, kind: str = "") -> Told:
     return [(("tenant", kind), mine, float(n < failed)) for n in range(count)]
 
 
-def trial(rng: random.Random, mine: float, before: float, *, kinds: tuple[str, ...] = ("a",), most: int = 32) -> int:
-    """Runs on trial until it is called worse than 384 runs from before, 0 if it never is in `most` of them.
+def told(*parts: Told, last: bool = False) -> str:
+    """What one look says, the first."""
+    found = [run for part in parts for run in part]
 
-    Args:
-        mine, before: share of successes on either side; tools answer with an error in a tenth of the runs of both.
-    """
+    def arm(mine: bool) -> Arm:
+        side = [failed for _, its, failed in found if its is mine]
+        return Arm(len(side), 0, len(side), len(side) - round(sum(side)))
 
-    def run(side: bool, solved: float) -> tuple[tuple[str, str], bool, float]:
-        return ("tenant", rng.choice(kinds)), side, float(rng.random() >= solved)
-
-    told, looks = [run(False, before) for _ in range(384)], Looks()
-    errors = [(kind, side, float(rng.random() < 0.1)) for kind, side, _ in told]
-    for number in range(1, most + 1):
-        told.append(run(True, mine))
-        errors.append((told[-1][0], True, float(rng.random() < 0.1)))
-        due = SETTINGS.first_look * GROWTH ** min(looks.failures, looks.errors)
-        if (number >= due or number == most) and worse(arms(told, errors), looks, SETTINGS, last=number == most):
-            return number
-    return 0
+    return worse(Arms(arm(True), arm(False), sorted_out(found)), Looks(), SETTINGS, last=last)
 
 
-def test_equal_versions_are_told_apart_no_more_often_than_stated():
-    for seed, rate in ((1, 0.5), (2, 0.8), (3, 0.98)):
-        rng = random.Random(seed)
-        wrong = sum(trial(rng, rate, rate, kinds=("a", "b", "c")) > 0 for _ in range(200))
-        assert wrong <= 0.05 * 200, f"{wrong} of 200 at a success rate of {rate}"
+SECOND = int(SETTINGS.first_look * GROWTH)
+BEFORE, EASY = runs(100, 10, mine=False), runs(300, 15, mine=False, kind="easy")
+HARDER = runs(32, 16, mine=True, kind="hard")
 
 
-def test_a_much_worse_version_is_found_within_a_trial():
-    rng = random.Random(4)
-    found = [trial(rng, 0.3, 0.85) for _ in range(100)]
-    assert sum(number > 0 for number in found) >= 95
-    assert min(number for number in found if number) >= SETTINGS.first_look
-
-
-def test_a_better_version_is_never_called_worse_than_an_equal_would_be():
-    rng = random.Random(5)
-    assert sum(trial(rng, 0.95, 0.7, most=150) > 0 for _ in range(100)) == 0
+@pytest.mark.parametrize(
+    ("sides", "last", "found"),
+    [
+        ((BEFORE, runs(SECOND, SECOND, mine=True)), False, True),
+        ((runs(100, 0, mine=False), runs(7, 7, mine=True)), False, False),
+        ((runs(7, 0, mine=False), runs(20, 20, mine=True)), False, False),
+        ((EASY, runs(80, 40, mine=False, kind="hard"), HARDER), True, False),  # as many fail as before, of this kind
+        ((EASY, runs(80, 4, mine=False, kind="hard"), HARDER), True, True),
+        ((BEFORE, runs(32, 32, mine=True, kind="new")), True, False),
+        (
+            [runs(1, n % 10 == 0, mine=False, kind=f"before {n}") for n in range(40)]
+            + [runs(1, 1, mine=True, kind=f"after {n}") for n in range(32)],
+            True,
+            True,
+        ),
+    ],
+    ids=["worse", "too few", "too few before", "harder", "worse of a kind", "a new kind", "rare kinds are one"],
+)
+def test_like_is_compared_with_like_once_there_is_enough(sides, last, found):
+    assert ("failures" in told(*sides, last=last)) is found
 
 
 def test_between_two_looks_nothing_is_concluded():
-    before, looks = runs(100, 10, mine=False), Looks()
-    assert worse(arms(before + runs(8, 1, mine=True)), looks, SETTINGS) == ""
-    second = int(8 * GROWTH)
-    assert worse(arms(before + runs(second - 1, second - 1, mine=True)), looks, SETTINGS) == ""
-    assert "failures" in worse(arms(before + runs(second, second, mine=True)), looks, SETTINGS)
+    looks, before = Looks(), Arm(100, 0, 100, 90)
+    for count, failed, found in ((8, 1, False), (SECOND - 1, SECOND - 1, False), (SECOND, SECOND, True)):
+        sides = sorted_out([*BEFORE, *runs(count, failed, mine=True)])
+        assert bool(worse(Arms(Arm(count, 0, count, count - failed), before, sides), looks, SETTINGS)) is found
 
 
-def test_too_few_runs_on_either_side_say_nothing():
-    assert worse(arms(runs(7, 7, mine=True) + runs(100, 0, mine=False)), Looks(), SETTINGS) == ""
-    assert worse(arms(runs(20, 20, mine=True) + runs(7, 0, mine=False)), Looks(), SETTINGS) == ""
+def test_all_looks_of_a_trial_together_err_with_what_is_stated():
+    for drawn, series in ((True, 2), (False, 3)):
+        assert sum(level(look, SETTINGS, drawn=drawn) for look in range(1, 100)) * series == pytest.approx(0.05)
 
 
-def test_like_is_compared_with_like():
-    easy, hard = runs(300, 15, mine=False, kind="easy"), runs(80, 40, mine=False, kind="hard")
-    harder = runs(32, 16, mine=True, kind="hard")
-    assert worse(arms(easy + hard + harder), Looks(), SETTINGS, last=True) == "", "as many fail as before, of this kind"
-    assert worse(arms(easy + runs(80, 4, mine=False, kind="hard") + harder), Looks(), SETTINGS, last=True)
+def test_a_stratum_is_the_finest_level_that_is_common():
+    found = [(("0", "a", "x"), n < 4, 0.0) for n in range(12)]
+    found += [(("0", "a", f"rare {n}"), n == 0, 0.0) for n in range(9)]
+    found += [(("0", "b", "x"), True, 0.0), (("0", "c", "x"), False, 1.0)]
+    assert sorted((len(mine), len(rest)) for mine, rest in sorted_out(found)) == [(1, 1), (1, 8), (4, 8)]
 
 
-def test_a_kind_that_only_one_side_has_says_nothing_and_rare_kinds_are_one():
-    before, new = runs(300, 15, mine=False, kind="old"), runs(32, 32, mine=True, kind="new")
-    assert worse(arms(before + new), Looks(), SETTINGS, last=True) == ""
-    rare = [run for n in range(40) for run in runs(1, n % 10 == 0, mine=False, kind=f"before {n}")]
-    after = [run for n in range(32) for run in runs(1, 1, mine=True, kind=f"after {n}")]
-    assert worse(arms(rare + after), Looks(), SETTINGS, last=True)
+@pytest.mark.parametrize(
+    ("name", "observation", "times", "wrong"),
+    [("find", '{"found": 1}', 1, False), ("find", '{"error": "away"}', 1, True), ("fond", "?", 1, True),
+     ("find", "none", 3, True)],
+    ids=["right", "tool error", "no such tool", "in circles"],
+)  # fmt: skip
+def test_what_goes_wrong_without_a_word_from_anybody_is_an_error(name, observation, times, wrong):
+    step = Step(exchange_id="e", tool_calls=(ToolCall(name, "{}"),), observation=observation)
+    tools = b'[{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]'
+    brief, _ = summarize(Trajectory(id="r", steps=(step,) * times, tools=tools, started=0.0, ended=1.0))
+    assert erred(brief) is wrong
+
+
+class Trial:
+    """A watch over version 3 at engine `a`, the rest at version 0."""
+
+    def __init__(self, settings: CanarySettings = SETTINGS, parts: dict[str, float] = THIRDS) -> None:
+        self.settings, self.parts = settings, parts
+        self.store, self.now = FakeStore(), TRIAL.since + 1.0
+        self.restart()
+
+    def restart(self) -> None:
+        self.watch = CanaryWatch(self.settings, self.store, parts=self.parts)
+
+    def runs(self, version: int, count: int, *, failed: int | None = None, **changes) -> None:
+        """Runs of now; without `failed` nobody has said yet how they went."""
+        for number in range(count):
+            run = Trajectory(
+                id=f"{self.now}-{version}-{failed}-{number}-{sorted(changes)}", steps=(Step(exchange_id="e"),),
+                outcome=None if failed is None else float(number >= failed), started=self.now, ended=self.now,
+                min_version=version, max_version=version,
+            )  # fmt: skip
+            self.store.save([msgspec.structs.replace(run, **changes)])
+
+    async def later(self, seconds: float, *, hold: bool = False) -> str:
+        self.now += seconds
+        end, _ = await self.watch.verdict(TRIAL, 0, self.now, hold=hold)
+        return end
+
+    @property
+    def share(self) -> float:
+        return self.watch.needs(TRIAL).share
+
+
+async def test_the_share_doubles_each_quarter_of_an_hour_without_the_outcomes_of_the_next_look_up_to_an_equal_part():
+    trial, shares = Trial(), []
+    for _ in range(4):
+        trial.runs(3, 1)
+        trial.runs(0, 5, failed=0)
+        await trial.later(QUARTER - 2)
+        early = trial.share
+        trial.runs(0, 1)
+        await trial.later(2)
+        shares.append((early, trial.share))
+    assert shares == [(0.1, 0.2), (0.2, 1 / 3), (1 / 3, 1 / 3), (1 / 3, 1 / 3)]
+
+
+async def test_it_does_not_grow_when_the_outcomes_of_the_next_look_came():
+    trial = Trial()
+    trial.runs(3, 6, failed=0)
+    trial.runs(0, 60, failed=6)
+    await trial.later(1)
+    assert trial.watch.needs(TRIAL).outcomes == 9, "looks at 4 and 6 were taken"
+    trial.runs(3, 3, failed=0)
+    await trial.later(QUARTER)
+    assert (trial.share, trial.watch.needs(TRIAL).outcomes) == (0.1, 14)
+
+
+@pytest.mark.parametrize(("waiting", "share"), [(80, 0.1), (79, 0.2)])
+async def test_reports_that_are_late_do_not_come_sooner_for_more_of_it(waiting, share):
+    trial = Trial()
+    trial.runs(3, waiting)
+    trial.runs(0, 720)
+    await trial.later(1)
+    trial.runs(0, 1)
+    await trial.later(QUARTER)
+    assert trial.share == share, "80 runs wait for the four outcomes of the first look"
+
+
+async def test_it_does_not_grow_while_nobody_calls_nor_while_nothing_may_be_brought_in():
+    trial = Trial()
+    shares = []
+    for seconds, hold, called in ((10 * QUARTER, False, 0), (1, True, 1), (1, False, 0), (10 * QUARTER, False, 0)):
+        trial.runs(0, called)
+        await trial.later(seconds, hold=hold)
+        shares.append(trial.share)
+    assert shares == [0.1, 0.1, 0.2, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts", "most"),
+    [
+        (CanarySettings(share=0.1, most_share=0.1), THIRDS, 0.1),
+        (CanarySettings(share=0.1, most_share=0.25), THIRDS, 0.25),
+        (CanarySettings(share=0.1), {"a": 0.15, "b": 0.85}, 0.15),
+        (CanarySettings(share=0.1), {"a": 0.9, "b": 0.1}, 0.5),
+        (CanarySettings(share=0.4), THIRDS, 0.4),
+    ],
+)
+async def test_it_never_has_more_than_the_settings_and_the_weight_of_its_engine_say(settings, parts, most):
+    trial = Trial(settings, parts)
+    for _ in range(6):
+        trial.runs(0, 1)
+        await trial.later(QUARTER + 1)
+    assert (trial.share, trial.watch.needs(TRIAL).grows) == (most, 0.0)
+
+
+async def test_a_restart_keeps_the_share_and_its_time_unless_an_operator_says_less():
+    trial = Trial()
+    trial.runs(0, 1)
+    await trial.later(1)
+    stood_by = trial.watch
+    trial.restart()
+    await trial.later(QUARTER - 1)
+    trial.restart()
+    trial.runs(0, 1)
+    await trial.later(QUARTER - 2)
+    assert trial.share == 0.2
+    looks = msgspec.json.decode(trial.store.state["swapper/canary"], type=Looks)
+    assert [(one.since, one.share) for one in looks.periods] == [(1000.0, 0.1), (1901.0, 0.2)]
+    trial.watch = stood_by
+    trial.watch.forget()
+    await trial.later(1)
+    assert trial.share == 0.2, "who leads again goes on from what another daemon did meanwhile"
+    trial.settings = CanarySettings(most_share=0.15)
+    trial.restart()
+    await trial.later(1)
+    assert (trial.share, trial.watch.needs(TRIAL).grows) == (0.15, 0.0)
+
+
+async def test_a_clock_that_is_set_back_stops_no_trial():
+    trial = Trial()
+    trial.runs(0, 500, failed=50)
+    await trial.later(1)
+    trial.runs(3, 9, failed=9)
+    assert await trial.later(-30) == "rollback"
+
+
+async def test_what_the_canary_got_more_of_later_is_not_compared_with_earlier():
+    """By day all succeeds, by night all fails; the canary, no better or worse, had more of the night."""
+    trial = Trial()
+    trial.runs(3, 2, failed=0)
+    trial.runs(0, 38, failed=0)
+    trial.store.failed = [FailedCall(f"x{n}", "b", f"x{n}", trial.now) for n in range(6)]
+    await trial.later(QUARTER)
+    assert trial.share == 0.2
+    trial.now += 10
+    trial.runs(3, 20, failed=20)
+    trial.runs(0, 20, failed=20)
+    trial.store.failed += [FailedCall(f"y{n}", "a" if n % 2 else "b", f"y{n}", trial.now) for n in range(20)]
+    assert await trial.later(10) == ""
+    arms = trial.watch.arms(TRIAL)
+    assert (arms.canary.failed, arms.canary.judged, arms.rest.failed, arms.rest.judged) == (20, 22, 20, 58)
+    lost = [(sum(mine), len(mine), sum(rest), len(rest)) for mine, rest in arms.errors[-2:]]
+    assert sorted(lost) == [(0.0, 2, 6.0, 44), (10.0, 30, 10.0, 30)], "calls count in the period they began in"
+
+
+async def test_a_version_that_fails_at_all_is_ended_by_four_outcomes_where_chance_drew_and_not_by_three():
+    trial = Trial()
+    trial.runs(0, 30, failed=3)
+    trial.runs(3, 3, failed=3)
+    assert await trial.later(1) == ""
+    trial.runs(3, 1, failed=1)
+    assert await trial.later(1) == "rollback"
+
+
+async def test_ten_rare_agents_are_compared_together_where_chance_drew():
+    trial = Trial()
+    for number in range(8):
+        steps = (Step(exchange_id="e", role=f"agent{number}#0"),)
+        trial.runs(3, 1, failed=1, steps=steps, id=f"c{number}")
+        for other in range(2):
+            trial.runs(0, 1, failed=0, steps=steps, id=f"r{number}-{other}")
+    assert await trial.later(1) == "rollback"
+    assert [(len(mine), len(rest)) for mine, rest in trial.watch.arms(TRIAL).failures] == [(8, 16)]
+
+
+async def test_a_long_trial_is_not_counted_with_every_tick():
+    trial, asked = Trial(), []
+    trial.runs(0, 500)
+    count = trial.store.recent_outcomes
+
+    async def noted(**options):
+        asked.append(trial.now)
+        return await count(**options)
+
+    trial.store.recent_outcomes = noted
+    for _ in range(10):
+        await trial.later(0.25)
+    assert sorted(set(asked)) == [1001.25, 1002.25, 1003.25]
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        # Failures are reported sooner: a bad version has its outcomes before there are any to compare them with.
+        (SETTINGS, [([(3, 40, 40), (0, 400, None), (0, 3, 0)], ""), ([(0, 5, 0)], "rollback")]),
+        (SETTINGS, [([(3, 8, 1), (0, 7, 1)], ""), ([(0, 1, 0), (3, 1, 0)], "roll_on")]),
+        # At a look, and not in a lucky moment: 4 of 9 look worse, and after 4 of 13 the next look is at 14.
+        (CanarySettings(runs=50), [([(0, 60, 12), (3, 9, 4)], ""), ([(3, 4, 0)], ""), ([(3, 1, 0)], "roll_on")]),
+    ],
+    ids=["worse", "equal", "at a look"],
+)
+async def test_after_the_deadline_it_is_taken_at_a_look_once_there_is_something_to_compare_it_with(settings, parts):
+    trial, seconds = Trial(settings), 4000
+    for added, end in parts:
+        for version, count, failed in added:
+            trial.runs(version, count, failed=failed)
+        assert await trial.later(seconds) == end
+        seconds = 60

@@ -1,272 +1,272 @@
-"""The gate without a sandbox."""
-
-import json
+"""The gate without a sandbox: what decides, and what a party that lies can do about it."""
 
 import msgspec
 import pytest
 
 from actors.gate import replay_trial
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
-from actors.kinds.holdout import held_out
-from actors.messages import Attributed, Attribution, Processing, Step, StepLabel, TokenRow, Trajectory, pack_array
+from actors.messages import Processing
 from actors.system.errors import DependencyUnavailable
 from tests.support.fakes import FakeEngine, FakeStore
+from tests.unit.actors.gate.made import HELD_OUT, NOT_HELD_OUT, loader, production
 
 pytestmark = pytest.mark.anyio
 SETTINGS = ReplayTrialSettings(least=10, most=40, margin=0.1, small_step=0.0)
-"""By outcomes alone; small steps have tests of their own."""
-SMALL = msgspec.structs.replace(SETTINGS, small_step=0.05)
-IDS = [name for name in (f"t{number}" for number in range(4000)) if held_out(name)]
-TOKENS = 4
+"""By outcomes alone, unless a test says otherwise."""
+DEFAULTS = ReplayTrialSettings(small_step=0.0)
+SHIFT = 0.1
 
 
-def production(name: str, ended: float, *, outcome: float | None, version: int = 0, tools=("win",), **sampled):
-    row = TokenRow(
-        ids=pack_array(range(2 + TOKENS), "<i4"),
-        step=pack_array([-1, -1] + [0] * TOKENS, "<i2"),
-        logprobs=pack_array([0, 0] + [-0.5] * TOKENS, "<f4"),
-        versions=pack_array([-1, -1] + [version] * TOKENS, "<i4"),
-        **sampled,
-    )
-    trajectory = Trajectory(
-        id=name,
-        tools=json.dumps([{"function": {"name": tool}} for tool in tools]).encode(),
-        steps=(Step(exchange_id=f"e-{name}", row=0),),
-        rows=(row,),
-        outcome=outcome,
-        started=ended - 1,
-        ended=ended,
-        min_version=version,
-        max_version=version,
-    )
-    attribution = Attribution(labels=(StepLabel("GOOD"),), judge="rules", rubric="1")
-    return Attributed(id=name, trajectory=trajectory, attribution=attribution)
+class Traffic:
+    """A store of runs, the next always the newest."""
+
+    def __init__(self) -> None:
+        self.store, self.saved = FakeStore(), 0
+
+    def save(self, count: int, good: int = 10, *, reported: bool = True, ids=(), **fields) -> "Traffic":
+        """`count` runs; the candidate likes every other. Of ten that it likes `good` succeed, and of ten that it does
+        not like the others do."""
+        for number in range(count):
+            liked = number % 2
+            succeeded = (number // 2 % 10 < good) == bool(liked)
+            outcome = float(succeeded) if reported else None
+            start = (liked, number % 7, *ids)
+            self.store.save([
+                production(HELD_OUT[self.saved], float(self.saved), outcome=outcome, ids=start, **fields)
+            ])  # fmt: skip
+            self.saved += 1
+        return self
+
+
+def honest(good: int, *, parties: str = "abcd", each: int = 20) -> Traffic:
+    traffic = Traffic()
+    for name in parties:
+        traffic.save(each, good, tenant=name)
+    return traffic
 
 
 class Scoring(FakeEngine):
-    """Under version 1, trajectories that begin with an odd marker get likelier by `shift` a token."""
+    """Version 1 makes the runs that it likes likelier by `shift` a token and the others unlikelier, some more than
+    others by `spread`; and what begins with 99 by `strange`."""
 
-    def __init__(self, shift: float) -> None:
+    def __init__(self, shift: float, spread: float = 0.0, strange: float = 0.0) -> None:
         super().__init__()
-        self.shift = shift
+        self.shift, self.spread, self.strange = shift, spread, strange
         self.scored: list[int] = []
 
     async def log_probs(self, ids):
         self.scored.append(self.current)
         values = await super().log_probs(ids)
         if self.current == 1:
-            values = values + (self.shift if ids[0] else -self.shift)
+            values = values + (self.shift if ids[0] else -self.shift) + self.spread * (ids[1] - 3)
+            values = values + self.strange * (ids[2] == 99)
         return values
 
 
-class Uneven(Scoring):
-    """Every other pair of a success and a failure is likelier, the rest unlikelier, in any order of scoring."""
-
-    def __init__(self) -> None:
-        super().__init__(0.0)
-
-    async def log_probs(self, ids):
-        values = await super().log_probs(ids)
-        if self.current == 1:
-            values = values + (0.05 if ids[1] // 2 % 2 else -0.05)
-        return values
-
-
-def store_of(count: int, version: int = 0, **sampled) -> FakeStore:
-    """Every other trajectory succeeded and carries the marker; its number follows."""
-    store = FakeStore()
-    for number, name in enumerate(IDS[:count]):
-        outcome = float(number % 2)
-        item = production(name, float(number), outcome=outcome, version=version, **sampled)
-        row = item.trajectory.rows[0]
-        ids = pack_array([number % 2, number, *range(2, 2 + TOKENS)], "<i4")
-        row = msgspec.structs.replace(row, ids=ids)
-        store.save([msgspec.structs.replace(item, trajectory=msgspec.structs.replace(item.trajectory, rows=(row,)))])
-    return store
-
-
-def trial(store: FakeStore, engine: FakeEngine, settings: ReplayTrialSettings = SETTINGS) -> ReplayTrial:
-    return ReplayTrial(settings, engine=engine, store=store)
-
-
-def loader(engine: FakeEngine):
-    async def load(version: int) -> None:
-        engine.current = version
-
-    return load
-
-
-async def compare(store: FakeStore, engine: FakeEngine, settings: ReplayTrialSettings = SETTINGS):
+async def compare(traffic: Traffic, engine: FakeEngine, settings: ReplayTrialSettings = SETTINGS, **changes):
     engine.current = 1
-    return await trial(store, engine, settings).compare(1, 0, [0], loader(engine))
+    trial = ReplayTrial(msgspec.structs.replace(settings, **changes), engine=engine, store=traffic.store)
+    return await trial.compare(1, 0, [0], loader(engine))
 
 
-async def test_a_candidate_that_prefers_what_worked_is_promoted():
-    comparison = await compare(store_of(40), Scoring(0.05))
-    assert comparison.decision == "promote"
-    assert comparison.measurements["success"] > comparison.measurements["incumbent_success"] == 0.5
+async def judged(traffic: Traffic):
+    return await compare(traffic, Scoring(SHIFT, 0.02), DEFAULTS)
 
 
-async def test_a_candidate_that_prefers_what_failed_is_rejected():
-    comparison = await compare(store_of(40), Scoring(-0.1))
-    assert comparison.decision == "reject"
+SMALL = {"small_step": 0.05}
+EVEN = {"margin": 0.0}
 
 
-async def test_an_unchanged_candidate_is_promoted():
-    comparison = await compare(store_of(40), Scoring(0.0))
-    assert (comparison.decision, comparison.measurements["kl"]) == ("promote", 0.0)
-
-
-async def test_a_candidate_too_far_away_is_held():
-    comparison = await compare(store_of(40), Scoring(0.8))
-    assert comparison.decision == "hold"
-    assert "nats" in comparison.reason
-
-
-async def test_little_evidence_is_waited_for_and_is_no_verdict():
-    comparison = await compare(store_of(9), Scoring(0.05))
-    assert comparison.decision == "wait"
-    assert (comparison.measurements["evidence"], comparison.measurements["evidence_needed"]) == (9, 10)
-    assert comparison.reason.startswith("9 of 10 held-out outcomes")
-
-
-async def test_outcomes_are_counted_and_not_runs():
-    store = store_of(20)
-    for number, name in enumerate(IDS[20:60]):  # newer, and nobody said how they went
-        store.save([production(name, 1000.0 + number, outcome=None)])
-    comparison = await compare(store, Scoring(0.05))
-    assert (comparison.decision, comparison.measurements["trajectories"]) == ("promote", 20)
-
-
-async def test_a_small_step_that_a_handful_of_outcomes_do_not_speak_against_serves_on_trial():
-    few = msgspec.structs.replace(SMALL, least=32)
-    comparison = await compare(store_of(8), Scoring(0.1), few)
-    assert comparison.decision == "promote"
-    assert (comparison.measurements["small_step"], comparison.measurements["trajectories"]) == (1.0, 8.0)
-    assert 0 < comparison.measurements["kl"] < 0.05
-    assert "its trial decides" in comparison.reason
-
-
-async def test_a_step_that_is_not_small_waits_for_outcomes():
-    few = msgspec.structs.replace(SMALL, least=32)
-    comparison = await compare(store_of(8), Scoring(0.5), few)
-    assert (comparison.decision, comparison.measurements["evidence_needed"]) == ("wait", 32)
-    assert "is no small step" in comparison.reason
-
-
-async def test_a_small_step_needs_a_handful_of_outcomes():
-    few = msgspec.structs.replace(SMALL, least=32)
-    comparison = await compare(store_of(7), Scoring(0.0), few)
-    assert (comparison.decision, comparison.reason) == ("wait", "7 of 8 held-out outcomes")
-
-
-async def test_a_small_step_that_outcomes_speak_against_is_not_taken():
-    assert (await compare(store_of(40), Scoring(-0.1), SMALL)).decision == "reject"
-    few = msgspec.structs.replace(SMALL, least=60)
-    comparison = await compare(store_of(30), Scoring(-0.1), few)
-    assert (comparison.decision, comparison.measurements["evidence_needed"]) == ("wait", 60)
-    assert "they speak against it" in comparison.reason
-
-
-async def test_where_outcomes_decide_nothing_a_small_step_is_taken_and_a_large_one_held():
-    undecided = {"margin": 0.0, "least": 10}
-    assert (await compare(store_of(12), Uneven(), msgspec.structs.replace(SMALL, **undecided))).decision == "promote"
-    large = msgspec.structs.replace(SMALL, small_step=1e-6, **undecided)
-    assert (await compare(store_of(12), Uneven(), large)).decision == "hold"
-
-
-async def test_a_candidate_is_looked_at_again_only_when_there_is_more_to_see():
-    store, engine = store_of(12), Uneven()
-    gate = trial(store, engine, msgspec.structs.replace(SETTINGS, margin=0.0))
-
-    async def look() -> str:
-        engine.current = 1
-        return (await gate.compare(1, 0, [0], loader(engine))).decision
-
-    assert [await look(), await look()] == ["hold", "wait"]
-    scored = len(engine.scored)
-    store.save([production(IDS[12], 99.0, outcome=1.0)])
-    assert (await look(), len(engine.scored)) == ("wait", scored), "one more outcome is not worth a look"
-    for number in (13, 14):
-        store.save([production(IDS[number], 99.0, outcome=1.0)])
-    assert await look() != "wait"
-
-
-@pytest.mark.parametrize(("shift", "decision"), [(0.05, "promote"), (-0.1, "reject")])
-async def test_runs_at_another_temperature_are_evidence_as_good_as_others(shift: float, decision: str):
-    store = store_of(40, temperature=0.7)
-    engine = Scoring(shift)
-    comparison = await compare(store, engine)
-    assert (comparison.decision, comparison.measurements["trajectories"]) == (decision, 40.0)
-    assert set(engine.scored) == {0, 1}, "what was recorded is of another distribution"
-    assert comparison.measurements["incumbent_difference"] == pytest.approx(2 * shift, rel=0.01)
-
-
-async def test_evidence_without_a_failure_says_little():
-    store = FakeStore()
-    for number, name in enumerate(IDS[:40]):
-        store.save([production(name, float(number), outcome=1.0)])
-    comparison = await compare(store, Scoring(0.05))
-    low = comparison.measurements["incumbent_low"]
-    assert (comparison.decision, round(low, 3)) == ("promote", -0.063), "no failure in 40 runs is Wilson's limit"
-    store = FakeStore()
-    for number, name in enumerate(IDS[:40]):
-        store.save([production(name, float(number), outcome=0.0)])
-    assert (await compare(store, Scoring(0.05))).decision == "hold"
-
-
-async def test_log_probs_of_a_cut_distribution_are_not_taken_for_the_incumbents():
-    """top_p at temperature 1: what was recorded is of the tokens that were left, each likelier."""
-    store, engine = store_of(40), Scoring(0.05)
-    engine.scores = {0: -0.6, 1: -0.6}
-    comparison = await compare(store, engine)
-    assert set(engine.scored) == {0, 1}
-    assert comparison.decision == "promote"
-
-
-async def test_the_incumbent_is_scored_where_something_was_done_to_the_logits():
-    engine = Scoring(0.05)
-    await compare(store_of(40, processing=Processing(repetition_penalty=1.05)), engine)
-    assert set(engine.scored) == {0, 1}
+@pytest.mark.parametrize(
+    ("runs", "good", "shift", "changes", "decision", "says"),
+    [
+        (40, 10, 0.05, {}, "promote", "replay of 40"),
+        (40, 10, -0.1, {}, "reject", ""),
+        (40, 10, 0.0, {}, "promote", ""),
+        (40, 10, 0.8, {}, "hold", "nats a token from the incumbent, 0.1 are allowed"),
+        (9, 10, 0.05, {}, "wait", "9 of 10 held-out outcomes"),
+        (8, 10, 0.1, SMALL | {"least": 32}, "promote", "its trial decides"),
+        (8, 10, 0.5, SMALL | {"least": 32}, "wait", "is no small step"),
+        (7, 10, 0.0, SMALL | {"least": 32}, "wait", "7 of 8 held-out outcomes"),
+        (40, 10, -0.1, SMALL, "reject", ""),
+        (30, 10, -0.1, SMALL | {"least": 60}, "wait", "they speak against it"),
+        (20, 5, 0.05, SMALL | EVEN, "promote", "small step"),
+        (20, 5, 0.05, {"small_step": 1e-6} | EVEN, "hold", ""),
+    ],
+    ids=[
+        "prefers what worked", "prefers what failed", "unchanged", "too far", "too little", "small step",
+        "large step", "a handful too few", "small step to what failed", "a few speak against it",
+        "undecided and small", "undecided and large",
+    ],
+)  # fmt: skip
+async def test_what_is_decided(runs, good, shift, changes, decision, says):
+    found = await compare(Traffic().save(runs, good), Scoring(shift), **changes)
+    assert (found.decision, says in found.reason) == (decision, True), found.reason
+    if decision == "wait":
+        need = 8 if runs < 8 else changes.get("least", 10)
+        assert (found.measurements["evidence"], found.measurements["evidence_needed"]) == (runs, need)
+    else:
+        assert found.measurements["trajectories"] == runs
+        assert found.measurements["small_step"] == float("small step" in found.reason)
 
 
 async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step(monkeypatch):
     monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
-    assert (await compare(store_of(40), Scoring(-0.1), SMALL)).decision == "promote"
+    assert (await compare(Traffic().save(40), Scoring(-0.1), **SMALL)).decision == "promote"
 
 
-async def test_each_of_several_agents_has_tools_of_today():
-    store = store_of(20)
-    for number, name in enumerate(IDS[20:24]):
-        store.save([production(name, 500.0 + number, outcome=1.0, tools=("other",))])
-    comparison = await compare(store, Scoring(0.0))
-    assert comparison.measurements["trajectories"] == 24
+@pytest.mark.parametrize(("good", "decision"), [(1.0, "promote"), (0.0, "hold")])
+async def test_evidence_without_a_failure_or_a_success_says_little(good, decision):
+    traffic = Traffic()
+    for number, name in enumerate(HELD_OUT[:40]):
+        traffic.store.save([production(name, float(number), outcome=good, ids=(number % 2,))])
+    found = await compare(traffic, Scoring(0.05))
+    assert found.decision == decision
+    assert not good or round(found.measurements["incumbent_low"], 3) == -0.063, "Wilson's limit of no failure in 40"
 
 
-async def test_the_incumbent_is_scored_only_if_it_did_not_act_itself():
-    engine = Scoring(0.05)
-    await compare(store_of(20), engine)
-    assert set(engine.scored) == {1}
-    engine = Scoring(0.05)
-    await compare(store_of(20, version=7), engine)
-    assert set(engine.scored) == {0, 1}
-    assert engine.current == 1
+@pytest.mark.parametrize(
+    ("sampled", "scores", "who"),
+    [
+        ({}, {}, {1}),
+        ({"version": 7}, {}, {0, 1}),
+        ({"temperature": 0.7}, {}, {0, 1}),
+        ({"processing": Processing(repetition_penalty=1.05)}, {}, {0, 1}),
+        ({}, {0: -0.6, 1: -0.6}, {0, 1}),
+    ],
+    ids=["its own", "another's", "another temperature", "processed", "of a cut distribution"],
+)
+@pytest.mark.parametrize(("shift", "decision"), [(0.05, "promote"), (-0.1, "reject")])
+async def test_the_incumbent_is_scored_where_what_was_recorded_is_not_its_own(sampled, scores, who, shift, decision):
+    engine = Scoring(shift)
+    engine.scores = scores
+    found = await compare(Traffic().save(40, **sampled), engine)
+    assert (found.decision, set(engine.scored), engine.current) == (decision, who, 1)
+    assert found.measurements["incumbent_difference"] == pytest.approx(2 * shift, rel=0.1)
 
 
-async def test_only_held_out_successes_with_todays_tools_and_honest_log_probs_count():
-    store = store_of(20)
-    store.save([production("not held out", 90.0, outcome=1.0)])
-    assert not held_out("not held out")
-    store.save([production(IDS[30], 50.0, outcome=None)])
-    for number, name in enumerate(IDS[33 : 33 + 256]):
-        store.save([production(name, 60.0 + number, outcome=None)])
-    store.save([production(IDS[32], -1.0, outcome=1.0, tools=("old",))])
-    comparison = await compare(store, Scoring(0.0))
-    assert comparison.measurements["trajectories"] == 20
+async def test_a_candidate_is_looked_at_again_only_when_there_is_more_to_see():
+    traffic, engine = Traffic().save(20, 5), Scoring(0.05)
+    settings = msgspec.structs.replace(SETTINGS, margin=0.0)
+    trial = ReplayTrial(settings, engine=engine, store=traffic.store)
+
+    async def look() -> str:
+        engine.current = 1
+        return (await trial.compare(1, 0, [0], loader(engine))).decision
+
+    assert [await look(), await look()] == ["hold", "wait"]
+    scored = len(engine.scored)
+    traffic.save(1)
+    assert (await look(), len(engine.scored)) == ("wait", scored), "one more outcome is not worth a look"
+    traffic.save(2)
+    assert await look() != "wait"
+
+
+async def test_new_runs_are_looked_at_though_a_full_window_does_not_grow(monkeypatch):
+    monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
+    traffic, engine = honest(5, each=64), Scoring(0.0, 0.02)
+    trial = ReplayTrial(msgspec.structs.replace(DEFAULTS, most=64), engine=engine, store=traffic.store)
+
+    async def look() -> str:
+        engine.current = 1
+        return (await trial.compare(1, 0, [0], loader(engine))).decision
+
+    assert [await look(), await look()] == ["hold", "wait"]
+    traffic.save(4, 5, tenant="a")
+    assert await look() == "wait", "four more are not worth a look"
+    traffic.save(4, 5, tenant="b")
+    assert await look() == "hold"
+
+
+async def test_only_held_out_outcomes_with_todays_tools_and_honest_tokens_of_every_step_count():
+    traffic = Traffic().save(20)
+    more = [
+        production(NOT_HELD_OUT, 90.0, outcome=1.0),
+        production(HELD_OUT[900], -1.0, outcome=1.0, tools=("old",)),
+        production(HELD_OUT[901], 91.0, outcome=1.0, logprob=float("nan")),
+        production(HELD_OUT[902], 92.0, outcome=1.0, why_not="temperature 0"),
+    ]
+    traffic.store.save(more)
+    traffic.save(256, reported=False)
+    assert (await compare(traffic, Scoring(0.0))).measurements["trajectories"] == 20
+    traffic.save(4, tools=("other",))
+    assert (await compare(traffic, Scoring(0.0))).measurements["trajectories"] == 24, "another agent of today"
 
 
 async def test_an_engine_that_is_away_is_waited_for():
     engine = Scoring(0.0)
     engine.down = True
     with pytest.raises(DependencyUnavailable):
-        await compare(store_of(20), engine)
+        await compare(Traffic().save(20), engine)
+
+
+async def test_eighteen_runs_of_one_tenant_with_a_tool_list_of_its_own_decide_nothing():
+    """They were the newest, so that their tool list alone was taken for today's, and turned reject into promote."""
+    traffic = honest(1)
+    assert (await judged(traffic)).decision == "reject"
+    traffic.save(18, 10, tenant="liar", tools=("mine",))
+    found = await judged(traffic)
+    assert (found.decision, found.measurements["trajectories"]) == ("reject", 98)
+
+
+@pytest.mark.parametrize(("good", "decision"), [(1, "reject"), (9, "promote")])
+@pytest.mark.parametrize("runs", [5, 20, 400])
+async def test_a_flood_of_lies_changes_no_verdict(good: int, decision: str, runs: int):
+    """All runs of one party are reported, each the wrong way round, with any tool list."""
+    traffic = honest(good)
+    assert (await judged(traffic)).decision == decision
+    for number in range(4):
+        traffic.save(runs // 4, 10 - good, tenant="liar", tools=(("win",), ("made up",))[number % 2])
+    found = await judged(traffic)
+    figures = found.measurements
+    assert found.decision == decision, found.reason
+    assert (figures["parties_bind"], figures["parties_aside"]) == (1, 2)
+    assert figures["parties"] == 5 or runs < 4 * 4
+
+
+async def test_what_one_party_writes_does_not_put_a_candidate_too_far_away():
+    traffic = honest(9).save(20, 9, tenant="strange", ids=(99,))
+    found = await compare(traffic, Scoring(SHIFT, 0.02, strange=1.5), DEFAULTS)
+    assert (found.decision, found.measurements["kl"] < 0.1) == ("promote", True), found.reason
+
+
+@pytest.mark.parametrize(
+    ("callers", "each", "bind", "aside"), [(("",), 80, 0, 0), (("k1", "k2", "k3", "k4"), 16, 1, 2)],
+    ids=["one key alone", "keys of one tenant"],
+)  # fmt: skip
+async def test_a_key_is_a_party_of_its_own_within_its_tenant(callers, each, bind, aside):
+    traffic = Traffic()
+    for caller in callers:
+        traffic.save(each, 9, caller=caller)
+    found = await judged(traffic)
+    figures = found.measurements
+    assert (found.decision, figures["trajectories"]) == ("promote", each * len(callers))
+    assert (figures["parties"], figures["parties_bind"], figures["parties_aside"]) == (len(callers), bind, aside)
+
+
+async def test_the_second_agents_rare_runs_are_evidence():
+    traffic = Traffic()
+    for _ in range(20):
+        traffic.save(1, 9, tools=("rare",)).save(40, 9, reported=False).save(5, 9)
+    found = await judged(traffic)
+    assert (found.measurements["groups"], found.measurements["trajectories"]) == (2, 120)
+
+
+@pytest.mark.parametrize(
+    ("worse", "decision", "says", "figures"),
+    [
+        ([{"tenant": "a", "count": 40}], "promote", "agent a (other) is worse off: -0.", (1, 0)),
+        ([{"tenant": "d", "count": 20, "caller": key} for key in ("k1", "k2", "k3")], "reject",
+         "agent d (other) is worse off: -0.", (0, 1)),
+        ([{"tenant": "a", "count": 10, "good": 4}], "promote", "", (0, 0)),
+    ],
+    ids=["one party alone says so", "three say so", "by chance"],
+)  # fmt: skip
+async def test_an_agent_that_is_surely_worse_off_vetoes(worse, decision, says, figures):
+    traffic = honest(9, parties="abc" if len(worse) > 1 else "abcd", each=60)
+    for runs in worse:
+        traffic.save(**{"good": 0, "tools": ("other",), **runs})
+    found = await judged(traffic)
+    assert (found.decision, says in found.reason) == (decision, True), found.reason
+    assert (found.measurements["groups_told"], found.measurements["groups_harmed"]) == figures
+    assert ("one party alone says so" in found.reason) is bool(figures[0])

@@ -1,82 +1,159 @@
-"""Drift of traffic and of the judge, block by block."""
+"""Drift of traffic and of the judge, block by block; and the version that serves against the first."""
 
 import random
+from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from actors.monitoring.blocks import JudgeDrift, TrafficDrift
+from actors.monitoring.first_version import FirstVersion
 from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import Finding
-from actors.monitoring.settings import JudgeSettings, TrafficSettings
+from actors.monitoring.settings import JudgeSettings, MonitorSettings, TrafficSettings
 from tests.support.behaviour import Behaviour, runs
 
 USUAL = Behaviour()
-
-
-def changed(**fields: object) -> Behaviour:
-    return msgspec.structs.replace(USUAL, **fields)
+LENIENT = {"good": (0.85, 0.98)}
+LONG = 300
+"""Runs of a version."""
+SETTINGS = MonitorSettings()
 
 
 def feed(
-    monitor: TrafficDrift | JudgeDrift, chain: list[tuple[Behaviour, int]], seed: int = 0, swap: int | None = 1
+    monitor: TrafficDrift | JudgeDrift, *chain: tuple[dict, int], seed: int = 0, swap: int | None = 1
 ) -> list[tuple[int, Finding]]:
-    """(runs so far, finding) over runs of one version."""
+    """(runs so far, finding) over runs of one version, whose behaviour changes."""
     rng, history, first, found = random.Random(seed), History(512, 64, 2), 0, list[tuple[int, Finding]]()
     if swap is not None:
         history.swapped(Swap("serving", swap, swap - 1, 0.0))
-    for how, count in chain:
-        for run in runs(rng, 1, how, first, count):
+    for changed, count in chain:
+        for run in runs(rng, 1, msgspec.structs.replace(USUAL, **changed), first, count):
             monitor.judged(run)
             first += 1
             found += [(first, finding) for finding in monitor.look(history, run.ended)]
     return found
 
 
-def test_steady_traffic_and_a_steady_judge_are_quiet() -> None:
-    for seed in range(30):
-        assert feed(TrafficDrift(TrafficSettings()), [(USUAL, 1280)], seed) == []
-        assert feed(JudgeDrift(JudgeSettings()), [(USUAL, 640)], seed) == []
-
-
-def test_other_kinds_of_goal_are_told_once_as_the_new_normal() -> None:
-    found = feed(TrafficDrift(TrafficSettings()), [(USUAL, 256), (changed(kinds=(1, 1, 1, 4, 4)), 640)])
-    ((at, finding),) = found
-    assert at == 384
-    assert (finding.cause, finding.action) == ("traffic", "tell")
-    assert "other kinds of goal" in finding.reason
-
-
-def test_longer_and_shorter_prompts_are_told() -> None:
-    for length, text in ((800.0, "400"), (200.0, "400")):
-        ((_, finding),) = feed(TrafficDrift(TrafficSettings()), [(USUAL, 256), (changed(prompt=length), 256)])
-        assert "prompts of other length" in finding.reason
-
-
-def test_a_judge_that_grows_lenient_freezes_learning() -> None:
-    lenient = changed(good=(0.85, 0.98))
-    ((at, finding),) = feed(JudgeDrift(JudgeSettings()), [(USUAL, 128), (lenient, 256)])
-    assert (at, finding.cause, finding.action) == (192, "judge-score", "freeze")
-
-
-def test_a_judge_that_abstains_more_is_told() -> None:
-    (*_, (_, finding)) = feed(JudgeDrift(JudgeSettings()), [(USUAL, 128), (changed(abstain=0.7), 128)])
-    assert (finding.cause, finding.action) == ("judge-abstains", "tell")
-
-
-def test_a_harder_world_is_no_drift_of_the_judge() -> None:
-    assert feed(JudgeDrift(JudgeSettings()), [(USUAL, 256), (changed(success=0.3), 512)]) == []
+@pytest.mark.parametrize(
+    ("of", "before", "change", "told"),
+    [
+        ("traffic", 256, {}, None),
+        ("traffic", 256, {"kinds": (1, 1, 1, 4, 4)}, (384, "traffic", "tell", "other kinds of goal")),
+        ("traffic", 256, {"prompt": 800.0}, (384, "traffic", "tell", "prompts of other length")),
+        ("traffic", 256, {"prompt": 200.0}, (384, "traffic", "tell", "prompts of other length")),
+        ("judge", 128, {}, None),
+        ("judge", 128, LENIENT, (192, "judge-score", "freeze", "score")),
+        ("judge", 128, {"abstain": 0.7}, (192, "judge-abstains", "tell", "abstentions")),
+        ("judge", 256, {"success": 0.3}, None),  # a harder world is no drift of the judge
+    ],
+)
+def test_a_drift_is_told_once_as_the_new_normal(of, before, change, told) -> None:
+    monitor = TrafficDrift(TrafficSettings()) if of == "traffic" else JudgeDrift(JudgeSettings())
+    found = feed(monitor, ({}, before), (change, 640))
+    if told is None:
+        assert found == []
+    else:
+        at, cause, action, says = told
+        first = next((n, one.action, says in one.reason) for n, one in found if one.cause == cause)
+        assert first == (at, action, True)
+        assert of == "judge" or len(found) == 1
 
 
 def test_another_version_begins_a_new_reference() -> None:
     monitor = JudgeDrift(JudgeSettings())
-    assert feed(monitor, [(USUAL, 128)], swap=None) == []
-    assert feed(monitor, [(changed(good=(0.85, 0.98)), 256)]) == []
+    assert feed(monitor, ({}, 128), swap=None) == []
+    assert feed(monitor, (LENIENT, 256)) == []
 
 
 def test_what_a_block_holds_survives_a_restart() -> None:
-    first = TrafficDrift(TrafficSettings())
-    feed(first, [(USUAL, 200)])
-    again = TrafficDrift(TrafficSettings())
+    first, again = TrafficDrift(TrafficSettings()), TrafficDrift(TrafficSettings())
+    feed(first, ({}, 200))
     again.restore(first.save())
-    ((at, _),) = feed(again, [(changed(kinds=(1, 1, 1, 4, 4)), 56 + 128)], seed=1)
+    ((at, _),) = feed(again, ({"kinds": (1, 1, 1, 4, 4)}, 56 + 128), seed=1)
     assert at <= 56 + 128
+
+
+class Served:
+    """Versions that serve one after the other, as the sentinel hears of them."""
+
+    def __init__(self, seed: int) -> None:
+        versions = SETTINGS.versions
+        self.history = History(SETTINGS.window, versions.sample, versions.versions)
+        self.monitor, self.rng, self.at, self.version = FirstVersion(versions), random.Random(seed), 0, -1
+
+    def swap(self, version: int) -> None:
+        self.history.swapped(Swap("serving", version, self.version, float(self.at)))
+        self.version = version
+        assert self.monitor.look(self.history, self.at) == []
+
+    def serve(self, version: int, success: float, *, liars: int = 0, outcomes: float = 1.0) -> list[float]:
+        """`version` serves `LONG` runs of six parties, of which the first `liars` report failures alone; what was read
+        of it meanwhile."""
+        self.swap(version)
+        read: list[float] = []
+        for run in runs(self.rng, version, Behaviour(success=success, outcomes=outcomes), self.at, LONG):
+            party = self.rng.randrange(6)
+            outcome = 0.0 if party < liars else run.outcome
+            self.history.add(msgspec.structs.replace(run, party=str(party), outcome=outcome))
+            self.at += 1
+            if self.at % 10 == 0:
+                assert self.monitor.look(self.history, self.at) == []
+                read.append(self.below)
+        return read
+
+    def chain(self, shares: Sequence[float]) -> "Served":
+        for version, share in enumerate(shares):
+            self.serve(version, share)
+        return self
+
+    @property
+    def below(self) -> float:
+        return self.monitor.readings()["below"]
+
+
+def test_small_falls_add_up_though_the_first_version_is_long_out_of_the_history() -> None:
+    served = Served(1).chain([0.9 - 0.04 * version for version in range(11)])
+    readings = served.monitor.readings()
+    assert (0 in served.history.snapshot().samples, served.below) == (False, 1.0)
+    assert readings["after"] < readings["before"]
+    again = FirstVersion(SETTINGS.versions)
+    again.restore(served.monitor.save())
+    assert (again.save(), again.readings()) == (served.monitor.save(), readings)
+    versions = again.versions(served.history)
+    assert {place: one.version for place, one in versions.items()} == {"serving": 10, "previous": 9, "first": 0}
+    assert all(one.outcomes <= SETTINGS.versions.sample for one in versions.values())
+    assert 0.8 < versions["first"].solved / versions["first"].outcomes < 1.0
+
+
+def test_versions_that_are_as_good_or_better_are_not_below() -> None:
+    served = Served(0)
+    read = [one for version in range(8) for one in served.serve(version, 0.6)] + served.serve(8, 0.8)
+    assert set(read) == {0.0}
+
+
+def test_going_back_to_the_first_ends_it() -> None:
+    served = Served(2).chain([0.9, 0.4])
+    assert served.below == 1.0
+    served.swap(0)
+    assert served.monitor.readings() == {"below": 0.0}
+
+
+def test_one_party_alone_does_not_make_it_below_but_most_of_them_do() -> None:
+    for liars, below in ((1, 0.0), (4, 1.0)):
+        served = Served(3)
+        served.serve(0, 0.9)
+        served.serve(1, 0.9, liars=liars)
+        assert served.below == below
+
+
+def test_runs_that_nobody_reported_are_no_outcomes_and_the_store_says_which_version_was_first() -> None:
+    served = Served(5)
+    served.monitor.begin(0)
+    served.serve(5, 0.9, outcomes=0.0)
+    assert served.monitor.versions(served.history) == {}
+    served.serve(6, 0.9)
+    served.serve(7, 0.4)
+    assert (served.monitor.readings(), set(served.monitor.versions(served.history))) == (
+        {"below": 0.0}, {"serving", "previous"},
+    )  # fmt: skip

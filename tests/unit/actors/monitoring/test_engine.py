@@ -11,24 +11,18 @@ from actors.monitoring.settings import EngineSettings
 from actors.ports.engine_figures import Figures, read_figures
 from actors.ports.errors import EngineRejected
 
-SETTINGS = EngineSettings()
 BOUNDS = (0.1, 0.2, 0.4, 0.8, float("inf"))
 
 
-def call(number: int, *, seconds: float = 1.0, status: int = 200, version: int | None = None) -> Exchange:
-    spans = () if version is None else (VersionSpan(version, 0, 1),)
-    return Exchange(
-        id=f"x{number}", endpoint="chat", engine="serving", started=float(number), duration=seconds, status=status,
-        request=b"", response=b"", versions=spans,
-    )  # fmt: skip
-
-
 class Bench:
-    """An engine that answers ten calls every ten seconds; swapped at second 1000."""
+    """An engine that answers ten calls every ten seconds, as it has for five minutes; and a hundred through the tap."""
 
-    def __init__(self, settings: EngineSettings = SETTINGS) -> None:
-        self.watch, self.history = EngineWatch(settings), History(8, 8, 2)
+    def __init__(self, slow_action="tell") -> None:
+        self.watch, self.history = EngineWatch(EngineSettings(slow_action=slow_action)), History(8, 8, 2)
         self.now, self.figures = 0.0, Figures(first_token=dict.fromkeys(BOUNDS, 0.0))
+        self.swap(0)
+        assert [self.tick() for _ in range(30)] == [[]] * 30
+        assert self.calls(100, version=0) == []
 
     def swap(self, version: int = 1) -> None:
         swap = Swap("serving", version, version - 1, self.now)
@@ -48,106 +42,77 @@ class Bench:
         self.watch.measured("serving", self.figures, paused, self.now)
         return self.watch.look(self.history, self.now)
 
-    def calls(self, count: int, **kind: object) -> list[Finding]:
+    def call(self, at: float = 0.0, *, seconds: float = 1.0, status: int = 200, version: int | None = None) -> None:
+        spans = () if version is None else (VersionSpan(version, 0, 1),)
+        self.watch.called(
+            Exchange(
+                id=f"x{at}", endpoint="chat", engine="serving", started=self.now + at, duration=seconds, status=status,
+                request=b"", response=b"", versions=spans,
+            )
+        )  # fmt: skip
+
+    def calls(self, count: int, **kind) -> list[Finding]:
         found: list[Finding] = []
         for at in range(count):
-            self.watch.called(call(int(self.now) + at, **kind))
+            self.call(at, **kind)
             found += self.watch.look(self.history, self.now)
         return found
 
 
 @pytest.fixture
 def bench() -> Bench:
-    bench = Bench()
-    bench.swap(0)
-    for _ in range(30):
-        bench.tick()
-    return bench
+    return Bench()
 
 
-def test_failing_calls_after_a_swap_roll_back_once(bench: Bench) -> None:
-    assert bench.calls(100, version=0) == []
+@pytest.mark.parametrize(
+    ("wanted", "kind", "told"),
+    [
+        ("tell", {"version": 1}, []),
+        ("tell", {"status": 502}, [("engine-errors", "rollback")]),
+        ("tell", {"version": 1, "seconds": 3.0}, [("engine-latency", "tell")]),
+        ("rollback", {"version": 1, "seconds": 3.0}, [("engine-latency", "rollback")]),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_happens_to_calls_since_a_swap_is_told_once(wanted, kind, told, restarted) -> None:
+    bench = Bench(wanted)
     bench.swap()
     assert bench.calls(30, version=1) == []
-    (finding,) = bench.calls(200, status=502)
-    assert (finding.cause, finding.action, finding.details["to"]) == ("engine-errors", "rollback", "0")
-    assert "0.0% ->" in finding.reason
-
-
-def test_slower_calls_after_a_swap_are_told_once(bench: Bench) -> None:
-    bench.calls(100, version=0)
-    bench.swap()
-    (finding,) = bench.calls(120, version=1, seconds=3.0)
-    assert (finding.cause, finding.action) == ("engine-latency", "tell")
-
-
-def test_slower_calls_roll_back_where_that_is_wanted() -> None:
-    bench = Bench(msgspec.structs.replace(SETTINGS, slow_action="rollback"))
-    bench.swap(0)
-    bench.tick()
-    bench.calls(100, version=0)
-    bench.swap()
-    (finding,) = bench.calls(120, version=1, seconds=3.0)
-    assert (finding.cause, finding.action) == ("engine-latency", "rollback")
-
-
-def test_the_same_service_after_a_swap_is_quiet(bench: Bench) -> None:
-    bench.calls(100, version=0)
-    bench.swap()
-    assert bench.calls(300, version=1) == []
-    assert [finding for _ in range(60) for finding in bench.tick()] == []
+    if restarted:
+        again = EngineWatch(EngineSettings(slow_action=wanted))
+        again.restore(bench.watch.save())
+        bench.watch = again
+    found = bench.calls(250, **kind)
+    assert [(finding.cause, finding.action) for finding in found] == told
+    for finding in found:
+        assert (finding.details["version"], finding.details["to"], "->" in finding.reason) == ("1", "0", True)
 
 
 def test_a_call_in_flight_at_the_swap_belongs_to_neither_side(bench: Bench) -> None:
+    before = bench.watch.save()
     bench.swap()
-    bench.watch.called(call(int(bench.now) - 1, seconds=9.0, status=502))
-    assert not msgspec.msgpack.decode(bench.watch.save())["serving"]["calls"]
+    bench.call(-1, seconds=9.0, status=502)
+    calls = [msgspec.msgpack.decode(data)["serving"]["calls"] for data in (before, bench.watch.save())]
+    assert calls[0] == calls[1]
 
 
-def test_a_late_first_token_is_acted_on_where_wanted_but_never_under_more_load() -> None:
-    for answers, wanted, action in ((10, "tell", "tell"), (10, "rollback", "rollback"), (40, "rollback", "tell")):
-        one = Bench(msgspec.structs.replace(SETTINGS, slow_action=wanted))
-        one.swap(0)
-        for _ in range(30):
-            one.tick()
-        one.swap()
-        found = [finding for _ in range(30) for finding in one.tick(answers=answers, within=0.4)]
-        assert [(finding.cause, finding.action) for finding in found] == [("engine-first-token", action)]
-
-
-def test_slow_starts_right_after_a_swap_are_left_out(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "ticks", "told"),
+    [
+        ("tell", [{}] * 60, []),
+        ("tell", [{"within": 0.4}] * 30, [("engine-first-token", "tell")]),
+        ("rollback", [{"within": 0.4}] * 30, [("engine-first-token", "rollback")]),
+        ("rollback", [{"within": 0.4, "answers": 40}] * 30, [("engine-first-token", "tell")]),
+        ("rollback", [{"within": 0.8}] * 2 + [{}] * 50, []),
+        ("tell", [{"waiting": 9}] * 10, [("engine-queue", "tell")]),
+    ],
+    ids=["as before", "late", "late, acted on", "never under more load", "a slow start", "a queue"],
+)
+def test_what_the_engine_says_of_itself_since_a_swap_is_told_once(wanted, ticks, told) -> None:
+    bench = Bench(wanted)
     bench.swap()
-    found = [finding for within in (0.8, 0.8) for finding in bench.tick(within=within)]
-    assert found + [finding for _ in range(50) for finding in bench.tick()] == []
-
-
-def test_a_growing_queue_is_told(bench: Bench) -> None:
-    bench.swap()
-    found = [finding for _ in range(10) for finding in bench.tick(waiting=9)]
-    assert [(finding.cause, finding.action) for finding in found] == [("engine-queue", "tell")]
-
-
-def test_an_engine_that_makes_no_token_raises_one_alarm_until_it_moves_again(bench: Bench) -> None:
-    found = [finding.cause for _ in range(12) for finding in bench.tick(answers=0)]
-    assert found == ["stalled"]
-    bench.tick()
-    assert [finding.cause for _ in range(12) for finding in bench.tick(answers=0)] == ["stalled"]
-
-
-def test_an_engine_that_does_not_answer_is_not_called_stalled(bench: Bench) -> None:
-    bench.tick()
-    bench.tick(answers=0)
-    bench.now += 600.0
-    assert bench.watch.look(bench.history, bench.now) == []
-
-
-def test_an_idle_engine_is_not_stalled(bench: Bench) -> None:
-    assert [finding for _ in range(20) for finding in bench.tick(answers=0, running=0)] == []
-
-
-def test_an_engine_that_stays_paused_raises_an_alarm(bench: Bench) -> None:
-    found = [finding.cause for _ in range(12) for finding in bench.tick(answers=0, paused=True)]
-    assert found == ["paused"]
+    found = [finding for tick in ticks for finding in bench.tick(**tick)]
+    assert [(finding.cause, finding.action) for finding in found] == told
 
 
 def test_an_engine_that_was_started_anew_is_not_compared_with_its_former_life(bench: Bench) -> None:
@@ -156,14 +121,21 @@ def test_an_engine_that_was_started_anew_is_not_compared_with_its_former_life(be
     assert [finding for _ in range(30) for finding in bench.tick(within=0.8)] == []
 
 
-def test_the_state_survives_a_restart(bench: Bench) -> None:
-    bench.calls(100, version=0)
-    bench.swap()
-    again = EngineWatch(SETTINGS)
-    again.restore(bench.watch.save())
-    bench.watch = again
-    (finding,) = bench.calls(120, version=1, seconds=3.0)
-    assert finding.cause == "engine-latency"
+@pytest.mark.parametrize(
+    ("tick", "told"),
+    [({"answers": 0}, ["stalled"]), ({"answers": 0, "running": 0}, []), ({"answers": 0, "paused": True}, ["paused"])],
+    ids=["makes no token", "idle", "paused"],
+)
+def test_an_engine_that_stands_still_raises_one_alarm_until_it_moves_again(bench: Bench, tick, told) -> None:
+    for _ in range(2):
+        found = [finding for _ in range(12) for finding in bench.tick(**tick)]
+        assert [(finding.cause, finding.action) for finding in found] == [(cause, "tell") for cause in told]
+        bench.tick()
+
+
+def test_an_engine_that_does_not_answer_is_not_called_stalled(bench: Bench) -> None:
+    bench.tick(answers=0)
+    assert bench.watch.look(bench.history, bench.now + 600.0) == []
 
 
 def test_figures_are_summed_over_engines_and_finish_reasons() -> None:

@@ -30,275 +30,216 @@ SETTINGS = SentinelSettings()
 
 
 class Bench:
+    """Version 1 has served forty runs that were solved; version 2 serves, on trial or after it."""
+
     def __init__(self) -> None:
-        self.store, self.clock = FakeStore(), Clock()
+        self.store, self.clock, self.count = FakeStore(), Clock(), 0
         self.engines = {"serving": FakeEngine("serving"), "shadow": FakeEngine("shadow")}
         self.sentinel = self.make()
-        self.count = 0
 
-    def make(self, settings: SentinelSettings = SETTINGS) -> Sentinel:
+    def make(self, **changes) -> Sentinel:
+        settings = msgspec.structs.replace(SETTINGS, **changes)
         return Sentinel(settings, store=self.store, engines=self.engines, clock=self.clock)
 
-    async def pass_trial(self, version: int) -> None:
-        """The swapper says that `version` fared no worse."""
+    async def begin(self, *, passed: bool = True) -> "Bench":
+        await self.sentinel.start()
+        assert await self.tell(*self.runs(40, True, 1)) == []
+        await self.swap(2, passed=passed)
+        return self
+
+    async def swap(self, version: int, *, passed: bool = False) -> None:
+        self.clock.now += 1
+        serving = Serving(
+            id=f"s{version}", engine="serving", version=version, previous=version - 1, path="", result="swapped",
+            since=self.clock.now,
+        )  # fmt: skip
         details = {"version": str(version), "engine": "serving"}
         order = Directive(id=f"on{version}", kind="roll_on", reason="", origin="swapper", details=details)
-        assert await self.tell(order) == []
+        assert await self.tell(serving, *([order] if passed else [])) == []
 
     async def tell(self, *messages: Message) -> list[Directive]:
         result = await self.sentinel.handle([Received(message.id, "any", message) for message in messages])
         assert list(result.records) == [output.message for output in result.outputs]
         return [output.message for output in result.outputs if isinstance(output.message, Directive)]
 
-    def run(
-        self, success: bool | None, version: int, tools=("book", "find"), source="production", tenant="default"
-    ) -> Trajectory:
-        self.count += 1
-        self.clock.now += 1
-        return Trajectory(
-            id=f"t{self.count}",
-            tenant=tenant,
-            source=source,
-            tools=json.dumps([{"function": {"name": name}} for name in tools]).encode(),
-            steps=(Step(exchange_id=f"e{self.count}", response_id=f"r{self.count}"),),
-            outcome=None if success is None else float(success),
-            started=self.clock.now - 0.5,
-            ended=self.clock.now,
-            min_version=version,
-            max_version=version,
-        )
+    def runs(self, count: int, success: bool | None, version: int, tools=("book", "find"), **fields):
+        """The next `count` runs, one a second; their calls are e1, their responses r1 and so on."""
+        made: list[Trajectory] = []
+        for _ in range(count):
+            self.count += 1
+            self.clock.now += 1
+            run = Trajectory(
+                id=f"t{self.count}", tools=json.dumps([{"function": {"name": name}} for name in tools]).encode(),
+                steps=(Step(exchange_id=f"e{self.count}", response_id=f"r{self.count}"),),
+                outcome=None if success is None else float(success), started=self.clock.now - 0.5,
+                ended=self.clock.now, min_version=version, max_version=version,
+            )  # fmt: skip
+            made.append(msgspec.structs.replace(run, **fields))
+        return made
 
-    def said(self, number: int, outcome: float = 0.0, **fields) -> Feedback:
-        """Feedback on run `number`, by its response unless `fields` say otherwise."""
-        given = fields or {"response_id": f"r{number}"}
-        return Feedback(id=f"f{number}{given}", received=self.clock.now, outcome=outcome, **given)
-
-    def swap(self, version: int, previous: int) -> Serving:
-        self.clock.now += 1
-        return Serving(
-            id=f"s{version}", engine="serving", version=version, previous=previous, path="", result="swapped",
-            since=self.clock.now,
-        )  # fmt: skip
+    def said(self, numbers, outcome: float | None = 0.0, name: str = "response_id", **fields) -> list[Feedback]:
+        """Feedback on runs, by their responses unless `name` says otherwise."""
+        at = self.clock.now
+        return [
+            Feedback(id=f"f{number}{name}{fields}", received=at, **{
+                "outcome": float(number % 2) if outcome is None else outcome,
+                name: f"{name[0]}{number}", **fields,
+            }) for number in numbers
+        ]  # fmt: skip
 
 
 @pytest.fixture
 async def bench() -> Bench:
-    bench = Bench()
+    return await Bench().begin()
+
+
+def kinds(orders: list[Directive]) -> list[str]:
+    return [order.kind for order in orders]
+
+
+BACK = ["rollback", "freeze"]
+
+
+@pytest.mark.parametrize(("passed", "done"), [(True, BACK), (False, ["rollback"])], ids=["passed", "on trial"])
+async def test_a_regression_rolls_back_and_freezes_unless_the_version_is_on_trial(passed, done):
+    again = []
+    for _ in range(2):
+        bench = await Bench().begin(passed=passed)
+        orders = await bench.tell(*bench.runs(30, False, 2))
+        assert (kinds(orders), orders[0].origin) == (done, "sentinel")
+        assert (orders[0].details["version"], orders[0].details["to"]) == ("2", "1")
+        assert await bench.tell(*bench.runs(1, False, 2)) == []
+        status = bench.sentinel.status()
+        assert status["monitors"]["outcomes"]["previous_after"] == 0.0
+        assert [(told.cause, told.action) for told in status["told"]] == [("outcomes", "rollback")]
+        again.append([order.id for order in orders])
+    assert again[0] == again[1], "the same conclusion has the same id"
+
+
+async def test_what_it_saw_survives_a_restart(bench):
+    await bench.sentinel.tick()
+    bench.sentinel = bench.make()
     await bench.sentinel.start()
-    return bench
+    assert kinds(await bench.tell(*bench.runs(30, False, 2))) == BACK
 
 
-async def test_a_regression_rolls_back_and_freezes(bench):
-    assert await bench.tell(*(bench.run(True, 1) for _ in range(40))) == []
-    await bench.tell(bench.swap(2, 1))
-    await bench.pass_trial(2)
-    rollback, freeze = await bench.tell(*(bench.run(False, 2) for _ in range(30)))
-    assert (rollback.kind, freeze.kind) == ("rollback", "freeze")
-    assert (rollback.details["version"], rollback.details["to"], rollback.origin) == ("2", "1", "sentinel")
-    assert await bench.tell(bench.run(False, 2)) == []
-
-
-async def test_a_version_on_trial_is_rolled_back_and_learning_goes_on(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
-    (rollback,) = await bench.tell(*(bench.run(False, 2) for _ in range(30)))
-    assert (rollback.kind, rollback.details["version"]) == ("rollback", "2")
-
-
-async def test_late_feedback_counts(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
-    await bench.pass_trial(2)
-    await bench.tell(*(bench.run(None, 2) for _ in range(30)))
-    feedback = [
-        Feedback(id=f"f{number}", received=bench.clock.now, response_id=f"r{number}", outcome=0.0)
-        for number in range(41, 71)
-    ]
-    assert [directive.kind for directive in await bench.tell(*feedback)] == ["rollback", "freeze"]
-
-
-async def test_feedback_finds_a_run_that_only_the_store_has(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
-    await bench.pass_trial(2)
-    bench.store.save([bench.run(None, 2) for _ in range(30)])
-    told = await bench.tell(*(bench.said(number) for number in range(41, 71)))
-    assert [directive.kind for directive in told] == ["rollback", "freeze"]
-    assert bench.sentinel.late == {"found": 30, "remembered": 0, "left_out": 0}
-
-
-async def test_the_store_is_asked_so_often_a_batch_and_what_is_left_out_is_counted(bench):
-    await bench.tell(bench.swap(2, 1))
-    bench.store.save([bench.run(None, 2) for _ in range(100)])
-    await bench.tell(*(bench.said(number) for number in range(1, 101)))
-    assert (bench.sentinel.late["found"], bench.sentinel.status()["late"]["left_out"]) == (64, 36)
+async def test_sandbox_runs_are_nobodys_regression(bench):
+    assert await bench.tell(*bench.runs(60, False, 2, source="sandbox")) == []
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["in memory", "in the store"])
 @pytest.mark.parametrize("name", ["trajectory_id", "response_id", "exchange_id"])
-async def test_feedback_of_another_tenant_does_not_join(bench, closed, name):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
-    await bench.pass_trial(2)
-    theirs = [bench.run(None, 2) for _ in range(30)]
+async def test_late_feedback_counts_and_that_of_another_tenant_does_not_join(bench, closed, name):
+    theirs = bench.runs(30, None, 2)
     bench.store.save(theirs)
     if closed:
         await bench.tell(*theirs)
-    letter = {"trajectory_id": "t", "response_id": "r", "exchange_id": "e"}[name]
-    for tenant, kinds in (("other", []), ("default", ["rollback", "freeze"])):
-        feedback = [bench.said(n, **{name: f"{letter}{n}"}, tenant=tenant) for n in range(41, 71)]
-        assert [directive.kind for directive in await bench.tell(*feedback)] == kinds
+    for tenant, done in (("other", []), ("default", BACK)):
+        assert kinds(await bench.tell(*bench.said(range(41, 71), name=name, tenant=tenant))) == done
         assert bench.sentinel.late["unknown"] == 30
+    assert bench.sentinel.late["remembered" if closed else "found"] == 30
 
 
-async def test_feedback_of_the_batch_that_brings_its_run_joins_it(bench):
-    await bench.tell(bench.swap(1, 0))
-    await bench.tell(bench.said(1), bench.run(None, 1))
-    assert bench.sentinel.late["remembered"] == 1
+async def test_the_store_is_asked_so_often_a_batch_and_what_is_left_out_is_counted(bench):
+    bench.store.save(bench.runs(100, None, 2))
+    await bench.tell(*bench.said(range(41, 141)))
+    assert (bench.sentinel.late["found"], bench.sentinel.status()["late"]["left_out"]) == (64, 36)
 
 
 async def test_late_outcomes_of_versions_that_are_forgotten_and_of_other_sources_count_for_nothing(bench):
-    bench.store.save([bench.run(None, 7), bench.run(None, 2, source="sandbox"), bench.run(None, 2)])
-    assert await bench.tell(bench.said(3)) == []
-    await bench.tell(bench.swap(2, 1))
-    await bench.tell(bench.said(1), bench.said(2), bench.said(3, step=0, response_id="r3"))
-    assert bench.sentinel.late == {"forgotten": 2, "unknown": 1, "remembered": 0, "left_out": 0}
+    bench.store.save([*bench.runs(1, None, 7), *bench.runs(1, None, 2, source="sandbox"), *bench.runs(1, None, 2)])
+    await bench.tell(*bench.said([41, 42]), *bench.said([43], step=0), *bench.said([44]), *bench.runs(1, None, 2))
+    assert bench.sentinel.late == {"forgotten": 1, "unknown": 1, "remembered": 1, "left_out": 0}
 
 
-async def test_the_judgement_of_a_run_that_the_store_has_counts(bench):
-    def judged(count: int, version: int, good: int) -> list[Attributed]:
-        labels = (*[StepLabel("GOOD")] * good, *[StepLabel("BAD")] * (5 - good))
-        word = Attribution(labels=labels, judge="llm", rubric="1")
-        runs = [bench.run(None, version) for _ in range(count)]
-        return [Attributed(id=run.id, trajectory=run, attribution=word) for run in runs]
-
-    await bench.tell(bench.swap(1, 0))
-    bench.store.save(before := judged(60, 1, 2))
-    bench.store.save(after := judged(60, 2, 5))
-    bench.store.save([one.trajectory for one in (*before, *after)])
-    assert await bench.tell(*(bench.said(number, number % 2) for number in range(1, 61))) == []
-    await bench.tell(bench.swap(2, 1))
-    orders = await bench.tell(*(bench.said(number, number % 2) for number in range(61, 121)))
-    assert [order.details["cause"] for order in orders] == ["hacking", "hacking"]
+def judged(bench: Bench, count: int, version: int, good: int, success=None) -> list[Attributed]:
+    labels = (*[StepLabel("GOOD")] * good, *[StepLabel("BAD")] * (5 - good))
+    word = Attribution(labels=labels, judge="llm", rubric="1")
+    return [Attributed(id=run.id, trajectory=run, attribution=word) for run in bench.runs(count, success, version)]
 
 
-@pytest.mark.parametrize(("share", "delay"), [(0.1, 0.0), (0.02, 4 * 3600.0)])
-def test_a_planted_fall_is_found_where_few_runs_are_reported_and_late(share, delay):
-    assert falls(share, trials=1, delay=delay).found == 1
-
-
-def test_a_good_version_is_not_accused_because_failures_are_reported_first():
-    found = falls(0.1, trials=1, delay=4 * 3600.0, after=0.9, hasty=True)
-    assert (found.found, found.others) == (0, {})
-
-
-@pytest.mark.parametrize("share", [1.0, 0.02])
-def test_a_fall_is_found_where_failures_are_reported_first_and_successes_hours_later(share):
-    assert falls(share, trials=1, delay=4 * 3600.0, hasty=True).found == 1
-
-
-async def test_status_says_whose_word_there_is_and_whether_the_rule_binds(bench):
-    def of(caller: str, version: int) -> Trajectory:
-        return msgspec.structs.replace(bench.run(True, version), caller=caller)
-
-    await bench.tell(bench.swap(1, 0), *(of(caller, 1) for caller in "abc" for _ in range(4)))
-    assert bench.sentinel.status()["parties"] == {"with_evidence": 3, "binds": False}
-    await bench.tell(*(of("d", 1) for _ in range(4)))
-    assert bench.sentinel.status()["parties"] == {"with_evidence": 4, "binds": True}
-
-
-async def test_a_tool_change_is_drift_with_names(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(8)))
-    (drift,) = await bench.tell(*(bench.run(True, 1, tools=("buy", "find")) for _ in range(3)))
-    assert (drift.kind, drift.details["missing"], drift.details["new"]) == ("drift", "book", "buy")
-    assert drift.details["cause"] == "tools"
-
-
-async def test_what_pleases_the_judge_alone_is_rolled_back_with_the_numbers(bench):
-    def judged(count: int, version: int, good: int) -> list[Attributed]:
-        runs = [bench.run(number % 2 == 0, version) for number in range(count)]
-        labels = (*[StepLabel("GOOD")] * good, *[StepLabel("BAD")] * (5 - good))
-        return [
-            Attributed(id=run.id, trajectory=run, attribution=Attribution(labels=labels, judge="llm", rubric="1"))
-            for run in runs
-        ]
-
-    assert await bench.tell(*judged(60, 1, 2)) == []
-    await bench.tell(bench.swap(2, 1))
-    orders = await bench.tell(*judged(60, 2, 5))
-    assert [order.kind for order in orders] == ["rollback", "freeze"]
-    assert orders[0].details["cause"] == "hacking"
+@pytest.mark.parametrize("stored", [True, False], ids=["the store has them", "heard of"])
+async def test_what_pleases_the_judge_alone_is_rolled_back_with_the_numbers_also_on_trial(stored):
+    bench = Bench()
+    await bench.sentinel.start()
+    await bench.swap(1)
+    before, after = judged(bench, 60, 1, 2), judged(bench, 60, 2, 5)
+    for numbers, heard in ((range(1, 61), before), (range(61, 121), after)):
+        if stored:
+            bench.store.save([*heard, *(one.trajectory for one in heard)])
+        orders = await bench.tell(*([] if stored else heard), *bench.said(numbers, None))
+        if heard is before:
+            assert orders == []
+            await bench.swap(2)
+    assert (kinds(orders), orders[0].details["cause"]) == (BACK, "hacking")
     assert "judge's score 0.40 -> 1.00 while success 50% -> 50%" in orders[0].reason
 
 
+@pytest.mark.parametrize(
+    ("share", "how", "found"),
+    [
+        (0.02, {"delay": 4 * 3600.0}, 1),
+        (0.02, {"delay": 4 * 3600.0, "hasty": True}, 1),
+        (0.1, {"delay": 4 * 3600.0, "hasty": True, "after": 0.9}, 0),  # a good version is not accused
+    ],
+)
+def test_a_planted_fall_is_found_where_few_runs_are_reported_late_and_failures_first(share, how, found):
+    seen = falls(share, trials=1, **how)
+    assert (seen.found, seen.others if not found else {}) == (found, {})
+
+
+async def test_status_says_whose_word_there_is_and_whether_the_rule_binds():
+    bench = Bench()
+    await bench.sentinel.start()
+    await bench.swap(1)
+    for callers, binds in (("abc", False), ("d", True)):
+        await bench.tell(*(run for caller in callers for run in bench.runs(4, True, 1, caller=caller)))
+        assert bench.sentinel.status()["parties"] == {"with_evidence": 4 if binds else 3, "binds": binds}
+
+
+async def test_a_tool_change_is_drift_with_names(bench):
+    (drift,) = await bench.tell(*bench.runs(3, True, 2, tools=("buy", "find")))
+    assert (drift.kind, drift.details["cause"]) == ("drift", "tools")
+    assert (drift.details["missing"], drift.details["new"]) == ("book", "buy")
+
+
 async def test_a_freeze_leaves_what_serves_alone(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
     step = Step(exchange_id="q", text="Which day?")
-
-    def asking(count: int) -> list[Trajectory]:
-        return [msgspec.structs.replace(bench.run(True, 2), steps=(step,)) for _ in range(count)]
-
-    early = await bench.tell(*asking(30))
+    early = await bench.tell(*bench.runs(30, True, 2, steps=(step,)))
     assert {order.kind for order in early} == {"notice"}, "thirty outcomes do not say whether it pays"
     assert all("too few outcomes" in order.reason for order in early)
-    orders = await bench.tell(*asking(60))
+    orders = await bench.tell(*bench.runs(60, True, 2, steps=(step,)))
     assert {order.kind for order in orders} == {"freeze"}
     assert {order.details["cause"] for order in orders} >= {"questions"}
 
 
-async def test_failing_calls_roll_back(bench):
-    def calls(count: int, status: int) -> list[Exchange]:
+async def test_failing_calls_roll_back():
+    bench = Bench()
+    await bench.sentinel.start()
+
+    async def calls(count: int, status: int) -> list[Directive]:
         bench.clock.now += 1
-        return [
+        return await bench.tell(*(
             Exchange(
                 id=f"x{status}-{bench.clock.now}-{number}", endpoint="chat", engine="serving", duration=0.1,
                 started=bench.clock.now, status=status, request=b"", response=b"",
             )
             for number in range(count)
-        ]  # fmt: skip
+        ))  # fmt: skip
 
-    await bench.tell(bench.swap(1, 0))
-    await bench.pass_trial(1)
-    await bench.tell(*calls(100, 200))
-    await bench.tell(bench.swap(2, 1))
-    found = [await bench.tell(*calls(40, 502)) for _ in range(3)]
-    assert [[order.kind for order in orders] for orders in found] == [[], ["rollback"], []]
+    await bench.swap(1, passed=True)
+    await calls(100, 200)
+    await bench.swap(2)
+    assert [kinds(await calls(40, 502)) for _ in range(3)] == [[], ["rollback"], []]
 
 
 async def test_an_engine_that_stands_still_is_a_notice_and_orders_nothing(bench):
-    bench.engines["serving"].paused = True
-    orders = []
+    bench.engines["serving"].paused, orders = True, []
     for _ in range(10):
         bench.clock.now += 10
         orders += [output.message for output in (await bench.sentinel.tick()).outputs]
     (notice,) = orders
     assert (notice.kind, notice.details["cause"]) == ("notice", "paused")
-
-
-async def test_its_status_has_every_monitor_and_what_was_done(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
-    await bench.tell(*(bench.run(False, 2) for _ in range(30)))
-    status = bench.sentinel.status()
-    assert status["monitors"]["outcomes"]["previous_after"] == 0.0
-    assert [(told.cause, told.action) for told in status["told"]] == [("outcomes", "rollback")]
-
-
-async def test_sandbox_runs_are_nobodys_regression(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
-    assert await bench.tell(*(bench.run(False, 2, source="sandbox") for _ in range(60))) == []
-
-
-async def test_what_it_saw_survives_a_restart(bench):
-    await bench.tell(*(bench.run(True, 1) for _ in range(40)))
-    await bench.tell(bench.swap(2, 1))
-    await bench.pass_trial(2)
-    await bench.sentinel.tick()
-    bench.sentinel = bench.make()
-    await bench.sentinel.start()
-    assert [d.kind for d in await bench.tell(*(bench.run(False, 2) for _ in range(30)))] == ["rollback", "freeze"]
 
 
 @pytest.mark.parametrize(
@@ -307,35 +248,18 @@ async def test_what_it_saw_survives_a_restart(bench):
 async def test_unreadable_state_is_left_behind(bench, data):
     bench.store.state["sentinel/state"] = data
     await bench.sentinel.start()
-    assert await bench.tell(bench.run(True, 1)) == []
+    assert await bench.tell(*bench.runs(1, True, 1)) == []
 
 
-async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench):
+async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench, monkeypatch):
     with capture_logs() as logs:
-        bench.engines["shadow"].down = True
-        for _ in range(3):
-            await bench.sentinel.tick()
-        bench.engines["shadow"].down = False
-        for _ in range(3):
+        for down in (True, True, False, False):
+            bench.engines["shadow"].down = down
             await bench.sentinel.tick()
     events = [(entry["event"], entry["engine"]) for entry in logs]
     assert events == [("engine_unreachable", "shadow"), ("engine_reachable", "shadow")]
-
-
-async def test_an_engine_that_does_not_answer_in_time_is_said_to(bench, monkeypatch):
     monkeypatch.setattr(bench.engines["shadow"], "metrics", anyio.sleep_forever)
-    bench.sentinel = bench.make(msgspec.structs.replace(SETTINGS, probe_timeout=0.01))
+    bench.sentinel = bench.make(probe_timeout=0.01)
     with capture_logs() as logs:
         await bench.sentinel.tick()
     assert [(entry["engine"], entry["reason"]) for entry in logs] == [("shadow", "no answer within 0.01 s")]
-
-
-async def test_repeated_conclusions_have_the_same_ids(bench):
-    first = Bench()
-    for one in (bench, first):
-        await one.sentinel.start()
-        await one.tell(*(one.run(True, 1) for _ in range(40)))
-        await one.tell(one.swap(2, 1))
-    a = await bench.tell(*(bench.run(False, 2) for _ in range(30)))
-    b = await first.tell(*(first.run(False, 2) for _ in range(30)))
-    assert [directive.id for directive in a] == [directive.id for directive in b]

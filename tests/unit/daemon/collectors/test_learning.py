@@ -20,7 +20,7 @@ from daemon.collectors.figures import Figures
 from daemon.collectors.learning import LearningView, learning_figures
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
-from tests.unit.actors.gate.test_going_back import Bench as Gate
+from tests.unit.actors.gate.made import Bench as Gate
 
 pytestmark = pytest.mark.anyio
 
