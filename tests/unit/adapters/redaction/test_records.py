@@ -27,7 +27,7 @@ from tests.unit.adapters.redaction.made import (
 )
 
 pytestmark = pytest.mark.promise
-PLANTS = [plant for plant in plants(23, 1) if not plant.held_out]
+PLANTS = plants(23, 1)
 
 
 def messages(*told: dict[str, Any]) -> list[dict[str, Any]]:
