@@ -161,7 +161,7 @@ def byte_engine(cases: Sequence[Case]) -> Script:
             await stream.send(answer(400, {"error": error}))
             return True
         tokens = case.dialect == "responses" or True in (wanted.get("return_token_ids"), wanted.get("evolved_tokens"))
-        events, whole = _DIALECTS[case.dialect](case, said_to(case), list(rendered(wanted).encode()), tokens)
+        events, whole = answers_of(case, list(rendered(wanted).encode()), tokens=tokens)
         if not case.stream:
             data = answer(200, whole)
             await stream.send(data[:-CUT] if case.place == "broken" else data)
@@ -308,3 +308,8 @@ def _messages(case: Case, said: Said, prompt: list[int], tokens: bool) -> Made:
 
 
 _DIALECTS = {"chat": _chat, "completions": _completions, "responses": _responses, "messages": _messages}
+
+
+def answers_of(case: Case, prompt: list[int], *, tokens: bool) -> Made:
+    """What the engine says to a case, streamed and whole."""
+    return _DIALECTS[case.dialect](case, said_to(case), prompt, tokens)

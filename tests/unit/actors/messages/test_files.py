@@ -20,29 +20,30 @@ def mode(path) -> int:
 
 
 @pytest.fixture
-def synced(monkeypatch):
-    """What was fsynced: "file" or "directory", and whether the file had its name by then."""
-    found: list[tuple[str, bool]] = []
-    original = os.fsync
-
-    def fsync(descriptor):
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        hidden = os.readlink(f"/proc/self/fd/{descriptor}").endswith(".part")
-        found.append(("file" if is_file else "directory", not hidden))
-        original(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    return found
+def path(tmp_path):
+    write_whole(tmp_path / "a", b"old")
+    return tmp_path / "a"
 
 
-def test_it_is_for_its_owner_alone_even_over_an_open_file(tmp_path):
-    path = tmp_path / "b.html"
-    path.write_text("old")
-    path.chmod(0o666)
-    with writing_whole(path, mode=0o600) as file:
-        assert mode(next(path for path in tmp_path.iterdir() if path.suffix == ".part")) == 0o600, "from the first byte"
+def test_it_takes_the_place_of_what_is_there_and_pieces_are_seen_together(path):
+    with writing_whole(path) as file:
+        file.write(b"one ")
+        file.flush()
+        assert path.read_bytes() == b"old"
+        file.write(b"two")
+    assert (path.read_bytes(), names(path.parent)) == (b"one two", ["a"])
+
+
+def test_permissions_are_those_of_any_new_file_or_the_ones_asked_for(tmp_path):
+    before = os.umask(0o027)
+    write_whole(tmp_path / "a", b"")
+    os.umask(before)
+    (tmp_path / "b").write_text("old")
+    (tmp_path / "b").chmod(0o666)
+    with writing_whole(tmp_path / "b", mode=0o600) as file:
+        assert mode(next(one for one in tmp_path.iterdir() if one.suffix == ".part")) == 0o600, "from the first byte"
         file.write(b"new")
-    assert (path.read_text(), mode(path)) == ("new", 0o600)
+    assert (mode(tmp_path / "a"), mode(tmp_path / "b")) == (0o640, 0o600)
 
 
 def test_it_does_not_write_through_a_link(tmp_path):
@@ -56,26 +57,23 @@ def test_it_does_not_write_through_a_link(tmp_path):
     ("sync", "expected"),
     [("none", []), ("file", [("file", False)]), ("directory", [("file", False), ("directory", True)])],
 )
-def test_it_is_as_durable_as_is_asked_for(tmp_path, synced, sync, expected):
+def test_it_is_as_durable_as_is_asked_for(tmp_path, monkeypatch, sync, expected):
+    synced: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def noted(descriptor):
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        named = not os.readlink(f"/proc/self/fd/{descriptor}").endswith(".part")
+        synced.append(("file" if is_file else "directory", named))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
     write_whole(tmp_path / "a", b"x", sync=sync)
-    assert synced == expected
-
-
-def test_pieces_are_seen_together_or_not_at_all(tmp_path):
-    path = tmp_path / "a"
-    with writing_whole(path) as file:
-        file.write(b"one ")
-        file.flush()
-        assert not path.exists()
-        file.write(b"two")
-    assert (path.read_bytes(), names(tmp_path)) == (b"one two", ["a"])
+    assert (synced, (tmp_path / "a").read_bytes()) == (expected, b"x")
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
-def test_a_failure_in_between_leaves_what_was_there_and_nothing_else(tmp_path, failure):
-    path = tmp_path / "a"
-    write_whole(path, b"old")
-
+def test_a_failure_in_between_leaves_what_was_there_and_nothing_else(path, failure):
     def half() -> None:
         with writing_whole(path) as file:
             file.write(b"half")
@@ -83,33 +81,31 @@ def test_a_failure_in_between_leaves_what_was_there_and_nothing_else(tmp_path, f
 
     with pytest.raises(failure):
         half()
-    assert (path.read_bytes(), names(tmp_path)) == (b"old", ["a"])
+    assert (path.read_bytes(), names(path.parent)) == (b"old", ["a"])
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "link"])
-def test_a_disk_that_fails_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch, call):
-    path = tmp_path / "a"
-    write_whole(path, b"old")
-
+def test_a_disk_that_fails_leaves_what_was_there_and_nothing_else(path, monkeypatch, call):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, call, full)
     with pytest.raises(OSError, match="No space"):
         write_whole(path, b"new", exclusive=call == "link")
-    assert (path.read_bytes(), names(tmp_path)) == (b"old", ["a"])
+    assert (path.read_bytes(), names(path.parent)) == (b"old", ["a"])
 
 
-def test_of_two_that_want_to_be_the_first_one_is(tmp_path):
-    path = tmp_path / "key"
-    write_whole(path, b"first", exclusive=True)
+def test_of_two_that_want_to_be_the_first_one_is(path):
     with pytest.raises(FileExistsError):
         write_whole(path, b"second", exclusive=True)
-    assert (path.read_bytes(), names(tmp_path)) == (b"first", ["key"])
+    write_whole(path.with_name("b"), b"first", exclusive=True)
+    assert (path.read_bytes(), names(path.parent)) == (b"old", ["a", "b"])
+    with pytest.raises(FileNotFoundError):
+        write_whole(path.parent / "no" / "a", b"")
 
 
-def test_writers_at_once_do_not_mix(tmp_path):
-    path, contents = tmp_path / "a", [bytes([letter]) * 100_000 for letter in b"abcdefgh"]
+def test_writers_at_once_do_not_mix(path):
+    contents = [b"old", *(bytes([letter]) * 100_000 for letter in b"abcdefgh")]
 
     def write(content: bytes) -> None:
         for _ in range(10):
@@ -119,14 +115,11 @@ def test_writers_at_once_do_not_mix(tmp_path):
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        if path.exists():
-            assert path.read_bytes() in contents
-    assert (path.read_bytes() in contents, names(tmp_path)) == (True, ["a"])
+        assert path.read_bytes() in contents
+    assert names(path.parent) == ["a"]
 
 
-def test_a_kill_in_between_leaves_what_was_there(tmp_path):
-    path = tmp_path / "a"
-    write_whole(path, b"old")
+def test_a_kill_in_between_leaves_what_was_there(path):
     code = (
         "import os, pathlib, sys\n"
         "from actors.messages.files import writing_whole\n"
@@ -134,11 +127,10 @@ def test_a_kill_in_between_leaves_what_was_there(tmp_path):
         "    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)\n"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
-    left = [name for name in names(tmp_path) if name != "a"]
+    (left,) = set(names(path.parent)) - {"a"}
     assert path.read_bytes() == b"old"
-    assert len(left) == 1
-    assert left[0].startswith(".")
-    assert left[0].endswith(".a.part"), "hidden, and told by the name that it was to have"
+    assert left.startswith(".")
+    assert left.endswith(".a.part"), "hidden, and told by the name that it was to have"
 
 
 def test_what_is_no_regular_file_is_not_replaced(tmp_path):

@@ -7,11 +7,8 @@ import pytest
 
 from actors.messages import Exchange, Trajectory, ids_array, pack_array, steps_array
 from actors.ports.errors import EngineUnavailable
-from actors.store import Store
-from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
-from actors.trajectories.assembler import Assembler, AssemblerSettings
-from tests.support.driving import Driver
 from tests.support.traffic import exchange, feedback
+from tests.unit.actors.trajectories.made import Bench
 
 pytestmark = pytest.mark.anyio
 STAND_IN = [91, 92]
@@ -46,30 +43,18 @@ def redacted(number: int, *, part: str = "prompt", sampled: list[int] | None = N
     return exchange("a", number, **(told | fields))
 
 
-async def closed(store_url: str, engine: Tokenizer | None, *calls: Exchange) -> Trajectory:
-    store = Store(store_url, clock=lambda: 0.0)
-    await store.open()
-    rules = AssemblerSettings()
-    now = [5000.0]
-    assembler = Assembler(
-        rules, store=store, clock=lambda: now[0], serving=lambda name, started, ended: 3, engine=engine
-    )
-    driver = Driver(assembler, store)
-    await assembler.start()
-    await driver.feed(TRAFFIC_EXCHANGE, *calls[:1])
-    again = Driver(assembler, store)
-    await assembler.start()
-    await again.feed(TRAFFIC_EXCHANGE, *calls[1:])
-    await again.feed(TRAFFIC_FEEDBACK, feedback("a", len(calls) - 1))
-    now[0] += 100.0
-    (run,) = await again.tick()
-    assert isinstance(run, Trajectory)
-    await store.aclose()
+async def closed(bench: Bench, engine: Tokenizer | None, *calls: Exchange) -> Trajectory:
+    """The run of `calls`, the first of which was open when the daemon started anew."""
+    for some in (calls[:1], calls[1:]):
+        await bench.restart(serving=lambda name, started, ended: 3, engine=engine)
+        await bench.see(*some)
+    await bench.see(feedback("a", len(calls) - 1))
+    (run,) = await bench.later()
     return run
 
 
-async def test_a_run_whose_prompt_was_redacted_trains_in_the_context_that_is_left(store_url: str) -> None:
-    run = await closed(store_url, Tokenizer(), redacted(0))
+async def test_a_run_whose_prompt_was_redacted_trains_in_the_context_that_is_left(bench: Bench) -> None:
+    run = await closed(bench, Tokenizer(), redacted(0))
     assert (run.trainable, run.why_not) == (True, "")
     (row,) = run.rows
     assert ids_array(row.ids).tolist() == [1] * 9 + [90, 3, 4, 5, 2]
@@ -77,8 +62,8 @@ async def test_a_run_whose_prompt_was_redacted_trains_in_the_context_that_is_lef
     assert (row.redacted, row.masked, run.min_version) == (True, 0, 3)
 
 
-async def test_what_is_masked_in_an_answer_is_context_and_the_rest_is_trained(store_url: str) -> None:
-    run = await closed(store_url, Tokenizer(), redacted(0, part="response", sampled=[3, -1, -1, 5, 6, 2]))
+async def test_what_is_masked_in_an_answer_is_context_and_the_rest_is_trained(bench: Bench) -> None:
+    run = await closed(bench, Tokenizer(), redacted(0, part="response", sampled=[3, -1, -1, 5, 6, 2]))
     (row,) = run.rows
     assert ids_array(row.ids).tolist() == [1] * 10 + [3, *STAND_IN, 5, 6, 2]
     assert steps_array(row.step).tolist() == [-1] * 10 + [0, -1, -1, 0, 0, 0]
@@ -87,28 +72,28 @@ async def test_what_is_masked_in_an_answer_is_context_and_the_rest_is_trained(st
 
 
 async def test_what_was_sampled_before_the_first_find_keeps_its_recorded_log_probs_in_a_row_of_its_own(
-    store_url: str,
+    bench: Bench,
 ) -> None:
-    run = await closed(store_url, Tokenizer(), exchange("a", 0), redacted(1))
+    run = await closed(bench, Tokenizer(), exchange("a", 0), redacted(1))
     assert [row.redacted for row in run.rows] == [False, True]
     assert [step.row for step in run.steps] == [0, 1]
 
 
-async def test_a_run_that_is_mostly_placeholders_is_not_trained(store_url: str) -> None:
-    run = await closed(store_url, Tokenizer(), redacted(0, part="response", sampled=[3, -1, -1, -1, 2]))
-    assert (run.trainable, run.why_not) == (False, "redacted too much")
+WITH_KWARGS = json.loads(exchange("a", 0).request) | {"chat_template_kwargs": {"enable_thinking": False}}
 
 
-@pytest.mark.parametrize("engine", [None, Tokenizer(away=True)])
-async def test_without_an_engine_a_redacted_run_is_kept_and_says_why_it_does_not_train(
-    store_url: str, engine: Tokenizer | None
-) -> None:
-    run = await closed(store_url, engine, redacted(0))
-    assert (run.trainable, run.why_not, run.rows) == (False, "redacted prompt", ())
-
-
-async def test_a_prompt_that_is_more_than_messages_and_tools_is_not_rendered(store_url: str) -> None:
-    asked = json.loads(exchange("a", 0).request) | {"chat_template_kwargs": {"enable_thinking": False}}
-    engine = Tokenizer()
-    run = await closed(store_url, engine, redacted(0, request=json.dumps(asked).encode()))
-    assert (run.why_not, engine.asked) == ("redacted prompt", 0)
+@pytest.mark.parametrize(
+    ("engine", "call", "why", "asked"),
+    [
+        (Tokenizer(), redacted(0, part="response", sampled=[3, -1, -1, -1, 2]), "redacted too much", 0),
+        (None, redacted(0), "redacted prompt", 0),
+        (Tokenizer(away=True), redacted(0), "redacted prompt", 2),
+        # A prompt that is more than messages and tools is not rendered.
+        (Tokenizer(), redacted(0, request=json.dumps(WITH_KWARGS).encode()), "redacted prompt", 0),
+    ],
+)
+async def test_what_is_left_may_not_be_enough(bench: Bench, engine: Any, call: Exchange, why: str, asked: int) -> None:
+    run = await closed(bench, engine, call)
+    assert (run.trainable, run.why_not) == (False, why)
+    assert bool(run.rows) == (why == "redacted too much")
+    assert engine is None or engine.asked == asked

@@ -1,5 +1,6 @@
-"""Which calls belong together, whatever order they come in."""
+"""Which calls belong together, and which of them are the work, whatever order they come in and clients make of them."""
 
+import itertools
 import json
 
 import msgspec
@@ -13,163 +14,288 @@ from actors.messages import (
     Hints,
     Processing,
     Sampling,
-    Trajectory,
     floats_array,
     ids_array,
     steps_array,
 )
-from actors.trajectories.builder import build, outcome_of
+from actors.trajectories.builder import outcome_of
 from actors.trajectories.parsed_exchange import read_turn
-from actors.trajectories.stitching import Limits, Stitcher
-from tests.support.traffic import END, exchange, feedback, without_tools
+from actors.trajectories.stitching import Stitcher
+from tests.support.traffic import END, exchange, feedback
+from tests.unit.actors.trajectories.made import (
+    SESSION,
+    built,
+    call,
+    calls,
+    closed,
+    lines,
+    mirrored,
+    names,
+    result,
+    run_of,
+    says,
+    stitched,
+    stitcher_of,
+    system,
+    title,
+    user,
+)
 
-LIMITS = Limits(max_steps=64, max_turns=1000, max_bytes=1 << 30, max_feedback=100, feedback_seconds=3600.0)
-
-
-def stitch(*messages: Exchange | Feedback, at: float = 10_000.0, processed: tuple[str, ...] = ()) -> list[Trajectory]:
-    """All at time 0, then what is closed at `at`, by goal; `processed` as in `read_turn`."""
-    stitcher = Stitcher(LIMITS)
-    for message in messages:
-        if isinstance(message, Exchange):
-            stitcher.add(read_turn(message, processed), 0.0)
-        else:
-            stitcher.hear(message, 0.0)
-    return sorted((build(closing) for closing in stitcher.close_due(at)), key=lambda run: (run.goal, run.started))
-
-
-def ids(run: Trajectory) -> list[str]:
-    return [step.exchange_id for step in run.steps]
-
-
-def test_tool_call_ids_link_the_calls_of_interleaved_runs() -> None:
-    calls = [exchange(run, number) for number in range(3) for run in ("a", "b")]
-    one, two = stitch(*calls)
-    assert ids(one) == ["x-default-a-0", "x-default-a-1", "x-default-a-2"]
-    assert ids(two) == ["x-default-b-0", "x-default-b-1", "x-default-b-2"]
-    assert one.confidence == 1.0
-
-
-def test_explicit_id_links_calls_that_share_nothing_else() -> None:
-    hints = Hints(trajectory_id="session")
-    runs = stitch(exchange("a", 0, hints=hints), exchange("b", 0, hints=hints, started=200.0), exchange("c", 0))
-    assert [ids(run) for run in runs] == [["x-default-a-0", "x-default-b-0"], ["x-default-c-0"]]
+NOBODYS = Hints(tool_call_ids=("none",))
+PLAIN = run_of(call_ids=False)
+TWIN = msgspec.structs.replace(PLAIN[0], id="x-twin", response_id="r-twin", started=101.0)
+OPENING = [system("desk"), user("add 2 and 2")]
+ANSWER = calls("add", "call_9fk2mz81qp", a=2, b=2.0)
+CALL = ANSWER["tool_calls"][0]
+RESULT = result("", "4")
+WHICH = says("which?")
+ASKED = [*OPENING, WHICH]
 
 
-NAMING: dict[str, Hints] = {
-    "trajectory": Hints(trajectory_id="t-a"),
-    "conversation": Hints(conversation="conv-a"),
-    "response": Hints(previous_response_id="r-default-a-0"),
-    "tool call": Hints(),
-}
+def two(answer: dict | list[dict], echo: list[dict], **fields) -> list[Exchange]:
+    """A call, and the one that goes on as `echo` has it."""
+    first = call("x1", OPENING, answer, at=1.0, **fields)
+    return [first, call("x2", [*OPENING, *echo], says("4"), at=3.0, **fields)]
 
 
-def by_two_keys(how: str, *, share: bool) -> list[list[str]]:
-    """Key a begins a run; key b goes on with it by the id that `how` says, with words of its own in front."""
-    said = json.loads(exchange("a", 1).request)
-    said["messages"][0]["content"] = "Do what I say."
-    if how != "tool call":
-        said["messages"] = [{"role": "user", "content": "and now give me everything"}]
-    first = exchange("a", 0, caller="key-a", hints=Hints() if how == "response" else NAMING[how])
-    later = exchange("a", 1, caller="key-b", hints=NAMING[how], request=json.dumps(said).encode())
-    stitcher = Stitcher(LIMITS)
-    for call in (first, later):
-        stitcher.add(read_turn(call, keys_share_runs=share), 0.0)
-    return sorted(ids(build(closing)) for closing in stitcher.close_due(10_000.0))
+def without_ids(message: dict) -> dict:
+    told = [{key: value for key, value in one.items() if key != "id"} for one in message["tool_calls"]]
+    return {**message, "tool_calls": told}
+
+
+def flat(*told: dict) -> str:
+    """As smolagents writes calls into the text."""
+    return "Calling tools:\n" + str(list(told))
+
+
+def talk(name: str, said: list[str], answer: str, *, at: float, tools=(), opening: tuple = (), **fields) -> Exchange:
+    """A call of a conversation in which the user and the model take turns."""
+    messages = [user(text) if number % 2 == 0 else says(text) for number, text in enumerate(said)]
+    return call(name, [*opening, *messages], says(answer), at=at, tools=tools, **fields)
+
+
+def desk(name: str, said: list[str], answer: str, *, at: float, words: str = "Desk.") -> Exchange:
+    return talk(name, said, answer, at=at, opening=(system(words),), hints=SESSION)
+
+
+def without_last_tools() -> Exchange:
+    request = json.loads(exchange("a", 2).request)
+    del request["tools"]
+    return exchange("a", 2, request=json.dumps(request).encode())
+
+
+SAYS_HM = {"choices": [{"message": says("hm. ")}]}
+GOES_ON = {"messages": [system("desk"), user("goal of a"), says("hm."), result("none", "no call")]}
+STITCHED: dict[str, tuple[list, dict[str, object]]] = {
+    "ids of tool calls": (
+        [exchange(run, number) for number in range(3) for run in ("a", "b")], {"a-0 a-1 a-2": 1.0, "b-0 b-1 b-2": 1.0},
+    ),
+    "an explicit id links calls that share nothing else": (
+        [exchange("a", 0, hints=SESSION), exchange("b", 0, hints=SESSION, started=200.0), exchange("c", 0)],
+        {"a-0 b-0": 1.0, "c-0": 1.0},
+    ),
+    "tenants never mix": ([exchange("a", 0), exchange("a", 1, tenant="other")], {"a-0": 1.0, "x-other-a-1": 0.5}),
+    "an engine that repeats its ids is linked by the conversation": (
+        [exchange(run, number, call_ids=False) for number in range(3) for run in ("a", "b")],
+        {"a-0 a-1 a-2": 0.8, "b-0 b-1 b-2": 0.8},
+    ),
+    "twin runs are kept apart": ([PLAIN[0], TWIN, PLAIN[1]], {"a-0": 1.0, "x-twin": 1.0, "a-1": 0.5}),
+    "a reply without tool calls": (
+        [
+            exchange("a", 0, response=json.dumps(SAYS_HM).encode()),
+            exchange("a", 0, id="x2", response_id="r2", started=105.0, hints=NOBODYS,
+                     request=json.dumps(GOES_ON).encode()),
+        ],
+        {"a-0 x2": 0.8},
+    ),
+    "an id that nobody made": ([exchange(run, 0, hints=NOBODYS) for run in "ab"], {"a-0": 1.0, "b-0": 1.0}),
+    "a lost call": ([exchange("a", number) for number in (0, 2, 3)], {"a-0 a-2 a-3": 1.0}),
+    # Clients rewrite what they send back.
+    "blank for null": (two(ANSWER, [without_ids({**ANSWER, "content": ""}), RESULT]), {"x1 x2": 0.8}),
+    "extras": (two(ANSWER, [without_ids({**ANSWER, "refusal": None, "annotations": []}), RESULT]), {"x1 x2": 0.8}),
+    "arguments again": (
+        two(ANSWER, [without_ids({**ANSWER, "tool_calls": [
+            {**CALL, "function": {"name": "add", "arguments": '{"b":2,"a":2}'}}]})]), {"x1 x2": 0.8},
+    ),
+    "parts": (
+        two(ANSWER, [without_ids({**ANSWER, "content": [{"type": "text", "text": "  "}]}), RESULT]), {"x1 x2": 0.8},
+    ),
+    "thoughts": (
+        two(ANSWER, [without_ids({**ANSWER, "content": "<think>two and two</think>\n"}), RESULT]), {"x1 x2": 0.8},
+    ),
+    "calls flattened to text are read back with their ids": (
+        two(ANSWER, [says(flat({**CALL, "function": {"name": "add", "arguments": {"a": 2, "b": 2}}})), user("4")]),
+        {"x1 x2": 1.0},
+    ),
+    "a call that the client made up does not hide the text": (
+        two(says("add.\n<code>2 + 2</code>"), [
+            says("add.\n<code>2 + 2</code>\n" + flat({"id": "call_1", "function": {"name": "py", "arguments": "2"}})),
+            user("4"),
+        ], tools=()),
+        {"x1 x2": 0.6},
+    ),
+    "a system prompt that changes is overlooked and lowers the confidence": (
+        [call("x1", OPENING, WHICH, at=1.0),
+         call("x2", [system("desk, at 10:01"), OPENING[1], WHICH, user("2")], says("4"), at=3.0)],
+        {"x1 x2": 0.6},
+    ),
+    "an id that engines repeat is never certain": (
+        two(calls("add", "call_0"), [calls("add", "call_0"), result("call_0", "4")]), {"x1 x2": 0.8},
+    ),
+    "twins without ids": (
+        [call(f"x{n}-{who}", OPENING if n == 1 else [*ASKED, user("2")], WHICH if n == 1 else says("4"), at=float(n))
+         for n in (1, 2) for who in "ab"],
+        {"x1-a": 1.0, "x1-b": 1.0, "x2-a": 0.5, "x2-b": 0.5},
+    ),
+    "twins whose answers differ": (
+        [call(f"x1-{who}", OPENING, says(f"which, {who}?"), at=1.0) for who in "ab"]
+        + [call(f"x2-{who}", [*OPENING, says(f"which, {who}?"), user("2")], says("4"), at=3.0) for who in "ab"],
+        {"x1-a x2-a": 0.8, "x1-b x2-b": 0.8},
+    ),
+    "callers with other keys": (
+        [call("x1", OPENING, WHICH, at=1.0, caller="alice"),
+         call("x2", [*ASKED, user("2")], says("4"), at=3.0, caller="bob")],
+        {"x1": 1.0, "x2": 0.5},
+    ),
+    "an opening of two messages is no sequel": (two(says("four"), [user("?")]), {"x1": 1.0, "x2": 1.0}),
+    "an empty answer that the client leaves out": (
+        [*two(says(""), [user("You said nothing.")]),
+         call("x3", [*OPENING, user("You said nothing."), says("4"), user("?")], says("5"), at=5.0)],
+        {"x1 x2 x3": 0.6},
+    ),
+    "null for an empty answer": (two(says(None), [user("You said nothing.")]), {"x1 x2": 0.6}),
+    "an empty answer later in a run": (
+        [call("x1", OPENING, WHICH, at=1.0), call("x2", [*ASKED, user("Go on.")], says(""), at=3.0),
+         call("x3", [*ASKED, user("Go on."), user("Go on.")], says("4"), at=5.0)],
+        {"x1 x2 x3": 0.8},
+    ),
+    # What is beside the work.
+    "a title in the middle": ([*run_of(), title(1)], {"a-0 a-1 a-2": 1.0, "x-title": "side"}),
+    "a title at the end": ([*run_of(), title(2, started=111.0)], {"a-0 a-1 a-2": 1.0, "x-title": "side"}),
+    "a last call that broke off and was made again": (
+        [*run_of(), exchange("a", 2, id="x-broken", response_id="", started=119.0, complete=False, tokens=False)],
+        {"a-0 a-1 a-2": 1.0, "x-broken": "side"},
+    ),
+    "a last call that broke off behind": (
+        [*run_of(), exchange("a", 2, id="x-after", response_id="", started=125.0, complete=False, tokens=False)],
+        {"a-0 a-1 a-2": 1.0, "x-after": "side"},
+    ),
+    "a summary of a conversation that was over": (
+        [talk("x1", ["book it"], "which day?", at=1.0, tools=("book",)),
+         talk("x2", ["book it", "which day?", "friday"], "booked", at=2.0, tools=("book",)),
+         talk("x3", ["book it", "which day?", "friday", "booked", "summarise"], "a booking", at=3.0)],
+        {"x1 x2": 0.8, "x3": "side"},
+    ),
+    "a last answer without tools after a tool's result": ([*run_of(count=2), without_last_tools()],
+                                                          {"a-0 a-1 a-2": 1.0}),
+    "a lone title under an explicit id": (
+        [*run_of(hints=SESSION), desk("x-title", ["goal of a"], "A goal", at=101.0, words="Title this.")],
+        {"a-0 a-1 a-2": 1.0, "x-title": "side"},
+    ),
+    "a router under an explicit id": (
+        [desk("x0", ["hello"], "desk", at=0.0, words="Route."), desk("x1", ["hello"], "hello!", at=1.0),
+         desk("x2", ["hello", "hello!", "bye"], "bye!", at=2.0)],
+        {"x1 x2": 1.0, "x0": "side"},
+    ),
+    "calls that share nothing but the explicit id": (
+        [talk(f"x{n}", [f"part {n}"], "done", at=float(n), hints=SESSION) for n in range(3)], {"x0 x1 x2": 1.0},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("messages", "expected"), STITCHED.values(), ids=STITCHED)
+def test_which_calls_are_a_run_and_how_sure_that_is(messages: list, expected: dict[str, object]) -> None:
+    assert stitched(closed(*messages)) == expected
+
+
+NAMING = {
+    "trajectory": Hints(trajectory_id="t-a"), "conversation": Hints(conversation="conv-a"),
+    "response": Hints(previous_response_id="r-default-a-0"), "tool call": Hints(),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", NAMING)
 def test_naming_another_keys_ids_does_not_write_into_its_run_unless_keys_share_runs(how: str) -> None:
-    assert by_two_keys(how, share=False) == [["x-default-a-0"], ["x-default-a-1"]]
-    assert by_two_keys(how, share=True) == [["x-default-a-0", "x-default-a-1"]]
+    said = json.loads(exchange("a", 1).request)
+    said["messages"][0]["content"] = "Do what I say."
+    if how != "tool call":
+        said["messages"] = [user("and now give me everything")]
+    first = exchange("a", 0, caller="key-a", hints=Hints() if how == "response" else NAMING[how])
+    later = exchange("a", 1, caller="key-b", hints=NAMING[how], request=json.dumps(said).encode())
+    assert sorted(map(names, closed(first, later))) == ["a-0", "a-1"]
+    assert list(map(names, closed(first, later, share=True))) == ["a-0 a-1"]
 
 
-def test_naming_another_keys_closed_run_does_not_continue_it() -> None:
-    stitcher = Stitcher(LIMITS)
-    stitcher.add(read_turn(exchange("a", 0, caller="key-a")), 0.0)
-    (closed,) = stitcher.close_due(10_000.0)
-    stitcher.remember(closed.turns, "closed")
-    assert stitcher.late_for(read_turn(exchange("a", 1, caller="key-b"))) == ""
-    assert stitcher.late_for(read_turn(exchange("a", 1, caller="key-a"))) == "closed"
+def after(*messages: Exchange) -> Stitcher:
+    """What comes when they have closed as `t1`."""
+    stitcher = stitcher_of(*messages)
+    (closing,) = stitcher.close_due(900.0)
+    stitcher.remember(closing.turns, "t1")
+    return stitcher
 
 
-def test_tenants_never_mix() -> None:
-    runs = stitch(exchange("a", 0), exchange("a", 1, tenant="other"))
-    assert [len(run.steps) for run in runs] == [1, 1]
+EXPLICIT = exchange("s", 0, explicit=True, started=100.0)
 
 
-def test_engine_that_repeats_its_tool_call_ids_is_linked_by_conversation() -> None:
-    calls = [exchange(run, number, call_ids=False) for number in range(3) for run in ("a", "b")]
-    one, two = stitch(*calls)
-    assert [len(one.steps), len(two.steps)] == [3, 3]
-    assert one.confidence == 0.8
+@pytest.mark.parametrize(
+    ("first", "later", "of"),
+    [
+        (exchange("a", 0), exchange("a", 1), "t1"),
+        (exchange("a", 0), exchange("b", 0), ""),
+        (exchange("a", 0, caller="key-a"), exchange("a", 1, caller="key-b"), ""),
+        (exchange("a", 0, caller="key-a"), exchange("a", 1, caller="key-a"), "t1"),
+        (EXPLICIT, exchange("s", 1, explicit=True, started=100.2), "t1"),
+        (EXPLICIT, exchange("s", 1, explicit=True, started=2000.0), "t1"),
+        # The same id used again, in a conversation of its own.
+        (EXPLICIT, exchange("n", 0, hints=Hints(trajectory_id="s"), started=2000.0), ""),
+    ],
+)
+def test_a_call_for_a_closed_trajectory_is_late(first: Exchange, later: Exchange, of: str) -> None:
+    assert after(first).late_for(read_turn(later)) == of
 
 
-def test_two_runs_with_the_same_conversation_are_kept_apart() -> None:
-    first = exchange("a", 0, call_ids=False)
-    twin = msgspec.structs.replace(first, id="x-twin", response_id="r-twin", started=101.0)
-    runs = stitch(first, twin, exchange("a", 1, call_ids=False))
-    assert [len(run.steps) for run in runs] == [1, 1, 1]
-    assert runs[-1].confidence == 0.5
+def test_a_user_who_comes_back_after_the_end_continues_the_conversation() -> None:
+    stitcher = after(call("x1", OPENING, WHICH, at=1.0))
+    more = [*ASKED, user("2")]
+    stitcher.add(read_turn(call("x2", more, says("sure?"), at=2000.0)), 2000.0)
+    stitcher.add(read_turn(call("x3", [*more, says("sure?"), user("yes")], says("4"), at=2002.0)), 2002.0)
+    (run,) = built(stitcher.close_due(9000.0))
+    assert (names(run), run.continues, run.confidence) == ("x2 x3", "t1", 0.8)
+    assert run.resumed_with == "2", "what they said is evidence of how the first run went"
 
 
-def test_a_reply_without_tool_calls_is_linked_by_conversation() -> None:
-    said = json.dumps({"choices": [{"message": {"role": "assistant", "content": "hm. "}}]}).encode()
-    request = {
-        "messages": [
-            {"role": "system", "content": "desk"},
-            {"role": "user", "content": "goal of a"},
-            {"role": "assistant", "content": "hm."},
-            {"role": "tool", "content": "no call", "tool_call_id": "none"},
-        ]
-    }
-    follows = exchange("a", 0, id="x2", response_id="r2", started=105.0, hints=Hints(tool_call_ids=("none",)))
-    follows = msgspec.structs.replace(follows, request=json.dumps(request).encode())
-    (run,) = stitch(exchange("a", 0, response=said), follows)
-    assert ids(run) == ["x-default-a-0", "x2"]
-    assert run.steps[0].observation == "no call"
-    assert run.goal == "goal of a"
-
-
-def test_a_tool_call_id_that_nobody_made_links_nothing() -> None:
-    hints = Hints(tool_call_ids=("none",))
-    assert len(stitch(exchange("a", 0, hints=hints), exchange("b", 0, hints=hints))) == 2
-
-
-def test_a_lost_call_leaves_the_others_together() -> None:
-    (run,) = stitch(exchange("a", 0), exchange("a", 2), exchange("a", 3))
-    assert len(run.steps) == 3
+def test_an_id_of_a_closed_trajectory_that_comes_again_is_one_that_the_engine_repeats() -> None:
+    repeats = calls("add", "functions.add:zero")
+    stitcher = after(call("x1", OPENING, repeats, at=1.0))
+    other = [OPENING[0], user("add 3 and 3")]
+    stitcher.add(read_turn(call("y1", other, repeats, at=2000.0)), 1000.0)
+    echo = [repeats, result("functions.add:zero", "6")]
+    stitcher.add(read_turn(call("y2", [*other, *echo], says("6"), at=2002.0)), 1002.0)
+    (closing,) = stitcher.close_due(9000.0)
+    assert (len(closing.turns), closing.links["y2"].signal, closing.continues) == (2, "prefix", "")
 
 
 def test_the_next_run_with_the_same_words_is_not_taken_for_a_call_that_is_still_to_come() -> None:
     """A daemon was killed: the first call of a run is delivered again behind the first one of the next run."""
-    opening = exchange("a", 0)
     other = exchange("a", 0, id="x-other", response_id="r-other", started=200.0)
     other = msgspec.structs.replace(other, response=other.response.replace(b"call-a-0", b"call-other-0"))
-    stitcher = Stitcher(LIMITS)
-    for number in (1, 2):
-        stitcher.add(read_turn(exchange("a", number)), 0.0)
-    stitcher.hear(feedback("a", 2), 0.0)
+    stitcher = stitcher_of(exchange("a", 1), exchange("a", 2), feedback("a", 2))
     stitcher.add(read_turn(other), 1.0)
     assert stitcher.close_due(30.0) == [], "the opening is waited for"
-    stitcher.add(read_turn(opening), 30.0)
-    (run,) = [build(closing) for closing in stitcher.close_due(62.0)]
-    assert ids(run) == ["x-default-a-0", "x-default-a-1", "x-default-a-2"]
-    (rest,) = [build(closing) for closing in stitcher.close_due(2000.0)]
-    assert ids(rest) == ["x-other"]
+    stitcher.add(read_turn(exchange("a", 0)), 30.0)
+    assert [names(run) for run in built(stitcher.close_due(62.0))] == ["a-0 a-1 a-2"]
+    assert [names(run) for run in built(stitcher.close_due(2000.0))] == ["x-other"]
 
 
-TITLE = exchange("a", 2, id="x-title", response_id="r-title", started=121.0, request=without_tools("a", 2))
-MIRRORED = [
-    exchange("m", number, source="mirror", status=0, response=b"", response_id="", tokens=False) for number in range(3)
-]
 TRAFFIC = (
     [exchange(run, number) for run in ("a", "b") for number in range(4)]
-    + [exchange("s", number, explicit=True) for number in range(2)]
-    + [exchange("n", number, call_ids=False) for number in range(3)]
-    + [exchange("p", number, dialect="responses") for number in range(3)]
-    + [exchange("q", number, dialect="anthropic") for number in range(3)]
+    + run_of("s", 2, explicit=True)
+    + run_of("n", call_ids=False)
+    + run_of("p", dialect="responses")
+    + run_of("q", dialect="anthropic")
     + [feedback("a", 3), feedback("b", 0, 0.0), feedback("s", 1, None, response_id="", trajectory_id="s")]
-    + [feedback("p", 1, 0.0, kind="step"), TITLE, *MIRRORED]
+    + [feedback("p", 1, 0.0, kind="step"), title(2, started=121.0), exchange("b", 1, id="x-again", started=109.0)]
+    + run_of("m", source="mirror", status=0, response=b"", response_id="", tokens=False)
 )
 
 
@@ -183,33 +309,50 @@ TRAFFIC = (
 def test_any_order_with_duplicates_gives_the_same_trajectories(order: list, repeated: list[int], seed) -> None:
     again = order + [order[index] for index in repeated]
     seed.shuffle(again)
-    expected = stitch(*sorted(order, key=lambda message: message.id))
-    assert stitch(*again) == expected
-    assert [(run.goal[-1], len(run.steps), run.closed_by) for run in expected] == [
-        ("a", 4, "feedback"), ("b", 4, "feedback"), ("m", 3, "idle"), ("n", 3, "idle"), ("p", 3, "idle"),
-        ("q", 3, "idle"), ("s", 2, "feedback"),
+    expected = closed(*sorted(order, key=lambda message: message.id))
+    assert closed(*again) == expected
+    main = [run for run in expected if not run.side_of]
+    assert [(run.goal[-1], len(run.steps), run.closed_by, run.confidence) for run in main] == [
+        ("a", 4, "feedback", 1.0), ("b", 4, "feedback", 1.0), ("m", 3, "idle", 0.6), ("n", 3, "idle", 0.8),
+        ("p", 3, "idle", 1.0), ("q", 3, "idle", 1.0), ("s", 2, "feedback", 1.0),
     ]  # fmt: skip
-    assert [run.confidence for run in expected] == [1.0, 1.0, 0.6, 0.8, 1.0, 1.0, 1.0]
+    assert sorted(names(run) for run in expected if run.side_of) == ["x-again", "x-title"]
 
 
-def test_final_feedback_closes_after_the_grace_time() -> None:
-    messages = exchange("a", 0), exchange("a", 1), feedback("a", 1, 0.5)
-    assert stitch(*messages, at=0.5) == []
-    (run,) = stitch(*messages, at=1.0)
-    assert (run.outcome, run.closed_by, len(run.steps)) == (0.5, "feedback", 2)
+FIRST, FINAL = exchange("a", 0), feedback("a", 1, 0.5)
+RATED = feedback("a", 0, 0.25, final=False, kind="rating")
+ENDS: dict[str, tuple[list, float, list]] = {
+    "final feedback, in its grace": ([FIRST, exchange("a", 1), FINAL], 0.5, []),
+    "final feedback": ([FIRST, exchange("a", 1), FINAL], 1.0, [(0.5, "feedback")]),
+    "not idle for long enough": ([FIRST], 899.0, []),
+    "idle": ([FIRST], 900.0, [(None, "idle")]),
+    "a rating waits": ([FIRST, RATED], 10.0, []),
+    "a rating": ([FIRST, RATED], 9000.0, [(0.25, "idle")]),
+    "the caller's own id": (
+        [exchange("a", 0, hints=Hints(custom_id="order-7")), Feedback(id="f", received=1.0, custom_id="order-7",
+                                                                      outcome=0.25)],
+        9000.0, [(0.25, "feedback")],
+    ),
+    "another tenant's": (
+        [exchange("a", 0, hints=Hints(custom_id="order-7")), Feedback(id="f", received=1.0, custom_id="order-7",
+                                                                      outcome=0.25, tenant="other")],
+        9000.0, [(None, "idle")],
+    ),
+    "of one step by kind": ([*run_of(), feedback("a", 1, 0.0, kind="step")], 9000.0, [(None, "idle")]),
+    "of one step by number": ([*run_of(), feedback("a", 1, 0.0, step=1)], 9000.0, [(None, "idle")]),
+    "who rates a title does not rate the work": (
+        [*run_of(), title(), feedback("a", 9, 0.0, response_id="r-title")], 9000.0,
+        [(None, "feedback"), (0.0, "feedback")],
+    ),
+    "nor the other way round": (
+        [*run_of(), title(), feedback("a", 2, 1.0)], 9000.0, [(1.0, "feedback"), (None, "feedback")],
+    ),
+}  # fmt: skip
 
 
-def test_without_feedback_it_closes_when_idle() -> None:
-    assert stitch(exchange("a", 0), at=899.0) == []
-    (run,) = stitch(exchange("a", 0), at=900.0)
-    assert (run.outcome, run.closed_by) == (None, "idle")
-
-
-def test_feedback_that_is_not_final_waits_for_the_end() -> None:
-    rating = feedback("a", 0, 0.25, final=False, kind="rating")
-    assert stitch(exchange("a", 0), rating, at=10.0) == []
-    (run,) = stitch(exchange("a", 0), rating)
-    assert (run.outcome, run.closed_by) == (0.25, "idle")
+@pytest.mark.parametrize(("messages", "at", "expected"), ENDS.values(), ids=ENDS)
+def test_when_a_run_is_over_and_how_it_ended(messages: list, at: float, expected: list) -> None:
+    assert [(run.outcome, run.closed_by) for run in closed(*messages, at=at)] == expected
 
 
 def test_the_last_final_outcome_counts() -> None:
@@ -218,73 +361,82 @@ def test_the_last_final_outcome_counts() -> None:
     assert outcome_of([]) is None
 
 
-def test_too_many_steps_close_at_once() -> None:
-    stitcher = Stitcher(msgspec.structs.replace(LIMITS, max_steps=3))
-    turns = [read_turn(exchange("a", number)) for number in range(3)]
-    closed = []
-    for turn in turns:
-        stitcher.add(turn, 0.0)
-        closed.append(stitcher.close_long(turn))
-    assert [closing is not None for closing in closed] == [False, False, True]
-    assert len(stitcher) == 0
-    assert stitcher.bytes == 0
-
-
-def test_too_many_open_calls_close_the_oldest() -> None:
-    stitcher = Stitcher(msgspec.structs.replace(LIMITS, max_turns=2))
+def test_what_is_open_is_bounded() -> None:
+    turns = [read_turn(call) for call in run_of()]
+    long = stitcher_of(max_steps=3)
+    closes = [long.add(turn, 0.0) and long.close_long(turn) is not None for turn in turns]
+    assert (closes, len(long), long.bytes) == ([False, False, True], 0, 0)
+    many = stitcher_of(max_turns=2)
     for number, run in enumerate("abc"):
-        stitcher.add(read_turn(exchange(run, 0)), float(number))
-    (closing,) = stitcher.close_due(3.0)
+        many.add(read_turn(exchange(run, 0)), float(number))
+    (closing,) = many.close_due(3.0)
     assert (closing.closed_by, closing.turns[0].goal) == ("limit", "goal of a")
-
-
-def test_waiting_feedback_is_bounded_and_counted() -> None:
-    stitcher = Stitcher(msgspec.structs.replace(LIMITS, max_feedback=2))
-    for number in range(4):
-        assert not stitcher.hear(feedback("nobody", number), 0.0)
-    assert (stitcher.waiting, stitcher.feedback_evicted) == (2, 2)
-    stitcher.close_due(3600.0)
-    assert (stitcher.waiting, stitcher.feedback_evicted) == (0, 4)
-
-
-def test_a_call_for_a_closed_trajectory_is_late() -> None:
-    stitcher = Stitcher(LIMITS)
-    turns = [read_turn(exchange("a", number)) for number in range(3)]
-    stitcher.add(turns[0], 0.0)
-    (closing,) = stitcher.close_due(900.0)
-    stitcher.remember(closing.turns, "t1")
-    assert stitcher.late_for(turns[1]) == "t1"
-    assert stitcher.late_for(read_turn(exchange("b", 0))) == ""
-
-
-def test_an_explicit_id_used_again_after_the_end_is_a_new_trajectory() -> None:
-    stitcher = Stitcher(LIMITS)
-    stitcher.add(read_turn(exchange("s", 0, explicit=True, started=100.0)), 0.0)
-    (closing,) = stitcher.close_due(900.0)
-    stitcher.remember(closing.turns, "t1")
-    assert stitcher.late_for(read_turn(exchange("s", 1, explicit=True, started=100.2))) == "t1"
-    assert stitcher.late_for(read_turn(exchange("n", 0, hints=Hints(trajectory_id="s"), started=2000.0))) == ""
-
-
-def test_an_explicit_id_used_again_after_the_end_in_the_same_conversation_continues_it() -> None:
-    stitcher = Stitcher(LIMITS)
-    stitcher.add(read_turn(exchange("s", 0, explicit=True, started=100.0)), 0.0)
-    (closing,) = stitcher.close_due(900.0)
-    stitcher.remember(closing.turns, "t1")
-    assert stitcher.late_for(read_turn(exchange("s", 1, explicit=True, started=2000.0))) == "t1"
+    waits = stitcher_of(max_feedback=2, feedback_seconds=3600.0)
+    assert not any(waits.hear(feedback("nobody", number), 0.0) for number in range(4))
+    assert (waits.waiting, waits.feedback_evicted) == (2, 2)
+    waits.close_due(3600.0)
+    assert (waits.waiting, waits.feedback_evicted) == (0, 4)
 
 
 def test_steps_carry_action_and_what_came_back() -> None:
-    (run,) = stitch(*(exchange("a", number) for number in range(3)))
+    (run,) = closed(*run_of())
     assert [step.observation for step in run.steps] == ["result 0", "result 1", ""]
     assert [step.tool_calls[0].name for step in run.steps] == ["search"] * 3
-    assert run.goal == "goal of a"
     assert json.loads(run.tools)[0]["function"]["name"] == "search"
-    assert (run.started, run.ended) == (100.0, 120.5)
+    assert (run.goal, run.started, run.ended) == ("goal of a", 100.0, 120.5)
+
+
+@pytest.mark.parametrize("text", ["Calling tools:\n[", "Calling tools:\n[1]", "Calling tools:\n[{'function': 3}]"])
+def test_text_that_only_looks_like_flattened_calls_stays_text(text: str) -> None:
+    (run,) = closed(*two(says(text), [says(text), user("?")]))
+    assert run.steps[0].text == text
+
+
+def test_parallel_tool_calls_answered_in_another_order_are_one_step() -> None:
+    parallel = calls("add", *(f"call_parallel_{one}" for one in "abc"))
+    (run,) = closed(*two(parallel, [parallel, *(result(f"call_parallel_{one}", one) for one in "cab")]))
+    assert [len(step.tool_calls) for step in run.steps] == [3, 0]
+    assert (run.steps[0].observation, run.confidence) == ("c\na\nb", 1.0)
+
+
+def test_of_several_choices_the_one_that_was_gone_on_with_is_the_step() -> None:
+    (run,) = closed(*two([says("three"), says("four"), says("five")], [says("four"), user("sure?")]))
+    assert [step.text for step in run.steps] == ["four", "4"]
+    assert [step.why_not for step in run.steps] == ["several choices", "no token ids"]
+    assert (run.trainable, run.why_not) == (False, "several choices")
+
+
+def seen_by_a_mirror(who: str) -> list[Exchange]:
+    second = [*OPENING, calls("add", f"call_of_user_{who}"), result(f"call_of_user_{who}", "4")]
+    third = [*second, says("four"), user("sure?")]
+    return [mirrored(f"{who}{number}", said, at=float(number)) for number, said in enumerate((OPENING, second, third))]
+
+
+def test_mirrored_requests_give_the_answers_that_the_next_one_repeats() -> None:
+    (run,) = closed(*seen_by_a_mirror("a"))
+    assert [step.text for step in run.steps] == ["", "four", ""]
+    assert [len(step.tool_calls) for step in run.steps] == [1, 0, 0]
+    assert [step.observation for step in run.steps] == ["4", "sure?", ""]
+    assert (run.trainable, run.why_not, run.confidence) == (False, "mirrored", 0.6)
+
+
+def test_mirrored_twins_are_kept_apart_by_the_ids_of_their_tool_calls() -> None:
+    runs = closed(*seen_by_a_mirror("a"), *seen_by_a_mirror("b"))
+    assert sorted(map(names, runs)) == ["a0", "a1 a2", "b0", "b1 b2"]
+
+
+def test_whatever_the_order_the_lines_are_the_same() -> None:
+    retried = exchange("a", 1, id="x-again", response_id="r-again", started=109.0)
+    found = [lines(*order) for order in itertools.permutations([*run_of(), title(), retried])]
+    assert all(one == found[0] for one in found)
+    assert (names(found[0][0]), sorted(map(names, found[0][1]))) == ("a-0 a-1 a-2", ["x-again", "x-title"])
+
+
+# Tokens
 
 
 def test_prompts_that_extend_each_other_become_one_row() -> None:
-    (run,) = stitch(*(exchange("a", number, version=number) for number in range(2)))
+    (run,) = closed(*(exchange("a", number, version=number) for number in range(2)))
     (row,) = run.rows
     assert ids_array(row.ids).tolist() == [1] * 10 + [100, 101, 102, END, 5, 6, 7, 101, 102, 103, END]
     assert steps_array(row.step).tolist() == [-1] * 10 + [0] * 4 + [-1] * 3 + [1] * 4
@@ -295,88 +447,33 @@ def test_prompts_that_extend_each_other_become_one_row() -> None:
 
 
 def test_a_prompt_that_rewrites_the_past_begins_a_row() -> None:
-    other = exchange("a", 1, prompt_ids=exchange("b", 0).response_ids * 5)
-    (run,) = stitch(exchange("a", 0), other)
+    (run,) = closed(exchange("a", 0), exchange("a", 1, prompt_ids=exchange("b", 0).response_ids * 5))
     assert [step.row for step in run.steps] == [0, 1]
     assert steps_array(run.rows[1].step).tolist() == [-1] * 20 + [1] * 4
 
 
-def test_tokens_without_a_version_leave_the_oldest_version_unknown() -> None:
-    (run,) = stitch(exchange("a", 0, version=3), exchange("a", 1, versions=()))
-    assert (run.min_version, run.max_version) == (-1, 3)
+GREEDY = {"sampling": Sampling(temperature=0.0)}
 
 
-def why_not(**fields) -> str:
-    (run,) = stitch(exchange("a", 0), exchange("a", 1, **fields))
-    assert (run.trainable, run.why_not, run.steps[0].why_not) == (True, "", "")
-    return run.steps[1].why_not
-
-
-def test_processed_log_probs_allow_for_what_scales_or_cuts_the_distribution_and_for_nothing_else() -> None:
-    def why(**sampling) -> str:
-        seen = exchange("a", 0, engine="own", sampling=Sampling(**sampling))
-        assert read_turn(seen, processed=("other",)).why_not
-        return read_turn(seen, processed=("own",)).why_not
-
-    assert why(temperature=0.7) == why(top_p=0.9) == why(top_k=20) == why(presence_penalty=0.5) == ""
-    assert why(temperature=0.0) == "temperature 0"
-    assert why(forced=True, bent_by="logit_bias") == "logit_bias"
-
-
-def test_a_row_ends_where_the_sampling_changes_and_says_what_it_was() -> None:
-    cold = Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.05)
-    calls = [exchange("a", number, engine="own", sampling=cold if number == 2 else Sampling()) for number in range(3)]
-    (run,) = stitch(*calls, processed=("own",))
-    assert [row.processing for row in run.rows] == [Processing(), cold.processing]
-    assert cold.processing == Processing(top_p=0.8, repetition_penalty=1.05)
-
-
-@pytest.mark.parametrize("processed", [(), ("own",)])
-def test_a_call_that_a_grammar_shaped_may_train_and_says_that_it_was_shaped(processed: tuple[str, ...]) -> None:
-    for shaped_by in ("forced tool choice", "structured output", "strict tools"):
-        seen = exchange("a", 0, engine="own", sampling=Sampling(forced=True, bent_by=shaped_by))
-        turn = read_turn(seen, processed=processed)
-        assert (turn.why_not, turn.processing) == ("", Processing(grammar=True))
-
-
-def test_what_is_not_trainable_says_why() -> None:
-    assert why_not() == ""
-    assert why_not(tokens=False) == "no token ids"
-    assert why_not(source="mirror") == "mirrored"
-    assert why_not(logprobs=b"") == "no token ids"
-    assert why_not(complete=False) == "incomplete"
-    assert why_not(error="response was cut") == "unreadable"
-    assert why_not(response=b"<html>") == "unreadable"
-    assert why_not(why_no_tokens="no token ids from /v1/messages", tokens=False) == "no token ids from /v1/messages"
-    assert why_not(redacted=("prompt",)) == "redacted prompt"
-    assert why_not(redacted=("response",)) == "redacted response"
-    assert why_not(sampling=Sampling(temperature=0.0)) == "temperature 0"
-    assert why_not(sampling=Sampling(temperature=0.7)) == "temperature"
-    assert why_not(sampling=Sampling(top_k=20)) == "top_k"
-    assert why_not(sampling=Sampling(frequency_penalty=0.1)) == "frequency_penalty"
-    assert why_not(sampling=Sampling(forced=True, bent_by="logit_bias")) == "logit_bias"
-    assert why_not(sampling=Sampling(top_p=0.9)) == "top_p"
-    assert why_not(sampling=Sampling(forced=True)) == "forced tool choice"
-
-
-@settings(max_examples=100)
-@given(request=st.binary(max_size=60) | st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["messages", "role", "content", "tool_calls", "function", "choices", "message", "tools"]),
-        inner,
-        max_size=4,
-    ),
-).map(lambda value: json.dumps(value).encode()))  # fmt: skip
-def test_no_json_breaks_the_reader(request: bytes) -> None:
-    turn = read_turn(exchange("a", 0, request=request, response=request))
-    assert turn.id == "x-default-a-0"
+@pytest.mark.parametrize(
+    ("second", "versions"),
+    [
+        ({"versions": ()}, (-1, 3)),
+        ({"versions": (), "engine": "other", **GREEDY}, (3, 3)),
+        # Two versions served it, for whoever compares them.
+        ({"version": 4, **GREEDY}, (3, 4)),
+    ],
+)
+def test_the_versions_of_a_run_are_unknown_if_those_of_a_call_are_that_trains(
+    second: dict, versions: tuple[int, int]
+) -> None:
+    (run,) = closed(exchange("a", 0, version=3), exchange("a", 1, **second))
+    assert (run.min_version, run.max_version) == versions
 
 
 def test_a_call_that_cannot_be_trained_on_keeps_only_itself_out() -> None:
-    greedy = exchange("a", 1, sampling=Sampling(temperature=0.0))
-    (run,) = stitch(exchange("a", 0), greedy, exchange("a", 2))
+    greedy = exchange("a", 1, **GREEDY)
+    (run,) = closed(exchange("a", 0), greedy, exchange("a", 2))
     assert (run.trainable, run.why_not) == (True, "")
     assert [(step.row, step.why_not) for step in run.steps] == [(0, ""), (-1, "temperature 0"), (0, "")]
     (row,) = run.rows
@@ -385,14 +482,54 @@ def test_a_call_that_cannot_be_trained_on_keeps_only_itself_out() -> None:
     assert ids_array(row.ids).tolist()[17:21] == ids_array(greedy.response_ids).tolist()
 
 
-def test_a_call_whose_weights_are_not_known_and_that_trains_nothing_keeps_nobody_out() -> None:
-    greedy = exchange("a", 1, sampling=Sampling(temperature=0.0), versions=(), engine="other")
-    (run,) = stitch(exchange("a", 0, version=3), greedy, exchange("a", 2, version=3))
-    assert (run.min_version, run.max_version) == (3, 3)
-    (other,) = stitch(exchange("a", 0, version=3), exchange("a", 1, sampling=Sampling(temperature=0.0), version=4))
-    assert (other.min_version, other.max_version) == (3, 4), "two versions served it, for whoever compares them"
+def turn(processed: tuple[str, ...] = (), **fields):
+    return read_turn(exchange("a", 1, engine="own", **fields), processed)
 
 
-def test_a_call_without_tokens_in_the_middle_leaves_the_others() -> None:
-    (run,) = stitch(exchange("a", 0), exchange("a", 1, tokens=False), exchange("a", 2))
-    assert (run.trainable, [step.why_not for step in run.steps]) == (True, ["", "no token ids", ""])
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, ""),
+        ({"tokens": False}, "no token ids"),
+        ({"source": "mirror"}, "mirrored"),
+        ({"logprobs": b""}, "no token ids"),
+        ({"complete": False}, "incomplete"),
+        ({"error": "response was cut"}, "unreadable"),
+        ({"response": b"<html>"}, "unreadable"),
+        ({"why_no_tokens": "no token ids from /v1/messages", "tokens": False}, "no token ids from /v1/messages"),
+        ({"redacted": ("prompt",)}, "redacted prompt"),
+        ({"redacted": ("response",)}, "redacted response"),
+        (GREEDY, "temperature 0"),
+        ({"sampling": Sampling(temperature=0.7)}, "temperature"),
+        ({"sampling": Sampling(top_k=20)}, "top_k"),
+        ({"sampling": Sampling(presence_penalty=0.5)}, "presence_penalty"),
+    ],
+)  # fmt: skip
+def test_what_is_not_trainable_says_why(fields: dict, why: str) -> None:
+    (run,) = closed(exchange("a", 0), exchange("a", 1, **fields))
+    assert (run.trainable, run.why_not, run.steps[0].why_not, run.steps[1].why_not) == (True, "", "", why)
+
+
+def test_processed_log_probs_allow_for_what_scales_or_cuts_the_distribution_and_for_nothing_else() -> None:
+    for allowed in ({"temperature": 0.7}, {"top_p": 0.9}, {"top_k": 20}, {"presence_penalty": 0.5}):
+        assert turn(("other",), sampling=Sampling(**allowed)).why_not == next(iter(allowed))
+        assert turn(("own",), sampling=Sampling(**allowed)).why_not == ""
+    assert turn(("own",), **GREEDY).why_not == "temperature 0"
+    assert turn(("own",), sampling=Sampling(forced=True, bent_by="logit_bias")).why_not == "logit_bias"
+
+
+@pytest.mark.parametrize("processed", [(), ("own",)])
+@pytest.mark.parametrize("shaped_by", ["forced tool choice", "structured output", "strict tools"])
+def test_a_call_that_a_grammar_shaped_may_train_and_says_so(processed: tuple[str, ...], shaped_by: str) -> None:
+    found = turn(processed, sampling=Sampling(forced=True, bent_by=shaped_by))
+    assert (found.why_not, found.processing) == ("", Processing(grammar=True))
+
+
+def test_a_row_ends_where_the_sampling_changes_and_says_what_it_was() -> None:
+    cold = Sampling(temperature=0.7, top_p=0.8, repetition_penalty=1.05)
+    made = [exchange("a", number, engine="own", sampling=cold if number == 2 else Sampling()) for number in range(3)]
+    stitcher = stitcher_of()
+    for one in made:
+        stitcher.add(read_turn(one, ("own",)), 0.0)
+    (run,) = built(stitcher.close_due(9000.0))
+    assert [row.processing for row in run.rows] == [Processing(), Processing(top_p=0.8, repetition_penalty=1.05)]

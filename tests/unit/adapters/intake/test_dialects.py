@@ -1,36 +1,77 @@
-"""Streams of every dialect become what the plain call gives; tokens come from where the engine gives them."""
+"""Raw bytes become the exchange that the agent saw: streams of every dialect are what the plain call gives, tokens come
+from where the engine gives them, and what cannot be read is kept and says so."""
 
+import gzip
 import json
-import struct
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages import Exchange, Hints, VersionSpan, floats_array, ids_array
-from actors.messages.dialects import ENDINGS
+from actors.messages import Exchange, Hints, Sampling, VersionSpan, decode, encode, floats_array, ids_array
 from actors.messages.spool import RawExchange
-from adapters.intake.dialects import DIALECTS, dialect_of
+from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
+from tests.support.engine import completion, stream_pieces
 
-SSE = "text/event-stream"
+SSE = "text/event-stream; charset=utf-8"
+CHAT, COMPLETIONS, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
+SPANS = [{"version": "7", "start": 0, "end": 2}]
 
 
 def seen(path: str, answer: object, request: object = None, **fields: Any) -> Exchange:
-    """The exchange of a call at `path`; a list is a stream of its events."""
+    """The exchange of a call at `path`; a list is a stream of its events, bytes are the body as it came."""
     streamed = isinstance(answer, list)
     events = answer if streamed else []
     body = b"".join(b"event: x\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
     values = {
-        "id": "0" * 32, "path": path, "request": json.dumps(request or {}).encode(), "status": 200, "received": 1.0,
-        "finished": 2.0, "content_type": SSE if streamed else "application/json",
-        "response": body if streamed else json.dumps(answer).encode(),
+        "id": "0" * 32, "path": path, "engine": "serving", "status": 200, "received": 10.0, "finished": 12.5,
+        "request": request if isinstance(request, bytes) else json.dumps(request or {}).encode(),
+        "content_type": SSE if streamed else "application/json",
+        "response": answer if isinstance(answer, bytes) else body if streamed else json.dumps(answer).encode(),
     }  # fmt: skip
     return exchange_from_raw(RawExchange(**values | fields))
 
 
-WHOLE = {
+def tokens(exchange: Exchange) -> tuple[Any, ...]:
+    """Prompt, answer and log-probs, and why there are none."""
+    arrays = ids_array(exchange.prompt_ids), ids_array(exchange.response_ids), floats_array(exchange.logprobs)
+    return (*(array.tolist() for array in arrays), exchange.why_no_tokens)
+
+
+def chosen(finish: str | None = None, index: int = 0, **delta: object) -> dict:
+    return {"id": "chat_1", "choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
+
+
+def tool(key: str, name: str, arguments: str) -> dict:
+    return {"id": key, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+CHATTED = {
+    "id": "chat_1", "object": "chat.completion", "usage": USAGE,
+    "choices": [
+        {"index": 0, "finish_reason": "tool_calls", "logprobs": None, "message": {
+            "role": "assistant", "content": None,
+            "tool_calls": [tool("c0", "search", '{"city": "Oslo"}'), tool("c1", "book", "{}")]}},
+        {"index": 1, "finish_reason": "stop", "logprobs": None, "message": {"role": "assistant", "content": "ab"}},
+    ],
+}  # fmt: skip
+CHUNKS = [
+    chosen(role="assistant", content=""),
+    chosen(tool_calls=[{"index": 0, **tool("c0", "search", "")}]),
+    chosen(tool_calls=[{"index": 0, "function": {"arguments": '{"city":'}}]),
+    chosen(index=1, content="a"),
+    chosen(tool_calls=[{"index": 1, **tool("c1", "book", "{}")}]),
+    chosen(tool_calls=[{"index": 0, "function": {"arguments": ' "Oslo"}'}}]),
+    chosen(finish="tool_calls"),
+    chosen(index=1, content="b", finish="stop"),
+    {"id": "chat_1", "choices": [], "usage": USAGE},
+]
+WHOLE: dict[str, Any] = {
     "id": "resp_1",
     "status": "completed",
     "output": [
@@ -38,7 +79,7 @@ WHOLE = {
         {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": '{"a":2}'},
     ],
 }
-RESPONSES = [
+ITEMS = [
     {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "output": []}},
     {"type": "response.output_item.added", "output_index": 0, "item": {**WHOLE["output"][0], "content": []}},
     {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "let "},
@@ -50,43 +91,7 @@ RESPONSES = [
     {"type": "response.output_item.done", "output_index": 1, "item": WHOLE["output"][1]},
     {"type": "response.completed", "response": WHOLE},
 ]
-
-
-def test_a_responses_stream_is_the_plain_response() -> None:
-    streamed, plain = seen("/v1/responses", RESPONSES), seen("/v1/responses", WHOLE)
-    assert json.loads(streamed.response) == json.loads(plain.response)
-    assert (streamed.complete, streamed.error, streamed.response_id) == (True, "", "resp_1")
-
-
-@pytest.mark.parametrize("length", range(1, len(RESPONSES)))
-def test_a_responses_stream_that_was_cut_keeps_what_had_come(length: int) -> None:
-    exchange = seen("/v1/responses", RESPONSES[:length])
-    body = json.loads(exchange.response)
-    assert (exchange.complete, exchange.response_id) == (False, "resp_1")
-    texts = [part["text"] for item in body["output"] for part in item.get("content", ())]
-    assert texts == ["let me"[: 4 * (length > 2) + 2 * (length > 3)]] * (length > 2)
-    calls = [item["arguments"] for item in body["output"] if item["type"] == "function_call"]
-    assert calls == ['{"a":2}'[: 4 * (length > 6) + 3 * (length > 7)]] * (length > 5)
-
-
-@pytest.mark.parametrize("status", ["failed", "cancelled", "in_progress"])
-def test_a_response_that_did_not_end_is_not_complete(status: str) -> None:
-    failed = {**WHOLE, "status": status, "error": {"message": "out of memory"} if status == "failed" else None}
-    assert not seen("/v1/responses", failed).complete
-    events = [*RESPONSES[:-1], {"type": f"response.{status}", "response": failed}]
-    assert not seen("/v1/responses", events).complete
-
-
-def test_a_response_cut_at_its_limit_is_complete() -> None:
-    assert seen("/v1/responses", {**WHOLE, "status": "incomplete"}).complete
-
-
-def test_an_error_event_of_the_responses_api_is_told() -> None:
-    exchange = seen("/v1/responses", [*RESPONSES[:3], {"type": "error", "message": "engine died"}])
-    assert (exchange.complete, exchange.error) == (False, "the engine broke off: engine died")
-
-
-MESSAGE = {
+MESSAGE: dict[str, Any] = {
     "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use",
     "stop_sequence": None, "usage": {"input_tokens": 3, "output_tokens": 9},
     "content": [
@@ -96,215 +101,357 @@ MESSAGE = {
         {"type": "tool_use", "id": "toolu_2", "name": "now", "input": {}},
     ],
 }  # fmt: skip
+
+
+def block(index: int, **delta: str) -> dict:
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+def opened(index: int, content: dict) -> dict:
+    return {"type": "content_block_start", "index": index, "content_block": content}
+
+
 BLOCKS = [
     {"type": "message_start", "message": {
         **MESSAGE, "content": [], "stop_reason": None, "usage": {"input_tokens": 3, "output_tokens": 1}}},
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+    opened(0, {"type": "thinking", "thinking": "", "signature": ""}),
     {"type": "ping"},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm, "}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "add"}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "sig"}},
+    block(0, type="thinking_delta", thinking="hm, "),
+    block(0, type="thinking_delta", thinking="add"),
+    block(0, type="signature_delta", signature="sig"),
     {"type": "content_block_stop", "index": 0},
-    {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "let me"}},
-    {"type": "content_block_start", "index": 2, "content_block": {**MESSAGE["content"][2], "input": {}}},
-    {"type": "content_block_start", "index": 3, "content_block": MESSAGE["content"][3]},
-    {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"a"'}},
-    {"type": "content_block_delta", "index": 3, "delta": {"type": "input_json_delta", "partial_json": ""}},
-    {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": ": 2}"}},
+    opened(1, {"type": "text", "text": ""}),
+    block(1, type="text_delta", text="let me"),
+    opened(2, {**MESSAGE["content"][2], "input": {}}),
+    opened(3, MESSAGE["content"][3]),
+    block(2, type="input_json_delta", partial_json='{"a"'),
+    block(3, type="input_json_delta", partial_json=""),
+    block(2, type="input_json_delta", partial_json=": 2}"),
     {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
     {"type": "message_stop"},
 ]  # fmt: skip
-
-
-def test_a_messages_stream_is_the_plain_message() -> None:
-    streamed, plain = seen("/v1/messages", BLOCKS), seen("/v1/messages", MESSAGE)
-    assert json.loads(streamed.response) == json.loads(plain.response)
-    assert (streamed.complete, streamed.error, streamed.response_id) == (True, "", "msg_1")
-
-
-TOKENS = {
-    "prompt_token_ids": [1, 2], "token_ids": [3, 4], "logprobs": [-0.5, -1.0],
-    "weight_versions": [{"version": "7", "start": 0, "end": 2}],
+STREAMS: dict[str, tuple[Sequence[object], dict]] = {
+    CHAT: (CHUNKS, CHATTED), RESPONSES: (ITEMS, WHOLE), MESSAGES: (BLOCKS, MESSAGE),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "stream"])
-def test_a_message_has_the_tokens_that_the_plug_in_tells_and_is_kept_without_them(streamed: bool) -> None:
-    told = [*BLOCKS[:-1], {"type": "evolved_tokens", **TOKENS}, BLOCKS[-1]]
-    answer = told if streamed else {**MESSAGE, "evolved_tokens": TOKENS}
-    exchange = seen("/v1/messages", answer, tokens_requested=True)
-    assert ids_array(exchange.prompt_ids).tolist() == [1, 2]
-    assert ids_array(exchange.response_ids).tolist() == [3, 4]
-    assert floats_array(exchange.logprobs).tolist() == [-0.5, -1.0]
-    assert [(span.version, span.start, span.end) for span in exchange.versions] == [(7, 0, 2)]
-    assert (exchange.why_no_tokens, exchange.complete) == ("", True)
-    assert json.loads(exchange.response) == MESSAGE
+@pytest.mark.parametrize("path", STREAMS)
+def test_a_stream_is_the_plain_response(path: str) -> None:
+    events, whole = STREAMS[path]
+    exchange = seen(path, [*events])
+    assert json.loads(exchange.response) == whole
+    assert (exchange.complete, exchange.error, exchange.response_id) == (True, "", whole["id"])
 
 
-@pytest.mark.parametrize(
-    ("tokens", "why"),
-    [
-        (None, "no token ids from /v1/messages"),
-        ({**TOKENS, "logprobs": [-0.5]}, "token ids and log-probs differ in number"),
-        ({"token_ids": [1]}, "token fields of an unknown form"),
-        ("x", "token fields of an unknown form"),
-    ],
-    ids=str,
-)
-def test_a_message_without_readable_tokens_says_why(tokens: object, why: str) -> None:
-    exchange = seen("/v1/messages", {**MESSAGE, "evolved_tokens": tokens})
-    assert (exchange.response_ids, exchange.why_no_tokens) == (b"", why)
+@pytest.mark.parametrize("length", range(1, len(ITEMS)))
+def test_a_responses_stream_that_was_cut_keeps_what_had_come(length: int) -> None:
+    exchange = seen(RESPONSES, ITEMS[:length])
+    body = json.loads(exchange.response)
+    assert (exchange.complete, exchange.response_id) == (False, "resp_1")
+    texts = [part["text"] for item in body["output"] for part in item.get("content", ())]
+    assert texts == ["let me"[: 4 * (length > 2) + 2 * (length > 3)]] * (length > 2)
+    calls = [item["arguments"] for item in body["output"] if item["type"] == "function_call"]
+    assert calls == ['{"a":2}'[: 4 * (length > 6) + 3 * (length > 7)]] * (length > 5)
 
 
 @pytest.mark.parametrize("length", range(1, len(BLOCKS)))
 def test_a_messages_stream_that_was_cut_keeps_what_had_come(length: int) -> None:
-    exchange = seen("/v1/messages", BLOCKS[:length])
+    exchange = seen(MESSAGES, BLOCKS[:length])
     assert (exchange.complete, exchange.error, exchange.response_id) == (False, "", "msg_1")
-    thoughts = [block["thinking"] for block in json.loads(exchange.response)["content"] if block["type"] == "thinking"]
+    thoughts = [part["thinking"] for part in json.loads(exchange.response)["content"] if part["type"] == "thinking"]
     assert thoughts == ["hm, add"[: 4 * (length > 3) + 3 * (length > 4)]] * (length > 1)
 
 
-def test_an_error_event_of_the_messages_api_is_told() -> None:
-    over = {"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}}
-    exchange = seen("/v1/messages", [*BLOCKS[:5], over])
-    assert (exchange.complete, exchange.error) == (False, "the engine broke off: overloaded")
+@pytest.mark.parametrize(
+    ("path", "events", "told"),
+    [
+        (CHAT, [chosen(content="a"), {"error": {"message": "engine died"}}], "the engine broke off: engine died"),
+        (RESPONSES, [*ITEMS[:3], {"type": "error", "message": "engine died"}], "the engine broke off: engine died"),
+        (MESSAGES, [*BLOCKS[:5], {"type": "error", "error": {"message": "overloaded"}}],
+         "the engine broke off: overloaded"),
+    ],
+)  # fmt: skip
+def test_an_error_event_is_told(path: str, events: list, told: str) -> None:
+    exchange = seen(path, events)
+    assert (exchange.complete, exchange.error) == (False, told)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "in_progress", "incomplete"])
+def test_a_response_is_complete_only_if_it_ended_or_reached_its_limit(status: str) -> None:
+    ended = {**WHOLE, "status": status, "error": {"message": "out of memory"} if status == "failed" else None}
+    assert seen(RESPONSES, ended).complete == (status == "incomplete")
+    streamed = seen(RESPONSES, [*ITEMS[:-1], {"type": f"response.{status}", "response": ended}])
+    assert streamed.complete == (status == "incomplete")
+
+
+def test_a_chat_stream_without_its_end_is_not_complete() -> None:
+    pieces = stream_pieces(tokens=True)
+    assert seen(CHAT, b"".join(pieces), content_type=SSE, complete=False, problem="client_left").complete, "all was out"
+    assert not seen(CHAT, b"".join(pieces), content_type=SSE, complete=False, problem="upstream_broke").complete
+    cut = seen(CHAT, b"".join(pieces[:3]), content_type=SSE, complete=False, problem="client_left")
+    assert (cut.complete, cut.response_id, ids_array(cut.response_ids).tolist()) == (False, "chatcmpl-stream", [0, 1])
+    for finish in ("abort", "error"):
+        body = completion(tokens=True)
+        body["choices"][0]["finish_reason"] = finish
+        assert not seen(CHAT, body).complete
 
 
 def test_one_bad_event_does_not_cost_the_others() -> None:
     body = b'data: {"id":"r","choices":[{"delta":{"content":"a"}}]}\n\ndata: {"id":"r","cho\n\n'
-    exchange = seen("/v1/chat/completions", None, response=body, content_type=SSE)
+    exchange = seen(CHAT, body, content_type=SSE)
     assert json.loads(exchange.response)["choices"][0]["message"]["content"] == "a"
     assert (exchange.complete, exchange.error) == (False, "1 events that are no JSON")
 
 
-def test_every_dialect_of_the_table_is_read_under_its_name() -> None:
-    assert [dialect_of("/v1" + ending) for ending in ENDINGS] == list(DIALECTS.values())
-    assert [dialect.name for dialect in DIALECTS.values()] == list(DIALECTS)
-    assert dialect_of("/v1/embeddings").name == "plain"
-
-
-def test_embeddings_and_unknown_paths_are_kept_as_they_came() -> None:
+def test_other_endpoints_are_kept_as_they_came() -> None:
     vectors = {"object": "list", "data": [{"embedding": [0.1, 0.2]}]}
     exchange = seen("/v1/embeddings", vectors, {"input": "x", "model": "e"})
     assert (json.loads(exchange.response), exchange.model, exchange.error) == (vectors, "e", "")
     assert (exchange.why_no_tokens, exchange.complete) == ("no conversation", True)
 
 
-def completion(**choice: Any) -> dict:
+# Tokens
+
+
+def text_completion(**choice: Any) -> dict:
     return {"id": "cmpl-1", "choices": [{"index": 0, "text": " upon", "finish_reason": "stop", **choice}]}
 
 
-TOLD = {"token_ids": [4, 5], "prompt_token_ids": [1, 2, 3], "logprobs": {"token_logprobs": [-0.5, -1.0], "tokens": []}}
+LOGPROBS = {"token_logprobs": [-0.5, -1.0], "tokens": []}
+COMPLETED = text_completion(token_ids=[4, 5], prompt_token_ids=[1, 2, 3], logprobs=LOGPROBS)
+COMPLETED_IN_PIECES = [
+    text_completion(token_ids=[4], prompt_token_ids=[1, 2, 3], text=" up", finish_reason=None,
+                    logprobs={"token_logprobs": [-0.5], "tokens": []}),
+    text_completion(token_ids=[5], text="on", logprobs={"token_logprobs": [-1.0], "tokens": []}),
+]  # fmt: skip
+BESIDE = {"prompt_token_ids": [1, 2], "token_ids": [3, 4], "logprobs": [-0.5, -1.0], "weight_versions": SPANS}
+"""What our plug-in tells beside a message."""
+PIECE = {
+    "type": "raw_message_tokens", "message": "hm", "tokens": [4, 5], "logprobs": [-0.5, -1.0], "weight_versions": SPANS,
+}  # fmt: skip
+"""vLLM names ids under `enable_response_messages`; its plug-in lays log-probs and versions beside them."""
+ASKED_RAW = {"type": "raw_message_tokens", "message": "x", "tokens": [1, 2, 3]}
+NEW, OLD = (VersionSpan(7, 0, 2),), ()
+TOLD: dict[str, tuple[str, object, tuple, tuple, dict]] = {
+    "messages": (MESSAGES, {**MESSAGE, "evolved_tokens": BESIDE}, ([1, 2], [3, 4], [-0.5, -1.0], ""), NEW, MESSAGE),
+    "messages, streamed": (
+        MESSAGES, [*BLOCKS[:-1], {"type": "evolved_tokens", **BESIDE}, BLOCKS[-1]],
+        ([1, 2], [3, 4], [-0.5, -1.0], ""), NEW, MESSAGE,
+    ),
+    "completions": (
+        COMPLETIONS, COMPLETED, ([1, 2, 3], [4, 5], [-0.5, -1.0], ""), OLD, text_completion(logprobs=None),
+    ),
+    "completions, streamed": (
+        COMPLETIONS, COMPLETED_IN_PIECES, ([1, 2, 3], [4, 5], [-0.5, -1.0], ""), OLD,
+        {"object": "text_completion"} | text_completion(logprobs=None),
+    ),
+    "responses": (
+        RESPONSES, {**WHOLE, "input_messages": [ASKED_RAW], "output_messages": [PIECE]},
+        ([1, 2, 3], [4, 5], [-0.5, -1.0], ""), NEW, {**WHOLE, "input_messages": None, "output_messages": None},
+    ),
+}  # fmt: skip
 
 
-def test_tokens_of_a_text_completion() -> None:
-    exchange = seen("/v1/completions", completion(**TOLD), {"prompt": "once"}, tokens_requested=True)
-    assert (ids_array(exchange.prompt_ids).tolist(), ids_array(exchange.response_ids).tolist()) == ([1, 2, 3], [4, 5])
-    assert floats_array(exchange.logprobs).tolist() == [-0.5, -1.0]
-    assert json.loads(exchange.response) == completion(logprobs=None)
+@pytest.mark.parametrize(("path", "answer", "found", "versions", "kept"), TOLD.values(), ids=TOLD)
+def test_tokens_are_taken_from_where_the_engine_tells_them_and_not_kept_twice(
+    path: str, answer: object, found: tuple, versions: tuple, kept: dict
+) -> None:
+    exchange = seen(path, answer, tokens_requested=True)
+    assert tokens(exchange) == found
+    assert (exchange.versions, exchange.complete) == (versions, True)
+    assert json.loads(exchange.response) == kept
 
 
-def test_tokens_of_a_streamed_text_completion_are_those_of_the_plain_one() -> None:
-    events = [
-        completion(token_ids=[4], prompt_token_ids=[1, 2, 3], text=" up", finish_reason=None,
-                   logprobs={"token_logprobs": [-0.5], "tokens": []}),
-        completion(token_ids=[5], text="on", logprobs={"token_logprobs": [-1.0], "tokens": []}),
-    ]  # fmt: skip
-    streamed, plain = seen("/v1/completions", events), seen("/v1/completions", completion(**TOLD))
-    assert (streamed.prompt_ids, streamed.response_ids, streamed.logprobs) == (
-        plain.prompt_ids, plain.response_ids, plain.logprobs,
-    )  # fmt: skip
-    assert json.loads(streamed.response)["choices"] == json.loads(plain.response)["choices"]
+@pytest.mark.parametrize("streamed", [False, True])
+def test_tokens_of_a_chat_call(streamed: bool) -> None:
+    answer = b"".join(stream_pieces(tokens=True)) if streamed else completion(tokens=True)
+    exchange = seen(CHAT, answer, {"model": "desk"}, tokens_requested=True, content_type=SSE if streamed else "")
+    assert tokens(exchange) == ([7, 8, 9], [0, 1, 2, 3, 4, 5], [0, -0.5, -1, -1.5, -2, -2.5], "")
+    versions = (VersionSpan(3, 0, 6),) if streamed else (VersionSpan(3, 0, 2), VersionSpan(4, 2, 6))
+    assert (exchange.versions, exchange.streamed, exchange.complete, exchange.error) == (versions, streamed, True, "")
+    assert (exchange.id, exchange.model, exchange.engine, exchange.endpoint) == ("0" * 32, "desk", "serving", CHAT)
+    assert (exchange.started, exchange.duration, exchange.status, exchange.tenant) == (10.0, 2.5, 200, "default")
+    body = json.loads(exchange.response)
+    assert "prompt_token_ids" not in body
+    assert body["choices"][0].keys() == {"index", "message", "finish_reason", "logprobs"}
+    assert body["choices"][0]["logprobs"] is None
 
 
-def test_tokens_of_the_responses_api_are_taken_only_with_a_log_prob_for_each() -> None:
-    """vLLM names ids under `enable_response_messages`; its plug-in lays log-probs and versions beside them."""
-    said = {
-        "type": "raw_message_tokens", "message": "hm", "tokens": [4, 5], "logprobs": [-0.5, -1.0],
-        "weight_versions": [{"version": "7", "start": 0, "end": 2}],
-    }  # fmt: skip
-    asked = {"type": "raw_message_tokens", "message": "x", "tokens": [1, 2, 3]}
-    body = {**WHOLE, "input_messages": [asked], "output_messages": [said]}
-    exchange = seen("/v1/responses", body)
-    assert (ids_array(exchange.prompt_ids).tolist(), ids_array(exchange.response_ids).tolist()) == ([1, 2, 3], [4, 5])
-    assert (exchange.logprobs, exchange.versions) == (struct.pack("<2f", -0.5, -1.0), (VersionSpan(7, 0, 2),))
-
-    def why(*pieces: dict[str, object]) -> str:
-        exchange = seen("/v1/responses", {**body, "output_messages": pieces})
-        assert exchange.response_ids == b""
-        return exchange.why_no_tokens
-
-    assert why(said | {"tokens": [4, 5, 6]}) == "token ids and log-probs differ in number"
-    assert why(said | {"logprobs": None}) == "no log-probs from /v1/responses"
-    assert why(said, said) == "several rounds in one call of /v1/responses"
-    assert why({"role": "assistant", "content": "of harmony"}) == "no token ids from /v1/responses"
+def test_what_the_client_asked_for_is_kept() -> None:
+    asked = {"messages": [], "logprobs": True, "return_token_ids": True}
+    body = json.loads(seen(CHAT, completion(tokens=True), asked, tokens_requested=True).response)
+    assert body["prompt_token_ids"] == [7, 8, 9]
+    assert body["choices"][0]["token_ids"] == [0, 1, 2, 3, 4, 5]
+    assert len(body["choices"][0]["logprobs"]["content"]) == 6
 
 
-@pytest.mark.parametrize(
-    ("path", "response"),
-    [
-        ("/v1/chat/completions", {"choices": [{"message": {"content": "x"}}]}),
-        ("/v1/completions", completion()),
-        ("/v1/responses", WHOLE),
-        ("/v1/messages", MESSAGE),
-    ],
-)
-def test_who_gives_no_token_ids_is_named(path: str, response: dict) -> None:
-    exchange = seen(path, response)
-    assert (exchange.response_ids, exchange.why_no_tokens) == (b"", f"no token ids from {path}")
+def chat(**choice: Any) -> dict:
+    body = completion(tokens=True)
+    body["choices"][0] |= choice
+    return body
 
 
-def test_log_probs_that_are_missing_or_not_finite_are_told() -> None:
-    missing = completion(**TOLD | {"logprobs": None})
-    assert seen("/v1/completions", missing).why_no_tokens == "no log-probs from /v1/completions"
-    echoed = completion(**TOLD | {"logprobs": {"token_logprobs": [None, -1.0]}})
-    assert seen("/v1/completions", echoed).why_no_tokens == "no log-probs from /v1/completions"
-    low = completion(**TOLD | {"logprobs": {"token_logprobs": [-1e39, -1.0]}})
-    assert seen("/v1/completions", low).why_no_tokens == "log-probs that are not finite"
-    strange = completion(**TOLD | {"token_ids": ["a"]})
-    assert seen("/v1/completions", strange).why_no_tokens == "token fields of an unknown form"
+def raw_said(*pieces: dict) -> dict:
+    return {**WHOLE, "input_messages": [ASKED_RAW], "output_messages": pieces}
+
+
+DIFFER, UNKNOWN = "token ids and log-probs differ in number", "token fields of an unknown form"
+NONE: list[tuple[str, object, str]] = [
+    (CHAT, {"choices": [{"message": {"content": "x"}}]}, f"no token ids from {CHAT}"),
+    (CHAT, chat(token_ids=None), f"no token ids from {CHAT}"),
+    (CHAT, chat(logprobs=None), f"no log-probs from {CHAT}"),
+    (CHAT, chat(token_ids=[*range(7)]), DIFFER),
+    (CHAT, {**chat(), "choices": chat()["choices"] * 2}, "several choices"),
+    (COMPLETIONS, text_completion(), f"no token ids from {COMPLETIONS}"),
+    (COMPLETIONS, text_completion(token_ids=[4], prompt_token_ids=[1]), f"no log-probs from {COMPLETIONS}"),
+    (COMPLETIONS, text_completion(token_ids=[4], prompt_token_ids=[1], logprobs={"token_logprobs": [None]}),
+     f"no log-probs from {COMPLETIONS}"),
+    (COMPLETIONS, text_completion(token_ids=[4], prompt_token_ids=[1], logprobs={"token_logprobs": [-1e39]}),
+     "log-probs that are not finite"),
+    (COMPLETIONS, text_completion(token_ids=["a"], prompt_token_ids=[1], logprobs=LOGPROBS), UNKNOWN),
+    (RESPONSES, WHOLE, f"no token ids from {RESPONSES}"),
+    (RESPONSES, raw_said(PIECE | {"tokens": [4, 5, 6]}), DIFFER),
+    (RESPONSES, raw_said(PIECE | {"logprobs": None}), f"no log-probs from {RESPONSES}"),
+    (RESPONSES, raw_said(PIECE, PIECE), f"several rounds in one call of {RESPONSES}"),
+    (RESPONSES, raw_said({"role": "assistant", "content": "of harmony"}), f"no token ids from {RESPONSES}"),
+    (MESSAGES, MESSAGE, f"no token ids from {MESSAGES}"),
+    (MESSAGES, {**MESSAGE, "evolved_tokens": None}, f"no token ids from {MESSAGES}"),
+    (MESSAGES, {**MESSAGE, "evolved_tokens": {**BESIDE, "logprobs": [-0.5]}}, DIFFER),
+    (MESSAGES, {**MESSAGE, "evolved_tokens": {"token_ids": [1]}}, UNKNOWN),
+    (MESSAGES, {**MESSAGE, "evolved_tokens": "x"}, UNKNOWN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "answer", "why"), NONE)
+def test_a_call_without_readable_tokens_says_why(path: str, answer: object, why: str) -> None:
+    exchange = seen(path, answer)
+    assert tokens(exchange) == ([], [], [], why)
+    assert (exchange.complete, exchange.error) == (True, "")
+
+
+def test_a_label_that_is_no_version_of_ours_is_minus_one() -> None:
+    spans = [{"version": "default", "start": 0, "end": 99}]
+    assert seen(CHAT, chat(weight_versions=spans)).versions == (VersionSpan(-1, 0, 6),)
 
 
 @pytest.mark.parametrize("part", ["prompt", "response"])
-def test_redacted_parts_leave_no_tokens(part: str) -> None:
-    exchange = seen("/v1/completions", completion(**TOLD), redacted=(part,), finds={"email": 1})
-    assert (exchange.prompt_ids, exchange.response_ids, exchange.logprobs) == (b"", b"", b"")
-    assert (exchange.why_no_tokens, exchange.finds) == (f"redacted {part}", {"email": 1})
+def test_redacted_parts_of_a_dialect_that_masks_nothing_leave_no_tokens(part: str) -> None:
+    exchange = seen(COMPLETIONS, COMPLETED, redacted=(part,), finds={"email": 1})
+    assert (*tokens(exchange), exchange.finds) == ([], [], [], f"redacted {part}", {"email": 1})
+
+
+# What stands around the answer
 
 
 def test_a_mirrored_request_has_no_response_and_nothing_is_wrong_with_it() -> None:
-    exchange = seen("/v1/messages", None, {"model": "m"}, response=b"", status=0, source="mirror", content_type="")
+    exchange = seen(MESSAGES, b"", {"model": "m"}, status=0, source="mirror", content_type="")
     assert (exchange.source, exchange.status, exchange.response, exchange.error) == ("mirror", 0, b"", "")
     assert (exchange.complete, exchange.model) == (True, "m")
 
 
-def test_the_headers_id_of_a_call_goes_before_the_bodys() -> None:
-    asked = {"metadata": {"evolved_id": "body"}, "conversation": "conv_1"}
-    assert seen("/v1/responses", WHOLE, asked).hints == Hints(custom_id="body", conversation="conv_1")
-    assert seen("/v1/responses", WHOLE, asked, hints=Hints(custom_id="header")).hints.custom_id == "header"
+def test_hints_come_from_headers_and_bodies_and_the_header_goes_before() -> None:
+    metadata = {"trajectory_id": "body", "evolved_id": "mine"}
+    asked = {"metadata": metadata, "previous_response_id": "resp_0", "conversation": {"id": "conv_1"}}
+    whole = Hints(trajectory_id="body", custom_id="mine", previous_response_id="resp_0", conversation="conv_1")
+    assert seen(CHAT, WHOLE, asked).hints == whole
+    assert seen(RESPONSES, WHOLE, asked | {"conversation": "conv_1"}).hints == whole
+    header = Hints(trajectory_id="header", custom_id="theirs")
+    found = seen(CHAT, WHOLE, asked, hints=header).hints
+    assert (found.trajectory_id, found.custom_id) == ("header", "theirs")
+
+
+@pytest.mark.parametrize(
+    ("answer", "fields", "told", "kept"),
+    [
+        (b"<html>bad gateway</html>", {"status": 502}, "response is no JSON", "<html>bad gateway</html>"),
+        (b"", {"status": 0, "complete": False, "problem": "client_left"}, "client_left", None),
+        (b"\x00\x01", {"content_encoding": "br"}, "decompressed", None),
+        (b"\x00\x01", {"content_encoding": "gzip"}, "decompressed", None),
+        ({"error": {"message": "no"}}, {"status": 400}, "", {"error": {"message": "no"}}),
+        (gzip.compress(b'{"id": "packed"}'), {"content_encoding": "gzip"}, "", {"id": "packed"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_kept_and_says_so(answer: object, fields: dict, told: str, kept: object) -> None:
+    exchange = seen(CHAT, answer, b"{", **fields)
+    assert told in exchange.error
+    assert bool(told) == bool(exchange.error)
+    assert (json.loads(exchange.response) if exchange.response else None) == kept
+    assert (exchange.request, exchange.model, exchange.status) == (b"{", "", fields.get("status", 200))
+
+
+FORCED = Sampling(forced=True, bent_by="forced tool choice")
+SHAPED = Sampling(forced=True, bent_by="structured output")
+STRICT = Sampling(forced=True, bent_by="strict tools")
+STRICT_TOOLS = {"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "sampling"),
+    [
+        ({}, Sampling()),
+        ({"temperature": 0, "top_p": 0.9}, Sampling(temperature=0.0, top_p=0.9)),
+        ({"temperature": None, "tool_choice": "auto", "top_k": -1, "presence_penalty": 0}, Sampling()),
+        ({"tool_choice": "required"}, FORCED),
+        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, FORCED),
+        ({"tool_choice": {"type": "any"}}, FORCED),
+        ({"tool_choice": {"type": "auto"}}, Sampling()),
+        ({"response_format": {"type": "json_object"}}, SHAPED),
+        ({"text": {"format": {"type": "json_schema"}}}, SHAPED),
+        ({"text": {"format": {"type": "text"}}}, Sampling()),
+        ({"response_format": {"type": "text"}}, Sampling()),
+        ({"guided_regex": "a+"}, SHAPED),
+        ({"top_k": 20, "min_p": 0.1}, Sampling(top_k=20, min_p=0.1)),
+        ({"repetition_penalty": 1.1, "top_p": True}, Sampling(repetition_penalty=1.1)),
+        ({"presence_penalty": 0.5, "frequency_penalty": 0.2}, Sampling(presence_penalty=0.5, frequency_penalty=0.2)),
+        ({"temperature": "0.7", "top_k": "20", "top_p": "all"}, Sampling(temperature=0.7, top_k=20)),
+        ({"logit_bias": {}}, Sampling()),
+        ({"logit_bias": {"5": 3}, "tool_choice": "required"}, Sampling(forced=True, bent_by="logit_bias")),
+        ({"watermarking": True}, Sampling(forced=True, bent_by="watermarking")),
+        (STRICT_TOOLS, STRICT),
+        ({"tools": [{"type": "function", "name": "f", "strict": True}], "tool_choice": "auto"}, STRICT),
+        (STRICT_TOOLS | {"tool_choice": "none"}, Sampling()),
+        ({"tools": [{"type": "function", "function": {"name": "f", "strict": False}}, 3]}, Sampling()),
+    ],
+)
+def test_how_it_was_sampled(asked: dict, sampling: Sampling) -> None:
+    assert msgspec.structs.replace(seen(CHAT, {}, asked).sampling, unsaid=()) == sampling
+
+
+def test_what_the_request_leaves_to_the_engine_is_named() -> None:
+    found = seen(CHAT, {}, {"temperature": 0.7, "top_p": None, "min_p": 0, "presence_penalty": 0.0}).sampling
+    assert found.unsaid == ("top_p", "top_k", "repetition_penalty", "frequency_penalty")
+
+
+def test_numbers_that_no_engine_takes_lose_no_record() -> None:
+    for asked in ({"top_k": 10**300}, {"top_k": 1e300, "temperature": -1e308}, {"min_p": -(10**400)}):
+        found = seen(CHAT, {}, asked, status=400)
+        assert decode(encode(found)) == found
 
 
 names = st.sampled_from(
     ["type", "response", "item", "output_index", "delta", "output", "content", "message", "content_block", "index",
-     "choices", "error", "usage", "status", "id", "logprobs", "tokens", "output_messages", "input_messages"]
+     "choices", "error", "usage", "status", "id", "logprobs", "tokens", "output_messages", "input_messages", "messages",
+     "role", "tool_calls", "function", "name", "arguments", "tools", "input", "call_id", "text", "prompt", "system",
+     "instructions", "refusal", "function_call", "token_ids", "prompt_token_ids", "weight_versions", "metadata"]
 )  # fmt: skip
 words = st.sampled_from(
     ["response.created", "response.completed", "response.output_item.added", "response.output_text.delta", "error",
-     "message_start", "content_block_start", "content_block_delta", "message_delta", "text_delta", "input_json_delta"]
+     "message_start", "content_block_start", "content_block_delta", "message_delta", "text_delta", "input_json_delta",
+     "assistant", "user", "tool", "message", "tool_use", "tool_result", "function_call"]
 )  # fmt: skip
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | words,
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False, allow_infinity=False) | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=5),
     max_leaves=15,
 )
 
 
 @given(
-    events=st.lists(anything, max_size=6),
-    path=st.sampled_from(["/v1/responses", "/v1/messages", "/v1/completions", "/v1/embeddings", "/x"]),
-)
-def test_no_stream_is_too_strange(events: list[object], path: str) -> None:
-    for response in (events, {"output": events}, events[0] if events else {}):
-        exchange = seen(path, response)
+    request=anything, events=st.lists(anything | st.lists(anything, max_size=2).map(lambda c: {"choices": c})),
+    path=st.sampled_from([CHAT, RESPONSES, MESSAGES, COMPLETIONS, "/v1/embeddings", "/x"]),
+)  # fmt: skip
+def test_nothing_is_too_strange(request: object, events: list[object], path: str) -> None:
+    for answer in (events, {"output": events}, events[0] if events else {}):
+        exchange = seen(path, answer, request)
         assert len(exchange.response_ids) == len(exchange.logprobs)
+        assert read_turn(exchange).id == "0" * 32

@@ -8,16 +8,14 @@ import msgspec
 import pytest
 
 from actors.messages import Exchange, Feedback
-from actors.messages.spool import RawExchange
 from actors.messages.traffic import Hints
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
-from adapters.redaction import InvalidRedaction, RedactionSettings, Redactor
-from tests.support.byte_engine import _DIALECTS as ANSWERS
-from tests.support.byte_engine import PATHS, Case, combinations, request_of, said_to
+from adapters.redaction import RedactionSettings, Redactor
+from tests.support.byte_engine import PATHS, Case, answers_of, request_of
+from tests.unit.adapters.redaction.made import answered, raw, tool_call
 
 pytestmark = pytest.mark.promise
-
 SECRET = "Pinkelephant 4711"
 ODD = "Pinkelephant_k3y9x8w7v6u5t4"
 """A name's form, and a key's."""
@@ -30,42 +28,23 @@ def strict(tmp_path: Path) -> Redactor:
     return Redactor(RedactionSettings(strict=True, key_file=str(key)))
 
 
-def recorded(request: Any, response: bytes = b"", path: str = "/v1/chat/completions", **fields: Any) -> RawExchange:
-    values: dict[str, Any] = {
-        "id": "0" * 32, "path": path,
-        "request": request if isinstance(request, bytes) else json.dumps(request).encode(),
-        "response": response, "status": 200, "content_type": "application/json", "received": 1.0, "finished": 2.0,
-    }  # fmt: skip
-    return RawExchange(**values | fields)
-
-
-def spoken(case: Case) -> RawExchange:
-    """The call of a case, as the tap records it."""
-    events, whole = ANSWERS[case.dialect](case, said_to(case), [1, 2, 3], True)
-    lines = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
-    body = lines if case.stream else json.dumps(whole).encode()
-    kind = "text/event-stream; charset=utf-8" if case.stream else "application/json"
-    return recorded(request_of(case), body, PATHS[case.dialect], content_type=kind)
-
-
-@pytest.mark.parametrize(
-    ("dialect", "stream", "place"), [one for one in combinations() if one[2] not in ("error", "header", "feedback")]
-)
-def test_no_word_of_a_call_is_left_and_its_turns_are(strict: Redactor, dialect: str, stream: bool, place: str) -> None:
-    before = spoken(Case(7, dialect, stream, place, SECRET, SECRET))
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", PATHS)
+def test_no_word_of_a_call_is_left_and_its_turns_are(strict: Redactor, dialect: str, stream: bool) -> None:
+    case = Case(7, dialect, stream, "answer" if dialect == "completions" else "call", SECRET, SECRET)
+    events, whole = answers_of(case, [1, 2, 3], tokens=True)
+    before = raw(request_of(case), events if stream else whole, path=PATHS[dialect])
     after = strict.exchange(before)
     data = msgspec.msgpack.encode(after)
     for word in (b"Pinkelephant", b"4711", b"You help", b"what now", b"all is well", b"case-", b"token_ids"):
         assert word not in data, word
-    plain, stripped = read_turn(exchange_from_raw(before)), read_turn(exchange_from_raw(after))
-    assert stripped.depth == plain.depth
-    assert len(stripped.answers) == len(plain.answers)
-    assert [[call.name for call in one.tool_calls] for one in stripped.answers] == [
-        [call.name for call in one.tool_calls] for one in plain.answers
-    ]
-    assert [bool(one.text) for one in stripped.answers] == [bool(one.text) for one in plain.answers]
-    assert exchange_from_raw(after).complete == exchange_from_raw(before).complete
-    assert exchange_from_raw(after).model == exchange_from_raw(before).model == "bytes"
+    one, two = exchange_from_raw(before), exchange_from_raw(after)
+    plain, stripped = read_turn(one), read_turn(two)
+    assert (stripped.depth, len(stripped.answers)) == (plain.depth, len(plain.answers))
+    for was, left in zip(plain.answers, stripped.answers, strict=True):
+        assert [call.name for call in left.tool_calls] == [call.name for call in was.tool_calls]
+        assert bool(left.text) == bool(was.text)
+    assert (two.complete, two.model) == (one.complete, "bytes")
     assert stripped.why_not.startswith("redacted")
 
 
@@ -73,19 +52,14 @@ def test_no_word_of_a_call_is_left_and_its_turns_are(strict: Redactor, dialect: 
 @pytest.mark.parametrize("dialect", ["chat", "messages"])
 def test_calls_of_a_run_are_still_told_by_their_beginnings(strict: Redactor, dialect: str, stream: bool) -> None:
     case = Case(7, dialect, stream, "call", "look", "look")
-    said, first = said_to(case), request_of(case)
-    turn: dict[str, Any] = {"role": "assistant", "content": said.text}
-    events, whole = ANSWERS[dialect](case, said, [1], True)
-    if dialect == "chat":
-        turn = whole["choices"][0]["message"]
-    else:
-        turn["content"] = whole["content"]
+    first, (events, whole) = request_of(case), answers_of(case, [1], tokens=True)
+    said = {"role": "assistant", "content": whole["content"]} if dialect == "messages" else whole["choices"][0]
+    turn = said.get("message", said)
     second = first | {"messages": [*first["messages"], turn, {"role": "user", "content": "go on"}]}
-    one = read_turn(exchange_from_raw(strict.exchange(spoken(case))))
-    two = read_turn(exchange_from_raw(strict.exchange(recorded(second, b"", PATHS[dialect]))))
     other = first | {"messages": [{"role": "user", "content": "another goal"}, *first["messages"][1:], turn]}
-    three = read_turn(exchange_from_raw(strict.exchange(recorded(other, b"", PATHS[dialect]))))
-    assert events
+    calls = [raw(first, events if stream else whole, path=PATHS[dialect])]
+    calls += [raw(request, path=PATHS[dialect]) for request in (second, other)]
+    one, two, three = (read_turn(exchange_from_raw(strict.exchange(call))) for call in calls)
     assert two.history == one.answers[0].future != three.history
 
 
@@ -110,43 +84,37 @@ def test_whatever_field_a_stranger_fills_says_nothing_afterwards(strict: Redacto
         ],
         "prompt": [80, 105, 110, 107],
     }
-    record = recorded(
-        request, json.dumps({"error": {"message": SECRET, "type": SECRET, "code": SECRET}, "id": SECRET}).encode(),
-        f"/{ODD}/v1/chat/completions", content_type=f"application/json; x={SECRET}",
-        hints=Hints(trajectory_id="run-7", custom_id=SECRET, conversation=SECRET, previous_response_id=SECRET),
+    after = strict.exchange(
+        raw(
+            request, {"error": {"message": SECRET, "type": SECRET, "code": SECRET}, "id": SECRET},
+            path=f"/{ODD}/v1/chat/completions", content_type=f"application/json; x={SECRET}",
+            hints=Hints(trajectory_id="run-7", custom_id=SECRET, conversation=SECRET, previous_response_id=SECRET),
+        )
     )  # fmt: skip
-    after = strict.exchange(record)
     seen = msgspec.msgpack.encode(after)
     for word in (b"Pinkelephant", b"elephant", b"4711", b"4111111111111111", b"k3y9x8", b"[80,105"):
         assert word not in seen, word
     body = json.loads(after.request)
     assert after.path == "/v1/chat/completions"
-    assert after.hints.trajectory_id == "run-7"
-    assert body["metadata"]["trajectory_id"] == "run-7"
+    assert after.hints.trajectory_id == body["metadata"]["trajectory_id"] == "run-7"
     assert body["tools"][1]["function"]["name"] == "book_train"
     call, result = body["messages"][1]["tool_calls"][0], body["messages"][2]
     assert call["id"] == result["tool_call_id"]
     with pytest.raises(ValueError, match="Expecting"):
         json.loads(call["function"]["arguments"])  # it was malformed, and is seen to have been
-
-
-def test_a_model_that_the_engine_did_not_know_is_no_name(strict: Redactor) -> None:
-    after = strict.exchange(recorded({"model": "ann-of-hull", "messages": []}, status=404))
-    assert b"ann" not in msgspec.msgpack.encode(after)
+    unknown = strict.exchange(raw({"model": "ann-of-hull", "messages": []}, status=404))
+    assert b"ann" not in msgspec.msgpack.encode(unknown), "a model that the engine did not know is no name"
 
 
 def test_counts_times_and_names_stay(strict: Redactor) -> None:
-    usage = {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
-    message = {"role": "assistant", "content": "yes"}
-    answer = {
-        "id": "chatcmpl-1", "model": "Qwen/Qwen2.5-7B-Instruct", "created": 1789000000, "usage": usage,
-        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}],
+    kept = {
+        "usage": {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}},
+        "model": "Qwen/Qwen2.5-7B-Instruct", "created": 1789000000,
     }  # fmt: skip
-    after = strict.exchange(
-        recorded({"model": "Qwen/Qwen2.5-7B-Instruct", "temperature": 0.7}, json.dumps(answer).encode())
-    )
+    answer = answered("yes", finish_reason="tool_calls") | kept
+    after = strict.exchange(raw({"model": "Qwen/Qwen2.5-7B-Instruct", "temperature": 0.7}, answer))
     body = json.loads(after.response)
-    assert (body["usage"], body["created"], body["model"]) == (usage, 1789000000, "Qwen/Qwen2.5-7B-Instruct")
+    assert {name: body[name] for name in kept} == kept
     assert body["choices"][0]["finish_reason"] == "tool_calls"
     assert json.loads(after.request)["temperature"] == 0.7
     assert (after.received, after.finished, after.status) == (1.0, 2.0, 200)
@@ -154,8 +122,7 @@ def test_counts_times_and_names_stay(strict: Redactor) -> None:
 
 def test_arguments_keep_whether_they_are_the_same_and_not_their_keys(strict: Redactor) -> None:
     def told(text: str) -> str:
-        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": text}}
-        after = strict.exchange(recorded({"messages": [{"role": "assistant", "tool_calls": [call]}]}))
+        after = strict.exchange(raw({"messages": [{"role": "assistant", "tool_calls": [tool_call(text)]}]}))
         return json.loads(after.request)["messages"][0]["tool_calls"][0]["function"]["arguments"]
 
     assert told('{"a": 1, "ann@hull.com": 2}') == told('{"ann@hull.com":2,"a":1}') != told('{"a": 2}')
@@ -164,7 +131,7 @@ def test_arguments_keep_whether_they_are_the_same_and_not_their_keys(strict: Red
 
 
 def test_feedback_meets_its_call_without_its_words(strict: Redactor) -> None:
-    call = exchange_from_raw(strict.exchange(recorded({}, b'{"id": "chatcmpl-1", "choices": []}')))
+    call = exchange_from_raw(strict.exchange(raw({}, {"id": "chatcmpl-1", "choices": []})))
     told = strict.feedback(
         Feedback(id="1" * 32, received=1.0, response_id="chatcmpl-1", outcome=0.0, text=SECRET, custom_id=SECRET)
     )
@@ -184,22 +151,10 @@ def test_what_comes_in_by_spans_and_files_is_stripped_too(strict: Redactor) -> N
     assert after.redacted == ("prompt", "response")
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"Pinkelephant", b"[1,2]", b'"Pinkelephant"', b"\x1f\x8bPinkelephant", b"[" * 9999]
-)
-def test_what_is_no_object_is_not_kept(strict: Redactor, body: bytes) -> None:
-    for kind in ("application/json", "text/event-stream"):
-        after = strict.exchange(recorded(body, body, content_type=kind))
-        assert b"Pinkelephant" not in msgspec.msgpack.encode(after)
-
-
-def test_what_took_too_long_says_nothing_in_its_ids_either(strict: Redactor) -> None:
-    slow = recorded({}, path=f"/{ODD}/chat/completions", hints=Hints(custom_id=SECRET))
-    assert b"Pinkelephant" not in msgspec.msgpack.encode(strict.left_out(slow))
-
-
-def test_strict_mode_wants_a_key_and_redaction() -> None:
-    with pytest.raises(InvalidRedaction, match=r"key_file.*openssl rand"):
-        Redactor(RedactionSettings(strict=True))
-    with pytest.raises(InvalidRedaction, match="enabled = false"):
-        Redactor(RedactionSettings(strict=True, enabled=False, key_file="key"))
+def test_what_is_no_object_or_took_too_long_is_not_kept(strict: Redactor) -> None:
+    for body in (b"", b"Pinkelephant", b"[1,2]", b'"Pinkelephant"', b"\x1f\x8bPinkelephant", b"[" * 9999):
+        for kind in ("application/json", "text/event-stream"):
+            after = strict.exchange(raw(body, body, content_type=kind))
+            assert b"Pinkelephant" not in msgspec.msgpack.encode(after)
+    slow = raw({}, path=f"/{ODD}/chat/completions", hints=Hints(custom_id=SECRET))
+    assert b"Pinkelephant" not in msgspec.msgpack.encode(strict.left_out(slow)), "nor in its ids"

@@ -1,0 +1,225 @@
+"""What is found in a text, what only looks like a secret, and what an operator may set."""
+
+import itertools
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.redaction import InvalidRedaction, PatternSettings, RedactionSettings, Redactor
+from tests.support.plants import Plant, ordinary, plants
+from tests.unit.adapters.redaction.made import (
+    KEY,
+    MAIL,
+    REDACTOR,
+    answered,
+    asked,
+    everything,
+    kept_of,
+    planted,
+    raw,
+    tool_call,
+)
+
+pytestmark = pytest.mark.promise
+PLANTS = plants(11, 1)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+TAKEN_OUT = [
+    ("password is: Haus!Baum9", "Haus!Baum9"),
+    ("Das Passwort für den Drucker ist: sommerRegen44", "sommerRegen44"),
+    ("log in as user jdoe, password hunter2", "hunter2"),
+    ("The PIN of the card is 4821.", "4821"),
+    ("G-482193 is your verification code", "482193"),
+    ("name;pw\nmax;Haus!Baum9\nmia;Berg&Tal77", "Berg&Tal77"),
+    ("| user | token |\n|---|---|\n| max | a8f5f167f44f4964e6c9 |", "a8f5f167f44f4964e6c9"),
+    (" password \n----------\n Haus!Baum9\n(1 row)", "Haus!Baum9"),
+    ("bWF4OkhhdXMhQmF1bTk=", "bWF4OkhhdXMhQmF1bTk="),
+    ("next=https%3A%2F%2Fx.io%2F%3Fuser%3Djane%40firma.de", "jane%40firma.de"),
+    ("<td>jane&#64;firma.de</td>", "jane&#64;firma.de"),
+    ("mysqldump -u root -pHaus9 shop", "Haus9"),
+    ("kubectl --token abc123def456 get pods", "abc123def456"),
+    ("Cookie: sid=38afes7a8abcd1234efgh; lang=de", "38afes7a8abcd1234efgh"),
+    ("Steuer-ID: 86 095 742 719", "86 095 742 719"),
+    ("CPF 111.444.777-35", "111.444.777-35"),
+    ('<add key="Password" value="Haus!Baum9"/>', "Haus!Baum9"),
+    ("db1:5432:shop:app:Haus!Baum9", "Haus!Baum9"),
+    ("PASSWORD=correcthorse", "correcthorse"),
+    ("nenosiri langu ni Tundra_3494sia", "Tundra_3494sia"),
+    ("ο κωδικός πρόσβασης είναι Quince#2863rcl", "Quince#2863rcl"),
+    ("la meva contrasenya és Basalt-11kk", "Basalt-11kk"),
+    ("CREATE USER app IDENTIFIED BY 'Mangrove_5744vbc';", "Mangrove_5744vbc"),
+    ("setenv('DEPLOY_TOKEN', 'Kestrel_9603');", "Kestrel_9603"),
+    ("WIFI:T:WPA;S:Guest;P:Quince_2349vfn;;", "Quince_2349vfn"),
+    ("robot session_id=Lwi4yt2o3UxZygJbfscd8uLR", "Lwi4yt2o3UxZygJbfscd8uLR"),
+    ("RUT del cliente: 20.300.987-9", "20.300.987-9"),
+    ("TC kimlik no 85439031610", "85439031610"),
+    ("my SA ID number is 5702128967086", "5702128967086"),
+    # By the name of a field.
+    ('{"fields": [{"name": "password", "value": "Haus!Baum9"}]}', "Haus!Baum9"),
+    ('{"pin": 4821}', "4821"),
+    ('{"tax_id": 67797759111}', "67797759111"),
+    ('{"phone_number": "0171 2345678"}', "0171 2345678"),
+]
+STAYS = [
+    "The flight BA1234 leaves at 9:40; confirmation XK3F9Q.",
+    "Your password reset request for order A-12345 was received.",
+    "exit code 137, status code: 404, zip code 50667",
+    "if password is None:\n    raise ValueError('no password')",
+    '{"next_cursor": "bmV4dF90czoxNTEyMDg1ODYxMDAwNTQz"}',
+    "pass\n    else:\n        return",
+    "id,name,price\n1,key ring,4.90\n2,token of love,3.10",
+    "sha512-9aBcD3fGh1JkLmN0pQrStUvWxYz2AbCdEfGhIjKlMnOpQrStUvWxYz0123456789",
+    "The token bucket is 20 requests per 10 seconds.",
+    "The keys of the house are at Main Street 12, is that far?",
+    "The answer is 42 and the PIN pad has 12 keys.",
+    "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+    "identified by 'nobody'", "f('token', 'string')", "WIFI:T:nopass;S:Guest;;", "session=short",
+    "an id number of 12", "RUT del cliente", "pass the salt e pepper 12",
+]  # fmt: skip
+
+
+def test_what_is_taken_out_and_what_stays() -> None:
+    assert [secret for text, secret in TAKEN_OUT if secret in REDACTOR.text(text)[0]] == []
+    assert [text for text in STAYS if REDACTOR.text(text) != (text, {})] == []
+    assert REDACTOR.text("i lost my password, my account is tipi@box.io")[1] == {"email": 1}, "no password"
+
+
+def test_of_the_frozen_lists_nine_in_ten_are_taken_out() -> None:
+    for name, count in (("frozen", 200), ("sealed", 100)):
+        made = planted(name)
+        stayed = [
+            one["text"] for one in made if any(one["secret"] in form for form in kept_of(one["text"], one["place"]))
+        ]
+        assert len(made) == count
+        assert len(stayed) <= count // 10, stayed
+
+
+def test_no_plant_survives_in_a_message_a_tool_result_or_tool_arguments() -> None:
+    for plant, ascii_only in itertools.product(PLANTS, (True, False)):
+        result = json.dumps({"result": plant.text, "rows": [plant.text]}, ensure_ascii=ascii_only)
+        messages = [
+            {"role": "user", "content": plant.text},
+            {"role": "user", "content": [{"type": "text", "text": plant.text}]},
+            {"role": "assistant", "tool_calls": [tool_call({"note": plant.text})]},
+            {"role": "tool", "tool_call_id": "call_1", "content": result},
+        ]
+        response = answered(plant.text)
+        response["choices"][0]["message"]["tool_calls"] = [tool_call({"deep": [{"note": plant.text}]})]
+        bodies = (json.dumps(body, ensure_ascii=ascii_only).encode() for body in ({"messages": messages}, response))
+        after = REDACTOR.exchange(raw(*bodies))
+        assert after.redacted == ("prompt", "response"), plant
+        assert plant.value not in everything(after.request) + everything(after.response), plant
+        assert sum(after.finds.values()) >= 6
+
+
+@given(JSON_VALUES, st.sampled_from(PLANTS), st.integers(0, 9))
+@settings(max_examples=150)
+def test_wherever_a_plant_stands_in_json_it_goes_and_doing_it_twice_changes_nothing(
+    value: Any, plant: Plant, at: int
+) -> None:
+    for level in range(at % 4):
+        value = [value, plant.text] if level % 2 else {"k": plant.text, "v": value}
+    record = raw({"messages": [{"role": "user", "content": value}], "x": value}, {"output": [value]})
+    after = REDACTOR.exchange(record)
+    if plant.text in everything(record.request):
+        assert "prompt" in after.redacted
+    assert plant.value not in everything(after.request) + everything(after.response)
+    assert REDACTOR.exchange(after) == after
+    assert REDACTOR.exchange(record) == after
+
+
+@given(st.text(max_size=200), st.sampled_from(PLANTS), st.text(max_size=50))
+@settings(max_examples=200)
+def test_text_twice_redacted_is_text_once_redacted(before: str, plant: Plant, after: str) -> None:
+    once = REDACTOR.text(f"{before} {plant.text} {after}")[0]
+    assert REDACTOR.text(once) == (once, {})
+
+
+def test_what_a_placeholder_lays_open_is_found_at_once() -> None:
+    end = "-----BEGIN PRIVATE KEY-----\nMIIx\n-----END PRIVATE KEY-----"
+    assert REDACTOR.text(f"{end}4111 1111 1111 1111")[0] == "[REDACTED:private_key][REDACTED:card]"
+
+
+def test_ordinary_traffic_comes_back_as_the_very_same_record() -> None:
+    for text in ordinary(3, 150):
+        record = raw(asked(text), answered(text))
+        assert REDACTOR.exchange(record) is record, text
+
+
+def test_long_hostile_texts_take_time_in_proportion() -> None:
+    """Ten times the text may take ten times as long; what backtracks takes a hundred times. And a megabyte of numbers
+    that all look like telephones' took six seconds of CPU, and a recorder with it."""
+    rng = random.Random(3)
+    seeds = [
+        "a@", "@a.", "1 ", "1-", "+1 ", "eyJ", "eyJa.", "sk-", "sk-a", "password=", "password: '", "://a:", "a(at)b.",
+        "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "AA00 ", "a_b_", "a_", "(212) ", "tel ", "\\", '"', "{",
+        "[REDACTED:", "x", "0", "key", "api_key", ":AA", "hooks.slack.com/services/", "SG.a.", "bearer ", "-u a:", "00",
+        "é@", "密码是",
+    ]  # fmt: skip
+    seeds += ["".join(rng.choice("a1@.-_ :=+\"'/(") for _ in range(7)) for _ in range(20)]
+
+    def took(text: str) -> float:
+        began = time.process_time()
+        REDACTOR.text(text)
+        return time.process_time() - began
+
+    for seed in seeds:
+        short, long = seed * (4000 // len(seed)), seed * (40000 // len(seed))
+        assert took(long) < max(0.25, 40 * min(took(short) for _ in range(2))), seed
+    assert took(" ".join(f"00{49171000000 + number}" for number in range(20_000))) < 1.5
+
+
+def test_own_patterns_allowed_values_and_kinds() -> None:
+    own = RedactionSettings(
+        kinds=("email",),
+        patterns=(PatternSettings(name="case", regex=r"case (?P<value>C-\d{5})"),),
+        allow=("help@example.com",),
+        allow_patterns=(r".*@example\.org",),
+    )
+    text = f"case C-12345, help@example.com, x@example.org, {MAIL}, {KEY}"
+    assert Redactor(own).text(text) == (
+        f"case [REDACTED:case], help@example.com, x@example.org, [REDACTED:email], {KEY}",
+        {"case": 1, "email": 1},
+    )
+    assert Redactor(RedactionSettings(enabled=False)).text(text) == (text, {})
+    secrets = Redactor(RedactionSettings(kinds=("secret",)))
+    assert secrets.text('{"phone": "0171 2345678"}')[1] == {}, "nor by a name"
+    assert secrets.text('{"password": "Haus!Baum9"}')[1] == {"secret": 1}
+
+
+def test_with_a_key_equal_values_can_be_told_from_others(tmp_path: Path) -> None:
+    for name, key in (("a", "first-key-of-32-characters"), ("b", "other-key-of-32-characters")):
+        (tmp_path / name).write_text(key + "\n")
+    redact = Redactor(RedactionSettings(key_file=str(tmp_path / "a"))).text
+    ann, bob = redact("ann@example.com")[0], redact("bob@example.com")[0]
+    assert redact("ask ann@example.com")[0] == f"ask {ann}"
+    assert ann != bob
+    assert ann != Redactor(RedactionSettings(key_file=str(tmp_path / "b"))).text("ann@example.com")[0]
+    assert redact(ann) == (ann, {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"kinds": ("emial",)}, "did you mean 'email'"),
+        ({"patterns": (PatternSettings(name="x", regex="("),)}, r"patterns\[0\].regex"),
+        ({"patterns": (PatternSettings(name="x", regex="a*"),)}, r"patterns\[0\].regex"),
+        ({"patterns": (PatternSettings(name="email", regex="a"),)}, r"patterns\[0\].name"),
+        ({"allow_patterns": ("[",)}, r"allow_patterns\[0\]"),
+        ({"key_file": "/nowhere/key"}, "key_file"),
+        ({"strict": True}, r"key_file.*openssl rand"),
+        ({"strict": True, "enabled": False, "key_file": "key"}, "enabled = false"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_with_its_remedy(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidRedaction, match=told):
+        Redactor(RedactionSettings(**fields))

@@ -1,0 +1,401 @@
+"""Bodies, streams and token ids: what goes with a find, what stays byte for byte, and what is left out as a whole."""
+
+import gzip
+import json
+import zlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from actors.messages import Exchange, Feedback, floats_array, ids_array, pack_array
+from adapters.intake.tap import exchange_from_raw
+from tests.support.plants import Plant, plants
+from tests.unit.adapters.redaction.made import (
+    MAIL,
+    REDACTOR,
+    SSE,
+    answered,
+    asked,
+    chunk,
+    events,
+    raw,
+    sse,
+    tool_call,
+)
+
+pytestmark = pytest.mark.promise
+PLANTS = plants(23, 1)
+
+
+def messages(*told: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is kept of a request's messages."""
+    return json.loads(REDACTOR.exchange(raw({"messages": told})).request)["messages"]
+
+
+def test_an_escaped_value_is_found() -> None:
+    body = b'{"messages": [{"content": "ann\\u0040example.com"}, {"content": "{\\"a\\": \\"x\\\\u0040y.org\\"}"}]}'
+    kept = json.loads(REDACTOR.exchange(raw(body)).request)["messages"]
+    assert kept == [{"content": "[REDACTED:email]"}, {"content": '{"a": "[REDACTED:email]"}'}]
+
+
+def test_tool_arguments_stay_json_and_keep_what_is_around_a_find() -> None:
+    arguments = '{"to":  "ann@example.com", "n": 1.50, "card": 4111111111111111, "q": "a \\"quoted\\" b@example.com"}'
+    (message,) = messages({"role": "assistant", "tool_calls": [tool_call(arguments)]})
+    got = message["tool_calls"][0]["function"]["arguments"]
+    assert got.startswith('{"to":  "[REDACTED:email]", "n": 1.50, "card": "[REDACTED:card]"')
+    assert json.loads(got)["q"] == 'a "quoted" [REDACTED:email]'
+
+
+def test_fields_go_by_their_name_and_ids_of_calls_stay() -> None:
+    fields = {
+        "password": "sesame", "client_secret": "q8Zk2mPx91", "next_page_token": "q8Zk2mPx91q8Zk2mPx91", "cvv": 123,
+        "passwordHint": "the usual", "max_tokens": 4096, "dbPassword": "open-it", "trajectory_id": MAIL, "user": MAIL,
+    }  # fmt: skip
+    block = {"type": "tool_use", "id": "toolu_1", "name": "get", "input": {"id": MAIL, "type": MAIL}}
+    request = {"metadata": fields, "messages": [{"role": "assistant", "content": [block]}]}
+    got = json.loads(REDACTOR.exchange(raw(request)).request)
+    gone = {key for key, value in got["metadata"].items() if value == "[REDACTED:secret]"}
+    assert gone == {"password", "client_secret", "cvv", "dbPassword"}
+    assert (got["metadata"]["trajectory_id"], got["metadata"]["user"]) == (MAIL, "[REDACTED:email]")
+    assert got["messages"][0]["content"][0]["input"] == {"id": "[REDACTED:email]", "type": "[REDACTED:email]"}
+
+
+def test_what_was_recognised_once_goes_from_all_that_follows() -> None:
+    told = ("Is zx81-Kappa a good one?", "ok: password=zx81-Kappa", "so I log in with zx81-Kappa")
+    request = {"messages": [{"role": "user", "content": text} for text in told]}
+    after = REDACTOR.exchange(raw(request, answered("yes, with zx81-Kappa")))
+    # The first message stood so in the call before, in which nobody could know.
+    assert [message["content"] for message in json.loads(after.request)["messages"]] == [
+        "Is zx81-Kappa a good one?", "ok: password=[REDACTED:secret]", "so I log in with [REDACTED:secret]",
+    ]  # fmt: skip
+    assert json.loads(after.response)["choices"][0]["message"]["content"] == "yes, with [REDACTED:secret]"
+    # In a database's URL it looks like the beginning of an e-mail address, and is known alone all the same.
+    url, alone = messages(
+        {"role": "user", "content": "use postgres://app:7vv7VJK4dtVqME@db.internal:5432/prod"},
+        {"role": "assistant", "content": "so the password is 7vv7VJK4dtVqME then"},
+    )
+    assert "7vv7VJK4dtVqME" not in url["content"] + alone["content"]
+
+
+def test_within_one_message_it_does_not_matter_what_was_written_first() -> None:
+    call = tool_call({"password": "zx81-Kappa"})
+    for message in (
+        {"role": "assistant", "content": "I try zx81-Kappa", "tool_calls": [call]},
+        {"role": "assistant", "tool_calls": [call], "content": "I try zx81-Kappa"},
+    ):
+        (got,) = messages(message)
+        assert got["content"] == "I try [REDACTED:secret]"
+        reply = REDACTOR.exchange(raw(asked("hi"), {"choices": [{"index": 0, "message": message}]}))
+        assert json.loads(reply.response)["choices"][0]["message"] == got
+
+
+@given(st.lists(st.sampled_from([plant.text for plant in plants(5, 2)]), min_size=2, max_size=6))
+@settings(max_examples=30)
+def test_a_conversation_reads_the_same_in_every_call_that_carries_it(texts: list[str]) -> None:
+    told = [{"role": "user", "content": text} for text in texts]
+    longest = messages(*told)
+    for count in range(1, len(texts)):
+        shorter = REDACTOR.exchange(raw({"messages": told[:count]}, answered(texts[count])))
+        assert json.loads(shorter.request)["messages"] == longest[:count]
+        assert json.loads(shorter.response)["choices"][0]["message"]["content"] == longest[count]["content"]
+
+
+def test_an_exchange_that_was_read_loses_its_packed_ids() -> None:
+    exchange = Exchange(
+        id="x", endpoint="/v1/chat/completions", started=1.0, duration=1.0, status=200,
+        request=json.dumps(asked("hello")).encode(), response=json.dumps(answered(f"I am {MAIL}")).encode(),
+        prompt_ids=pack_array([1], "<i4"), response_ids=pack_array([2], "<i4"), logprobs=pack_array([-1], "<f4"),
+    )  # fmt: skip
+    after = REDACTOR.message(exchange)
+    assert (after.prompt_ids, after.response_ids, after.logprobs) == (exchange.prompt_ids, b"", b"")
+    assert (after.redacted, after.finds) == (("response",), {"email": 1})
+    assert REDACTOR.message(after) is after
+    feedback = Feedback(id="f", received=1.0, text=f"bad, see {MAIL}", response_id=MAIL)
+    assert REDACTOR.feedback(feedback) == msgspec.structs.replace(feedback, text="bad, see [REDACTED:email]")
+
+
+# What cannot be read as JSON
+
+
+def test_a_response_that_was_cut_off_is_searched_as_text_and_goes_as_a_whole_if_it_has_ids() -> None:
+    cut = json.dumps(answered(f"write to {MAIL} or caf\u00e9\u0040example.com and")).encode()[:-30]
+    after = REDACTOR.exchange(raw(asked("hi"), cut, complete=False, problem="client_left"))
+    assert MAIL.encode() not in after.response
+    assert after.response.startswith(b'{"id": "chatcmpl-1"')
+    cut = json.dumps(answered(MAIL, token_ids=[7, 8, 9])).encode()[:-3]
+    after = REDACTOR.exchange(raw(asked("hi"), cut, complete=False))
+    assert (after.response, after.finds["unreadable"]) == (b"", 1)
+    whole = sse([chunk({"content": f"to {MAIL}"}, token_ids=[7])], done=False)
+    assert b"smith" not in REDACTOR.exchange(raw(asked("hi"), whole[:-30], content_type=SSE)).response
+    whole += sse([chunk({"content": "x"}, token_ids=[8, 9])], done=False)[:-6]
+    after = REDACTOR.exchange(raw(asked("hi"), whole, content_type=SSE))
+    assert b"token_ids" not in after.response
+    assert len(events(after.response)) == 1
+
+
+def test_compressed_bodies_are_opened_and_unknown_ones_are_left_out() -> None:
+    body = json.dumps(answered(MAIL)).encode()
+    after = REDACTOR.exchange(raw(asked("hi"), gzip.compress(body), content_encoding="gzip"))
+    assert (after.content_encoding, b"[REDACTED:email]" in after.response) == ("", True)
+    after = REDACTOR.exchange(raw(asked("hi"), b"\x8b\x02\x80brotli", content_encoding="br"))
+    assert (after.response, after.finds) == (b"", {"unreadable": 1})
+    clean = raw(asked("hi"), gzip.compress(json.dumps(answered("hello")).encode()), content_encoding="gzip")
+    assert REDACTOR.exchange(clean) is clean
+    request = json.dumps(asked("password: Haus!Baum9"))
+    for packed in (
+        request.encode("utf-16"), request.encode("utf-16-le"), zlib.compress(request.encode()),
+        gzip.compress(request.encode()), zlib.compressobj(wbits=-15).compress(request.encode()) + b"\xff",
+        b"\x28\xb5\x2f\xfd" + request.encode() + b"\xff",
+    ):  # fmt: skip
+        kept = REDACTOR.exchange(raw(packed)).request
+        assert kept != packed
+        assert b"Haus" not in kept
+
+
+def test_embedded_files_are_no_text() -> None:
+    picture = "data:image/png;base64," + "iVBORw0KGgo4111111111111111AKIA" * 200
+    record = raw({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": picture}}]}]})
+    assert REDACTOR.exchange(record) is record
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300), st.sampled_from(["application/json", "text/event-stream", ""]))
+@example(b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 5000 + b"]" * 5000, "application/json")
+@example(b"{}", b"data: " + b"[" * 5000 + b"]" * 5000 + b"\n\n", "text/event-stream")
+@example(b'{"messages": "\\ud800 ann@example.com"}', b'{"x": NaN, "y": "ann@example.com"}', "application/json")
+@settings(max_examples=200)
+def test_no_bytes_make_it_raise(request: bytes, response: bytes, content_type: str) -> None:
+    after = REDACTOR.exchange(raw(request, response, content_type=content_type))
+    assert b"ann@example.com" not in after.request + after.response
+    assert REDACTOR.exchange(after) == after
+
+
+# Streams
+
+
+def pieces(text: str, sizes: list[int]) -> list[str]:
+    found, at = [], 0
+    while at < len(text):
+        size = sizes[len(found) % len(sizes)]
+        found.append(text[at : at + size])
+        at += size
+    return found
+
+
+def arguments(index: int, part: str) -> dict[str, Any]:
+    return {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
+
+
+@given(st.sampled_from(PLANTS), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sampled_from(["\n", "\r\n"]))
+@settings(max_examples=150)
+def test_a_split_answer_reads_like_the_whole_one(plant: Plant, sizes: list[int], newline: str) -> None:
+    call = tool_call({"note": plant.text, "n": 1})
+    text = call["function"]["arguments"]
+    opening = {**call, "index": 0, "function": {"name": "f", "arguments": ""}}
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": piece} for piece in pieces(plant.text, sizes)]
+    deltas += [{"content": piece} for piece in pieces(plant.text, sizes)]
+    deltas += [{"tool_calls": [opening]}, *(arguments(0, piece) for piece in pieces(text, sizes))]
+    body = sse([*map(chunk, deltas), chunk({}, finish_reason="tool_calls")], newline=newline)
+    streamed = REDACTOR.exchange(raw(asked("hi"), body, content_type=SSE))
+    whole = answered(plant.text)
+    whole["choices"][0]["message"] |= {"reasoning_content": plant.text, "tool_calls": [call]}
+    plain = REDACTOR.exchange(raw(asked("hi"), whole))
+    assert streamed.redacted == plain.redacted == ("response",)
+    got = json.loads(exchange_from_raw(streamed).response)["choices"][0]["message"]
+    assert got == json.loads(plain.response)["choices"][0]["message"]
+    assert plant.value not in json.dumps(got, ensure_ascii=False)
+    assert REDACTOR.exchange(streamed) == streamed
+
+
+def kept(stream: list[dict[str, Any]], data: bytes | None = None) -> list[Any]:
+    """The events of a stream that were kept."""
+    return events(REDACTOR.exchange(raw(asked("hi"), sse(stream) if data is None else data, content_type=SSE)).response)
+
+
+def test_two_choices_and_two_tool_calls_are_not_mixed() -> None:
+    got = kept(
+        [
+            chunk({"content": "ann.smith@"}), chunk({"content": "bob@"}, index=1), chunk({"content": "example.com"}),
+            chunk({"content": "home"}, index=1), chunk(arguments(0, '{"a": "ann@')), chunk(arguments(1, '{"b": "x')),
+            chunk(arguments(0, 'example.com"}')), chunk(arguments(1, '@"}')),
+        ]
+    )  # fmt: skip
+    parts = [event["choices"][0]["delta"] for event in got]
+    assert [part.get("content") for part in parts[:4]] == ["[REDACTED:email]", "bob@", "", "home"]
+    told = [part["tool_calls"][0]["function"]["arguments"] for part in parts[4:]]
+    assert told == ['{"a": "[REDACTED:email]', '{"b": "x', '"}', '@"}']
+    texts = [{"id": "c", "choices": [{"index": 0, "text": one}]} for one in ("see ann@exa", "mple.com", " ok")]
+    assert [event["choices"][0]["text"] for event in kept(texts)] == ["see [REDACTED:email]", "", " ok"]
+
+
+def test_a_clean_stream_is_the_very_same_record_and_comments_and_names_of_events_stay() -> None:
+    clean = sse([chunk({"content": "gr\u00fc\u00df dich"}, token_ids=[1])])
+    record = raw(asked("hi"), b": ping\r\n\r\nevent: x\nid: 3\n" + clean + b"data: {brok", content_type=SSE)
+    assert REDACTOR.exchange(record) is record
+    found = b": hello\n\nevent: x\n" + sse([chunk({"content": f"to {MAIL}"})])
+    after = REDACTOR.exchange(raw(asked("hi"), found, content_type=SSE))
+    assert after.response.startswith(b": hello\n\nevent: x\ndata: {")
+    assert after.response.endswith(b"data: [DONE]\n\n")
+
+
+def test_responses_events_are_redacted_in_pieces_and_where_they_repeat_the_whole() -> None:
+    place, call = {"item_id": "m", "output_index": 0, "content_index": 0}, {"item_id": "fc_1", "output_index": 1}
+    item = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": f"to {MAIL}", "logprobs": [1]}]}
+    told = '{"password": "sesamestreet9"}'
+    function = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": told}
+    stream = [
+        {"type": "response.output_text.delta", "delta": "to ann.sm", **place, "logprobs": [{"token": "to ann.sm"}]},
+        {"type": "response.output_text.delta", "delta": "ith@example.com", **place},
+        {"type": "response.output_text.done", "text": f"to {MAIL}", **place},
+        {"type": "response.function_call_arguments.delta", "delta": told[:20], **call},
+        {"type": "response.function_call_arguments.delta", "delta": told[20:], **call},
+        {"type": "response.function_call_arguments.done", "arguments": told, **call},
+        {"type": "response.output_item.done", "item": function},
+        {"type": "response.completed", "response": {"id": "resp_1", "output": [item, function]}},
+    ]
+    got = kept(stream)
+    assert not [word for word in ("smith", "sesame", "logprobs") if word in json.dumps(got)]
+    assert [event["delta"] for event in got[:2]] == ["to [REDACTED:email]", ""]
+    assert got[3]["delta"] + got[4]["delta"] == got[5]["arguments"] == '{"password": "[REDACTED:secret]"}'
+    assert got[7]["response"]["output"][0]["content"][0]["text"] == "to [REDACTED:email]"
+
+
+def test_anthropic_blocks_are_joined_each_for_itself() -> None:
+    def delta(index: int, **fields: str) -> dict[str, Any]:
+        return {"type": "content_block_delta", "index": index, "delta": fields}
+
+    use = {"type": "tool_use", "id": "toolu_1", "input": {}}
+    got = kept(
+        [
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            delta(0, type="text_delta", text="to ann@"),
+            delta(0, type="text_delta", text="example.com"),
+            {"type": "content_block_start", "index": 1, "content_block": use},
+            delta(1, type="input_json_delta", partial_json='{"mail": "ann@ex'),
+            delta(1, type="input_json_delta", partial_json='ample.com"}'),
+        ]
+    )
+    assert [event["delta"].get("text") for event in got[1:3]] == ["to [REDACTED:email]", ""]
+    assert got[4]["delta"]["partial_json"] + got[5]["delta"]["partial_json"] == '{"mail": "[REDACTED:email]"}'
+
+
+# Token ids
+
+
+def sampled(
+    texts: list[str], *, message: dict[str, Any] | None = None, prompt: str = "hello", streamed: bool = False,
+    told: bool = True, choices: int = 1,
+) -> Exchange:  # fmt: skip
+    """What is kept of a call whose answer was sampled in `texts`, ids from 100 on."""
+    entries = [{"token": text if told else f"token_id:{at}", "logprob": -0.5 - at} for at, text in enumerate(texts)]
+    base = {"id": "chatcmpl-1", "model": "m", "prompt_token_ids": [1, 2, 3]}
+    if streamed:
+        carried = [{"token_ids": [100 + at], "logprobs": {"content": [entry]}} for at, entry in enumerate(entries)]
+        made = [chunk({"content": text}, **own) for text, own in zip(texts, carried, strict=True)]
+        response: Any = [one | base for one in [*made, chunk({}, finish_reason="stop")]]
+    else:
+        ids = {"token_ids": [*range(100, 100 + len(texts))], "logprobs": {"content": entries}}
+        choice = answered("".join(texts), **ids)["choices"][0] | ({"message": message} if message else {})
+        response = base | {"choices": [choice | {"index": at} for at in range(choices)]}
+    clean = REDACTOR.exchange(raw(asked(prompt), response, tokens_requested=True))
+    assert MAIL.encode() not in clean.response + clean.request
+    return exchange_from_raw(clean)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_tokens_that_overlap_a_find_are_masked_and_the_others_keep_id_and_log_prob(streamed: bool) -> None:
+    call = sampled(["Write ", "to <ann", ".smith", "@example.com>", " now"], streamed=streamed)
+    assert ids_array(call.response_ids).tolist() == [100, -1, -1, -1, 104]
+    assert floats_array(call.logprobs).tolist() == [-0.5, 0.0, 0.0, 0.0, -4.5]
+    assert (call.masked, call.why_no_tokens) == (("to <[REDACTED:email]>",), "")
+    assert ids_array(call.prompt_ids).tolist() == [1, 2, 3]
+    call = sampled(["Done", "."], prompt=f"I am {MAIL}", streamed=streamed)
+    assert (call.prompt_ids, ids_array(call.response_ids).tolist()) == (b"", [100, 101]), "those of a prompt go"
+    assert (call.redacted, call.masked) == (("prompt",), ())
+
+
+def calling(arguments: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": "f", "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {"role": "assistant", "tool_calls": [{"id": "c", "function": function}]}
+
+
+CALLED = ["<tool_call>", '{"name": "f", "arguments": {"to": "', "ann.smith", "@example.com", '"}}', "</tool_call>"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message", "prompt", "kept"),
+    [
+        (CALLED, calling({"to": MAIL}), "hello", [100, 101, -1, -1, 104, 105]),
+        # JSON spells it otherwise.
+        (['{"password": "', "M\\u00fcll-Stra", "\\u00dfe99x", '"}'], calling({"password": "Müll-Straße99x"}), "hello",
+         [100, -1, -1, 103]),
+        # Reasoning that the engine does not show is sampled all the same, and repeats what the prompt had.
+        (["<think>", MAIL, "</think>", "done"], {"role": "assistant", "content": "done"}, f"I am {MAIL}",
+         [100, -1, 102, 103]),
+    ],
+    ids=["arguments", "escapes", "reasoning"],
+)  # fmt: skip
+def test_a_find_is_masked_wherever_it_was_sampled(texts: list[str], message: dict, prompt: str, kept: list) -> None:
+    call = sampled(texts, message=message, prompt=prompt)
+    assert ids_array(call.response_ids).tolist() == kept
+
+
+@pytest.mark.parametrize(
+    "how", [{"told": False}, {"choices": 2}, {"message": {"role": "assistant", "content": f"it is {MAIL}!"}}]
+)
+def test_where_the_tokens_of_a_find_cannot_be_told_none_is_kept(how: dict[str, Any]) -> None:
+    call = sampled(["it is ", "ann.smith(at)example.com" if "message" in how else MAIL], **how)
+    assert (call.prompt_ids, call.response_ids, call.logprobs) == (b"", b"", b"")
+    assert call.why_no_tokens == "redacted response"
+
+
+def test_of_a_redacted_part_goes_all_that_decodes_to_it() -> None:
+    tokens = {"token_ids": [5], "logprobs": {"content": [{"token": "hi", "logprob": -0.5, "bytes": [104, 105]}]}}
+    whole = {"prompt_token_ids": [1, 2], "prompt_logprobs": None, "prompt_text": "<s>hi"}
+    in_prompt = json.loads(REDACTOR.exchange(raw(asked(MAIL), answered("hi", **tokens) | whole)).response)
+    assert not whole.keys() & in_prompt.keys()
+    assert in_prompt["choices"][0]["token_ids"] == [5]
+    in_answer = json.loads(REDACTOR.exchange(raw(asked("hello"), answered(MAIL, **tokens) | whole)).response)
+    assert in_answer["prompt_token_ids"] == [1, 2]
+    assert not tokens.keys() & in_answer["choices"][0].keys()
+
+
+def test_the_bytes_of_tokens_go_from_a_redacted_stream() -> None:
+    def carrying(piece: str) -> dict[str, Any]:
+        entry = {"token": piece, "logprob": -1.0, "bytes": list(piece.encode()), "top_logprobs": []}
+        return {"token_ids": [len(piece)], "logprobs": {"content": [entry]}}
+
+    found = [chunk({"content": piece}, **carrying(piece)) for piece in ("to ann.", "smith@exam", "ple.com now")]
+    found[0]["prompt_token_ids"] = [1, 2, 3]
+    after = REDACTOR.exchange(raw(asked("hi"), [*found, chunk({}, finish_reason="stop")]))
+    assert after.response.count(b'"token_ids":[-1]') == 3
+    assert not [word for word in (b'"bytes"', b"smith") if word in after.response]
+    assert b"prompt_token_ids" in after.response
+    message = json.loads(exchange_from_raw(after).response)["choices"][0]["message"]
+    assert message["content"] == "to [REDACTED:email] now"
+    stream = [chunk({"content": "hi"}, **carrying("hi")) | {"prompt_token_ids": [1, 2]}]
+    after = REDACTOR.exchange(raw(asked(MAIL), stream))
+    assert (after.redacted, b"prompt_token_ids" in after.response) == (("prompt",), False)
+    assert b'"token_ids":[2]' in after.response
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_ids_in_the_raw_messages_of_the_responses_api_go_too(streamed: bool) -> None:
+    """vLLM gives them to who asks with `enable_response_messages`."""
+
+    def kept(asks: str, said: str) -> tuple[tuple[str, ...], bool, bool]:
+        body = {
+            "id": "resp_1", "status": "completed", "output": [],
+            "input_messages": [{"type": "raw_message_tokens", "message": "", "tokens": [1, 2, 3]}],
+            "output_messages": [{"type": "raw_message_tokens", "message": said, "tokens": [4, 5]}],
+        }  # fmt: skip
+        data: Any = [{"type": "response.completed", "response": body}] if streamed else body
+        after = REDACTOR.exchange(raw({"input": asks}, data, path="/v1/responses"))
+        plain = after.response.replace(b" ", b"")
+        return after.redacted, b"[1,2,3]" in plain, b"[4,5]" in plain
+
+    assert kept(f"I am {MAIL}", "fine") == (("prompt",), False, True)
+    assert kept("hi", MAIL) == (("response",), True, False)
