@@ -3,7 +3,7 @@
 A segment is a head and a run of records, each `[mark][u32 length][u32 crc32][16-byte id][payload]` (little-endian; the
 checksum covers id and payload). The mark is eight random bytes of the segment's own, which its head says twice. By it
 the next record is found, whatever a flipped bit makes of a length; and nobody who cannot read the disk can write one
-into a payload. Segments without a head are of an earlier version, and their records without marks.
+into a payload.
 
 The writer starts a new segment whenever it starts, so the torn tail that a crash leaves behind is always the end of a
 segment. The cursor is the reader's: everything before it is published.
@@ -27,7 +27,7 @@ MAX_PAYLOAD = 512 << 20
 """A length above it is no length: the bytes are torn or corrupt."""
 
 
-def frame(record_id: bytes, payload: bytes, mark: bytes = b"") -> bytes:
+def frame(record_id: bytes, payload: bytes, mark: bytes) -> bytes:
     """One record as it stands in a segment."""
     return mark + HEADER.pack(len(payload), zlib.crc32(payload, zlib.crc32(record_id)), record_id) + payload
 
@@ -43,7 +43,7 @@ def segment_head(mark: bytes) -> bytes:
 
 
 def mark_of(start: bytes) -> bytes:
-    """The mark of a segment that begins with `start` (its head and a mark); empty for one without a head.
+    """The mark of a segment that begins with `start` (its head and a mark); empty if there is no head, or not yet.
 
     One flipped bit anywhere in it does no harm.
     """

@@ -169,12 +169,13 @@ class SpoolReader:
         size, segment = sum(len(record.payload) for record in found), self._at.segment
         try:
             mark = self._mark(file)
-            if mark and self._at.offset < HEAD_BYTES:
-                self._at = Position(segment, HEAD_BYTES)
+            if not mark:
+                return False
+            self._at = Position(segment, max(self._at.offset, HEAD_BYTES))
             while len(found) < limit and size < max_bytes:
                 record = _record(file, segment, self._at.offset, mark)
                 if record is None:
-                    offset = _next(file, self._at.offset + 1, mark) if mark else -1
+                    offset = _next(file, self._at.offset + 1, mark)
                     if offset < 0:
                         return False
                     # It may have been written to its end between the two looks; what lies before a mark is all there.
@@ -234,7 +235,7 @@ def _record(file: int, segment: int, offset: int, mark: bytes) -> Spooled | None
     if zlib.crc32(payload, zlib.crc32(record_id)) == checksum:
         return Spooled(record_id, payload, Position(segment, start + length))
     # Of a length that is wrong too the end is nowhere: what is marked as the next record counts.
-    after = _next(file, start, mark) if mark else start + length
+    after = _next(file, start, mark)
     return Spooled(b"", b"", Position(segment, min(after, start + length) if after >= 0 else start + length))
 
 

@@ -87,9 +87,8 @@ async def running_tap(
 
 
 @contextlib.asynccontextmanager
-async def raw(rig: Rig) -> AsyncIterator[anyio.abc.SocketStream]:
-    port = int(rig.url.rpartition(":")[2])
-    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+async def raw(rig: Rig, port: int = 0) -> AsyncIterator[anyio.abc.SocketStream]:
+    async with await anyio.connect_tcp("127.0.0.1", port or rig.bound.port) as stream:
         yield stream
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.certificates import Certificate, self_signed
 from tests.support.engine import Engine, running_engine
 from tests.support.tapping import Rig, running_tap
 
@@ -32,8 +31,3 @@ async def rig(engine: Engine, tmp_path: Path) -> AsyncIterator[Rig]:
 async def http(rig: Rig) -> AsyncIterator[httpx.AsyncClient]:
     async with rig.http() as client:
         yield client
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return self_signed(tmp_path_factory.mktemp("certificate"))

@@ -1,4 +1,4 @@
-"""The tap as a process: metrics, drain, signals."""
+"""The tap as a process: metrics, drain, signals, sockets that it is given, and what it tells a service manager."""
 
 import contextlib
 import os
@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -13,6 +15,9 @@ import anyio.to_thread
 import httpx
 import pytest
 
+from actors.messages.spool import RawExchange
+from daemon.tap.errors import InvalidTapSettings, PortTaken
+from daemon.tap.sockets import bind, inherited, port_of
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk
 from tests.support.patience import until, wait_until, within
@@ -20,6 +25,7 @@ from tests.support.ports import free_port
 from tests.support.tapping import BODY, Rig, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
+FEEDBACK = b'{"response_id": "r", "outcome": 1}'
 
 
 async def test_metrics_are_on_the_admin_port_alone(http: httpx.AsyncClient, rig: Rig) -> None:
@@ -32,10 +38,16 @@ async def test_metrics_are_on_the_admin_port_alone(http: httpx.AsyncClient, rig:
         text = (await admin.get("/metrics")).text
         assert (await admin.get("/healthz")).status_code == 200
         assert (await admin.get("/v1/models")).status_code == 404
-    assert 'evolved_tap_requests_total{route="engine",status="200"} 1.0' in text
-    assert 'evolved_tap_feedback_total{result="rejected"} 1.0' in text
-    assert "evolved_tap_spool_written_total 1.0" in text
-    assert 'evolved_tap_spool_shed_total{reason="memory"} 0.0' in text
+    for line in (
+        'requests_total{route="engine",status="200"} 1.0',
+        'feedback_total{result="rejected"} 1.0',
+        "spool_written_total 1.0",
+        'spool_shed_total{reason="memory"} 0.0',
+    ):
+        assert f"evolved_tap_{line}" in text
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
 
 
 async def shut(rig: Rig) -> bool:
@@ -48,7 +60,9 @@ async def shut(rig: Rig) -> bool:
 
 
 @pytest.mark.promise
-async def test_a_drain_finishes_what_is_under_way(engine: Engine, tmp_path: Path) -> None:
+async def test_a_drain_finishes_what_is_under_way_and_answers_whom_it_had_accepted(
+    engine: Engine, tmp_path: Path
+) -> None:
     async def slow(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
         await stream.send(STREAM_HEAD + chunk(b"data: 1\n\n"))
         await engine.gate.wait()
@@ -56,27 +70,24 @@ async def test_a_drain_finishes_what_is_under_way(engine: Engine, tmp_path: Path
         return True
 
     engine.script = slow
-    async with running_tap(tmp_path, engine.port, drain_seconds=within()) as rig, raw(rig) as client:
+    async with (
+        running_tap(tmp_path, engine.port, drain_seconds=within()) as rig,
+        raw(rig) as client,
+        raw(rig) as accepted,
+        raw(rig) as silent,
+    ):
         await client.send(post())
         await client.receive()
+        await until(lambda: rig.tap.counts.connections == 3, "all are accepted")
         rig.stop.set()
         await until(lambda: shut(rig), "the port is shut")
-        engine.gate.set()
-        assert (await read_all(client)).endswith(b"0\r\n\r\n")
-    (record,) = await rig.records()
-    assert record.complete
-
-
-@pytest.mark.promise
-async def test_a_drain_answers_the_first_request_of_a_connection_that_it_had_accepted(tmp_path: Path) -> None:
-    async with running_tap(tmp_path, free_port()) as rig, raw(rig) as client, raw(rig) as silent:
-        await until(lambda: rig.tap.counts.connections == 2, "both are accepted")
-        rig.stop.set()
-        await until(lambda: shut(rig), "the port is shut")
-        await client.send(post(b'{"response_id": "r", "outcome": 1}', path=b"/v1/feedback"))
-        assert (await read_all(client)).startswith(b"HTTP/1.1 202 ")
+        await accepted.send(post(FEEDBACK, path=b"/v1/feedback"))
+        assert (await read_all(accepted)).startswith(b"HTTP/1.1 202 ")
         with pytest.raises(anyio.EndOfStream):
             await silent.receive()
+        engine.gate.set()
+        assert (await read_all(client)).endswith(b"0\r\n\r\n")
+    assert len([record for record in await rig.records(2) if isinstance(record, RawExchange) and record.complete]) == 1
 
 
 @pytest.mark.promise
@@ -84,7 +95,7 @@ async def test_a_connection_that_a_drain_accepts_last_ends_with_it(tmp_path: Pat
     async with running_tap(tmp_path, free_port()) as rig:
         # Nothing is awaited in between: the tap accepts it in the round of its loop in which it hears of the end.
         with socket.create_connection(("127.0.0.1", rig.bound.port)) as late:
-            late.sendall(post(b'{"response_id": "r", "outcome": 1}', path=b"/v1/feedback"))
+            late.sendall(post(FEEDBACK, path=b"/v1/feedback"))
             rig.stop.set()
             late.settimeout(within())
             answer = await anyio.to_thread.run_sync(late.recv, 65_536)
@@ -103,16 +114,9 @@ def test_sigterm_ends_the_process_with_its_spool_flushed(tmp_path: Path) -> None
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
-
-        def posted() -> bool:
-            with contextlib.suppress(httpx.TransportError):
-                body, url = {"response_id": "r", "outcome": 1}, f"http://127.0.0.1:{port}/v1/feedback"
-                return httpx.post(url, json=body, timeout=within()).status_code == 202
-            return False
-
-        wait_until(posted, "the tap takes feedback")
+        wait_until(lambda: ask(port) == "HTTP/1.1 202 Accepted", "the tap takes feedback")
         os.kill(process.pid, signal.SIGHUP)  # of a terminal that is closed
-        wait_until(posted, "it serves on")
+        wait_until(lambda: ask(port) == "HTTP/1.1 202 Accepted", "it serves on")
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(within()) == 0
     finally:
@@ -121,10 +125,146 @@ def test_sigterm_ends_the_process_with_its_spool_flushed(tmp_path: Path) -> None
     assert len(SpoolReader(tmp_path / "spool").read()) == 2
 
 
-def test_the_tap_needs_no_torch_no_broker_and_no_database() -> None:
+# -- sockets and a service manager, which is this test -----------------------------------------------------------------
+
+_START = (
+    "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid());"
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+
+
+class Manager:
+    """As systemd does it: holds the socket, starts and stops the process behind it, listens to what it tells."""
+
+    def __init__(self, directory: Path) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.port = self.socket.getsockname()[1]
+        self.told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.told.bind(str(directory / "notify"))
+        self.told.settimeout(within())
+        self._directory, self._process = directory, None
+
+    def start(self) -> None:
+        number = self.socket.fileno()
+        given = {
+            "LISTEN_FDS": "1", "LISTEN_FDNAMES": "agents", "NOTIFY_SOCKET": str(self._directory / "notify"),
+            "WATCHDOG_USEC": "400000",
+        }  # fmt: skip
+        settings = [f'state_dir="{self._directory}/state"', "tap.port=1", "tap.admin_port=0", 'tap.door.keys_file=""']
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, "-m", "daemon.cli", "tap", *[f"--set={text}" for text in settings]],
+            env={**os.environ, **given},
+            preexec_fn=lambda: os.dup2(number, 3),
+            pass_fds=(3,),
+            stderr=subprocess.DEVNULL,
+        )
+        self.wait_for("READY=1")
+
+    def wait_for(self, line: str) -> None:
+        while line not in self.told.recv(4096).decode().splitlines():
+            pass
+
+    def stop(self) -> int:
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(within())
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self.socket.close()
+        self.told.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    (tmp_path / "state").mkdir()
+    manager = Manager(tmp_path)
+    yield manager
+    manager.close()
+
+
+def ask(port: int) -> str:
+    """Status line of the answer to one report, or the error."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=within()) as one:
+            one.sendall(post(FEEDBACK, b"Connection: close", path=b"/v1/feedback"))
+            return one.makefile("rb").readline().decode().strip()
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_a_restart_under_load_refuses_no_connection_and_the_manager_hears_of_it(manager: Manager) -> None:
+    manager.start()
+    manager.wait_for("WATCHDOG=1")
+    assert manager.stop() == 0
+    manager.wait_for("STOPPING=1")
+    manager.start()
+    answers: list[str] = []
+    over = threading.Event()
+
+    def agent() -> None:
+        while not over.is_set():
+            answers.append(ask(manager.port))
+
+    agents = [threading.Thread(target=agent) for _ in range(4)]
+    for one in agents:
+        one.start()
+    try:
+        for _ in range(2):
+            enough = len(answers) + 50
+            wait_until(lambda wanted=enough: len(answers) >= wanted, "the agents are answered")
+            assert manager.stop() == 0
+            manager.start()
+    finally:
+        over.set()
+    for one in agents:
+        one.join(within())
+    assert set(answers) == {"HTTP/1.1 202 Accepted"}
+
+
+def test_sockets_are_taken_by_name_and_children_hear_nothing_of_them() -> None:
+    environment = {"LISTEN_FDS": "2", "LISTEN_PID": "7", "LISTEN_FDNAMES": "agents:admin", "HOME": "/"}
+    assert inherited(environment, pid=8) == {}
+    assert environment == {"HOME": "/"}
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"), [("postgres", "knows agents, mirror and admin"), ("agents", "ListenStream=")]
+)
+def test_a_descriptor_that_cannot_be_used_is_named(names: str, complaint: str) -> None:
     code = (
-        "import sys, daemon.tap.server; "
-        "print([m for m in ('torch', 'nats', 'sqlalchemy', 'openai', 'httpx', 'transformers') if m in sys.modules])"
+        "import os; from daemon.tap.sockets import inherited\n"
+        f"inherited({{'LISTEN_FDS': '1', 'LISTEN_PID': str(os.getpid()), 'LISTEN_FDNAMES': {names!r}}}, os.getpid())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=within())
-    assert done.stdout.strip() == "[]"
+    with open(os.devnull) as null:
+        number = null.fileno()
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=lambda: os.dup2(number, 3),
+            pass_fds=(3,), timeout=within(), check=False,
+        )  # fmt: skip
+    assert InvalidTapSettings.__name__ in done.stderr
+    assert complaint in done.stderr
+
+
+def test_a_port_that_is_taken_is_named_with_its_setting(tmp_path: Path) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "daemon.cli", "tap", f'--set=state_dir="{tmp_path}"', f"--set=tap.port={port}"],
+            capture_output=True, text=True, timeout=within(), check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert f"tap.port = {port} on '127.0.0.1': Address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_another_tap_listens_on_is_shared_only_if_that_is_told() -> None:
+    (first,) = bind("127.0.0.1", 0, "tap.port")
+    with first:
+        port = port_of([first])
+        first.listen()
+        with pytest.raises(PortTaken, match=r"tap\.port = \d+ .*Address already in use.*tap\.share_port = true"):
+            bind("127.0.0.1", port, "tap.port")
+        bind("127.0.0.1", port, "tap.port", shared=True)[0].close()
+    bind("127.0.0.1", port, "tap.port")[0].close()

@@ -4,6 +4,8 @@ import gzip
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -18,8 +20,14 @@ from tests.support.patience import until
 from tests.support.tapping import BODY, Rig, running_tap
 
 pytestmark = pytest.mark.anyio
+CHAT = "/v1/chat/completions"
 SLOW = {"enabled": True, "patterns": ({"name": "slow", "regex": "poison(a+)+$"},)}
 """A pattern of the kind that takes for ever; on "poisonaaaa…b" it does."""
+
+
+async def ask(http: httpx.AsyncClient, times: int = 1) -> None:
+    for _ in range(times):
+        assert (await http.post(CHAT, json=BODY)).status_code == 200
 
 
 async def tell_scribe(rig: Rig, number: signal.Signals) -> None:
@@ -31,22 +39,43 @@ async def tell_scribe(rig: Rig, number: signal.Signals) -> None:
     os.kill(spool._child.pid, number)
 
 
+@asynccontextmanager
+async def stopped(directory: Path, engine: Engine, **settings: object) -> AsyncIterator[tuple[Rig, httpx.AsyncClient]]:
+    """A tap whose scribe has written one record, and stands still."""
+    async with running_tap(directory, engine.port, **settings) as rig, rig.http() as http:
+        await ask(http)
+        await rig.records()
+        await tell_scribe(rig, signal.SIGSTOP)
+        yield rig, http
+
+
+@asynccontextmanager
+async def reported(http: httpx.AsyncClient) -> AsyncIterator[list[int]]:
+    """Feedback on its way; the list gets the status of its answer."""
+    answers: list[int] = []
+
+    async def tell() -> None:
+        answers.append((await http.post("/v1/feedback", json={"response_id": "r", "outcome": 1})).status_code)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tell)
+        yield answers
+
+
 @pytest.mark.promise
-async def test_a_killed_scribe_is_replaced_and_loses_nothing(http: httpx.AsyncClient, rig: Rig, engine: Engine) -> None:
+async def test_a_killed_scribe_is_replaced_and_loses_nothing(http: httpx.AsyncClient, rig: Rig) -> None:
+    spool = rig.tap.spool
     for number in range(60):
         if number % 20 == 10:
             await tell_scribe(rig, signal.SIGSTOP)
-        assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+        await ask(http)
         if number % 20 == 15:
-            child = rig.tap.spool._child
-            assert child is not None
-            assert rig.tap.spool.waiting >= 5, "it dies with work in its hands"
-            child.kill()
-    await until(lambda: rig.tap.spool.waiting == 0, "the scribe has settled all")
-    kept = {record.id for record in await rig.records_until(60)}
-    assert len(kept) == 60
-    assert rig.tap.spool.restarts == 3
-    assert rig.tap.spool.shed == 0
+            assert spool._child is not None
+            assert spool.waiting >= 5, "it dies with work in its hands"
+            spool._child.kill()
+    await until(lambda: spool.waiting == 0, "the scribe has settled all")
+    assert len({record.id for record in await rig.records_until(60)}) == 60
+    assert (spool.restarts, spool.shed) == (3, 0)
 
 
 @pytest.mark.promise
@@ -65,39 +94,27 @@ async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successo
 
 
 async def test_a_stopped_scribe_holds_nobody_up(tmp_path: Path, engine: Engine) -> None:
-    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
-        await http.post("/v1/chat/completions", json=BODY)
-        await rig.records()
-        await tell_scribe(rig, signal.SIGSTOP)
-        for _ in range(50):
-            assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+    async with stopped(tmp_path, engine) as (rig, http):
+        await ask(http, 50)
         assert rig.tap.spool.waiting == 50
         await tell_scribe(rig, signal.SIGCONT)
         await rig.records(50)
 
 
 async def test_a_silent_scribe_is_killed_and_replaced(tmp_path: Path, engine: Engine) -> None:
-    async with running_tap(tmp_path, engine.port, scribe_seconds=8 * patience.SLOW) as rig, rig.http() as http:
-        await http.post("/v1/chat/completions", json=BODY)
-        await rig.records()
-        await tell_scribe(rig, signal.SIGSTOP)
-        await http.post("/v1/chat/completions", json=BODY)
+    async with stopped(tmp_path, engine, scribe_seconds=8 * patience.SLOW) as (rig, http):
+        await ask(http)
         spool = rig.tap.spool
         await until(lambda: spool._sent, "it is handed over")
         spool._heard -= 8 * patience.SLOW  # so long ago: its successor has all of the time again
         await rig.records()
-        assert rig.tap.spool.restarts == 1
+        assert spool.restarts == 1
 
 
 @pytest.mark.promise
 async def test_what_memory_cannot_hold_is_shed_and_counted(tmp_path: Path, engine: Engine) -> None:
-    settings = {"spool_memory_bytes": 20_000}
-    async with running_tap(tmp_path, engine.port, **settings) as rig, rig.http() as http:
-        await http.post("/v1/chat/completions", json=BODY)
-        await rig.records()
-        await tell_scribe(rig, signal.SIGSTOP)
-        for _ in range(30):
-            assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+    async with stopped(tmp_path, engine, spool_memory_bytes=20_000) as (rig, http):
+        await ask(http, 30)
         assert rig.tap.spool.shed_memory > 0
         assert rig.tap.spool.waiting + rig.tap.spool.shed_memory == 30
         await tell_scribe(rig, signal.SIGCONT)
@@ -111,7 +128,7 @@ async def test_a_record_that_takes_too_long_to_search_is_kept_without_its_bodies
     numbers = " ".join(f"00{49171000000 + number}" for number in range(100_000)).encode()
     async with running_tap(tmp_path, engine.port, redaction=SLOW) as rig, rig.http() as http:
         for content in (json.dumps(BODY).encode(), json.dumps(poison).encode(), gzip.compress(numbers), b"{}"):
-            await http.post("/v1/chat/completions", content=content)
+            await http.post(CHAT, content=content)
         records = await rig.records_until(4)
         kept = [(bool(record.request), record.finds.get("unreadable", 0)) for record in records]
         assert sorted(kept) == [(False, 1), (False, 1), (True, 0), (True, 0)]
@@ -122,44 +139,25 @@ async def test_a_record_that_takes_too_long_to_search_is_kept_without_its_bodies
 async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_kept(
     tmp_path: Path, engine: Engine
 ) -> None:
-    told = {"response_id": "r", "outcome": 1}
-    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
+    async with stopped(tmp_path, engine) as (rig, http):
         spool = rig.tap.spool
-        await http.post("/v1/chat/completions", json=BODY)
-        await rig.records()
-        await tell_scribe(rig, signal.SIGSTOP)
-        answers: list[int] = []
-
-        async def tell() -> None:
-            answers.append((await http.post("/v1/feedback", json=told)).status_code)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(tell)
+        async with reported(http) as answers:
             while not answers:
                 if spool._sent and spool._child is not None:
                     spool._child.kill()  # it has not come to read it yet
                 await anyio.sleep(0.005)
         assert (answers, spool.shed_poison) == ([503], 1), "nobody is told that it was taken"
-        await http.post("/v1/chat/completions", json=BODY)
+        await ask(http)
         await rig.records_until(1)
 
 
 @pytest.mark.promise
 async def test_feedback_is_taken_only_when_it_is_on_disk(tmp_path: Path, engine: Engine) -> None:
-    told = {"response_id": "r", "outcome": 1}
-    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
-        await http.post("/v1/chat/completions", json=BODY)
-        await tell_scribe(rig, signal.SIGSTOP)
-        answers: list[int] = []
-
-        async def tell() -> None:
-            answers.append((await http.post("/v1/feedback", json=told)).status_code)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(tell)
+    async with stopped(tmp_path, engine) as (rig, http):
+        async with reported(http) as answers:
             await until(lambda: rig.tap.spool.waiting == 1, "it is taken")
-            assert (await http.post("/v1/chat/completions", json=BODY)).status_code == 200
+            await ask(http)
             assert answers == []
             await tell_scribe(rig, signal.SIGCONT)
         assert answers == [202]
-        await rig.records(3)
+        await rig.records(2)

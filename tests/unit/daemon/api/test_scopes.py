@@ -1,24 +1,30 @@
-"""Scopes of operators' keys: every route has one, and each key opens what its scope says, nothing else."""
+"""The control API behind its keys: open on this machine while there is none; then every route has a scope, and each key
+opens what its scope says, nothing else."""
 
+import base64
+from collections import Counter
 from collections.abc import AsyncIterator
-from itertools import pairwise
 from pathlib import Path
 
 import httpx
-import msgspec
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from actors.store import Store
-from daemon.api.admin import AdminOnly, admin_keys
+from daemon.api.admin import AdminOnly, RefusalCollector, admin_keys
+from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
 from daemon.api.scopes import NEEDED, allowed
+from daemon.cli.control_client import key_headers
 from daemon.composition.tasks import Tasks
-from daemon.tap.keys import LADDER, OPERATORS, KeyRing, Scope, add_key, opens, read_keys, revoke_key
+from daemon.errors import ConfigError
+from daemon.tap.keys import OPERATORS, KeyRing, Scope, add_key, revoke_key
 from tests.support.experience import Desk, lesson
+from tests.support.fakes import Clock
 
 pytestmark = pytest.mark.anyio
 SCOPES: tuple[Scope, ...] = ("agent", "environment", "read", "content", "operate", "teach", "admin")
@@ -29,12 +35,23 @@ BODIES = {
 }
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def key(path: Path, scope: Scope = "admin") -> str:
+    return add_key(path, tenant="acme", scope=scope, now=0.0)[0]
+
+
+# -- which key opens what ----------------------------------------------------------------------------------------------
+
+
 class Door:
     """The control API behind its keys, one of each scope."""
 
-    def __init__(self, app: Starlette, desk: Desk, keys: Path) -> None:
-        self.desk, self.routes, self.path = desk, app.routes, keys
-        self.texts = {scope: add_key(keys, tenant="acme", scope=scope, now=1.0)[0] for scope in SCOPES}
+    def __init__(self, app: Starlette, desk: Desk, texts: dict[Scope, str]) -> None:
+        self.desk, self.routes, self.texts = desk, app.routes, texts
         self._app, self._asked = app, 0
 
     async def ask(self, scope: Scope, method: str, path: str, body: object = None) -> httpx.Response:
@@ -52,13 +69,12 @@ class Door:
 
 
 @pytest.fixture
-async def door(tmp_path: Path) -> AsyncIterator[Door]:
+async def door(tmp_path: Path, path: Path) -> AsyncIterator[Door]:
     store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
     await store.open()
-    keys = tmp_path / "keys.json"
-    add_key(keys, tenant="acme", scope="agent", now=1.0)
+    texts = {scope: key(path, scope) for scope in SCOPES}
     desk = Desk(store, tmp_path)
-    yield Door(desk.app(KeyRing(keys, clock=lambda: 2.0)), desk, keys)
+    yield Door(desk.app(KeyRing(path, clock=lambda: 2.0)), desk, texts)
     await store.aclose()
 
 
@@ -84,26 +100,8 @@ async def test_a_key_opens_what_its_scope_says_and_is_told_of_the_scope_it_lacks
                 assert answer.status_code == 403, where
                 assert f"a key of scope {wanted[0]}, and {door.id(scope)} has {scope}" in said
                 assert f"evolved keys add --scope {wanted[0]} --tenant" in said
-
-
-async def test_the_dashboard_opens_with_a_reading_key_and_says_why_not_to_an_agents_framework(door: Door) -> None:
-    for scope in ("read", "content", "operate", "admin"):
-        assert (await door.ask(scope, "GET", "/")).status_code == 200
-    assert (await door.ask("teach", "GET", "/")).status_code == 403
-
-
-async def test_a_route_that_is_not_in_the_table_takes_an_admin(tmp_path: Path) -> None:
-    async def page(request: Request) -> Response:
-        return Response("here")
-
-    keys, routes = tmp_path / "keys.json", [Route("/api/new", page, methods=["GET", "POST"])]
-    texts = {scope: add_key(keys, tenant="ops", scope=scope, now=1.0)[0] for scope in SCOPES}
-    guarded = AdminOnly(Starlette(routes=routes), keys=admin_keys(keys, "127.0.0.1"), routes=routes)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://here") as http:
-        for method in ("GET", "POST", "HEAD"):
-            for scope, text in texts.items():
-                answer = await http.request(method, "/api/new", headers={"x-evolved-key": text})
-                assert (answer.status_code == 200) == (scope == "admin")
+    opened = {scope: (await door.ask(scope, "GET", "/")).status_code for scope in SCOPES if scope in OPERATORS}
+    assert opened == dict.fromkeys(("read", "content", "operate", "admin"), 200) | {"teach": 403}, "the dashboard"
 
 
 async def test_going_past_the_gate_takes_an_admin(door: Door) -> None:
@@ -114,7 +112,7 @@ async def test_going_past_the_gate_takes_an_admin(door: Door) -> None:
     assert (await door.ask("admin", "POST", "/api/promote", order)).status_code == 404
 
 
-async def test_a_teaching_key_knows_its_own_tenant_alone(door: Door) -> None:
+async def test_a_teaching_key_knows_its_own_tenant_alone_and_drafts_what_an_operator_approves(door: Door) -> None:
     await door.desk.store.save([lesson("mine"), lesson("theirs", tenant="other")])
     listed = (await door.ask("teach", "GET", "/api/experience")).json()
     assert [one["lesson"]["id"] for one in listed] == ["mine"]
@@ -122,16 +120,13 @@ async def test_a_teaching_key_knows_its_own_tenant_alone(door: Door) -> None:
     assert (await door.ask("teach", "GET", "/api/experience/mine")).status_code == 200
     theirs, nobodys = [await door.ask("teach", "GET", f"/api/experience/{one}") for one in ("theirs", "nobody")]
     assert (theirs.status_code, theirs.text.replace("theirs", "nobody")) == (404, nobodys.text)
-    for tenant, status in (("acme", 200), ("other", 403)):
+    for tenant, status in (("other", 403), ("acme", 200)):
         question = {"text": "do mine", "tenant": tenant}
         assert (await door.ask("teach", "POST", "/api/experience/search", question)).status_code == status
         draft = {"when_to_use": "always", "content": "look twice", "tenant": tenant}
-        assert (await door.ask("teach", "POST", "/api/experience", draft)).status_code == status
-
-
-async def test_what_a_teaching_key_adds_is_a_draft_that_an_operator_approves(door: Door) -> None:
-    draft = {"when_to_use": "always", "content": "look twice", "tenant": "acme"}
-    made = (await door.ask("teach", "POST", "/api/experience", draft)).json()["lesson"]
+        answer = await door.ask("teach", "POST", "/api/experience", draft)
+        assert answer.status_code == status
+    made = answer.json()["lesson"]
     assert made["state"] == "candidate"
     change, path = {"change": "activate", "reason": "read it"}, f"/api/experience/{made['id']}/state"
     assert (await door.ask("teach", "POST", path, change)).status_code == 403
@@ -140,26 +135,102 @@ async def test_what_a_teaching_key_adds_is_a_draft_that_an_operator_approves(doo
     assert {one.details["by"] for one in told} == {door.id("teach"), door.id("operate")}
 
 
-async def test_every_key_of_the_operators_side_shuts_it_for_those_without(tmp_path: Path) -> None:
-    for scope in SCOPES:
-        path = tmp_path / f"{scope}.json"
-        add_key(path, tenant="ops", scope=scope, now=1.0)
-        assert KeyRing(path, clock=lambda: 2.0).guarded == (scope in OPERATORS)
+# -- the door itself ---------------------------------------------------------------------------------------------------
 
 
-def test_the_ladder_goes_one_way_and_teaching_stands_beside_it() -> None:
-    for low, high in pairwise(LADDER):
-        assert opens(high, low)
-        assert not opens(low, high)
-    assert [scope for scope in SCOPES if opens(scope, "teach")] == ["teach", "admin"]
-    assert [scope for scope in SCOPES if opens("teach", scope)] == ["teach"]
-    assert [scope for scope in SCOPES if opens("admin", scope)] == ["read", "content", "operate", "teach", "admin"]
+async def page(request: Request) -> Response:
+    return PlainTextResponse("here")
 
 
-def test_key_files_of_an_earlier_evolved_open_what_they_did(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    text, key = add_key(path, tenant="ops", scope="admin", now=1.0)
-    path.write_bytes(msgspec.json.encode({"schema": 1, "keys": [msgspec.to_builtins(key)]}))
-    assert KeyRing(path, clock=lambda: 2.0).find(text.encode()) == key
-    assert revoke_key(path, key.id, now=3.0) is not None
-    assert [one.scope for one in read_keys(path)] == ["admin"]
+@pytest.fixture
+async def http(path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an API of a route that no table names, whose key file has one agent's key at first."""
+    key(path, "agent")
+    app = Starlette(routes=[Route("/", page, methods=["GET", "POST"])])
+    guarded = AdminOnly(app, keys=admin_keys(path, "127.0.0.1"), routes=app.routes)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://here:8090") as client:
+        yield client
+
+
+async def test_without_an_admin_key_it_is_open_and_then_shut_to_all_but_those(
+    http: httpx.AsyncClient, path: Path
+) -> None:
+    assert (await http.get("/")).text == "here"
+    texts = {scope: key(path, scope) for scope in SCOPES}
+    told = (await http.get("/")).headers["www-authenticate"]
+    assert told.startswith("Basic "), "a browser is asked to log in"
+    login = base64.b64encode(f"anyone:{texts['admin']}".encode()).decode()
+    for shown in ({"authorization": f"Bearer {texts['admin']}"}, {"authorization": f"Basic {login}"}):
+        assert (await http.get("/", headers=shown)).text == "here"
+    for method in ("GET", "POST", "HEAD"):
+        for scope, text in texts.items():
+            answer = await http.request(method, "/", headers={"x-evolved-key": text})
+            assert (answer.status_code == 200) == (scope == "admin")
+    for origin, status in (("http://evil", 403), ("null", 403), ("http://here:8090", 200)):
+        headers = {"x-evolved-key": texts["admin"], "origin": origin}
+        assert (await http.post("/", headers=headers)).status_code == status, "a page of another site gives no orders"
+    revoke_key(path, texts["admin"][4:16], now=1.0)
+    shown = (texts["agent"].encode(), texts["admin"].encode(), b"evk_", b"\xff")
+    answers = [await http.get("/", headers={b"x-evolved-key": one}) for one in shown]
+    assert {(answer.status_code, answer.text) for answer in answers} == {(401, answers[0].text)}
+    assert texts["admin"] not in answers[1].text
+
+
+async def test_wrong_keys_from_an_address_are_put_off_counted_and_never_shut_out_the_right_one(path: Path) -> None:
+    text, clock, refused = key(path), Clock(), Counter[str]()
+    app = Starlette(routes=[Route("/", page)])
+    tries = AuthThrottle(most=3, seconds=60.0, clock=clock)
+    guarded = AdminOnly(app, keys=KeyRing(path, clock=clock), routes=app.routes, tries=tries, refused=refused)
+
+    async def ask(shown: str, address: str = "10.0.0.1") -> httpx.Response:
+        transport = httpx.ASGITransport(guarded, client=(address, 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            return await client.get("/", headers={"x-evolved-key": shown} if shown else {})
+
+    answers = [await ask("evk_wrong") for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
+    assert answers[-1].headers["retry-after"] == "60"
+    assert (await ask("evk_wrong", "10.0.0.2")).status_code == 401
+    assert [(await ask("")).status_code for _ in range(9)] == [401] * 9  # a browser that has not been asked yet
+    assert (await ask(text)).status_code == 200
+    clock.now += 60.0
+    assert (await ask("evk_wrong")).status_code == 401
+    assert refused == {"wrong_key": 5, "too_many_tries": 2, "no_key": 9}
+    registry = CollectorRegistry()
+    registry.register(RefusalCollector(refused))
+    assert 'evolved_control_refused_total{reason="too_many_tries"} 2.0' in generate_latest(registry).decode()
+
+
+def test_the_table_of_addresses_is_bounded_and_forgets_the_silent_ones_first() -> None:
+    tries = AuthThrottle(most=2, seconds=60.0, clock=Clock())
+    for number in range(5000):
+        tries.failed(f"2001:db8::{number}")
+        tries.failed("10.0.0.1")
+    assert len(tries) == 1024
+    assert tries.failed("10.0.0.1") > 0
+
+
+def test_it_listens_to_others_only_with_an_admin_key_and_over_an_encrypted_way(path: Path) -> None:
+    key(path, "agent")
+    for keys in (None, path):
+        assert (admin_keys(keys, "127.0.0.1", protected=False) is None) == (keys is None)
+        with pytest.raises(ConfigError, match=r"control\.host '0\.0\.0\.0'.*evolved keys add --scope admin"):
+            admin_keys(keys, "0.0.0.0")
+    key(path)
+    assert admin_keys(path, "0.0.0.0") is not None
+    with pytest.raises(ConfigError, match=r"control\.host '0\.0\.0\.0'.*control\.tls_cert.*behind_tls_proxy"):
+        admin_keys(path, "0.0.0.0", protected=False)
+    with pytest.raises(ConfigError, match=r"tap\.door\.keys_file.*evolved keys add"):
+        admin_keys(path.with_name("none"), "127.0.0.1")
+
+
+def test_the_command_line_shows_the_key_in_a_file(path: Path) -> None:
+    text = key(path)
+    file = path.with_name("admin.key")
+    file.write_text(text + "\n")
+    assert key_headers(str(file)) == {"x-evolved-key": text}
+    assert key_headers("") == {}
+    for wrong in ("sk-1", "", f"{text} {text}"):
+        file.write_text(wrong)
+        with pytest.raises(ConfigError, match="admin_key_file"):
+            key_headers(str(file))

@@ -13,38 +13,28 @@ from daemon.tap.request import Request
 ASKED = b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nContent-Length: %d\r\nX-Last: 1\r\n\r\n%b"
 TOLD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\ncontent-type: application/json\r\n\r\n%b"
 BODIES = st.binary(max_size=1500)
+CHANGES = (
+    BODIES, st.integers(min_value=0), st.integers(0, 4), st.sampled_from([b"", b"\r\n", b"\n", b" ", b"0", b"+", b"a"])
+)  # fmt: skip
 
 
-def parser(hold: int = 2000) -> RequestParser:
-    return RequestParser(max_header_bytes=1000, max_body_bytes=2000, hold=lambda target: hold, clock=lambda: 5.0)
-
-
-def asked(data: bytes) -> RequestParser:
-    reading = parser()
-    reading.feed(data)
-    reading.requests.popleft()
-    return reading
-
-
-def read_anew(*pieces: bytes) -> list[Request]:
-    reading = parser()
+def asked(*pieces: bytes) -> tuple[RequestParser, list[Request]]:
+    """A parser that has read `pieces`, and what it found in them."""
+    reading = RequestParser(max_header_bytes=1000, max_body_bytes=2000, hold=lambda target: 1500, clock=lambda: 5.0)
     for piece in pieces:
         reading.feed(piece)
-    return list(reading.requests)
+    found = list(reading.requests)
+    reading.requests.clear()
+    return reading, found
 
 
-def told(data: bytes) -> ReplyParser:
+def told(*replies: bytes) -> ReplyParser:
+    """A parser that has read `replies`, each to a request of its own."""
     reading = ReplyParser()
-    reading.begin(head_only=False, max_capture_bytes=10_000)
-    reading.feed(data)
+    for reply in replies:
+        reading.begin(head_only=False, max_capture_bytes=10_000)
+        reading.feed(reply)
     return reading
-
-
-def is_remembered(reading: ReplyParser) -> bool:
-    before = reading.head
-    reading.begin(head_only=False, max_capture_bytes=10_000)
-    reading.feed(TOLD % (3, b"new"))
-    return reading.head is before
 
 
 def said(request: Request) -> tuple[object, ...]:
@@ -59,21 +49,20 @@ def mangled(data: bytes, place: int, cut: int, new: bytes) -> bytes:
 
 @given(BODIES, BODIES.filter(len))
 def test_the_same_head_with_another_body_is_read_without_llhttp(first: bytes, second: bytes) -> None:
-    request = asked(ASKED % (len(first), first)).again(ASKED % (len(second), second))
+    data = ASKED % (len(second), second)
+    request = asked(ASKED % (len(first), first))[0].again(data)
     assert request is not None
-    assert said(request) == said(read_anew(ASKED % (len(second), second))[0])
+    assert said(request) == said(asked(data)[1][0])
 
 
-@given(
-    BODIES, st.integers(min_value=0), st.integers(0, 4), st.sampled_from([b"", b"\r\n", b"\n", b" ", b"0", b"+", b"a"])
-)
+@given(*CHANGES)
 @example(b"body", 50, 0, b"\r\n")
 def test_whatever_is_taken_for_the_same_head_llhttp_reads_alike(body: bytes, place: int, cut: int, new: bytes) -> None:
     first = ASKED % (4, b"body")
     data = mangled(ASKED % (len(body), body), place, cut, new)
-    request = asked(first).again(data)
+    request = asked(first)[0].again(data)
     if request is not None:
-        assert [said(one) for one in read_anew(first, data)[1:]] == [said(request)]
+        assert [said(one) for one in asked(first, data)[1][1:]] == [said(request)]
 
 
 @pytest.mark.parametrize("last", [0, 9, 10, 99, 100, 1000])
@@ -91,51 +80,32 @@ def test_a_length_has_to_add_up_however_many_digits_the_last_one_had(last: int) 
     assert {length for _, length, _ in found} >= {*range(1, 14), *range(90, 110), *range(990, 1010)}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nContent-Length: 4\r\nX-Last: 2\r\n\r\nbody",
-        b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nContent-Length: +4\r\nX-Last: 1\r\n\r\nbody",
-        b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nContent-Length: 4 \r\nX-Last: 1\r\n\r\nbody",
-        b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nContent-Length: \r\nX-Last: 1\r\n\r\n",
-        b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nContent-Length: 4\r\nContent-Length: 4\r\nX-Last: 1\r\n\r\nbody",
-        ASKED % (5, b"body"),
-        ASKED % (3, b"body"),
-        ASKED % (4, b"body") * 2,
-        ASKED % (1800, b"a" * 1800),
-    ],
-)
-def test_any_other_byte_a_wrong_length_or_a_large_body_goes_to_llhttp(data: bytes) -> None:
-    reading = parser(hold=1500)
-    reading.feed(ASKED % (4, b"body"))
-    reading.requests.popleft()
-    assert reading.again(data) is None
+PLAIN = ASKED % (4, b"body")
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("first", "second"),
     [
-        b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
-        b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        b"\r\n" + ASKED % (4, b"body") + b"\r\n",
-        ASKED % (4, b"body") * 2,
+        (PLAIN, PLAIN.replace(b"X-Last: 1", b"X-Last: 2")),
+        *((PLAIN, PLAIN.replace(b"Length: 4", b"Length: " + length)) for length in (b"+4", b"4 ", b"5", b"3", b"")),
+        (PLAIN, PLAIN.replace(b"X-Last", b"Content-Length: 4\r\nX-Last")),
+        (PLAIN, PLAIN * 2),
+        (PLAIN, ASKED % (1800, b"a" * 1800)),  # too large to be waited for
+        *((first, first) for first in (
+            PLAIN.replace(b"Host", b"Connection: close\r\nHost"),
+            b"POST /v1/x HTTP/1.1\r\nHost: tap\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+            b"\r\n" + PLAIN + b"\r\n",
+            PLAIN * 2,
+        )),
+        (PLAIN + b"POST /v1/y HTTP/1.1\r\nContent-Length: 60\r\n\r\n", PLAIN),  # in the middle of another
     ],
-)
-def test_only_a_whole_request_that_another_may_follow_is_remembered(data: bytes) -> None:
-    reading = parser()
-    reading.feed(data)
-    reading.requests.clear()
-    assert reading.again(data) is None
-
-
-def test_nothing_is_taken_for_a_request_in_the_middle_of_one() -> None:
-    reading = asked(ASKED % (4, b"body"))
-    reading.feed(b"POST /v1/y HTTP/1.1\r\nContent-Length: 60\r\n\r\n")
-    assert reading.again(ASKED % (4, b"body")) is None
+)  # fmt: skip
+def test_any_other_head_or_length_a_large_body_or_what_is_not_whole_goes_to_llhttp(first: bytes, second: bytes) -> None:
+    assert asked(first)[0].again(second) is None
 
 
 def test_llhttp_goes_on_where_it_left_off() -> None:
-    reading = asked(ASKED % (4, b"body"))
+    reading, _ = asked(PLAIN)
     assert reading.again(ASKED % (2, b"ab")) is not None
     reading.feed(b"GET /health HTTP/1.1\r\n\r\n")
     assert reading.requests.popleft().path == b"/health"
@@ -153,17 +123,13 @@ def test_the_same_answer_with_another_body_is_read_without_llhttp(first: bytes, 
     assert b"".join(reading.body) == reading.fresh == second
 
 
-@given(
-    BODIES, st.integers(min_value=0), st.integers(0, 4), st.sampled_from([b"", b"\r\n", b"\n", b" ", b"0", b"+", b"a"])
-)
+@given(*CHANGES)
 def test_an_answer_is_read_alike_after_one_with_the_same_head(body: bytes, place: int, cut: int, new: bytes) -> None:
     data = mangled(TOLD % (len(body), body), place, cut, new)
     found = []
     for first in (TOLD % (4, b"body"), b"HTTP/1.1 201 X\r\ncontent-length: 0\r\n\r\n"):
-        reading = told(first)
-        reading.begin(head_only=False, max_capture_bytes=10_000)
         try:
-            reading.feed(data)
+            reading = told(first, data)
         except UpstreamBroke:
             found.append(None)
         else:
@@ -174,22 +140,28 @@ def test_an_answer_is_read_alike_after_one_with_the_same_head(body: bytes, place
 
 def test_a_head_before_the_final_one_is_not_remembered_for_it() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\ncontent-length: 49\r\n\r\n"
-    reading = told(early + b"HTTP/1.1 304 Not Modified\r\ncontent-length: 49\r\n\r\n")
-    assert reading.done
-    reading.begin(head_only=False, max_capture_bytes=10_000)
+    final = b"HTTP/1.1 304 Not Modified\r\ncontent-length: 49\r\n\r\n"
     with pytest.raises(UpstreamBroke):
-        reading.feed(early + 49 * b"x")
+        told(early + final, early + 49 * b"x")
 
 
-def test_answers_without_a_body_of_their_length_are_not_remembered() -> None:
-    assert is_remembered(told(TOLD % (4, b"body")))
-    assert not is_remembered(told(TOLD % (0, b"")))
-    assert not is_remembered(told(b"HTTP/1.1 204 No Content\r\ncontent-length: 4\r\n\r\n"))
-    assert not is_remembered(told(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"))
+@pytest.mark.parametrize(
+    ("reply", "remembered"),
+    [
+        (TOLD % (4, b"body"), True),
+        (TOLD % (0, b""), False),
+        (b"HTTP/1.1 204 No Content\r\ncontent-length: 4\r\n\r\n", False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", False),
+    ],
+)
+def test_answers_without_a_body_of_their_length_are_not_remembered(reply: bytes, remembered: bool) -> None:
+    reading = told(reply)
+    before = reading.head
+    reading.begin(head_only=False, max_capture_bytes=10_000)
+    reading.feed(TOLD % (3, b"new"))
+    assert (reading.head is before) == remembered
 
 
 def test_the_length_has_one_place() -> None:
-    head = b"HTTP/1.1 200 OK\r\nX: a\r\n\r\n"
-    assert HeadCache.of(head + b"body", 4) is None
-    twice = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nbody"
-    assert HeadCache.of(twice, 4) is None
+    assert HeadCache.of(b"HTTP/1.1 200 OK\r\nX: a\r\n\r\nbody", 4) is None
+    assert HeadCache.of(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nbody", 4) is None

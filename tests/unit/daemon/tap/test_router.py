@@ -1,27 +1,32 @@
-"""New trajectories go by weight; the calls of one trajectory stay with one engine."""
+"""New runs go by weight, and as the daemon writes until that gets stale; the calls of one run stay with one engine."""
 
+import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from daemon.tap.request import Head, Request
+from actors.messages.routes import Routes, write_routes
 from daemon.tap.router import Router
+from daemon.tap.routing import Routing
 from daemon.tap.settings import Address
 from daemon.tap.upstream import Upstream
-
-
-def engine(name: str, weight: float = 1.0) -> Upstream:
-    return Upstream(name, Address("e", 1), weight=weight, tls=None, clock=lambda: 0.0)
+from tests.support.fakes import Clock
+from tests.unit.daemon.tap.made import request
 
 
 def router(*weights: float) -> Router:
-    return Router([engine(f"e{n}", weight) for n, weight in enumerate(weights)])
+    clock = Clock()
+    upstreams = [
+        Upstream(f"e{n}", Address("e", 1), weight=weight, tls=None, clock=clock) for n, weight in enumerate(weights)
+    ]
+    return Router(upstreams, rng=random.Random(1))
 
 
-def asked(body: bytes = b"{}", **headers: str) -> Request:
-    lines = [(name.replace("_", "-").encode(), name.encode(), value.encode()) for name, value in headers.items()]
-    path = b"/v1/chat/completions"
-    return Request(Head(b"POST", path, path, lines), body, 1.0)
+def run(router: Router, name: object) -> str:
+    """Where the calls of the run `name` go."""
+    return router.choose(request(x_evolved_trajectory=str(name))).name
 
 
 def talk(*texts: str) -> bytes:
@@ -30,63 +35,140 @@ def talk(*texts: str) -> bytes:
     return f'{{"model": "m", "messages": [{said}]}}'.encode()
 
 
-def test_new_trajectories_spread_by_weight() -> None:
-    three = router(3.0, 1.0)
-    assert Counter(three.choose(asked(talk("hi"))).name for _ in range(40)) == {"e0": 30, "e1": 10}
+# -- one run, one engine -----------------------------------------------------------------------------------------------
 
 
-def test_an_explicit_trajectory_stays() -> None:
+def test_new_runs_spread_by_weight_and_weight_zero_takes_none() -> None:
+    three = router(3.0, 1.0, 0.0)
+    assert Counter(three.choose(request(talk("hi"))).name for _ in range(40)) == {"e0": 30, "e1": 10}
+
+
+def test_a_run_stays_by_its_name_or_by_its_opening() -> None:
     two = router(1.0, 1.0)
-    for name in "abcd":
-        assert len({two.choose(asked(x_evolved_trajectory=name)).name for _ in range(5)}) == 1
+    for name in "abcdef":
+        assert len({run(two, name) for _ in range(5)}) == 1
+        first = two.choose(request(talk(f"wish {name}")))
+        assert two.choose(request(talk(f"wish {name}", "answer", "more"))) is first
 
 
-def test_a_tool_result_goes_where_its_call_was_made() -> None:
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize(
+    ("answer", "next_call"),
+    [
+        (
+            b'{"id":"chatcmpl-9","choices":[{"message":{"tool_calls":[{"id":"call_1"}]}}]}',
+            b'{"messages":[{"role":"tool","tool_call_id":"call_1","content":"3"}]}',
+        ),
+        (b'{"id":"resp_1"}', b'{"previous_response_id": "resp_1"}'),
+    ],
+    ids=["a tool's result", "a previous response"],
+)
+def test_what_follows_an_answer_goes_where_that_was_made(answer: bytes, next_call: bytes, at: int) -> None:
     two = router(1.0, 1.0)
-    for call, made in (("call_1", two.upstreams[1]), ("call_2", two.upstreams[0])):
-        two.learn(b'{"id":"chatcmpl-9","choices":[{"message":{"tool_calls":[{"id":"%b"}]}}]}' % call.encode(), made)
-        body = b'{"messages":[{"role":"tool","tool_call_id":"%b","content":"3"}]}' % call.encode()
-        assert {two.choose(asked(body)) for _ in range(3)} == {made}
+    two.learn(answer, two.upstreams[at])
+    assert {two.choose(request(next_call)) for _ in range(3)} == {two.upstreams[at]}
 
 
-def test_a_response_goes_where_the_one_before_it_was_made() -> None:
+def test_a_sick_engine_gets_nothing_and_its_runs_move_for_good_unless_all_are_sick() -> None:
     two = router(1.0, 1.0)
-    two.learn(b'{"id":"resp_1"}', two.upstreams[1])
-    assert {two.choose(asked(b'{"previous_response_id": "resp_1"}')).name for _ in range(3)} == {"e1"}
-
-
-def test_a_conversation_without_ids_stays_by_its_opening() -> None:
-    two = router(1.0, 1.0)
-    for number in range(6):
-        first = two.choose(asked(talk(f"wish {number}")))
-        assert two.choose(asked(talk(f"wish {number}", "answer", "more"))) is first
-
-
-def test_a_sick_engine_gets_nothing_and_its_trajectories_move() -> None:
-    two = router(1.0, 1.0)
-    first = two.choose(asked(x_evolved_trajectory="t"))
+    first = two.choose(request(x_evolved_trajectory="t"))
     first.healthy = False
-    other = two.choose(asked(x_evolved_trajectory="t"))
-    assert other is not first
+    other = run(two, "t")
+    assert other != first.name
     first.healthy = True
-    assert two.choose(asked(x_evolved_trajectory="t")) is other
-
-
-def test_weight_zero_takes_nothing_new() -> None:
-    two = router(0.0, 1.0)
-    assert {two.choose(asked(talk(str(n)))).name for n in range(10)} == {"e1"}
-
-
-def test_when_all_are_sick_one_is_tried_all_the_same() -> None:
-    two = router(1.0, 1.0)
+    assert run(two, "t") == other
     for one in two.upstreams:
         one.healthy = False
-    assert two.choose(asked(talk("hi"))) in two.upstreams
+    assert run(two, "new") in ("e0", "e1"), "one is tried all the same"
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daemon.tap.router._REMEMBERED", 10)
     two = router(1.0, 1.0)
     for number in range(1000):
-        two.choose(asked(x_evolved_trajectory=str(number)))
+        run(two, number)
     assert len(two._routes) == 10
+
+
+# -- what the daemon says ----------------------------------------------------------------------------------------------
+
+
+class Bench:
+    def __init__(self, directory: Path) -> None:
+        self.path, self.clock, self.rounds = directory / "routes.json", Clock(), 0
+        self.router = router(1.0, 3.0, 1.0)
+        self.routing = Routing(self.path, self.router, clock=self.clock)
+
+    def tell(self, *, canary: str = "", share: float = 0.0, closed: tuple[str, ...] = ()) -> None:
+        write_routes(self.path, Routes(until=self.clock.now + 30, canary=canary, share=share, closed=closed))
+        self.routing.look()
+
+    def shares(self, count: int = 2000) -> list[float]:
+        self.rounds += 1
+        found = Counter(run(self.router, f"{self.rounds}-{n}") for n in range(count))
+        return [found[f"e{n}"] / count for n in range(3)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path)
+    bench.routing.look()
+    assert bench.shares() == [0.2, 0.6, 0.2], "by weight, without a file"
+    return bench
+
+
+def test_the_canary_gets_its_share_by_chance_and_no_rhythm_and_the_others_the_rest_by_weight(bench: Bench) -> None:
+    bench.tell(canary="e2", share=0.1)
+    first, second, canary = bench.shares()
+    assert abs(canary - 0.1) < 3 * (0.1 * 0.9 / 2000) ** 0.5
+    assert second == pytest.approx(3 * first, rel=0.01)
+    bench.tell(canary="e2", share=0.25)
+    assert bench.routing.reads == 2
+    bench.routing.look()
+    assert bench.routing.reads == 2, "an unchanged file is not read again"
+    names = [run(bench.router, n) == "e2" for n in range(4000)]
+    by_phase = [sum(names[phase::4]) / 1000 for phase in range(4)]
+    assert all(abs(share - 0.25) < 4 * (0.25 * 0.75 / 1000) ** 0.5 for share in by_phase)
+
+
+def test_a_closed_engine_gets_nothing_new_and_keeps_what_it_has_unless_all_are(bench: Bench) -> None:
+    old = {name: run(bench.router, name) for name in "abcdef"}
+    bench.tell(closed=("e1",))
+    assert bench.shares()[1] == 0.0
+    assert {name: run(bench.router, name) for name in "abcdef"} == old
+    bench.tell(closed=("e0", "e1", "e2"))
+    assert min(bench.shares()) > 0
+
+
+def test_a_canary_that_is_sick_costs_nobody_an_answer_and_one_that_is_left_alone_takes_all(bench: Bench) -> None:
+    bench.tell(canary="e2", share=0.5)
+    one, two, canary = bench.router.upstreams
+    canary.healthy = False
+    assert bench.shares()[2] == 0.0
+    canary.healthy, one.healthy, two.healthy = True, False, False
+    assert bench.shares() == [0.0, 0.0, 1.0]
+
+
+def test_what_nobody_renews_is_no_longer_believed(bench: Bench) -> None:
+    bench.tell(canary="e2", share=0.5, closed=("e0",))
+    bench.clock.now += 31
+    bench.routing.look()
+    first, _, canary = bench.shares()
+    assert (canary, first > 0) == (0.0, True), "nobody watches the canary, and nobody opens what was closed"
+    bench.tell(canary="e2", share=0.5)
+    assert bench.shares()[2] > 0.4
+
+
+def test_what_cannot_be_used_changes_nothing_is_logged_once_with_the_remedy_and_counted(bench: Bench) -> None:
+    with capture_logs() as logs:
+        bench.tell(canary="elsewhere", share=0.5)
+    assert "tap.upstreams" in logs[0]["reason"]
+    assert bench.router.canary is None
+    bench.tell(canary="e2", share=0.5)
+    errors = bench.routing.errors
+    bench.path.write_text("{")
+    with capture_logs() as logs:
+        for _ in range(3):
+            bench.routing.look()
+    assert [entry["event"] for entry in logs] == ["routes_unusable"]
+    assert (bench.routing.errors - errors, bench.router.share) == (1, 0.5)

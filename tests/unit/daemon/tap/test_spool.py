@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,83 +24,61 @@ def key(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def write(directory: Path, *payloads: bytes, **limits: object) -> SpoolWriter:
-    """A writer that has written `payloads` and is closed."""
+def started(directory: Path, *payloads: bytes, **limits: object) -> SpoolWriter:
+    """A writer that runs and was offered `payloads`."""
     writer = SpoolWriter(directory, SpoolLimits(**{**QUICK, **limits}))
+    writer.start()
     for number, payload in enumerate(payloads):
         assert writer.offer(key(number), payload)
-    writer.start()
-    writer.close(within())
     return writer
+
+
+def write(directory: Path, *payloads: bytes) -> None:
+    started(directory, *payloads).close(within())
 
 
 def payloads(reader: SpoolReader, limit: int = 1000) -> list[bytes]:
     return [record.payload for record in reader.read(limit)]
 
 
-def test_records_come_back_in_order(tmp_path: Path) -> None:
-    write(tmp_path / "spool", b"one", b"two", b"three")
-    records = SpoolReader(tmp_path / "spool").read()
-    assert [(record.id, record.payload) for record in records] == [
-        (key(0), b"one"),
-        (key(1), b"two"),
-        (key(2), b"three"),
-    ]
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_goes_on_where_it_committed(tmp_path: Path) -> None:
-    write(tmp_path, b"one", b"two", b"three")
+def test_records_come_in_order_and_again_until_they_are_committed(tmp_path: Path) -> None:
+    write(tmp_path, b"one", b"two", b"six")
     first = SpoolReader(tmp_path)
-    first.commit(first.read(limit=2)[-1].after)
-    assert payloads(SpoolReader(tmp_path)) == [b"three"]
+    assert first.lag_bytes() == HEAD_BYTES + 3 * (FRAME_BYTES + 3)
+    found = first.read(limit=2)
+    assert [(record.id, record.payload) for record in found] == [(key(0), b"one"), (key(1), b"two")]
+    assert first.lag_bytes() == FRAME_BYTES + 3
+    assert payloads(SpoolReader(tmp_path)) == [b"one", b"two", b"six"]
+    first.commit(found[-1].after)
+    assert payloads(SpoolReader(tmp_path)) == [b"six"]
 
 
-def test_what_was_read_and_not_committed_comes_again(tmp_path: Path) -> None:
-    write(tmp_path, b"one", b"two")
-    assert payloads(SpoolReader(tmp_path)) == payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
-
-
-def test_a_reader_sees_what_is_written_later(tmp_path: Path) -> None:
+def test_a_reader_sees_what_is_written_later_in_a_segment_of_its_own(tmp_path: Path) -> None:
     reader = SpoolReader(tmp_path)
-    assert not reader.ready()
-    assert reader.read() == []
+    for number, payload in enumerate((b"one", b"two")):
+        assert (reader.ready(), reader.read()) == (False, [])
+        write(tmp_path, payload)
+        assert reader.ready()
+        assert payloads(reader) == [payload]
+        assert segment_numbers(tmp_path) == list(range(number + 1))
+
+
+@pytest.mark.parametrize(
+    ("cursor", "kept"),
+    [(b'{"segment": 7, "offset": 99}', Cursor(7, 99)), (b"\x00\x00", Cursor())],
+    ids=["of segments that were removed", "unreadable"],
+)
+def test_whatever_the_cursor_says_new_records_are_behind_it(tmp_path: Path, cursor: bytes, kept: Cursor) -> None:
+    tmp_path.joinpath("cursor").write_bytes(cursor)
     write(tmp_path, b"one")
-    assert reader.ready()
-    assert payloads(reader) == [b"one"]
-    write(tmp_path, b"two")
-    assert reader.ready()
-    assert payloads(reader) == [b"two"]
-    assert not reader.ready()
-
-
-def test_segments_roll_at_their_size(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK, segment_bytes=100))
-    writer.start()
-    for number in range(6):
-        writer.offer(key(number), b"x" * 80)
-        wait_until(lambda n=number: writer.written == n + 1, "it is written", every=0.002)
-    writer.close(within())
-    assert len(segment_numbers(tmp_path)) > 1
-    assert len(payloads(SpoolReader(tmp_path))) == 6
-
-
-def test_a_new_writer_never_appends_to_an_old_segment(tmp_path: Path) -> None:
-    write(tmp_path, b"one")
-    write(tmp_path, b"two")
-    assert segment_numbers(tmp_path) == [0, 1]
-
-
-def test_segment_numbers_go_on_behind_the_cursor_when_segments_were_removed(tmp_path: Path) -> None:
-    tmp_path.joinpath("cursor").write_text('{"segment": 7, "offset": 99}')
-    write(tmp_path, b"one")
+    assert read_cursor(tmp_path) == kept
     assert payloads(SpoolReader(tmp_path)) == [b"one"]
 
 
-def test_an_unreadable_cursor_means_reading_from_the_beginning(tmp_path: Path) -> None:
-    write(tmp_path, b"one")
-    tmp_path.joinpath("cursor").write_bytes(b"\x00\x00")
-    assert read_cursor(tmp_path) == Cursor()
-    assert payloads(SpoolReader(tmp_path)) == [b"one"]
+# -- damage ------------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40)
@@ -113,48 +92,17 @@ def test_a_torn_tail_costs_only_the_records_in_it(
     tmp_path_factory, records: list[bytes], cut: int, junk: bytes
 ) -> None:
     directory = tmp_path_factory.mktemp("spool")
+    write(directory, *records)
     path = segment_path(directory, 0)
-    data = b"".join(frame(key(number), record) for number, record in enumerate(records))
+    data = path.read_bytes()
     kept = max(0, len(data) - cut)
     path.write_bytes(data[:kept] + junk)
-    whole, end = [], 0
-    for number, record in enumerate(records):
-        end += len(frame(key(number), record))
-        if end <= kept:
-            whole.append(record)
+    ends = [HEAD_BYTES + sum(FRAME_BYTES + len(one) for one in records[: n + 1]) for n in range(len(records))]
+    whole = [record for record, end in zip(records, ends, strict=True) if end <= kept]
     reader = SpoolReader(directory)
     assert payloads(reader)[: len(whole)] == whole
     write(directory, b"after the crash")
     assert payloads(reader)[-1:] == [b"after the crash"]
-
-
-def test_a_record_that_is_written_to_its_end_while_it_is_read_is_not_torn(tmp_path: Path, monkeypatch) -> None:
-    write(tmp_path, b"one", b"two" * 1000, b"three")
-    path = segment_path(tmp_path, 0)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: whole.index(b"two") + 30])
-    look = spool_reader._record
-
-    def before_the_rest_came(*where: object) -> object:
-        found = look(*where)
-        path.write_bytes(whole)
-        return found
-
-    reader = SpoolReader(tmp_path)
-    assert payloads(reader, limit=1) == [b"one"]
-    monkeypatch.setattr(spool_reader, "_record", before_the_rest_came)
-    assert (payloads(reader), reader.torn) == ([b"two" * 1000, b"three"], 0)
-
-
-def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
-    write(tmp_path, b"one", b"two", b"three")
-    path = segment_path(tmp_path, 0)
-    data = bytearray(path.read_bytes())
-    data[data.index(b"two")] ^= 1
-    path.write_bytes(data)
-    reader = SpoolReader(tmp_path)
-    assert payloads(reader) == [b"one", b"three"]
-    assert reader.torn == 1
 
 
 @settings(max_examples=150)
@@ -181,47 +129,84 @@ def test_a_flipped_bit_anywhere_costs_one_record_at_most_and_no_wait(
     assert found in wholes
 
 
-def test_nobody_writes_records_into_a_payload(tmp_path: Path) -> None:
-    forged = frame(key(9), b"forged") * 3
-    write(tmp_path, b"one", forged, b"two")
+FORGED = frame(key(9), b"forged", b"guessed!") * 3
+
+
+def flipped(at: bytes, before: int = 0) -> Callable[[bytes], bytes]:
+    """Damage: a bit of what stands `before` bytes before the text `at`."""
+
+    def damage(data: bytes) -> bytes:
+        place = data.index(at) - before
+        return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "found", "torn"),
+    [
+        (flipped(b"one"), [FORGED, b"two"], 1),
+        (flipped(FORGED, before=22), [b"one", b"two"], 1),
+        (lambda data: data + b"\x05\x00\x00", [b"one", FORGED, b"two"], 0),
+        (lambda data: data[HEAD_BYTES:], [], 0),
+    ],
+    ids=["a payload", "the length before a payload of forged records", "half a record at the end", "no head"],
+)
+def test_damage_is_passed_over_and_counted_and_keeps_no_reader_busy(
+    tmp_path: Path, damage: Callable[[bytes], bytes], found: list[bytes], torn: int
+) -> None:
+    write(tmp_path, b"one", FORGED, b"two")
     path = segment_path(tmp_path, 0)
-    data = bytearray(path.read_bytes())
-    at = data.index(forged)
-    data[at - 24 + 2] ^= 1  # of its length
-    path.write_bytes(data)
-    assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
-
-
-def test_a_segment_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    segment_path(tmp_path, 0).write_bytes(frame(key(0), b"one") + frame(key(1), b"two"))
-    assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
-
-
-def test_a_torn_tail_does_not_keep_the_reader_busy(tmp_path: Path) -> None:
-    write(tmp_path, b"one")
-    with segment_path(tmp_path, 0).open("ab") as file:
-        file.write(b"\x05\x00\x00")
+    path.write_bytes(damage(path.read_bytes()))
     reader = SpoolReader(tmp_path)
-    assert payloads(reader) == [b"one"]
-    assert payloads(reader) == []
-    assert not reader.ready()
+    assert (payloads(reader), reader.torn) == (found, torn)
+    assert (payloads(reader), reader.ready()) == ([], False)
+    write(tmp_path, b"after")
+    assert payloads(reader) == [b"after"]
 
 
-def test_memory_is_bounded_and_what_is_shed_is_counted(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK, memory_bytes=100))
+def test_a_record_that_is_written_to_its_end_while_it_is_read_is_not_torn(tmp_path: Path, monkeypatch) -> None:
+    write(tmp_path, b"one", b"two" * 1000, b"three")
+    path = segment_path(tmp_path, 0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(b"two") + 30])
+    look = spool_reader._record
+
+    def before_the_rest_came(*where: object) -> object:
+        found = look(*where)
+        path.write_bytes(whole)
+        return found
+
+    reader = SpoolReader(tmp_path)
+    assert payloads(reader, limit=1) == [b"one"]
+    monkeypatch.setattr(spool_reader, "_record", before_the_rest_came)
+    assert (payloads(reader), reader.torn) == ([b"two" * 1000, b"three"], 0)
+
+
+# -- limits and disks that fail ----------------------------------------------------------------------------------------
+
+
+def test_memory_is_bounded_and_what_is_shed_or_left_at_the_end_is_counted(tmp_path: Path) -> None:
+    place = tmp_path / "spool"
+    place.write_text("a file where the directory should be")
+    writer = SpoolWriter(place, SpoolLimits(**QUICK, memory_bytes=100))
     assert writer.offer(key(0), b"x" * 60)
     assert not writer.offer(key(1), b"x" * 60)
     assert (writer.waiting, writer.waiting_bytes, writer.shed) == (1, 84, 1)
+    writer.start()
+    writer.close(within())
+    assert writer.shed == 2
 
 
 def test_the_disk_quota_sheds_and_lets_in_again_once_there_is_room(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK, disk_bytes=1000, segment_bytes=100))
-    writer.start()
+    writer = started(tmp_path, disk_bytes=1000, segment_bytes=100)
     for number in range(30):
         writer.offer(key(number), b"x" * 80)
         wait_until(lambda n=number: writer.written + writer.shed == n + 1, "it is written or shed", every=0.002)
     assert not writer.taking
     assert 0 < writer.written < 30
+    assert len(segment_numbers(tmp_path)) > 1, "a segment ends at its size"
+    assert len(payloads(SpoolReader(tmp_path))) == writer.written
     assert sum(path.stat().st_size for path in tmp_path.glob("*.seg")) <= 1000
     for path in tmp_path.glob("*.seg"):
         path.unlink()
@@ -231,39 +216,24 @@ def test_the_disk_quota_sheds_and_lets_in_again_once_there_is_room(tmp_path: Pat
     assert payloads(SpoolReader(tmp_path))[-1] == b"again"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_that_cannot_be_written_is_retried(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    writer = SpoolWriter(tmp_path / "spool", SpoolLimits(**QUICK))
-    writer.start()
-    assert writer.offer(key(0), b"one")
-    wait_until(lambda: not writer.healthy, "a write has failed")
-    tmp_path.chmod(0o700)
-    wait_until(lambda: writer.written == 1, "it is written")
-    writer.close(within())
-
-
 def test_a_broken_spool_keeps_records_in_memory_until_it_works_again(tmp_path: Path) -> None:
     place = tmp_path / "spool"
     place.write_text("a file where the directory should be")
-    writer = SpoolWriter(place, SpoolLimits(**QUICK))
-    writer.start()
-    assert writer.offer(key(0), b"one")
+    writer = started(place, b"one")
     wait_until(lambda: not writer.taking, "a write has failed")
     assert writer.offer(key(1), b"two"), "memory still takes it"
     place.unlink()
     wait_until(lambda: writer.written == 2 and writer.taking, "both are written")
+    shutil.rmtree(place)  # made again, though the writer has its segment open
+    writer.offer(key(2), b"three")
     writer.close(within())
-    assert payloads(SpoolReader(place)) == [b"one", b"two"]
+    assert payloads(SpoolReader(place)) == [b"three"]
 
 
 def test_a_full_disk_loses_nothing_that_memory_holds_and_doubles_nothing_once_there_is_room(tmp_path: Path) -> None:
     records = [bytes([number]) * 5000 for number in range(40)]
-    writer = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
-    writer.start()
     with full_disk(64_000):
-        for number, record in enumerate(records):
-            assert writer.offer(key(number), record)
+        writer = started(tmp_path, *records)
         wait_until(lambda: writer.errors >= 3, "it has tried again")
         assert not writer.taking
         before = payloads(SpoolReader(tmp_path))
@@ -274,35 +244,29 @@ def test_a_full_disk_loses_nothing_that_memory_holds_and_doubles_nothing_once_th
     assert writer.shed == 0
 
 
-def test_what_cannot_be_written_at_the_end_is_counted(tmp_path: Path) -> None:
-    place = tmp_path / "spool"
-    place.write_text("a file where the directory should be")
-    writer = SpoolWriter(place, SpoolLimits(**QUICK))
-    writer.offer(key(0), b"one")
-    writer.start()
-    writer.close(within())
-    assert writer.shed == 1
+def test_a_disk_that_cannot_keep_what_was_written_is_told_of_as_a_loss(tmp_path: Path, monkeypatch) -> None:
+    writer = started(tmp_path, b"one")
+    wait_until(lambda: writer.safe == 1, "the first is safe")
+    keep = os.fdatasync
 
+    def fails_once(file: int) -> None:
+        monkeypatch.setattr(os, "fdatasync", keep)
+        raise OSError("the disk is gone")
 
-def test_a_directory_that_was_removed_under_the_writer_is_made_again(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path / "spool", SpoolLimits(**QUICK))
-    writer.start()
-    writer.offer(key(0), b"one")
-    wait_until(lambda: writer.written == 1, "it is written")
-    shutil.rmtree(tmp_path / "spool")
+    monkeypatch.setattr(os, "fdatasync", fails_once)
     writer.offer(key(1), b"two")
+    wait_until(lambda: writer.errors == 1 and writer.healthy, "it goes on")
+    assert (writer.written, writer.safe, writer.shed_disk) == (1, 1, 1)
+    writer.offer(key(2), b"three")
     writer.close(within())
-    assert payloads(SpoolReader(tmp_path / "spool")) == [b"two"]
+    assert segment_numbers(tmp_path) == [0, 1]
+    assert payloads(SpoolReader(tmp_path))[-1] == b"three"
 
 
 def test_a_second_writer_waits_for_the_first(tmp_path: Path) -> None:
-    first = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
-    first.start()
-    first.offer(key(0), b"one")
+    first = started(tmp_path, b"one")
     wait_until(lambda: first.written == 1, "the first has written")
-    second = SpoolWriter(tmp_path, SpoolLimits(**QUICK))
-    second.start()
-    second.offer(key(1), b"two")
+    second = started(tmp_path, b"two")
     wait_until(lambda: not second.healthy, "the second has tried")
     assert segment_numbers(tmp_path) == [0]
     first.close(within())
@@ -311,65 +275,49 @@ def test_a_second_writer_waits_for_the_first(tmp_path: Path) -> None:
     assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
 
 
-def test_published_segments_are_kept_for_a_while_and_then_removed_whatever_the_time_of_day_does(tmp_path: Path) -> None:
-    for text in (b"one", b"two", b"three"):
-        write(tmp_path, text)
-    passed = [0.0]
-    reader = SpoolReader(tmp_path, keep_seconds=300, monotonic=lambda: passed[0])
-    reader.commit(reader.read()[-1].after)
-    assert reader.sweep() == 0
-    passed[0] = 299.0
-    assert reader.sweep() == 0
-    passed[0] = 301.0
-    assert reader.sweep() == 2
-    assert segment_numbers(tmp_path) == [2]
-
-
-def test_nothing_unpublished_is_ever_removed(tmp_path: Path) -> None:
-    write(tmp_path, b"one")
-    write(tmp_path, b"two")
-    reader = SpoolReader(tmp_path, keep_seconds=-1)
-    reader.read()
-    assert reader.sweep() == 0
-
-
 def test_the_spool_is_for_its_owner_alone(tmp_path: Path) -> None:
     write(tmp_path / "spool", b"one")
     assert (tmp_path / "spool").stat().st_mode & 0o077 == 0
     assert segment_path(tmp_path / "spool", 0).stat().st_mode & 0o077 == 0
 
 
-def test_lag_counts_what_is_not_read(tmp_path: Path) -> None:
-    write(tmp_path, b"one", b"two")
-    reader = SpoolReader(tmp_path)
-    assert reader.lag_bytes() == HEAD_BYTES + 2 * (FRAME_BYTES + 3)
-    reader.read(limit=1)
-    assert reader.lag_bytes() == FRAME_BYTES + 3
+# -- what is published -------------------------------------------------------------------------------------------------
 
 
-def test_above_its_limit_the_oldest_published_segment_goes(tmp_path: Path) -> None:
-    for text in (b"one", b"two", b"three", b"four"):
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """A spool of three segments with a record each."""
+    for text in (b"one", b"two", b"six"):
         write(tmp_path, text)
-    reader = SpoolReader(tmp_path, keep_bytes=3 * (HEAD_BYTES + FRAME_BYTES) - 1)
+    return tmp_path
+
+
+def test_published_segments_are_kept_for_a_while_and_then_removed_whatever_the_time_of_day_does(three: Path) -> None:
+    passed = [0.0]
+    reader = SpoolReader(three, keep_seconds=300, monotonic=lambda: passed[0])
+    last = reader.read()[-1].after
+    passed[0] = 1000.0
+    assert reader.sweep() == 0, "nothing is published"
+    reader.commit(last)
+    for seconds, removed in ((1000.0, 0), (1299.0, 0), (1301.0, 2)):
+        passed[0] = seconds
+        assert reader.sweep() == removed
+    assert segment_numbers(three) == [2]
+
+
+def test_above_its_limit_the_oldest_published_segment_goes(three: Path) -> None:
+    reader = SpoolReader(three, keep_bytes=2 * (HEAD_BYTES + FRAME_BYTES) - 1)
     reader.commit(reader.read()[-1].after)
     assert reader.sweep(aged=False) == 1
-    assert segment_numbers(tmp_path) == [1, 2, 3]
+    assert segment_numbers(three) == [1, 2]
 
 
-def test_a_rewound_reader_reads_what_is_kept_again(tmp_path: Path) -> None:
-    for text in (b"one", b"two", b"three"):
-        write(tmp_path, text)
-    reader = SpoolReader(tmp_path)
+def test_a_rewound_reader_reads_what_is_kept_again(three: Path) -> None:
+    reader = SpoolReader(three)
+    assert reader.rewind() == 0, "nothing is published"
     reader.commit(reader.read()[-1].after, sequence=3)
-    segment_path(tmp_path, 0).unlink()
-    assert reader.rewind() == sum(segment_path(tmp_path, number).stat().st_size for number in (1, 2))
-    assert payloads(reader) == [b"two", b"three"]
-    again = SpoolReader(tmp_path)
-    assert (payloads(again), again.sequence) == ([b"two", b"three"], 3)
-
-
-def test_nothing_published_means_nothing_to_rewind(tmp_path: Path) -> None:
-    write(tmp_path, b"one")
-    reader = SpoolReader(tmp_path)
-    assert reader.rewind() == 0
-    assert payloads(reader) == [b"one"]
+    segment_path(three, 0).unlink()
+    assert reader.rewind() == sum(segment_path(three, number).stat().st_size for number in (1, 2))
+    assert payloads(reader) == [b"two", b"six"]
+    again = SpoolReader(three)
+    assert (payloads(again), again.sequence) == ([b"two", b"six"], 3)
