@@ -33,14 +33,6 @@ def lose_the_first_answer(bench):
     bench.engine.chat = once
 
 
-async def test_a_lost_episode_leaves_its_group_going(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rolling, "_RETRIES", 0)
-    bench = Bench()
-    lose_the_first_answer(bench)
-    assert len(await bench.run(30)) == 11
-    assert bench.rollout.lost == {"no_token_ids": 1}
-
-
 class Poisonous(FakeEnvironment):
     """One task of each three hangs, or breaks down, in `step`; the others are sound."""
 
@@ -123,21 +115,3 @@ async def test_a_group_that_waits_for_others_does_not_spend_its_time():
 
     bench.engine.chat = slow
     assert len(await bench.run(59)) == 3, "ten seconds each, one after the other"
-
-
-async def test_losses_that_are_the_engines_give_up_no_task(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rolling, "_LOSSES", 1)
-    monkeypatch.setattr(rolling, "_RETRIES", 0)
-    bench = Bench()
-    original, count = bench.engine.chat, 0
-
-    async def now_and_then(body):
-        nonlocal count
-        count += 1
-        lost = count <= 3
-        answer = await original(body)
-        return {**answer, "prompt_token_ids": None} if lost else answer
-
-    bench.engine.chat = now_and_then
-    assert len(await bench.run(30)) == 9
-    assert bench.rollout.lost == {"no_token_ids": 3}
