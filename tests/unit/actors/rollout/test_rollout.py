@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
 
 
-@pytest.fixture(autouse=True)
-def no_round_follows_one_that_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling, "_AGREEING", 0)
-
-
 class Bench:
     def __init__(self, *lessons: Experience, **settings) -> None:
         self.store, self.environment, self.engine = FakeStore(), FakeEnvironment(), FakeEngine(skill={0: 0.5})
@@ -79,15 +74,20 @@ async def test_a_round_starts_at_once_and_only_one():
     assert {split for split, _ in bench.environment.begun} == {"train"}
 
 
-async def test_each_version_brings_a_round():
-    bench = Bench()
-    assert len(await bench.run(40, (10, 1), (20, 2), (25, 2))) == 36, "the same version twice answers once"
+ROUNDS = {
+    "the same version twice answers once": (40, [(10, 1), (20, 2), (25, 2)], {}, 36),
+    "none while an old version is on the engine": (40, [(10, 1), (20, 5), (25, 1)], {"old": {1}}, 24),
+    "an old version that stays is played after a while": (130, [(10, 1)], {"old": {1}}, 36),
+    "without a version another comes after a while": (130, [], {}, 36),
+    "while frozen there are none": (100, [(10, 1)], {"frozen": True}, 0),
+}
 
 
-async def test_none_begins_while_the_gate_has_an_old_version_on_the_engine():
+@pytest.mark.parametrize(("seconds", "versions", "state", "attempts"), ROUNDS.values(), ids=ROUNDS)
+async def test_when_rounds_come(seconds: int, versions: list[tuple[int, int]], state: dict, attempts: int):
     bench = Bench()
-    bench.old = {1}
-    assert len(await bench.run(40, (10, 1), (20, 5), (25, 1))) == 24, "the one at the start, and that of version 5"
+    bench.old, bench.store.is_frozen = state.get("old", set()), state.get("frozen", False)
+    assert len(await bench.run(seconds, *versions)) == attempts
 
 
 async def test_rounds_that_came_to_nothing_do_not_hold_back_later_ones():

@@ -7,6 +7,7 @@ import httpx
 import openai
 import pytest
 
+from actors.messages import Processing
 from actors.ports.errors import EngineRejected
 from actors.rollout.episode_runner import play
 from actors.rollout.errors import EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
@@ -81,6 +82,16 @@ async def test_a_loop_is_recorded_token_exactly_however_it_asks(loop, lessons):
     assert all(json.loads(step.observation)["found"] for step in played.steps)
     assert differences(engine, played, guided=bool(lessons)) == []
     assert all((lessons in request["messages"][0]["content"]) for request in engine.requests)
+
+
+async def test_a_turn_with_strict_tools_says_that_a_grammar_shaped_it():
+    async def loop(session):
+        strict = [{**tool, "function": {**tool["function"], "strict": True}} for tool in session.tools]
+        await session.chat(session.messages)
+        await session.chat(session.messages, tools=strict)
+
+    _, _, played = await run(loop)
+    assert [row.processing for row in played.rows] == [Processing(), Processing(grammar=True)]
 
 
 async def test_sampling_is_the_rollouts_and_not_the_loops():

@@ -23,11 +23,6 @@ from tests.support.simulated_time import anyio_backend as anyio_backend
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def no_round_follows_one_that_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling, "_AGREEING", 0)
-
-
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
 
 
