@@ -18,16 +18,14 @@ def drawn(runs: list[Trajectory]) -> list[Drawn]:
 
 
 @by_world
-@pytest.mark.parametrize(("noise", "seeds", "least"), [(0.0, 4, 4), (0.1, 10, 8)])
-def test_twelve_good_and_twelve_bad_runs_show_what_tells_them_apart(world: World, noise: float, seeds: int, least: int):
-    found = [drawn(traffic(world, seed, noise=noise)) for seed in range(seeds)]
+@pytest.mark.parametrize(
+    ("runs", "noise", "seeds", "least"), [(12, 0.0, 4, 4), (12, 0.1, 10, 8), (40, 0.2, 4, 4)], ids=str
+)
+def test_a_dozen_or_more_of_good_and_bad_runs_show_what_tells_them_apart(
+    world: World, runs: int, noise: float, seeds: int, least: int
+):
+    found = [drawn(traffic(world, seed, a_side=runs, noise=noise)) for seed in range(seeds)]
     assert sum(any(world.truth.told(one.practice) for one in lessons) for lessons in found) >= least
-
-
-@by_world
-def test_with_a_fifth_of_the_evidence_against_it_forty_of_each_are_enough(world: World):
-    found = [drawn(traffic(world, seed, a_side=40, noise=0.2)) for seed in range(4)]
-    assert all(any(world.truth.told(one.practice) for one in lessons) for lessons in found)
 
 
 def test_where_nothing_tells_runs_apart_lessons_are_as_rare_as_stated():
@@ -48,18 +46,6 @@ def test_lessons_read_back_and_repeat_no_value_of_a_run(world: World):
         )
         assert read_practice(lesson) == one.practice
         assert not numbers & set(f"{lesson.when_to_use} {lesson.content}".split())
-
-
-def test_agreement_of_names_and_goals_is_not_asked_for():
-    """The same traffic with names that mean nothing gives the same lesson about them."""
-    world = next(world for world in WORLDS if world.name == "refunds, text")
-    names = {"lookup_order": "zk_1", "check_policy": "Qu.omi", "create_refund": "mcp__x9__frobnicate"}
-    (meant,) = drawn(traffic(world, 1, noise=0.0))
-    (made,) = drawn([_renamed(one, names) for one in traffic(world, 1, noise=0.0)])
-    assert made.practice.tool == "mcp__x9__frobnicate"
-    assert made.practice.content == meant.practice.content.replace("create_refund", made.practice.tool).replace(
-        "check_policy", "Qu.omi"
-    )
 
 
 def test_a_probes_finding_about_a_tool_that_no_goal_names_is_a_sentence_under_the_goals_words():

@@ -1,28 +1,18 @@
 """Forgetting by source, on the real store."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from actors.experience.forgetting import Forgotten, forget
 from actors.messages import Experience
 from actors.store import Store
 from tests.support.databases import rows
+from tests.unit.actors.experience import made
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
 
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
-    store = Store(store_url, clock=lambda: 5.0)
-    await store.open()
-    yield store
-    await store.aclose()
-
-
 def lesson(id: str, *sources: str, **fields: object) -> Experience:
-    given = {"when_to_use": "book", "content": f"secret of {id}", "state": "active", "independent": len(sources)}
-    return Experience(id=id, sources=sources, **{**given, **fields})  # type: ignore[arg-type]
+    return made.lesson(id, content=f"secret of {id}", sources=sources, independent=len(sources), **fields)
 
 
 async def latest(store: Store) -> dict[str, Experience]:
@@ -66,9 +56,3 @@ async def test_forgetting_twice_changes_nothing_more(store: Store):
     await forget(store, ["t1"], lambda: 9.0)
     assert await forget(store, ["t1"], lambda: 10.0) == Forgotten()
     assert (await latest(store))["a"].revision == 1
-
-
-async def test_forgetting_nothing_changes_nothing(store: Store):
-    await store.save([lesson("a", "t1")])
-    assert (await forget(store, [], lambda: 9.0)).changed == ()
-    assert (await latest(store))["a"].revision == 0

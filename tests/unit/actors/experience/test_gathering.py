@@ -50,13 +50,3 @@ def test_agents_with_a_request_each_are_asked_about_together():
 def test_an_agent_that_says_what_it_is_is_one_with_any_tools():
     runs = [run(f"r{n}", f"{word} now", (f"{word}.do",), role="clerk#1") for n, word in enumerate(WORDS[: 2 * FRESH])]
     assert len(gathered(runs, (), FRESH, kind)) == FRESH
-
-
-def test_sooner_or_later_every_goal_is_part_of_a_question():
-    runs = [run(f"r{n}", f"{word} {WORDS[-n - 1]} now") for n, word in enumerate(WORDS)]
-    asked: set[str] = set()
-    questions = 0
-    while found := gathered(runs, asked, FRESH, kind):
-        asked |= set(ids(found))
-        questions += 1
-    assert questions == 3, "until less is left than so wide a question takes"

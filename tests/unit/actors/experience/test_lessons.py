@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from actors.experience.lessons import ContrastSettings, Practice, contrast, lesson_id, read_practice
 from actors.messages import Experience, Trajectory
 from actors.messages.experience import lessons_text
-from actors.tool_results.tool_calls import calls_of, first_word, mentions, tool_specs
+from actors.tool_results.tool_calls import calls_of, mentions
 from adapters.environments.travel import Drift
 from adapters.environments.travel.drift import Variant
 from tests.support.travelling import call, plays, trajectory
@@ -49,10 +49,6 @@ def test_what_is_not_in_our_form_is_no_practice(content: str):
     assert read_practice(Experience(id="e", when_to_use="book", content=content)) is None
 
 
-def test_the_base_desk_shows_its_hidden_precondition_and_where_the_flight_comes_from():
-    assert drawn() == ["before_cancel:check_policy then cancel:cancel", "search then book:book"]
-
-
 def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
     drift = Drift(rename={"cancel": "drop"}, precondition={"cancel": "confirm"})
     assert "before_cancel:confirm then cancel:drop" in drawn(intents={"drop": "cancel"}, drift=drift)
@@ -82,11 +78,6 @@ def test_a_distractor_that_some_call_first_is_no_precondition():
     assert contrast(runs, ContrastSettings()) == []
 
 
-def test_too_little_evidence_is_none():
-    runs = [played.trajectory for played in plays(60)]
-    assert contrast(runs, ContrastSettings(support=500)) == []
-
-
 @given(st.integers(0, 10_000))
 def test_contrast_never_names_a_tool_that_nobody_called(seed: int):
     runs = [played.trajectory for played in plays(12, seed=seed)]
@@ -95,31 +86,11 @@ def test_contrast_never_names_a_tool_that_nobody_called(seed: int):
         assert found.practice.tools <= called
 
 
-@pytest.mark.parametrize(
-    ("tool", "word"),
-    [
-        ("order_seat", "order"),
-        ("orderSeat", "order"),
-        ("order.seat", "order"),
-        ("API-call", "api"),
-        ("buy", "buy"),
-        ("_", "_"),
-    ],
-)
-def test_the_first_word_of_a_tool(tool: str, word: str):
-    assert first_word(tool) == word
-
-
 def test_a_goal_mentions_a_word_in_its_forms_and_not_inside_others():
     assert mentions("Cancel the order", "cancel")
     assert mentions("She is booking a trip", "book")
     assert not mentions("Visit the bookkeeping office", "book")
     assert not mentions("Cancel the order", "book")
-
-
-def test_tools_that_cannot_be_read_are_left_out():
-    good = {"type": "function", "function": {"name": "a", "parameters": {"properties": {"x": {}}, "required": ["x"]}}}
-    assert list(tool_specs([good, {"type": "function"}, {"function": {"name": 3}}, {"function": "b"}])) == ["a"]
 
 
 def test_calls_without_an_answer_or_readable_arguments_are_left_out():

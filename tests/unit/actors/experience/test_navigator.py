@@ -1,7 +1,7 @@
 """The navigator: which lessons a goal is given, in which order, and which never."""
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -10,7 +10,6 @@ import pytest
 from actors.experience import navigator as navigating
 from actors.experience.lessons import Practice, detail_of
 from actors.experience.navigator import Navigator
-from actors.experience.retrieval.ranking import Found, utility
 from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.messages.experience import lessons_text
@@ -18,25 +17,14 @@ from actors.ports.errors import EmbedderUnavailable
 from actors.store import Store
 from actors.system.actor import Received
 from adapters.embedders.hashing import HashingEmbedder
+from tests.unit.actors.experience.made import lesson
 
 pytestmark = pytest.mark.anyio
 
+BOOK = lesson("book")
 BOTH = "Cancel the order for:Mia and book a flight to:Oslo."
 
 
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
-    store = Store(store_url, clock=lambda: 1000.0)
-    await store.open()
-    yield store
-    await store.aclose()
-
-
-def lesson(id: str, intent: str, content: str, state: str = "active", **fields: object) -> Experience:
-    return Experience(id=id, when_to_use=intent, content=content, state=state, **fields)  # type: ignore[arg-type]
-
-
-BOOK = lesson("book", "book", "search then book:buy")
 CANCEL = lesson("cancel", "cancel", "before_cancel:check_policy then cancel:drop")
 RENAMED = Practice(intent="refund money", tool="zokari", what="instead", other="create_refund")
 WEATHER = lesson("weather", "weather", "weather:forecast")
@@ -88,29 +76,20 @@ async def test_an_agent_with_a_renamed_tool_is_told_whatever_its_goal_says(store
     assert not await actor.lessons(goal, tools=["zokari"])
 
 
-async def test_no_lessons_are_no_error(store: Store):
-    assert await ids(await navigator(store), BOTH) == []
-
-
 async def test_of_two_lessons_for_one_intent_the_more_useful_is_given(store: Store):
-    better = lesson("better", "book", "search then book:buy", guided=(20, 18), unguided=(20, 2))
-    worse = lesson("worse", "book", "search then book:take", guided=(20, 10), unguided=(20, 9))
+    better = lesson("better", guided=(20, 18), unguided=(20, 2))
+    worse = lesson("worse", content="search then book:take", guided=(20, 10), unguided=(20, 9))
     assert await ids(await navigator(store, worse, better), BOTH) == ["better"]
 
 
 async def test_an_active_lesson_comes_before_any_candidate(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(navigating, "_TRIAL_SHARE", 1.0)
-    candidate = lesson("candidate", "book", "search then book:take", "candidate", guided=(9, 9), unguided=(9, 0))
+    candidate = lesson("candidate", content="search then book:take", state="candidate", guided=(9, 9), unguided=(9, 0))
     assert await ids(await navigator(store, candidate, BOOK), "Book it.") == ["book"]
 
 
-async def test_at_most_k_lessons_are_given_the_most_useful_ones(store: Store):
-    useful = lesson("useful", "book", "search then book:buy", guided=(20, 18), unguided=(20, 2))
-    assert await ids(await navigator(store, CANCEL, useful, k=1), BOTH) == ["useful"]
-
-
 async def test_a_candidate_is_tried_in_its_share_of_the_questions(store: Store):
-    candidate = lesson("candidate", "book", "search then book:buy", "candidate")
+    candidate = lesson("candidate", state="candidate")
     actor = await navigator(store, candidate)
     given = [len(await ids(actor, "Book it.")) for _ in range(400)]
     assert 160 < sum(given) < 240
@@ -119,7 +98,7 @@ async def test_a_candidate_is_tried_in_its_share_of_the_questions(store: Store):
 async def test_retired_lessons_are_never_given_and_news_counts_at_once(store: Store):
     actor = await navigator(store, BOOK)
     assert await ids(actor, "Book it.") == ["book"]
-    retired = lesson("book", "book", "search then book:buy", "retired", revision=1)
+    retired = lesson("book", state="retired", revision=1)
     await actor.handle([Received("1", "", retired), Received("2", "", CANCEL)])
     assert await ids(actor, BOTH) == ["cancel"]
 
@@ -132,21 +111,11 @@ async def test_news_that_another_daemon_heard_is_read_from_the_store(store: Stor
     assert await ids(actor, BOTH) == ["cancel", "book"]
 
 
-async def test_an_older_revision_changes_nothing(store: Store):
-    actor = await navigator(store, lesson("book", "book", "search then book:buy", "retired", revision=3))
-    await actor.handle([Received("1", "", BOOK)])
-    assert await ids(actor, "Book it.") == []
-
-
 async def test_tenants_never_see_each_others_lessons(store: Store):
-    actor = await navigator(store, lesson("acme", "book", "search then book:buy", tenant="acme"), CANCEL)
+    actor = await navigator(store, lesson("acme", tenant="acme"), CANCEL)
     assert await ids(actor, BOTH) == ["cancel"]
     assert await ids(actor, BOTH, "acme") == ["acme"]
     assert await ids(actor, BOTH, "nobody") == []
-
-
-async def test_switched_off_it_gives_nothing(store: Store):
-    assert await ids(await navigator(store, BOOK, enabled=False), BOTH) == []
 
 
 async def test_without_an_embedder_lessons_are_found_by_intent_and_words_and_that_is_counted(store: Store):
@@ -172,16 +141,6 @@ async def test_with_no_embedder_configured_words_alone_find_and_nothing_waits(st
     assert await ids(actor, "My parcels came broken, I want my money back please") == ["refund"]
     assert await ids(actor, "Sing me something in Latin") == []
     assert (actor.figures["waiting"], actor.figures["by_words"]) == (0, 0)
-
-
-async def test_insights_for_the_same_goals_are_all_given(store: Store):
-    when = "somebody wants money back for a broken parcel"
-    actor = await navigator(
-        store,
-        lesson("picture", when, "Ask for a picture of the damage.", kind="insight"),
-        lesson("voucher", when, "Offer a voucher before a refund.", kind="insight"),
-    )
-    assert set(await ids(actor, "The parcel is broken, give me my money back")) == {"picture", "voucher"}
 
 
 async def test_a_lesson_is_found_by_how_the_runs_that_it_is_from_were_asked_for(store: Store):
@@ -216,33 +175,3 @@ async def test_a_skill_and_insights_for_the_same_use_are_given_beside_one_of_two
         k=4,
     )
     assert sorted(await ids(actor, "A customer wants money back for a broken parcel")) == ["one", "picture", "steps"]
-
-
-async def test_the_same_words_under_several_kinds_are_given_once(store: Store):
-    when, content = "a customer wants money back for a broken parcel", "Ask for a picture of the damage."
-    actor = await navigator(
-        store, *(lesson(kind, when, content, kind=kind) for kind in ("insight", "practice", "skill")), k=4
-    )
-    assert len(await ids(actor, "A customer wants money back for a broken parcel")) == 1
-
-
-def test_utility_is_shrunk_while_trials_are_few():
-    few = lesson("few", "book", "x", guided=(1, 1), unguided=(1, 0))
-    many = lesson("many", "book", "x", guided=(50, 50), unguided=(50, 0))
-    assert 0 < utility(few) < utility(many) < 1
-    assert utility(BOOK) == 0
-
-
-async def test_that_one_floor_lies_under_vector_and_words_together(store: Store):
-    """What is a little like it by the one alone does not fit where both are known; by words alone it may."""
-    actor = Navigator(NavigatorSettings(), store=store, embedder=None, rng=random.Random(0))
-
-    def fits(likeness: float, coverage: float) -> bool:
-        return actor._fits(Found(lesson("a", "cancel", "Look first."), False, likeness, coverage))
-
-    assert fits(0.6, 0.0)
-    assert fits(0.4, 0.2)
-    assert not fits(0.5, 0.0)
-    assert not fits(0.05, 0.25)
-    assert fits(0.0, 0.25)
-    assert not fits(0.0, 0.15)

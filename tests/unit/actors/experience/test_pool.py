@@ -33,21 +33,6 @@ def test_a_batch_publishes_one_revision_however_often_a_lesson_changed():
     assert pool.revised(7.0) == []
 
 
-def test_what_changed_and_changed_back_is_not_published():
-    known = lesson("a", revision=3)
-    pool = filled(10, known)
-    pool.put(msgspec.structs.replace(known, state="active"))
-    pool.put(known)
-    assert pool.revised(5.0) == []
-
-
-def test_more_sources_are_published_and_take_no_trials_away():
-    known = lesson("a", revision=3, updated=2.0, sources=("t1",))
-    pool = filled(10, known)
-    pool.put(msgspec.structs.replace(known, sources=("t1", "t2")))
-    assert [(one.revision, one.updated, one.sources) for one in pool.revised(5.0)] == [(4, 2.0, ("t1", "t2"))]
-
-
 def test_when_it_is_full_retired_lessons_leave_memory_first():
     pool = filled(
         3, *(lesson(f"r{n}", "retired", updated=float(n), revision=n) for n in range(4)), lesson("a", "active")
@@ -64,17 +49,6 @@ def test_then_those_go_whose_utility_is_the_least_at_best_and_that_is_published(
     pool = filled(2, weak, good, untried)
     assert [(one.id, one.state, one.reason) for one in pool.revised(9.0)] == [("weak", "retired", EVICTED)]
     assert pool.counts["evicted"] == 1
-
-
-def test_a_flood_of_the_untried_does_not_drive_out_what_is_proven():
-    good = lesson("good", "active", guided=(50, 45), unguided=(50, 5), revision=1)
-    pool = filled(5, good)
-    for n in range(100):
-        pool.put(lesson(f"c{n}"))
-        pool.put(lesson(f"q{n}", "quarantined"))
-        pool.revised(float(n))
-    assert states(pool)["good"] == "active"
-    assert "quarantined" not in [state for id, state in states(pool).items() if id not in ("c99", "q99")]
 
 
 def test_a_tenant_that_fills_the_pool_evicts_only_its_own():
@@ -105,15 +79,6 @@ def test_what_others_wrote_is_taken_over_and_an_older_revision_is_not():
     assert states(pool) == {"a": "retired", "b": "active", "c": "candidate"}
     assert pool.counts["forgotten"] == 1
     assert pool.revised(9.0) == [], "it is published already"
-
-
-def test_where_somebody_wrote_the_same_revision_first_theirs_holds():
-    pool = filled(10, lesson("a", "candidate", revision=0))
-    pool.put(msgspec.structs.replace(lesson("a", "active"), revision=0))
-    assert pool.revised(1.0)[0].revision == 1
-    theirs = lesson("a", "retired", revision=1, reason="by an operator")
-    assert pool.absorb([theirs]) == [theirs]
-    assert states(pool) == {"a": "retired"}
 
 
 def test_an_active_practice_takes_the_place_of_others_and_leaves_other_kinds_alone():

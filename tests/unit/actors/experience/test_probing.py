@@ -20,12 +20,6 @@ pytestmark = pytest.mark.anyio
 KNOWN = tuple(tool["function"]["name"] for tool in TravelDesk().tools())
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Its tasks take turns in one order: a round is the same each time."""
-    return "asyncio"
-
-
 async def probe(
     tmp_path: Path, drift: Drift, *, skips_check: float = 0.0, blind: float = 0.0, label: str = "d", families: str = ""
 ) -> ProbeReport:
@@ -67,22 +61,12 @@ DRIFTS = {
 }
 
 
+@pytest.mark.parametrize("errs", [0.0, 0.5])
 @pytest.mark.parametrize("name", DRIFTS)
-async def test_a_practised_policy_shows_what_has_changed(tmp_path: Path, name: str):
+async def test_a_policy_that_knows_the_desk_of_before_shows_what_has_changed(tmp_path: Path, name: str, errs: float):
     drift, expected = DRIFTS[name]
-    assert told(await probe(tmp_path, drift)) == expected
-
-
-@pytest.mark.parametrize("name", DRIFTS)
-async def test_a_policy_that_errs_shows_it_too_and_its_own_errors_beside_it(tmp_path: Path, name: str):
-    drift, expected = DRIFTS[name]
-    found = told(await probe(tmp_path, drift, skips_check=0.5, blind=0.5))
-    assert found - {("cancel", "check_policy", "cancel")} == expected
-
-
-async def test_the_lesson_of_a_rename_names_where_its_argument_comes_from(tmp_path: Path):
-    report = await probe(tmp_path, Drift(rename={"book": "buy"}))
-    assert [found.producer for found in report.findings] == ["search"]
+    found = told(await probe(tmp_path, drift, skips_check=errs, blind=errs))
+    assert found - ({("cancel", "check_policy", "cancel")} if errs else set()) == expected
 
 
 async def test_every_episode_is_recorded_and_none_is_trainable(tmp_path: Path):
@@ -95,12 +79,6 @@ async def test_every_episode_is_recorded_and_none_is_trainable(tmp_path: Path):
         assert run.tools
     refused = [step for run in report.trajectories for step in run.steps if "no tool" in step.observation]
     assert not refused, "a tool that is gone need not be called to know it"
-
-
-async def test_sources_are_successful_probes(tmp_path: Path):
-    report = await probe(tmp_path, Drift(rename={"book": "buy"}))
-    outcomes = {run.id: run.outcome for run in report.trajectories}
-    assert {outcomes[source] for found in report.findings for source in found.sources} == {1.0}
 
 
 async def test_a_round_repeated_under_its_label_gives_the_same_records(tmp_path: Path):
@@ -149,14 +127,6 @@ async def test_a_new_name_that_the_policy_calls_of_itself_is_found_too(tmp_path:
     assert (await prober.probe(KNOWN, "d")).findings == ()
     report = await prober.probe(KNOWN, "d", (), lambda goal: "book" if "book" in goal.lower() else "")
     assert told(report) == {("book", "", "buy")}
-
-
-async def test_a_renamed_tool_without_a_stand_in_stays_open(tmp_path: Path):
-    Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
-    desk = TravelDesk(tmp_path / "desk.json")
-    prober = Prober(ProbeSettings(), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
-    report = await prober.probe((*KNOWN, "buy"), "d")
-    assert report.open == ("book",)
 
 
 async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_is_an_error():

@@ -1,17 +1,13 @@
 """Skills and tool memory, drawn from desk trajectories without a language model."""
 
 import json
-import random
 
 import pytest
 
-from actors.experience import skills, tool_memory
 from actors.experience.skill_trials import SkillReplayer
-from actors.experience.skills import Skill, bind, draw_skills, read_skill
+from actors.experience.skills import Skill, bind, draw_skills
 from actors.experience.tool_memory import draw_tools, error_class
-from actors.kinds.clusters import template_of
 from actors.messages import Experience, Trajectory
-from actors.messages.experience import lessons_text
 from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import call, plays, trajectory
 
@@ -39,14 +35,6 @@ def test_the_desk_shows_how_each_kind_of_goal_is_carried_out():
     assert any("book(fid from search_flight, pid from find_person)" in content for content in contents)
 
 
-def test_a_skill_can_be_read_back_and_shown_in_a_prompt():
-    skill = drawn()[0]
-    lesson = as_lesson(skill)
-    assert read_skill(lesson) == skill.calls
-    json.dumps(lesson.detail)
-    assert lessons_text([lesson]).count("\n") == 1
-
-
 @pytest.mark.anyio
 async def test_every_skill_of_the_desk_works_on_fresh_tasks_and_none_after_a_drift(tmp_path):
     desk = tmp_path / "desk.json"
@@ -58,13 +46,6 @@ async def test_every_skill_of_the_desk_works_on_fresh_tasks_and_none_after_a_dri
     assert len({lesson.when_to_use for lesson in good}) == 3, "one for each kind of goal"
     Drift(rename={"book": "buy", "cancel": "drop", "find_person": "look_up"}).write(desk)
     assert [await tester.test(lesson) for lesson in good] == [False] * len(good)
-
-
-@pytest.mark.anyio
-async def test_a_skill_without_tasks_of_its_kind_is_not_tried(tmp_path):
-    tester = SkillReplayer(TravelDesk(tmp_path / "desk.json"))
-    lesson = Experience(id="s", kind="skill", when_to_use="paint the fence", content="x")
-    assert await tester.test(lesson) is None
 
 
 def test_a_sequence_with_a_guess_a_refusal_or_too_little_support_is_no_skill():
@@ -116,17 +97,6 @@ def test_goals_in_free_words_show_a_skill_that_finds_its_word_by_shape():
     assert bind(skill.calls, 0, "I would like my refund", []) is None
 
 
-def test_the_number_of_skills_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(skills, "_MOST", 5)
-    rng = random.Random(0)
-    made = []
-    for n in range(60):
-        tool = f"t{n % 20}"
-        turns = [(call(tool, to="Rome"), '{"fid": "F12"}'), (call("book", fid="F12"), "{}")]
-        made.append(trajectory(turns, id=f"{n}-{rng.random()}", goal="Fly to:Rome"))
-    assert len(draw_skills(made)) == 5
-
-
 def test_tool_memory_says_what_a_tool_gives_how_it_fails_and_what_it_costs():
     found = {memory.tool: memory for memory in draw_tools(runs(), lambda run: run.id)}
     cancel = found["cancel"]
@@ -156,23 +126,3 @@ def test_errors_that_differ_in_names_and_numbers_are_of_one_class():
     assert error_class('{"error": "no order K12 for \'Mia\'"}') == error_class('{"error": "no order K7 for \'Bo\'"}')
     assert error_class('{"error": "sold out"}') != error_class('{"error": "no order K12"}')
     assert len(error_class(json.dumps({"error": "word " * 1000}))) <= 80
-
-
-def test_a_memory_is_written_anew_when_its_figures_have_moved():
-    memory = draw_tools(runs(), lambda run: run.id)[0]
-    assert not memory.moved(memory.detail)
-    assert memory.moved({**memory.detail, "calls": memory.calls // 2})
-    assert memory.moved({**memory.detail, "error_rate": memory.error_rate + 0.2})
-    assert memory.moved({})
-
-
-def test_tools_without_enough_calls_and_beyond_the_bound_have_no_memory(monkeypatch: pytest.MonkeyPatch):
-    assert draw_tools(runs(1), lambda run: run.id) == []
-    monkeypatch.setattr(tool_memory, "_MOST", 2)
-    assert len(draw_tools(runs(), lambda run: run.id)) == 2
-
-
-def test_goals_of_a_memory_hold_no_names():
-    for memory in draw_tools(runs(), lambda run: run.id):
-        for goal in memory.goals:
-            assert goal == template_of(goal)

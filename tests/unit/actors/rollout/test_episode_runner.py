@@ -40,17 +40,6 @@ async def test_turns_join_to_one_row_with_exact_ids(engine):
     assert (played.min_version, played.max_version, played.why_not) == (0, 0, "")
 
 
-async def test_one_request_a_turn(engine):
-    await play(engine, await begin())
-    assert engine.requests == 2
-
-
-async def test_observations_stand_with_their_step(engine):
-    played = await play(engine, await begin())
-    assert [step.observation for step in played.steps] == ['{"ok": "yes"}', ""]
-    assert played.steps[0].tool_calls[0].name == "win"
-
-
 async def test_a_version_change_on_the_way_is_seen(engine):
     episode, step = await begin(), None
     step = episode.step
@@ -121,10 +110,6 @@ async def test_without_spans_and_with_a_change_nothing_is_claimed(engine):
     assert (played.min_version, played.why_not) == (-1, "no weight versions")
 
 
-async def test_greedy_rows_are_not_for_training(engine):
-    assert (await play(engine, await begin(), temperature=0.0)).why_not == "greedy"
-
-
 async def test_an_engine_that_is_away_loses_the_episode(engine):
     engine.down = True
     with pytest.raises(EpisodeLost) as lost:
@@ -165,14 +150,6 @@ async def test_an_answer_that_ended_at_its_limit_of_tokens_is_told_from_one_that
     played = await play(engine, await begin())
     assert len(played.steps) > 1
     assert [step.cut for step in played.steps] == ["", *["length"] * (len(played.steps) - 1)]
-
-
-async def test_an_outcome_that_a_grader_gave_is_told_from_one_that_was_verified(engine):
-    episode = await begin()
-    assert not (await play(engine, episode)).graded
-    episode = await begin()
-    episode.graded = True
-    assert (await play(engine, episode)).graded
 
 
 @pytest.mark.parametrize(

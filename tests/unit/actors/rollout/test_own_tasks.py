@@ -111,18 +111,6 @@ async def test_it_goes_on_where_the_last_process_was(data: bytes, expected: list
     assert await made.take(2) == expected
 
 
-async def test_an_environment_that_does_not_answer_is_not_asked_for_every_number() -> None:
-    world = Requests(["a", "b"])
-    made = own(world, Wants(a=1))
-    await made.take(4)
-    world.broken = frozenset(range(10_000))
-    before = world.looked.total()
-    assert len(await made.take(4)) == 4
-    assert world.looked.total() - before < 40
-    world.broken = frozenset()
-    assert {number % 2 for number in await made.take(1)} == {0}
-
-
 async def test_what_nobody_ever_wants_is_let_go_in_the_end_and_counted() -> None:
     world = Requests([*["dull"] * 15, "rare"])
     made = own(world, Wants(rare=8))

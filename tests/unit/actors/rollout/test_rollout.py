@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from actors.kinds.clusters import cluster_of
-from actors.messages import Experience, Trajectory, ids_array
+from actors.messages import Experience, Trajectory
 from actors.ports.store import TaskPlanner
 from actors.rollout import rollout as rolling
 from actors.rollout.rollout import Rollout
@@ -19,11 +19,6 @@ from tests.support.simulated_time import anyio_backend as anyio_backend
 
 pytestmark = pytest.mark.anyio
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
-
-
-@pytest.fixture(autouse=True)
-def no_round_follows_one_that_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling, "_AGREEING", 0)
 
 
 class Bench:
@@ -79,26 +74,20 @@ async def test_a_round_starts_at_once_and_only_one():
     assert {split for split, _ in bench.environment.begun} == {"train"}
 
 
-async def test_each_version_brings_a_round():
+ROUNDS = {
+    "the same version twice answers once": (40, [(10, 1), (20, 2), (25, 2)], {}, 36),
+    "none while an old version is on the engine": (40, [(10, 1), (20, 5), (25, 1)], {"old": {1}}, 24),
+    "an old version that stays is played after a while": (130, [(10, 1)], {"old": {1}}, 36),
+    "without a version another comes after a while": (130, [], {}, 36),
+    "while frozen there are none": (100, [(10, 1)], {"frozen": True}, 0),
+}
+
+
+@pytest.mark.parametrize(("seconds", "versions", "state", "attempts"), ROUNDS.values(), ids=ROUNDS)
+async def test_when_rounds_come(seconds: int, versions: list[tuple[int, int]], state: dict, attempts: int):
     bench = Bench()
-    assert len(await bench.run(40, (10, 1), (20, 2), (25, 2))) == 36, "the same version twice answers once"
-
-
-async def test_none_begins_while_the_gate_has_an_old_version_on_the_engine():
-    bench = Bench()
-    bench.old = {1}
-    assert len(await bench.run(40, (10, 1), (20, 5), (25, 1))) == 24, "the one at the start, and that of version 5"
-
-
-async def test_an_old_version_that_stays_is_played_after_a_while_all_the_same():
-    bench = Bench()
-    bench.old = {1}
-    assert len(await bench.run(130, (10, 1))) == 36
-
-
-async def test_without_a_version_another_round_comes_after_a_while():
-    bench = Bench()
-    assert len(await bench.run(130)) == 36
+    bench.old, bench.store.is_frozen = state.get("old", set()), state.get("frozen", False)
+    assert len(await bench.run(seconds, *versions)) == attempts
 
 
 async def test_rounds_that_came_to_nothing_do_not_hold_back_later_ones():
@@ -116,26 +105,6 @@ async def test_rounds_in_which_all_groups_agree_are_followed_at_once_a_few_times
     assert len(await bench.run(30)) == 3 * 12
 
 
-async def test_rounds_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rolling, "_AHEAD", 1)
-    bench = Bench(step_timeout=1000.0)
-
-    async def slow(body):
-        await anyio.sleep(500)
-        raise AssertionError("never")
-
-    bench.engine.chat = slow
-    await bench.run(200, (1, 1), (2, 2))
-    attempts, looks = 12, 3  # one look a group: which tools its lessons are for
-    assert len(bench.environment.begun) == attempts + looks, "the first round is still going"
-
-
-async def test_while_frozen_there_are_none():
-    bench = Bench()
-    bench.store.is_frozen = True
-    assert await bench.run(100, (10, 1)) == []
-
-
 async def test_an_engine_that_comes_late_is_waited_for():
     bench = Bench()
     bench.engine.down = True
@@ -149,19 +118,6 @@ async def test_an_engine_that_comes_late_is_waited_for():
         found = await bench.run(40)
     assert len(found) == 12
     assert bench.rollout.lost == {}
-
-
-async def test_half_of_a_group_sees_the_lesson_and_its_span_is_recorded():
-    bench = Bench(LESSON)
-    found = await bench.run(30)
-    guided = [trajectory for trajectory in found if trajectory.experience_ids]
-    assert len(guided) == 6
-    assert {trajectory.experience_ids for trajectory in guided} == {("lesson-1",)}
-    for trajectory in found:
-        start, end = trajectory.rows[0].hint
-        shown = bench.engine.text(ids_array(trajectory.rows[0].ids)[start:end].tolist())
-        assert ("When to use: LESSON. Content: win, then finish." in shown) == bool(trajectory.experience_ids)
-    assert all(trajectory.outcome == 1.0 for trajectory in guided)
 
 
 async def test_tasks_never_repeat_across_restarts():
@@ -210,27 +166,6 @@ async def test_the_next_tasks_of_the_planned_kinds_are_played():
     bench.environment = Kinds()
     assert await seeds(bench, Planned(cancel=3, find=1)) == [1, 2, 4, 7]
     assert await seeds(bench, Planned(book=4)) == [0, 1, 2, 3, 4, 6, 7, 9], "what was passed over comes first"
-
-
-async def test_what_the_plan_leaves_open_is_the_environments_own_choice():
-    bench = Bench(groups=4)
-    bench.environment = Kinds()
-    assert await seeds(bench, Planned(find=2)) == [2, 5, 64, 65], "what comes, not what waits"
-
-
-async def test_a_kind_that_does_not_come_leaves_no_round_short(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rolling, "_LOOKAHEAD", 2)
-    bench = Bench(groups=3)
-    bench.environment = Kinds()
-    assert await seeds(bench, Planned(cancel=1, rebook=2)) == [0, 1, 2]
-    assert bench.rollout.tasks["unplanned"] == 2
-
-
-async def test_a_task_that_cannot_be_looked_at_is_passed_over():
-    bench = Bench(groups=2)
-    bench.environment = Kinds()
-    bench.environment.broken = {1, 4}
-    assert await seeds(bench, Planned(cancel=2)) == [7, 10]
 
 
 async def test_a_broken_task_costs_its_group_only():

@@ -1,5 +1,7 @@
 """What a round does about attempts that are lost: an environment that crashes or hangs, an engine without token ids."""
 
+import itertools
+
 import anyio
 import pytest
 
@@ -14,31 +16,16 @@ from tests.unit.actors.rollout.test_rollout import Bench
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def no_round_follows_one_that_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling, "_AGREEING", 0)
+def lose_answers(bench, count):
+    """The engine's first answers come without tokens."""
+    original, numbers = bench.engine.chat, itertools.count()
 
-
-def lose_the_first_answer(bench):
-    """The engine's first answer comes without tokens."""
-    original, count = bench.engine.chat, 0
-
-    async def once(body):
-        nonlocal count
-        count += 1
-        first = count == 1
+    async def now_and_then(body):
+        lost = next(numbers) < count
         answer = await original(body)
-        return {**answer, "prompt_token_ids": None} if first else answer
+        return {**answer, "prompt_token_ids": None} if lost else answer
 
-    bench.engine.chat = once
-
-
-async def test_a_lost_episode_leaves_its_group_going(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rolling, "_RETRIES", 0)
-    bench = Bench()
-    lose_the_first_answer(bench)
-    assert len(await bench.run(30)) == 11
-    assert bench.rollout.lost == {"no_token_ids": 1}
+    bench.engine.chat = now_and_then
 
 
 class Poisonous(FakeEnvironment):
@@ -66,7 +53,7 @@ class Poisonous(FakeEnvironment):
 
 async def test_an_attempt_that_was_lost_is_made_again():
     bench = Bench()
-    lose_the_first_answer(bench)
+    lose_answers(bench, 1)
     assert len(await bench.run(30)) == 12
     assert (bench.rollout.lost, bench.rollout.retried) == ({}, 1)
 
@@ -129,15 +116,6 @@ async def test_losses_that_are_the_engines_give_up_no_task(monkeypatch: pytest.M
     monkeypatch.setattr(rolling, "_LOSSES", 1)
     monkeypatch.setattr(rolling, "_RETRIES", 0)
     bench = Bench()
-    original, count = bench.engine.chat, 0
-
-    async def now_and_then(body):
-        nonlocal count
-        count += 1
-        lost = count <= 3
-        answer = await original(body)
-        return {**answer, "prompt_token_ids": None} if lost else answer
-
-    bench.engine.chat = now_and_then
+    lose_answers(bench, 3)
     assert len(await bench.run(30)) == 9
     assert bench.rollout.lost == {"no_token_ids": 3}

@@ -22,7 +22,3 @@ def test_each_entity_takes_the_value_of_one_of_its_sort(goal: str, there: str, c
     made = carried_over(goal, entities(there))
     assert made == carried
     assert made is None or template_of(made) == template_of(goal), "the kind of goal stays"
-
-
-def test_one_value_there_stands_for_one_value_here() -> None:
-    assert carried_over("Move A17 to B9.", entities("Swap C3 and C3.")) is None

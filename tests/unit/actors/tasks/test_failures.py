@@ -1,7 +1,6 @@
 """From failing production runs to tasks, on the travel desk and the real store."""
 
 import json
-import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -138,15 +137,6 @@ async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_r
         assert await wrong.evaluate() == 0.0
 
 
-async def test_an_answer_that_was_said_and_not_called_is_what_the_task_asks_for(store: Store) -> None:
-    bench = Bench(store)
-    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True, says=True))
-    await bench.actor.tick()
-    spec = SyntheticTaskSpec.of((await bench.tasks())[0])
-    assert spec is not None
-    assert (spec.verifier, spec.answer, len(spec.reference)) == ("answer", "fid", 1)
-
-
 async def test_failures_wait_for_a_success_and_are_given_up_when_none_comes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,13 +171,6 @@ async def test_a_way_of_the_policys_own_is_searched_for_where_nobody_succeeded(s
     assert all(task.spec["made_from"] == ["f0", "f1", "f2"] for task in tasks)
 
 
-async def test_what_somebody_of_another_tenant_found_out_makes_no_task(store: Store) -> None:
-    bench = Bench(store)
-    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True, tenant="other"))
-    await bench.actor.tick()
-    assert await bench.tasks() == []
-
-
 async def test_tasks_of_a_kind_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_PER_KIND", 8)
     bench = Bench(store)
@@ -216,48 +199,6 @@ async def test_what_is_forgotten_is_no_failure_any_more_and_takes_its_tasks_alon
     assert await bench.tasks() == [], "two are left, too few"
 
 
-async def test_held_out_runs_side_calls_and_successes_are_no_failures(store: Store) -> None:
-    bench = Bench(store, exam=True)
-    await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
-    assert bench.actor.counts == {"held_out": 3}
-    bench = Bench(store)
-    await bench.see(
-        run("a", "C", good=True), run("b", "C", good=False, side_of="a"), run("c", "C", good=False, source="sandbox")
-    )
-    assert bench.actor.counts == {}
-
-
-async def test_a_run_without_an_outcome_that_went_in_circles_is_a_failure(store: Store) -> None:
-    bench = Bench(store)
-    again = Step(exchange_id="x", tool_calls=(ToolCall("weather", "{}"),), observation='{"sky": "sun"}')
-    await bench.see(attributed("loop", goal="Find a flight to:Rome.", steps=(again,) * 6, outcome=None))
-    await bench.see(attributed("calm", goal="Find a flight to:Rome.", steps=(again,), outcome=None))
-    assert bench.actor.counts == {"seen": 1}
-
-
-async def test_the_newest_failures_and_kinds_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_MOST_WAITING", 2)
-    monkeypatch.setattr(failures, "_KINDS", 2)
-    bench = Bench(store, least=99)
-    await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
-    await bench.see(run("d", "D", good=False), run("l", "L", good=False))
-    assert bench.actor.counts == {"seen": 5, "crowded_out": 3}
-
-
-async def test_a_way_that_a_world_refuses_makes_no_task(store: Store) -> None:
-    bench = Bench(store)
-    rng = random.Random(1)
-    wrong = run("won", "D", good=True).trajectory
-    made_up = Step(
-        exchange_id="y", tool_calls=(ToolCall("book", wrong.steps[0].tool_calls[0].arguments),), observation="{}"
-    )
-    lucky = attributed("won", goal=wrong.goal, steps=(made_up, *wrong.steps), outcome=1.0)
-    await bench.see(*[run(f"f{rng.random()}", "D", good=False) for _ in range(3)], lucky)
-    await bench.actor.tick()
-    assert await bench.tasks() == []
-    assert bench.actor.counts["refused"] > 0
-
-
 async def test_a_failure_that_is_told_late_becomes_a_task_as_a_prompt_one_does(store: Store) -> None:
     bench = Bench(store)
     runs = [run(f"f{n}", "A", good=False, outcome=None) for n in range(3)]
@@ -277,18 +218,6 @@ async def test_a_failure_that_is_told_late_becomes_a_task_as_a_prompt_one_does(s
     assert len(bench.urged.clusters) == 1, "each failure is used once, also after a restart"
 
 
-async def test_a_failure_that_is_corrected_to_a_success_is_none_any_more(store: Store) -> None:
-    bench = Bench(store)
-    await bench.see(*[run(f"f{n}", "A", good=False) for n in range(2)])
-    said = Feedback(id="said", received=9_000.0, trajectory_id="f0", outcome=1.0)
-    await store.save([said, Joined(id="said", trajectory_id="f0", outcome=1.0)])
-    await bench.actor.tick()
-    assert bench.actor.counts["retracted"] == 1
-    await bench.see(run("f2", "A", good=False))
-    await bench.actor.tick()
-    assert bench.urged.clusters == []
-
-
 SAID = ("Look for a flight to:{} please", "is there any flight to:{} to be had", "I need to find some flight to:{}")
 """As nobody at the desk asks."""
 
@@ -298,6 +227,55 @@ def said(number: int, **fields) -> Attributed:
     one = run(f"s{number}", "D", good=False).trajectory
     city = one.goal.split("to:")[1].rstrip(".")
     return attributed(f"s{number}", **{"goal": SAID[number].format(city), "steps": one.steps, "outcome": 0.0, **fields})
+
+
+def failing(count: int = 3, family: str = "D", **fields) -> list[Attributed]:
+    return [run(f"f{n}", family, good=False, **fields) for n in range(count)]
+
+
+def lucky() -> Attributed:
+    """A success that began with a call that no other world answers."""
+    won = run("won", "D", good=True).trajectory
+    made_up = ToolCall("book", won.steps[0].tool_calls[0].arguments)
+    first = Step(exchange_id="y", tool_calls=(made_up,), observation="{}")
+    return attributed("won", goal=won.goal, steps=(first, *won.steps), outcome=1.0)
+
+
+NO_TASK = {
+    "the only success is another tenant's": lambda: [*failing(), run("won", "D", good=True, tenant="other")],
+    "two failures and one at something else": lambda: [
+        said(0), said(1), run("b", "L", good=False), *[run(f"won{n}", "D", good=True) for n in range(2)]
+    ],
+    "a way that a world refuses": lambda: [*failing(), lucky()],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("items", NO_TASK.values(), ids=NO_TASK)
+async def test_no_task_is_made_where(store: Store, items) -> None:
+    bench = Bench(store)
+    await bench.see(*items())
+    await bench.actor.tick()
+    assert await bench.tasks() == []
+
+
+CIRCLES = (Step(exchange_id="x", tool_calls=(ToolCall("weather", "{}"),), observation='{"sky": "sun"}'),)
+COUNTED = {
+    "held out": (lambda: failing(family="C"), True, {"held_out": 3}),
+    "successes, side calls and the sandbox's own": (
+        lambda: [run("a", "C", good=True), *failing(1, side_of="a"), *failing(1, source="sandbox")], False, {},
+    ),
+    "in circles without an outcome": (
+        lambda: [attributed("loop", steps=CIRCLES * 6, outcome=None), attributed("calm", steps=CIRCLES, outcome=None)],
+        False, {"seen": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("items", "exam", "counts"), COUNTED.values(), ids=COUNTED)
+async def test_what_counts_as_a_failure(store: Store, items, exam: bool, counts: dict[str, int]) -> None:
+    bench = Bench(store, exam=exam)
+    await bench.see(*items())
+    assert bench.actor.counts == counts
 
 
 async def test_three_failures_that_mean_the_same_become_tasks_each_a_request_as_it_was_said(
@@ -324,33 +302,6 @@ async def test_three_failures_that_mean_the_same_become_tasks_each_a_request_as_
     assert bench.actor.counts["made"] == 3
 
 
-async def test_two_failures_and_one_at_something_else_are_too_few(store: Store) -> None:
-    bench = Bench(store)
-    await bench.see(said(0), said(1), run("b", "L", good=False), *[run(f"won{n}", "D", good=True) for n in range(2)])
-    await bench.actor.tick()
-    assert await bench.tasks() == []
-
-
-async def test_requests_alike_at_which_runs_went_different_ways_make_no_task(store: Store) -> None:
-    bench = Bench(store)
-    won = [run(f"won{n}", "D", good=True).trajectory for n in range(2)]
-    other = attributed("won2", goal=won[0].goal, steps=(*won[0].steps[:1], *won[0].steps), outcome=1.0)
-    await bench.see(*(said(n) for n in range(3)), *(attributed(one.id, goal=one.goal, steps=one.steps) for one in won))
-    await store.save([other])
-    await bench.actor.tick()
-    assert await bench.tasks() == []
-    assert bench.actor.counts["no_way"] == 3, "one for each wording"
-
-
-async def test_what_the_sandbox_plays_in_other_words_has_its_weight_raised(store: Store) -> None:
-    bench = Bench(store, mix="D")
-    bench.urged = Urged("D")
-    bench.actor = bench.make()
-    await bench.see(*(said(n) for n in range(3)))
-    await bench.actor.tick()
-    assert bench.urged.clusters == [cluster_of("Find a flight to:Rome.")]
-
-
 async def test_a_party_that_fails_at_everything_crowds_out_its_own_failures(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,10 +313,3 @@ async def test_a_party_that_fails_at_everything_crowds_out_its_own_failures(
     await bench.see(said(2), run("won0", "D", good=True), run("won1", "D", good=True))
     await bench.actor.tick()
     assert len(await bench.tasks()) == 6
-
-
-async def test_a_state_that_cannot_be_read_is_none(store: Store) -> None:
-    await store.state_put("tasks/failures", b"\x81\xa1c\x05")
-    bench = Bench(store)
-    await bench.see(said(0))
-    assert bench.actor.counts["seen"] == 1

@@ -12,7 +12,7 @@ from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.store import Store
 from actors.store.tasks import TaskState
 from actors.tasks import mixture as mixing
-from actors.tasks.mixture import Mixture, MixtureSettings, judged
+from actors.tasks.mixture import Mixture, MixtureSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -135,30 +135,6 @@ async def test_a_task_that_is_always_lost_is_set_aside_and_an_engine_that_is_awa
     await bench.round([])
     state = await bench.state("a")
     assert (state.state, state.reason, state.lost) == ("set_aside", "every attempt is lost", 2)
-    assert await bench.drawn() == []
-
-
-async def test_one_attempt_alone_agrees_with_nobody(bench: Bench) -> None:
-    state = TaskState(task=Task(id="a", goal="g", environment="fake"))
-    for _ in range(5):
-        state = judged(state, [1.0], 1.0)
-    assert (state.state, state.agreed) == ("active", 0)
-
-
-async def test_what_stands_in_the_store_outlives_a_restart(bench: Bench) -> None:
-    await bench.offer("a")
-    await bench.round([1.0, 1.0])
-    await bench.round([1.0, 1.0])
-    bench.mixture = bench.make()
-    assert await bench.drawn() == []
-    bench.now += 100.0
-    assert await bench.drawn() == ["a"]
-
-
-async def test_none_are_played_where_none_are_wanted(bench: Bench) -> None:
-    bench.settings = msgspec.structs.replace(bench.settings, share=0.0)
-    bench.mixture = bench.make()
-    await bench.offer("a")
     assert await bench.drawn() == []
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from actors.messages import Processing
 from actors.ports.errors import EngineRejected
-from actors.rollout.context import ContextTemplate
 from actors.rollout.episode_runner import play
 from actors.rollout.errors import EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
 from actors.rollout.harness.agents import Agent
@@ -187,15 +186,6 @@ async def test_what_a_loop_breaks_is_the_loss_of_its_episode(loop, why):
     assert lost.value.reason == "agent_failed"
 
 
-async def test_a_constructor_that_fails_loses_the_episode_too():
-    def make():
-        raise OSError("no room")
-
-    with pytest.raises(EpisodeLost, match="no room") as lost:
-        await play(Babble(("", [SEARCH])), LongEpisode(1), agent=Agent(make))
-    assert lost.value.reason == "agent_failed"
-
-
 async def test_an_engine_that_breaks_is_not_the_loops_fault_even_if_it_swallows_it():
     async def loop(session):
         await session.chat(session.messages)
@@ -222,14 +212,6 @@ async def test_a_loop_that_goes_on_for_ever_ends_at_the_limit_of_steps():
     assert (len(played.steps), played.ending) == (4, "steps")
 
 
-async def test_a_client_at_the_limit_is_told_so_once_and_does_not_try_again():
-    async def loop(session):
-        await by_client(session, turns=100)
-
-    engine, _, played = await run(loop, max_steps=4)
-    assert (len(engine.prompts), played.ending) == (4, "steps")
-
-
 async def test_a_full_context_may_be_answered_with_a_shorter_request_and_else_ends_the_episode():
     class Short(Babble):
         async def chat(self, body):
@@ -244,14 +226,6 @@ async def test_a_full_context_may_be_answered_with_a_shorter_request_and_else_en
 
     assert (await run(careful, engine=Short(("", [SEARCH]))))[2].ending == "left"
     assert (await run(converse, engine=Short(("", [SEARCH]))))[2].ending == "context"
-
-
-async def test_a_budget_holds_for_a_loop_of_ones_own():
-    async def loop(session):
-        await converse(session, turns=100)
-
-    engine, _, played = await run(loop, context=ContextTemplate(budget=800), max_steps=100)
-    assert (played.ending, max(map(len, engine.prompts)) <= 800) == ("budget", True)
 
 
 async def test_after_the_environment_ended_it_there_is_no_turn():
@@ -302,22 +276,3 @@ async def test_the_endpoint_wants_its_key_refuses_nonsense_and_is_gone_in_the_en
     async with httpx.AsyncClient(trust_env=False) as http:
         with pytest.raises(httpx.TransportError):
             await http.get(f"{where[0]}/models")
-
-
-async def test_a_client_that_streams_gets_its_answer_in_one_piece():
-    said = []
-
-    async def loop(session):
-        async with (
-            session.endpoint() as found,
-            openai.AsyncOpenAI(base_url=found.base_url, api_key=found.key) as client,
-        ):
-            pieces = await client.chat.completions.create(
-                model="x", messages=session.messages, tools=session.tools, stream=True
-            )
-            async for piece in pieces:
-                said.append(piece.choices[0])
-
-    await run(loop, engine=Babble(("well", [SEARCH])))
-    assert (said[0].delta.content, said[0].delta.tool_calls[0].function.name) == ("well", "search")
-    assert [choice.finish_reason for choice in said] == [None, "tool_calls"]

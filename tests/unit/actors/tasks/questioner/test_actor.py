@@ -12,7 +12,6 @@ from actors.tasks.questioner.actor import Questioner
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.settings import QuestionerSettings
 from actors.tasks.questioner.state import QuestionerState
-from tests.support.fakes import FakeEnvironment
 from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.anyio
@@ -142,12 +141,6 @@ async def test_what_other_settings_left_behind_is_put_aside():
     damaged = made(store, pool)
     await damaged.start()
     assert damaged.state.round == 0
-
-
-async def test_an_environment_that_cannot_be_probed_is_asked_again_later():
-    pool = Pool()
-    assert await run(made(Store(), pool, FakeEnvironment()), 2) == [60.0, 60.0]
-    assert pool.tasks == {}
 
 
 async def test_what_is_kept_in_the_store_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch):

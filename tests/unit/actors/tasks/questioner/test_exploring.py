@@ -11,7 +11,7 @@ from actors.messages import Task
 from actors.ports.environments import Environment
 from actors.ports.reference_calls import ReferenceCall
 from actors.tasks.questioner.arguments import Values
-from actors.tasks.questioner.errors import BudgetSpent, NotProbeable
+from actors.tasks.questioner.errors import NotProbeable
 from actors.tasks.questioner.exploring import Explorer
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.instance_pool import InstancePool, Made
@@ -84,13 +84,6 @@ async def test_exploration_ends_with_its_budget():
         assert generator.instances.counts["instances"] <= 7 or generator.instances.counts["steps"] <= 21
 
 
-async def test_exploration_ends_when_its_time_is_up():
-    now = iter(range(10_000))
-    generator = Generator(QuestionerSettings(), TravelDesk(), clock=lambda: next(now), probe=ProbeSettings(seconds=50))
-    state = await generator.run(10_000, lambda state: None)
-    assert "budget" in state.ended
-
-
 async def test_an_environment_that_cannot_be_probed_is_said_to_be_so():
     with pytest.raises(NotProbeable, match="show no state"):
         await explored(FakeEnvironment(), 1)
@@ -134,21 +127,6 @@ async def test_shrinking_leaves_what_is_needed_and_nothing_else():
     assert found.after[account] == balance
     # The account's number must stay something that was found out, although the calls would work without that.
     assert program_of(found.made).given.keys() == {'owner="Ada"', "amount=10"}
-
-
-async def test_what_does_not_happen_again_is_no_reference():
-    environment = Ledger()
-    base = environment.sample(0, "train", None)
-    made = await walked(environment, base, [("accounts", {"owner": "Ada"})])
-    assert await shrink(instances(environment), base, made, lambda done: done.after != done.before) is None
-
-
-async def test_a_spent_budget_opens_no_instance():
-    spent = InstancePool(TravelDesk(), ProbeSettings(instances=1), still)
-    base = TravelDesk().sample(0, "train", None)
-    await spent.execute(base, [])
-    with pytest.raises(BudgetSpent):
-        await spent.execute(base, [])
 
 
 async def test_tools_with_broken_schemas_are_probed_as_far_as_they_go():

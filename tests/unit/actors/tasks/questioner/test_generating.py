@@ -7,14 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.kinds.clusters import cluster_of
 from actors.messages import Task, ToolCall
 from actors.ports.environments import Environment, Episode
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.tasks.questioner.errors import SolverUnavailable, TaskFileMalformed
 from actors.tasks.questioner.filters import Dropped, Filters, Proposal
 from actors.tasks.questioner.generating import Generator
-from actors.tasks.questioner.goal_templates import Template, template_of
 from actors.tasks.questioner.instance_pool import Made
 from actors.tasks.questioner.programs import Argument, Operation, Program, program_of
 from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
@@ -26,7 +24,17 @@ from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.anyio
 FEW = ProbeSettings(barren=4)
-WORLDS: dict[str, Callable[[], Environment]] = {"travel": TravelDesk, "ledger": Ledger}
+
+
+class Training(TravelDesk):
+    """Has training tasks alone to show."""
+
+    def sample(self, seed: int, split: Any, families: str | None) -> Task:
+        assert split == "train"
+        return super().sample(seed, split, families)
+
+
+WORLDS: dict[str, Callable[[], Environment]] = {"travel": Training, "ledger": Ledger}
 
 
 async def made(
@@ -80,23 +88,6 @@ async def test_every_kept_task_is_solved_by_its_reference_and_by_doing_nothing_n
         assert await idle.evaluate() == 0.0
 
 
-@pytest.mark.parametrize("world", WORLDS)
-async def test_proposed_tasks_are_kept_or_dropped_with_a_reason(world: str):
-    state = await kept(world)
-    assert state.counts["proposed"] == len(state.tasks) + sum(state.reasons.values())
-    assert len(state.dropped) == sum(state.reasons.values())
-    assert all(one.reason and (one.detail or one.goal) for one in state.dropped)
-    assert {"lexical", "same_outcome", "not_novel", "trivial"} >= state.reasons.keys() - {"ambiguous", "semantic"}
-
-
-async def test_tasks_are_different_objects_with_different_goals_and_references():
-    tasks = (await kept("travel")).tasks
-    assert len({task.id for task in tasks}) == len({task.goal for task in tasks}) == 40
-    assert len({msgspec.json.encode(task.spec["reference"]) for task in tasks}) == 40
-    assert len({cluster_of(task.goal) for task in tasks}) >= 6
-    assert len({tuple(call["name"] for call in task.spec["reference"]) for task in tasks}) >= 4
-
-
 async def test_goals_are_told_in_the_environments_own_words_where_its_verifier_agrees():
     state = await made(TravelDesk(), 20, prefer=Preferences(wording="learned"))
     patterns = {"*".join(template.parts) for template in state.templates if template.believed}
@@ -111,18 +102,6 @@ async def test_goals_are_told_in_the_environments_own_words_where_its_verifier_a
         assert any(template.read(task.goal) is not None for template in state.templates)
         assert ("Book" in task.goal or "book" in task.goal) == any(call.name == "book" for call in spec.reference)
         assert ("Cancel" in task.goal) == any(call.name == "cancel" for call in spec.reference)
-
-
-async def test_worlds_are_those_of_training_tasks_only():
-    asked: list[str] = []
-
-    class Watched(TravelDesk):
-        def sample(self, seed: int, split: Any, families: str | None) -> Task:
-            asked.append(split)
-            return super().sample(seed, split, families)
-
-    await made(Watched(), 20)
-    assert set(asked) == {"train"}
 
 
 async def test_goals_name_what_must_be_told_and_nothing_that_must_be_found_out():
@@ -273,18 +252,6 @@ async def test_each_filter_drops_what_it_is_for():
     assert await reason([kept], proposal("Please cancel the order of Leo now", world="v", name="Leo")) == ""
 
 
-async def test_likeness_in_meaning_is_told_by_the_embedder():
-    kept, new = proposal("Cancelling Mia's orders", name="Mia"), proposal("Cancelled Mia order", world="v", name="Mia")
-    assert await reason([kept], new, filters(semantic=0.5)) == "semantic"
-    assert await reason([kept], new, filters(semantic=1.0)) == ""
-
-
-async def test_words_are_told_apart_in_any_script():
-    kept = proposal("取消米娅的订单", name="米娅")
-    assert await reason([kept], proposal("取消米娅的订单!", world="v", name="米娅")) == "lexical"
-    assert await reason([kept], proposal("为米娅预订机票", world="v", name="米娅"), filters(semantic=1.0)) == ""
-
-
 async def test_an_ambiguous_goal_takes_its_twin_along():
     using = filters()
     first = proposal("Do it.")
@@ -292,18 +259,6 @@ async def test_an_ambiguous_goal_takes_its_twin_along():
     second = proposal("Do it.", after="y")
     assert (await using.check(second)).reason == "ambiguous"  # type: ignore[union-attr]
     assert using.contradicted(second) == [first.task.id]
-
-
-def solved(goal: str, **given: str) -> Template | None:
-    return template_of(goal, Program((Operation("do", tuple(Argument(name, value) for name, value in given.items())),)))
-
-
-def test_a_template_reads_only_goals_of_its_kind():
-    template = solved("Cancel the order for:Mia.", name="Mia")
-    assert template is not None
-    assert template.read("Cancel the order for:Leo.") == {'name="Mia"': "Leo"}
-    assert template.read("Cancel the order for:Leo and book a flight to:Oslo.") is None
-    assert template.fill({'name="Mia"': "Ada"}) == "Cancel the order for:Ada."
 
 
 async def test_a_value_that_a_tool_only_repeats_was_told():
@@ -314,19 +269,3 @@ async def test_a_value_that_a_tool_only_repeats_was_told():
     program = program_of(made)
     assert [one.origin for one in program.operations[1].arguments] == [0, -1]
     assert program.given == {'title="Refund"': ("title", "Refund")}
-
-
-def test_a_goal_that_names_nothing_of_the_program_is_no_template():
-    assert solved("Clear the queue.", name="Mia") is None
-    assert solved("Mia Oslo", name="Mia", to="Oslo") is not None
-    assert solved("MiaOslo", name="Mia", to="Oslo") is None
-
-
-def test_a_template_is_believed_once_it_has_held_in_another_world():
-    template = solved("Cancel the order for:Mia.", name="Mia")
-    assert template is not None
-    assert not template.believed
-    template.confirmed += 1
-    assert template.believed
-    template.refuted += 2
-    assert not template.believed
