@@ -50,4 +50,9 @@ class Grader(Protocol):
         ...
 
 
-__all__ = ["ACHIEVED", "Grade", "Grader"]
+def needs_reference(grader: Grader) -> bool:
+    """Whether `grader` abstains wherever no reference is known; one of your own says so by an attribute of this name."""
+    return bool(getattr(grader, "needs_reference", False))
+
+
+__all__ = ["ACHIEVED", "Grade", "Grader", "needs_reference"]

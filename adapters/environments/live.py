@@ -5,7 +5,8 @@
 Nothing here can be reset, so nothing may be executed that changes something: each API stands behind its policy in
 shadow mode (`adapters/live/guarded.py`), which executes what an operator listed as read-only, answers the rest from
 records or its schema, and else refuses. No verifier can say whether a goal was reached in such a world; a grader does,
-from the calls and what came back. Where it abstains the attempt has no outcome and counts for nothing.
+from the calls and what came back, and from calls that are known to reach the goal, where its line has some. Where it
+abstains the attempt has no outcome and counts for nothing.
 """
 
 import hashlib
@@ -20,7 +21,8 @@ import msgspec
 from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiError, LiveApiRefused
-from actors.ports.graders import Grader
+from actors.ports.graders import Grader, needs_reference
+from actors.ports.reference_calls import ReferenceCall
 from actors.ports.tool_answers.reader import flagged
 from adapters.live import LiveApi, Operation
 
@@ -37,6 +39,8 @@ class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     goal: str
     system: str = ""
     """System prompt, as your agents have it; empty for the environment's."""
+    reference: tuple[ReferenceCall, ...] = ()
+    """Calls that are known to reach it, such as those of a production run that did: for a grader that compares."""
 
 
 class LiveEpisode:
@@ -44,9 +48,10 @@ class LiveEpisode:
 
     graded = True
 
-    def __init__(self, task: Task, opening: list[dict[str, Any]], api: LiveApi, tools: list[dict[str, Any]],
-                 grader: Grader, limit: int) -> None:  # fmt: skip
+    def __init__(self, task: Task, goal: Goal, opening: list[dict[str, Any]], api: LiveApi,
+                 tools: list[dict[str, Any]], grader: Grader, limit: int) -> None:  # fmt: skip
         self._task, self._api, self._grader, self._limit = task, api, grader, limit
+        self._reference = [call.call(number) for number, call in enumerate(goal.reference)]
         self.messages, self.tools = opening, tools
         self._steps: list[Step] = []
         self._done = False
@@ -91,7 +96,7 @@ class LiveEpisode:
         if not self._done:
             return 0.0
         try:
-            grade = await self._grader.grade(self._task, self._steps)
+            grade = await self._grader.grade(self._task, self._steps, reference=self._reference)
         except JudgeUnavailable as error:
             raise EnvironmentFailed(f"no grade: {error}") from error
         if grade.score is None:
@@ -127,7 +132,8 @@ class LiveEnvironment:
             clock: seconds that only go forward.
 
         Raises:
-            AdapterNotSetUp: no grader, or a file of goals that cannot be used.
+            AdapterNotSetUp: no grader, or one that compares with references that the goals do not have, or a file of
+                goals that cannot be used.
         """
         if grader is None:
             raise AdapterNotSetUp('nothing verifies an attempt at live APIs: name a grader, [grader] name = "open"')
@@ -135,10 +141,18 @@ class LiveEnvironment:
             raise AdapterNotSetUp(f"limit = {limit} must be at least 1")
         self._api, self._grader, self._system, self._limit, self._clock = api, grader, system, limit, clock
         self._goals: dict[Split, list[Goal]] = {"train": [], "heldout": []}
-        for goal in _read(goals):
+        found = _read(goals)
+        without = [goal.goal for goal in found if not goal.reference]
+        if without and needs_reference(grader):
+            raise AdapterNotSetUp(
+                f"grader {grader.name} compares with a reference, and {len(without)} of {len(found)} goals in goals ="
+                f" {goals!r} have none, such as {without[0][:60]!r}: it would never grade them. Add the calls of a run"
+                ' that reached the goal, "reference": [{"name": ..., "arguments": {...}}], or set [grader] name = "open"'
+            )
+        for goal in found:
             self._goals["heldout" if _held_out(goal) else "train"].append(goal)
-        for split, found in self._goals.items():
-            if not found:
+        for split, part in self._goals.items():
+            if not part:
                 raise AdapterNotSetUp(
                     f"goals = {goals!r}: no goal falls to the {split} part (one in {_HELD_OUT} is held out); give more"
                 )
@@ -187,7 +201,7 @@ class LiveEnvironment:
         system = goal.system or self._system
         opening: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         opening.append({"role": "user", "content": goal.goal})
-        return LiveEpisode(task, opening, self._api, self.tools(), self._grader, self._limit)
+        return LiveEpisode(task, goal, opening, self._api, self.tools(), self._grader, self._limit)
 
 
 def _tool(one: Operation) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.graders import Grade, Grader
+from actors.ports.graders import Grade, Grader, needs_reference
 from adapters.chat.settings import settings_of
 from adapters.named import adapter_named
 
@@ -53,6 +53,7 @@ class EnsembleGrader:
 
     def __init__(self, members: Sequence[Grader], *, quorum: int, timeout: float) -> None:
         self._members, self._quorum, self._timeout = members, quorum, timeout
+        self.needs_reference = sum(not needs_reference(one) for one in members) < quorum
         self.counts: Counter[str] = Counter()
         """`agreed`, `disagreed`, `short` (too few had a word), and `late_NAME`, `failed_NAME` of members."""
 

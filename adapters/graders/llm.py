@@ -67,7 +67,8 @@ class LlmGrader:
         mark: Callable[[], str] = lambda: secrets.token_hex(8),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._anchored, self._mark, self._clock = settings, anchored, mark, clock
+        self._settings, self._mark, self._clock = settings, mark, clock
+        self.needs_reference = anchored
         self._endpoint = ChatEndpoint(settings, key=key, rng=rng or random.Random(), clock=clock)
         self._spent: deque[tuple[float, int]] = deque()
         self.name = f"{'anchored' if anchored else 'open'}:{settings.model}"
@@ -93,7 +94,7 @@ class LlmGrader:
         if not steps:
             self.counts["nothing_done"] += 1
             return Grade(score=0.0, reason="nothing was done")
-        if self._anchored and not reference:
+        if self.needs_reference and not reference:
             return self._abstain("no_reference")
         if any(map(speaks_to_judge, [task.goal, *(step.observation for step in steps)])):
             return self._abstain("screened", "a tool or a user speaks to the judge")
@@ -101,7 +102,7 @@ class LlmGrader:
             return self._abstain("out_of_budget")
         shown = Trajectory(id="", goal=task.goal, steps=tuple(steps), started=0.0, ended=0.0)
         mark = fresh_mark(self._mark, [shown])
-        known = tuple(reference) if self._anchored else ()
+        known = tuple(reference) if self.needs_reference else ()
         messages = prompt.compose(task, steps, known, self._settings.shape, mark)
         try:
             reply = await self._endpoint.ask(messages, prompt.SCHEMA, anyio.current_time() + self._settings.patience)

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterNotSetUp
-from actors.ports.graders import Grader
+from actors.ports.graders import Grader, needs_reference
 from adapters.environments.live import NAME as LIVE
 from adapters.environments.live import LiveEnvironment
 from adapters.environments.workers import WorkerEnvironment
@@ -81,6 +81,11 @@ def sandbox_environment(
             return LiveEnvironment(live, grader, **settings.options)
         except (TypeError, AdapterNotSetUp) as error:
             raise ConfigError(f"sandbox.environment {LIVE!r}, sandbox.options: {error}") from error
+    if grader is not None and needs_reference(grader):
+        raise ConfigError(
+            f"grader {grader.name} compares with a reference, and only goals of sandbox.environment = {LIVE!r} have"
+            ' one: it could never grade. Set [grader] name = "open", or leave it out'
+        )
     built = build_environment(settings.environment, settings.options, settings.workers)
     if isinstance(built, WorkerEnvironment):
         EnvironmentCollector(built, "workers").register(registry)

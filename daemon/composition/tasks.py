@@ -13,7 +13,7 @@ from starlette.routing import Route
 from actors.curation.curriculum import Curriculum
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
-from actors.ports.graders import Grader
+from actors.ports.graders import Grader, needs_reference
 from actors.rollout.rollout import Rollout
 from actors.store import Store
 from actors.store.errors import StoreUnavailable
@@ -68,7 +68,7 @@ class Tasks:
         self.environment = SyntheticTasks(environment, Verdicts(grader) if grader is not None else None)
         self.mixture = Mixture(settings.mixture, book=store, weigher=curriculum, clock=clock)
         searcher = None
-        if grader is not None:
+        if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference
             searcher = ShadowSearch(
                 settings.search, engine=engine, environment=self.environment, grader=grader, rng=rng, clock=clock
             )

@@ -8,16 +8,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from minigrid.utils.baby_ai_bot import BabyAIBot
 
-from actors.messages import ToolCall
-from actors.ports.environments import Environment
+from actors.messages import Task, ToolCall
 from actors.ports.errors import EnvironmentFailed
 from adapters.environments.gymnasium import BABYAI, GymnasiumEnvironment
 from adapters.environments.gymnasium_text import Codec, grid
-from tests.support.babyai import at_random, oracle
 
 pytestmark = pytest.mark.anyio
 LAKE = "FrozenLake-v1"
+ALONG = (1, 1, 2, 1, 2, 2)
+"""The way over the lake."""
 
 
 class Guess(gymnasium.Env[str, str]):
@@ -30,38 +31,54 @@ class Guess(gymnasium.Env[str, str]):
         return "Guess a word.", {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        if action == "bug":
+            raise KeyError("a bug")
         right = action == "plum"
         return ("Yes." if right else "No."), float(right), right, False, {}
 
 
-class Broken(Guess):
-    def step(self, action: str) -> Any:
-        raise KeyError("a bug")
-
-
-def as_protocol(environment: GymnasiumEnvironment) -> Environment:
-    return environment
+async def played(environment: GymnasiumEnvironment, task: Task, act: Any) -> tuple[float, int]:
+    """An attempt with the tools that `act` names: outcome and turns."""
+    episode, turns, done = await environment.reset(task), 0, False
+    while not done:
+        done = (await episode.step((ToolCall(act(), "{}", f"call-{turns}"),), "")).done
+        turns += 1
+    return await episode.evaluate(), turns
 
 
 @pytest.mark.parametrize("level", BABYAI)
 async def test_babyais_bot_solves_its_levels_through_the_tools(level: str):
+    """It plans in a twin of the task's environment."""
     environment = GymnasiumEnvironment([level])
     for seed in range(5):
-        outcome, turns = await oracle(environment, environment.sample(seed, "heldout", None))
+        task = environment.sample(seed, "heldout", None)
+        twin = gymnasium.make(task.spec["id"])
+        twin.reset(seed=task.spec["seed"])
+        names = {number: name for name, number in Codec(twin)._actions.items()}
+        bot = BabyAIBot(twin)
+
+        def act(bot=bot, twin=twin, names=names) -> str:
+            action = int(bot.replan())
+            twin.step(action)
+            return names[action]
+
+        outcome, turns = await played(environment, task, act)
         assert outcome == 1.0
         assert turns < 64
 
 
 async def test_random_actions_do_not_unlock_a_door():
     environment = GymnasiumEnvironment([BABYAI[3]], limit=20)
+    names = [tool["function"]["name"] for tool in environment.tools()]
     for seed in range(5):
-        outcome, _ = await at_random(environment, environment.sample(seed, "train", None), Random(seed))
-        assert outcome == 0.0
+        rng = Random(seed)
+        task = environment.sample(seed, "train", None)
+        assert (await played(environment, task, lambda rng=rng: rng.choice(names)))[0] == 0.0
 
 
-async def test_the_tools_are_the_actions_and_the_task_is_the_mission():
+async def test_the_tools_are_the_actions_and_the_task_is_the_mission(capfd: pytest.CaptureFixture[str]):
     environment = GymnasiumEnvironment()
-    names = [tool["function"]["name"] for tool in as_protocol(environment).tools()]
+    names = [tool["function"]["name"] for tool in environment.tools()]
     assert names == ["turn_left", "turn_right", "forward", "pickup", "drop", "toggle", "done"]
     task = environment.sample(1, "train", "B")
     assert task.goal == "Go to a red ball."
@@ -69,6 +86,9 @@ async def test_the_tools_are_the_actions_and_the_task_is_the_mission():
     episode = await environment.reset(task)
     assert episode.messages[0]["content"].startswith("Go to a red ball.\nYou see: ")
     await episode.aclose()
+    for seed in range(40):
+        environment.sample(seed, "train", None)
+    assert capfd.readouterr().out == "", "nothing is printed between the lines of a worker"
 
 
 def test_the_view_is_told_from_where_the_agent_stands():
@@ -95,52 +115,36 @@ async def test_mistakes_are_answered_and_an_episode_of_mistakes_ends():
     assert await episode.evaluate() == 0.0
 
 
-async def test_discrete_actions_that_nobody_named_have_numbers_and_observations_are_json():
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_actions_that_nobody_named_have_numbers_and_are_taken_in_turn_until_the_end(at_once: bool):
     environment = GymnasiumEnvironment([LAKE], options={LAKE: {"is_slippery": False}})
-    names = [tool["function"]["name"] for tool in environment.tools()]
-    assert names == ["action_0", "action_1", "action_2", "action_3"]
+    assert [tool["function"]["name"] for tool in environment.tools()] == [f"action_{number}" for number in range(4)]
     episode = await environment.reset(environment.sample(0, "train", None))
-    for action in (1, 1, 2, 1, 2, 2):
-        seen = await episode.step([ToolCall(f"action_{action}", "{}", "a")], "")
-    assert (seen.text, seen.done, await episode.evaluate()) == ("15", True, 1.0)
-    assert seen.messages == ({"role": "tool", "content": "15", "tool_call_id": "a"},)
-
-
-async def test_several_calls_in_a_turn_are_taken_in_turn_until_the_end():
-    environment = GymnasiumEnvironment([LAKE], options={LAKE: {"is_slippery": False}})
-    episode = await environment.reset(environment.sample(0, "train", None))
-    calls = [ToolCall(f"action_{action}", "{}", str(at)) for at, action in enumerate((1, 1, 2, 1, 2, 2, 0))]
-    seen = await episode.step(calls, "")
-    assert seen.done
-    assert [message["content"] for message in seen.messages][-2:] == ["15", '{"error": "over"}']
-    assert await episode.evaluate() == 1.0
+    calls = [ToolCall(f"action_{action}", "{}", str(at)) for at, action in enumerate(ALONG)]
+    for turn in [[*calls, ToolCall("action_0", "{}", "6")]] if at_once else [[call] for call in calls]:
+        seen = await episode.step(turn, "")
+    assert (seen.done, await episode.evaluate()) == (True, 1.0)
+    told = [message["content"] for message in seen.messages]
+    assert told[-2:] == (["15", '{"error": "over"}'] if at_once else ["15"])
 
 
 @pytest.fixture
-def registered():
+def guessing():
     gymnasium.register("Guess-v0", entry_point=Guess)
-    gymnasium.register("Broken-v0", entry_point=Broken)
-    yield
-    for key in ("Guess-v0", "Broken-v0"):
-        del gymnasium.registry[key]
+    yield GymnasiumEnvironment(["Guess-v0"])
+    del gymnasium.registry["Guess-v0"]
 
 
-async def test_an_environment_of_text_has_one_tool_that_takes_text(registered: None):
-    environment = GymnasiumEnvironment(["Guess-v0"])
-    task = environment.sample(0, "train", None)
+async def test_an_environment_of_text_has_one_tool_and_what_it_raises_is_environment_failed(guessing):
+    task = guessing.sample(0, "train", None)
     assert task.goal == "Reach the goal of Guess-v0."
-    episode = await environment.reset(task)
-    assert (await episode.step([ToolCall("act", '{"text": "pear"}', "a")], "")).text == "No."
-    assert (await episode.step([ToolCall("act", '{"text": 3}', "a")], "")).text == '{"error": "bad arguments"}'
-    assert (await episode.step([ToolCall("act", '{"text": "plum"}', "a")], "")).done
+    episode = await guessing.reset(task)
+    for text, answer in (('"pear"', "No."), ("3", '{"error": "bad arguments"}'), ('"plum"', "Yes.")):
+        assert (await episode.step([ToolCall("act", f'{{"text": {text}}}', "a")], "")).text == answer
     assert await episode.evaluate() == 1.0
-
-
-async def test_what_an_environment_raises_is_environment_failed(registered: None):
-    environment = GymnasiumEnvironment(["Broken-v0"])
-    episode = await environment.reset(environment.sample(0, "train", None))
-    with pytest.raises(EnvironmentFailed, match="Broken-v0: KeyError"):
-        await episode.step([ToolCall("act", '{"text": "x"}', "a")], "")
+    other = await guessing.reset(task)
+    with pytest.raises(EnvironmentFailed, match="Guess-v0: KeyError"):
+        await other.step([ToolCall("act", '{"text": "bug"}', "a")], "")
     with pytest.raises(EnvironmentFailed, match="Nowhere-v7"):
         GymnasiumEnvironment(["Nowhere-v7"]).tools()
 
@@ -150,10 +154,3 @@ def test_action_spaces_that_are_no_tools_are_refused():
         Codec(gymnasium.make("Pendulum-v1"))
     with pytest.raises(ValueError, match="1 names"):
         Codec(gymnasium.make(LAKE), ("only",))
-
-
-async def test_nothing_is_printed_between_the_lines_of_the_process(capfd: pytest.CaptureFixture[str]):
-    environment = GymnasiumEnvironment()
-    for seed in range(40):
-        environment.sample(seed, "train", None)
-    assert capfd.readouterr().out == ""

@@ -1,4 +1,7 @@
-"""Environments over HTTP: AgentEvolver's routes and shapes, locks, caps, reaping, errors; and the client of it."""
+"""Environments over HTTP: AgentEvolver's routes and shapes, locks, caps, reaping, errors; and the client of it.
+
+That an environment behind it keeps its promises is in tests/contract.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +29,6 @@ from tests.support.served import served
 from tests.support.troublesome import Troublesome
 
 pytestmark = pytest.mark.anyio
-TRAVEL = {"travel": TravelDesk(), "troublesome": Troublesome()}
 
 
 class Caller:
@@ -41,35 +43,38 @@ class Caller:
         assert response.status_code == expected, response.text
         return response.json()
 
+    async def begun(self, number: int = 0, environment: str = "troublesome") -> str:
+        """The key of a new instance."""
+        made = await self.post("create", env_type=environment, task_id=f"train:{number}")
+        return made["data"]["info"]["instance_id"]
+
+    async def count(self, key: str) -> str:
+        return (await self.post("step", instance_id=key, messages=call("count")))["data"]["info"]["text"]
+
 
 @asynccontextmanager
-async def serving(service: EnvironmentService) -> AsyncIterator[Caller]:
+async def serving(**options: Any) -> AsyncIterator[tuple[Caller, EnvironmentService]]:
+    service = EnvironmentService({"travel": TravelDesk(), "troublesome": Troublesome()}, **options)
     app = service.app()
     transport = httpx.ASGITransport(app=app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://x") as http:
-        yield Caller(http)
+        yield Caller(http), service
 
 
 def call(name: str, /, **arguments: str) -> dict[str, Any]:
-    return {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-        ],
-    }
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
 
 
 async def test_an_episode_goes_as_agentevolver_plays_it():
-    async with serving(EnvironmentService(TRAVEL)) as caller:
+    async with serving() as (caller, _):
         assert (await caller.http.get("/healthz")).text == "OK"
         ids = (await caller.post("get_env_profile", params={"split": "train"}))["data"]
         assert ids[:2] == ["train:0", "train:1"]
         opened = (await caller.post("create", task_id=ids[0]))["data"]
         assert [message["role"] for message in opened["state"]] == ["user"]
-        assert (opened["reward"], opened["is_terminated"], opened["info"]["task_id"]) == (
-            0, False, TravelDesk().sample(0, "train", None).id
-        )  # fmt: skip
+        task = TravelDesk().sample(0, "train", None)
+        assert (opened["reward"], opened["is_terminated"], opened["info"]["task_id"]) == (0, False, task.id)
         key = opened["info"]["instance_id"]
         # Its client names no environment in the calls of an instance.
         seen = await caller.post("step", env_type="default", instance_id=key, messages=call("find_person", name="X"))
@@ -95,89 +100,67 @@ async def test_an_episode_goes_as_agentevolver_plays_it():
         ("sample", {"params": {"seed": -1}}, 422, "refused"),
         ("sample", {"params": {"seed": 0, "split": "secret"}}, 422, "refused"),
         ("get_env_profile", {"params": {"n": 10**9}}, 422, "refused"),
+        ("sample", {"params": {"seed": 0, "x": "y" * 3000}}, 413, "too_large"),
     ],
 )
 async def test_what_is_wrong_with_a_request_is_said_in_json(route: str, fields: Any, status: int, kind: str):
-    async with serving(EnvironmentService(TRAVEL)) as caller:
+    async with serving(max_body=3000) as (caller, _):
         answer = await caller.post(route, status, **fields)
-        assert answer["success"] is False
-        assert answer["error"]["kind"] == kind
+        assert (answer["success"], answer["error"]["kind"]) == (False, kind)
+        for content, header, wrong in ((b"{}", "text/plain", 415), (b"{", "application/json", 400)):
+            sent = await caller.http.post("/sample", content=content, headers={"content-type": header})
+            assert sent.status_code == wrong
 
 
 async def test_a_bug_of_the_environment_is_no_traceback_and_no_end():
-    async with serving(EnvironmentService(TRAVEL)) as caller:
-        opened = await caller.post("create", env_type="troublesome", task_id="train:0")
-        key = opened["data"]["info"]["instance_id"]
+    async with serving() as (caller, _):
+        key = await caller.begun()
         response = await caller.http.post("/step", json={"instance_id": key, "messages": call("raise")})
-        assert response.status_code == 500
-        assert response.json()["error"]["kind"] == "internal"
-        assert "Traceback" not in response.text
-        assert "a bug" not in response.text
-        assert (await caller.post("step", instance_id=key, messages=call("count")))["data"]["info"]["text"] == "2"
-
-
-async def test_a_body_that_is_too_long_or_no_json_is_refused():
-    async with serving(EnvironmentService(TRAVEL, max_body=1000)) as caller:
-        await caller.post("sample", 413, params={"seed": 0, "x": "y" * 1000})
-        plain = await caller.http.post("/sample", content=b"{}", headers={"content-type": "text/plain"})
-        assert plain.status_code == 415
-        broken = await caller.http.post("/sample", content=b"{", headers={"content-type": "application/json"})
-        assert broken.status_code == 400
+        assert (response.status_code, response.json()["error"]["kind"]) == (500, "internal")
+        assert not [word for word in ("Traceback", "a bug") if word in response.text]
+        assert await caller.count(key) == "2"
 
 
 async def test_a_call_that_hangs_costs_its_instance():
-    service = EnvironmentService(TRAVEL, call_seconds=3.0)
-    async with serving(service) as caller:
-        keys = [
-            (await caller.post("create", env_type="troublesome", task_id="train:0"))["data"]["info"]["instance_id"]
-            for _ in range(2)
-        ]
-        assert (await caller.post("step", 504, instance_id=keys[0], messages=call("sleep")))["error"][
-            "kind"
-        ] == "timeout"
-        await caller.post("step", 404, instance_id=keys[0], messages=call("count"))
-        await caller.post("step", instance_id=keys[1], messages=call("count"))
+    async with serving(call_seconds=3.0) as (caller, service):
+        hanging, other = await caller.begun(), await caller.begun()
+        late = await caller.post("step", 504, instance_id=hanging, messages=call("sleep"))
+        assert late["error"]["kind"] == "timeout"
+        await caller.post("step", 404, instance_id=hanging, messages=call("count"))
+        await caller.count(other)
         assert (service.timeouts, service.instances) == (1, 1)
 
 
 async def test_calls_of_one_instance_come_one_after_the_other():
-    async with serving(EnvironmentService(TRAVEL)) as caller:
-        key = (await caller.post("create", env_type="troublesome", task_id="train:0"))["data"]["info"]["instance_id"]
-        seen: list[str] = []
+    async with serving() as (caller, _):
+        key = await caller.begun()
+        seen = list[int]()
 
         async def step() -> None:
-            answer = await caller.post("step", instance_id=key, messages=call("count"))
-            seen.append(answer["data"]["info"]["text"])
+            seen.append(int(await caller.count(key)))
 
         async with anyio.create_task_group() as group:
             for _ in range(20):
                 group.start_soon(step)
-        assert sorted(map(int, seen)) == list(range(1, 21))
+        assert sorted(seen) == list(range(1, 21))
 
 
-async def test_there_are_no_more_instances_than_the_cap():
-    service = EnvironmentService(TRAVEL, max_instances=2)
-    async with serving(service) as caller:
-        first = await caller.post("create", task_id="train:0")
-        await caller.post("create", task_id="train:1")
+async def test_there_are_no_more_instances_than_the_cap_and_those_that_nobody_uses_are_closed():
+    async with serving(max_instances=2) as (caller, service):
+        first, _ = await caller.begun(0, "travel"), await caller.begun(1, "travel")
         assert "max_instances" in (await caller.post("create", 503, task_id="train:2"))["error"]["message"]
-        await caller.post("release", instance_id=first["data"]["info"]["instance_id"])
-        await caller.post("create", task_id="train:2")
+        await caller.post("release", instance_id=first)
+        await caller.begun(2, "travel")
         assert service.capped == 1
-
-
-async def test_instances_that_nobody_uses_are_closed():
-    service = EnvironmentService(TRAVEL, idle_seconds=0.2)
-    async with serving(service) as caller:
-        key = (await caller.post("create", task_id="train:0"))["data"]["info"]["instance_id"]
+    async with serving(idle_seconds=0.2) as (caller, service):
+        key = await caller.begun(0, "travel")
         await until(lambda: not service.instances, "it is closed")
         assert service.reaped == 1
         await caller.post("step", 404, instance_id=key, messages=call("finish"))
 
 
 async def test_who_lost_the_answer_to_create_gets_the_same_instance_again():
-    service = EnvironmentService(TRAVEL)
-    async with serving(service) as caller:
+    async with serving() as (caller, service):
         create = partial(caller.post, "create", task_id="train:0", instance_id="mine")
         assert await create() == await create()
         assert (service.created, service.instances) == (1, 1)
@@ -195,49 +178,42 @@ def test_a_turn_survives_the_shape_of_a_message():
         heard({"content": [1]})
 
 
+def posted(answer: Any) -> Any:
+    """A service that gives each POST to `answer`."""
+    return served(Starlette(routes=[Route("/{any}", answer, methods=["POST"])]))
+
+
 @pytest.mark.promise
 async def test_a_step_is_never_taken_twice_and_a_create_as_often_as_allowed():
     asked: list[str] = []
 
-    async def away(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         # Whoever answers before he has read a request ends its connection.
         await request.body()
         asked.append(request.url.path)
+        if asked.count("/create") == 3 and asked[-1] == "/create":
+            return JSONResponse({"success": True, "data": {"state": [{"role": "user", "content": "go"}]}})
         return JSONResponse({"success": False, "error": {"kind": "full", "message": "later"}}, 503)
 
-    async def begun(request: Request) -> Response:
-        await request.body()
-        asked.append(request.url.path)
-        return JSONResponse({"success": True, "data": {"state": [{"role": "user", "content": "go"}]}})
-
-    creates = iter([away, away, begun])
-
-    async def create(request: Request) -> Response:
-        return await next(creates)(request)
-
-    app = Starlette(routes=[Route("/create", create, methods=["POST"]), Route("/{any}", away, methods=["POST"])])
-    with served(app) as url:
+    with posted(answer) as url:
         environment = HttpEnvironment(url, "travel", attempts=3)
         episode = await environment.reset(TravelDesk().sample(0, "train", None))
-        assert asked.count("/create") == 3
         with pytest.raises(EnvironmentFailed, match="later"):
             await episode.step([ToolCall("finish", "{}")], "")
         with pytest.raises(EnvironmentFailed, match="later"):
             await episode.evaluate()
         await episode.aclose()
         await environment.aclose()
-    assert asked.count("/step") == 1
-    assert asked.count("/evaluate") == 3
-    assert asked.count("/release") == 1
+    times = {route: asked.count(route) for route in ("/create", "/step", "/evaluate", "/release")}
+    assert times == {"/create": 3, "/step": 1, "/evaluate": 3, "/release": 1}
 
 
 async def test_a_service_of_agentevolver_is_played_as_far_as_it_goes():
     """Its shapes as read in env_service.py and environments/bfcl/bfcl_env.py: no tools, user messages."""
-    heard_: list[dict[str, Any]] = []
+    told: dict[str, dict[str, Any]] = {}
 
     async def answer(request: Request) -> Response:
-        body = await request.json()
-        heard_.append({"route": request.url.path, **body})
+        body = told[request.url.path] = await request.json()
         data: Any = {
             "/get_env_profile": ["multi_turn_base_1", "multi_turn_base_2"],
             "/create": {
@@ -252,7 +228,7 @@ async def test_a_service_of_agentevolver_is_played_as_far_as_it_goes():
         }[request.url.path]  # fmt: skip
         return JSONResponse({"success": True, "data": data})
 
-    with served(Starlette(routes=[Route("/{any}", answer, methods=["POST"])])) as url:
+    with posted(answer) as url:
         environment = HttpEnvironment(url, "bfcl", contract="agentevolver")
         assert environment.sample(3, "train", None).spec == {"task_id": "multi_turn_base_2"}
         with pytest.raises(ValueError, match="families"):
@@ -261,11 +237,9 @@ async def test_a_service_of_agentevolver_is_played_as_far_as_it_goes():
         assert [message["role"] for message in episode.messages] == ["system", "user"]
         assert await episode.evaluate() == 0.0
         seen = await episode.step([ToolCall("post_ticket", '{"title": "x"}', "c1")], "")
-        assert (seen.text, seen.done) == ("Done?", True)
-        assert await episode.evaluate() == 1.0
+        assert (seen.text, seen.done, await episode.evaluate()) == ("Done?", True, 1.0)
         await episode.aclose()
         await environment.aclose()
-    told = {one["route"]: one for one in heard_}
     assert told["/get_env_profile"]["params"] == {"split": "dev"}
     assert told["/create"]["task_id"] == "multi_turn_base_1"
     assert "<tool_call>" in told["/step"]["messages"]["content"]
@@ -282,7 +256,7 @@ async def test_answers_that_make_no_sense_are_environment_failed(status_and_body
     async def answer(request: Request) -> Response:
         return Response(status_and_body[1], status_and_body[0], headers={"location": "http://127.0.0.1:9/"})
 
-    with served(Starlette(routes=[Route("/{any}", answer, methods=["POST"])])) as url:
+    with posted(answer) as url:
         environment = HttpEnvironment(url, "travel")
         with pytest.raises(EnvironmentFailed):
             await environment.reset(TravelDesk().sample(0, "train", None))

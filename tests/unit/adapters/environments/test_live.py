@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from actors.ports.environments import Graded
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiUnavailable
 from actors.ports.graders import Grade
 from adapters.environments.live import LiveEnvironment
+from adapters.graders.ensemble import EnsembleGrader
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded
 from adapters.live.policy import PolicySettings
@@ -20,128 +22,157 @@ from tests.support.scripted_live_api import CallsLiked, ScriptedLiveApi, operati
 
 pytestmark = pytest.mark.anyio
 TEXT = {"type": "string"}
+ORDER = {"name": "crm__get_order", "arguments": {"id": "A1"}}
 
 
-class Abstaining:
-    name = "abstaining"
+class Comparing:
+    """Abstains without a reference; likes attempts that made its calls."""
 
-    async def grade(self, task: Task, steps: Sequence[Step], *, reference=(), outcome=None) -> Grade:
-        return Grade(reason="no opinion")
+    name, needs_reference = "comparing", True
 
-
-def goals(directory: Path, count: int = 40) -> str:
-    path = directory / "goals.jsonl"
-    path.write_text("".join(json.dumps({"goal": f"Where is order A{number}?"}) + "\n" for number in range(count)))
-    return str(path)
-
-
-def crm() -> ScriptedLiveApi:
-    return ScriptedLiveApi(operation("get_order", id=TEXT), operation("delete_order", id=TEXT))
+    async def grade(self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = ()) -> Grade:
+        if not reference:
+            return Grade(reason="no_reference")
+        made = [(call.name, json.loads(call.arguments)) for step in steps for call in step.tool_calls]
+        return Grade(score=float(made == [(call.name, json.loads(call.arguments)) for call in reference]))
 
 
-def environment(directory: Path, api: ScriptedLiveApi, grader: object, **options: object) -> LiveEnvironment:
-    guarded = Guarded(
-        # As it may be registered for agents: they do delete. What a sandbox gets of it is its shadow.
-        api, PolicySettings(mode="live", allow=("*",), read_only=("get_*",)),
-        recordings=Recordings(directory / "records"), audit=AuditLog(directory / "audit.jsonl"),
-    )  # fmt: skip
-    tools = LiveTools(lambda: {"crm": guarded.shadow()})
-    return LiveEnvironment(tools, grader, **{"goals": goals(directory), **options})
+class Away:
+    name = "away"
+
+    async def grade(self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = ()) -> Grade:
+        raise JudgeUnavailable("no answer")
+
+
+class Desk:
+    """A sandbox over an API that agents may change, and what it asked that API."""
+
+    def __init__(self, directory: Path) -> None:
+        self.api = ScriptedLiveApi(operation("get_order", id=TEXT), operation("delete_order", id=TEXT))
+        self.goals = directory / "goals.jsonl"
+        self.write(*({"goal": f"Where is order A{number}?"} for number in range(40)))
+        self._guarded = Guarded(
+            # As it may be registered for agents: they do delete. What a sandbox gets of it is its shadow.
+            self.api, PolicySettings(mode="live", allow=("*",), read_only=("get_*",)),
+            recordings=Recordings(directory / "records"), audit=AuditLog(directory / "audit.jsonl"),
+        )  # fmt: skip
+
+    def write(self, *lines: dict[str, Any]) -> None:
+        self.goals.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def __call__(self, grader: Any, **options: Any) -> LiveEnvironment:
+        tools = LiveTools(lambda: {"crm": self._guarded.shadow()})
+        return LiveEnvironment(tools, grader, **{"goals": str(self.goals), **options})
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 def calling(name: str, number: str = "A1", key: str = "call-0") -> ToolCall:
     return ToolCall(f"crm__{name}", json.dumps({"id": number}), key)
 
 
-async def test_an_attempt_reads_for_real_and_changes_nothing(tmp_path: Path) -> None:
-    api, grader = crm(), CallsLiked("crm__get_order")
-    desk = environment(tmp_path, api, grader)
-    episode = await desk.reset(desk.sample(0, "train", None))
+async def test_an_attempt_reads_for_real_and_changes_nothing(desk: Desk) -> None:
+    grader = CallsLiked("crm__get_order")
+    environment = desk(grader)
+    episode = await environment.reset(environment.sample(0, "train", None))
     assert isinstance(episode, Graded)
     assert episode.graded, "no execution verifies what became of it"
     assert [tool["function"]["name"] for tool in episode.tools] == ["crm__get_order", "crm__delete_order"]
     seen = await episode.step([calling("get_order"), calling("delete_order", key="call-1")], "")
     assert [message["tool_call_id"] for message in seen.messages] == ["call-0", "call-1"]
-    assert not seen.done
-    assert await episode.evaluate() == 0.0
+    assert (seen.done, await episode.evaluate()) == (False, 0.0)
     assert (await episode.step([], "It is on its way.")).done
     assert await episode.evaluate() == 1.0
-    assert api.asked == [("get_order", {"id": "A1"})]
+    assert desk.api.asked == [("get_order", {"id": "A1"})]
     (steps,) = grader.seen
-    assert [len(step.tool_calls) for step in steps] == [2, 0]
-    assert steps[1].text == "It is on its way."
+    assert [(len(step.tool_calls), step.text) for step in steps] == [(2, ""), (0, "It is on its way.")]
 
 
-async def test_who_calls_for_ever_is_stopped_and_graded_by_what_came_of_it(tmp_path: Path) -> None:
+async def test_who_calls_for_ever_is_stopped_and_graded_by_what_came_of_it(desk: Desk) -> None:
     grader = CallsLiked("crm__get_order")
-    desk = environment(tmp_path, crm(), grader, limit=3)
-    episode = await desk.reset(desk.sample(0, "train", None))
-    ends = [(await episode.step([calling("get_order")], "")).done for _ in range(3)]
-    assert ends == [False, False, True]
+    environment = desk(grader, limit=3)
+    episode = await environment.reset(environment.sample(0, "train", None))
+    assert [(await episode.step([calling("get_order")], "")).done for _ in range(3)] == [False, False, True]
     assert await episode.evaluate() == 1.0
     assert all(step.observation for step in grader.seen[0])
 
 
-async def test_mistakes_are_told_and_an_outage_is_no_failure_of_the_agent(tmp_path: Path) -> None:
-    api = crm()
-    desk = environment(tmp_path, api, CallsLiked("crm__get_order"))
-    episode = await desk.reset(desk.sample(0, "train", None))
+async def test_mistakes_are_told_and_an_outage_is_no_failure_of_the_agent(desk: Desk) -> None:
+    environment = desk(CallsLiked("crm__get_order"))
+    episode = await environment.reset(environment.sample(0, "train", None))
     for call in (ToolCall("nothing", "{}"), ToolCall("crm__get_order", "{"), ToolCall("crm__get_order", "[]")):
         assert (await episode.step([call], "")).text.startswith("Error: ")
 
     async def away(tool, arguments):
         raise LiveApiUnavailable("away")
 
-    api.answer = away
+    desk.api.answer = away
     with pytest.raises(EnvironmentFailed, match="away"):
         await episode.step([calling("get_order")], "")
 
 
-async def test_an_attempt_without_a_grade_has_no_outcome(tmp_path: Path) -> None:
-    class Away(Abstaining):
-        async def grade(self, task, steps, *, reference=(), outcome=None) -> Grade:
-            raise JudgeUnavailable("no answer")
-
-    for grader in (Abstaining(), Away()):
-        desk = environment(tmp_path, crm(), grader)
-        episode = await desk.reset(desk.sample(0, "train", None))
-        await episode.step([], "done")
-        with pytest.raises(EnvironmentFailed, match="no grade"):
-            await episode.evaluate()
+@pytest.mark.parametrize(("number", "outcome"), [("A1", 1.0), ("A2", 0.0)])
+async def test_a_grader_that_compares_has_the_reference_of_the_goal(desk: Desk, number: str, outcome: float) -> None:
+    desk.write(*({"goal": f"Where is A1? I ask {n} times.", "reference": [ORDER]} for n in range(40)))
+    environment = desk(Comparing())
+    episode = await environment.reset(environment.sample(0, "train", None))
+    assert "crm__" not in json.dumps(episode.messages), "the agent does not see it"
+    await episode.step([calling("get_order", number)], "")
+    await episode.step([], "It is on its way.")
+    assert await episode.evaluate() == outcome
 
 
-def test_goals_are_held_out_by_what_they_say(tmp_path: Path) -> None:
-    desk = environment(tmp_path, crm(), CallsLiked("crm__get_order"))
-    held = {desk.sample(seed, "heldout", None).goal for seed in range(200)}
-    train = {desk.sample(seed, "train", None).goal for seed in range(200)}
+@pytest.mark.parametrize("grader", [CallsLiked("x"), Comparing(), Away()], ids=lambda one: one.name)
+async def test_an_attempt_without_a_grade_has_no_outcome(desk: Desk, grader: Any) -> None:
+    if isinstance(grader, CallsLiked):
+        grader = EnsembleGrader([grader, Away()], quorum=2, timeout=1.0)
+    desk.write(*({"goal": f"{n}", "reference": [ORDER]} for n in range(40)))
+    environment = desk(grader)
+    task = environment.sample(0, "train", None)
+    task.spec["reference"] = []
+    episode = await environment.reset(task)
+    await episode.step([], "done")
+    with pytest.raises(EnvironmentFailed, match="no grade"):
+        await episode.evaluate()
+
+
+def test_goals_are_held_out_by_what_they_say(desk: Desk) -> None:
+    environment = desk(CallsLiked("crm__get_order"))
+    held, train = (
+        {environment.sample(seed, split, None).goal for seed in range(200)} for split in ("heldout", "train")
+    )
     assert len(held | train) == 40
     assert not held & train
     assert 2 <= len(held) <= 16
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("grader", "options", "complaint"),
     [
-        ({"goals": ""}, "goals is empty"),
-        ({"goals": "/no/such/file"}, "No such file"),
-        ({"limit": 0}, "limit = 0"),
+        (CallsLiked("x"), {"goals": ""}, "goals is empty"),
+        (CallsLiked("x"), {"goals": "/no/such/file"}, "No such file"),
+        (CallsLiked("x"), {"limit": 0}, "limit = 0"),
+        (None, {}, "name a grader"),
+        (Comparing(), {}, r'39 of 40 goals .* have none, such as .*"reference": .* or set \[grader\] name = "open"'),
+        (EnsembleGrader([Comparing(), CallsLiked("x")], quorum=2, timeout=1.0), {}, "ensemble compares"),
     ],
 )
-def test_what_cannot_work_is_said_with_its_setting(tmp_path: Path, options: dict[str, object], complaint: str) -> None:
+def test_what_cannot_work_is_said_with_its_setting(
+    desk: Desk, grader: Any, options: dict[str, Any], complaint: str
+) -> None:
+    desk.write({"goal": "0", "reference": [ORDER]}, *({"goal": f"{n}"} for n in range(1, 40)))
     with pytest.raises(AdapterNotSetUp, match=complaint):
-        environment(tmp_path, crm(), CallsLiked("crm__get_order"), **options)
+        desk(grader, **options)
 
 
-def test_a_line_that_is_no_goal_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text('{"goal": "x"}\n{"gaol": "y"}\n')
-    with pytest.raises(AdapterNotSetUp, match="line 2"):
-        environment(tmp_path, crm(), CallsLiked("crm__get_order"), goals=str(path))
-    path.write_text('{"goal": "x"}\n')
-    with pytest.raises(AdapterNotSetUp, match="one in 5 is held out"):
-        environment(tmp_path, crm(), CallsLiked("crm__get_order"), goals=str(path))
-
-
-def test_without_a_grader_there_is_no_such_sandbox(tmp_path: Path) -> None:
-    with pytest.raises(AdapterNotSetUp, match="name a grader"):
-        environment(tmp_path, crm(), None)
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [('{"goal": "x"}\n{"gaol": "y"}\n', "line 2"), ('{"goal": "x"}\n', "one in 5 is held out")],
+)
+def test_a_line_that_is_no_goal_is_named(desk: Desk, text: str, complaint: str) -> None:
+    desk.goals.write_text(text)
+    with pytest.raises(AdapterNotSetUp, match=complaint):
+        desk(CallsLiked("crm__get_order"))

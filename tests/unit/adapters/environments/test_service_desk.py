@@ -1,4 +1,4 @@
-"""The service desk: its customers' words, its tools, what counts as served, and what a change of tools does."""
+"""The service desk: what counts as served, its customers' words, held-out phrases, drift."""
 
 import json
 import random
@@ -15,9 +15,13 @@ from adapters.environments.service_desk import Drift, ServiceDesk, grammar
 from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES
 from adapters.environments.service_desk.desk import STEP_LIMIT, Desk, Turn
 from adapters.environments.service_desk.environment import step
+from adapters.environments.service_desk.follow_ups import PHRASES, follow_up
+from tests.warmstart import service_demonstrations, travel_demonstrations, travel_words
+from tests.warmstart.courses import DRIFTS
 from tests.warmstart.service_oracle import good_turns
 
 pytestmark = pytest.mark.anyio
+PARTS = (*grammar.WISHES.values(), grammar.AGAIN, grammar.COMPLAINTS, grammar.OPENERS, grammar.REASONS)
 
 
 def take(desk: Desk, turn: Turn) -> Observation:
@@ -29,15 +33,15 @@ def use(desk: Desk, tool: str, **arguments: str) -> str:
     return take(desk, Turn(calls=((tool, arguments),))).text
 
 
-def say(desk: Desk, text: str) -> str:
+def say(desk: Desk, text: str = "Done.") -> str:
     return take(desk, Turn(text=text)).text
 
 
-def wanting(*wishes: str, told: bool = True, asked: int | None = None, split: Split = "train") -> Desk:
+def wanting(*wishes: str, told: bool = True, asked: int | None = None) -> Desk:
     """A fresh desk whose customer wants just these things."""
     letter = next(agent.letter for agent in AGENTS.values() if wishes[0] in agent.wishes)
     for number in range(100_000):
-        desk = Desk(f"test-{number}", letter, split)
+        desk = Desk(f"test-{number}", letter, "train")
         right = [case.wish for case in desk.cases] == list(wishes) and desk.cases[0].told == told
         if right and asked in (None, desk.asked):
             return desk
@@ -50,39 +54,16 @@ def wanting(*wishes: str, told: bool = True, asked: int | None = None, split: Sp
 def test_whoever_knows_the_right_turns_solves_every_task(letter: str, split: Split, drifted: bool) -> None:
     rng = random.Random(letter + split)
     drift = Drift(rename={role: f"zoka{at}" for at, role in enumerate(AGENTS[letter].tools)}) if drifted else NO_DRIFT
-    for number in range(300):
+    goals = set[str]()
+    for number in range(200):
         desk = Desk(f"{split}-{number}", letter, split, drift)
-        turns = 0
-        while not desk.done:
-            turns += 1
-            assert turns <= STEP_LIMIT
+        goals.add(desk.goal)
+        for _ in range(STEP_LIMIT):
             take(desk, rng.choice(good_turns(desk)))
+            if desk.done:
+                break
         assert desk.solved, desk.goal
-
-
-def test_a_seed_gives_one_customer() -> None:
-    assert Desk("train-1", "R", "train").goal == Desk("train-1", "R", "train").goal
-    assert len({Desk(f"train-{number}", "R", "train").goal for number in range(500)}) == 500
-
-
-@pytest.mark.parametrize("part", ["WISHES", "OPENERS", "REASONS", "CLOSERS", "AGAIN", "COMPLAINTS", "DETAILS"])
-def test_phrases_for_evaluation_are_held_out(part: str) -> None:
-    phrases = getattr(grammar, part)
-    for one in phrases.values() if part == "WISHES" else [phrases]:
-        assert not {*one["train"]} & {*one["heldout"]}
-        assert all(len(set(lines)) == len(lines) for lines in one.values())
-
-
-def test_a_typing_error_spares_what_must_be_copied() -> None:
-    rng, changed = random.Random(1), 0
-    for _ in range(2000):
-        wish = grammar.wish_text(rng, "train", "move", "K4731", "Leeds") + " zokari@box.io"
-        wrong = grammar.typo(rng, wish)
-        changed += wrong != wish
-        assert "K4731" in wrong
-        assert "Leeds" in wrong
-        assert "zokari@box.io" in wrong
-    assert changed > 1900  # the rest swapped two equal letters
+    assert len(goals) > 195
 
 
 def test_customers_are_as_many_sided_as_they_should_be() -> None:
@@ -97,26 +78,18 @@ def test_customers_are_as_many_sided_as_they_should_be() -> None:
     assert 0.12 < shares["comes back"] / 3000 < 0.22
 
 
-def test_the_policy_goes_before_the_refund_and_the_amount_must_be_right() -> None:
+@pytest.mark.parametrize("amount", ["right", "wrong"])
+def test_the_policy_goes_before_the_refund_and_another_amount_cannot_be_made_good(amount: str) -> None:
     desk = wanting("refund")
     case = desk.cases[0]
     assert use(desk, "create_refund", order=case.id, amount=case.amount) == '{"error": "refused"}'
     assert json.loads(use(desk, "lookup_order", order=case.id))["amount"] == case.amount
     use(desk, "check_policy", order=case.id)
+    if amount == "wrong":
+        assert "error" not in use(desk, "create_refund", order=case.id, amount="1")
     use(desk, "create_refund", order=case.id, amount=case.amount)
-    assert say(desk, "Done.") == ""
-    assert desk.solved
-
-
-def test_a_refund_of_another_amount_takes_effect_and_cannot_be_made_good() -> None:
-    desk = wanting("refund")
-    case = desk.cases[0]
-    use(desk, "check_policy", order=case.id)
-    assert "error" not in use(desk, "create_refund", order=case.id, amount="1")
-    use(desk, "create_refund", order=case.id, amount=case.amount)
-    say(desk, "Done.")
-    assert desk.done
-    assert not desk.solved
+    assert say(desk) == ""
+    assert (desk.done, desk.solved) == (True, amount == "right")
 
 
 def test_what_nobody_asked_for_is_harm() -> None:
@@ -126,42 +99,33 @@ def test_what_nobody_asked_for_is_harm() -> None:
     use(desk, "verifyUser", user=case.user)
     assert use(desk, "closeAccount", user=case.user) == "HTTP 200 close=done"
     use(desk, "unlockUser", user=case.user)
-    say(desk, "Done.")
-    assert desk.done
-    assert not desk.solved
+    say(desk)
+    assert (desk.done, desk.solved) == (True, False)
 
 
-def test_nobody_works_on_a_record_that_was_not_found() -> None:
-    desk = wanting("reset")
-    assert use(desk, "verifyUser", user=desk.cases[0].user) == "HTTP 404 unknown user"
-    assert use(desk, "findUser", email="nobody@box.io") == "HTTP 404 unknown email"
-
-
-def test_each_agent_answers_in_its_dialect() -> None:
+def test_each_agent_answers_in_its_dialect_and_works_on_records_that_it_found() -> None:
     refunds, orders, accounts = wanting("refund"), wanting("track"), wanting("reset")
     assert json.loads(use(refunds, "nonsense")) == {"error": "no such tool"}
     assert use(orders, "orders.track", parcel="P1") == "Error: unknown parcel."
     assert use(orders, "orders.lookup", order=orders.cases[0].id) == f"parcel {orders.cases[0].parcel}."
     assert use(accounts, "findUser", user="u1") == "HTTP 400 bad arguments"
+    assert use(accounts, "verifyUser", user=accounts.cases[0].user) == "HTTP 404 unknown user"
+    assert use(accounts, "findUser", email="nobody@box.io") == "HTTP 404 unknown email"
 
 
-def test_where_the_parcel_is_must_be_said() -> None:
-    desk = wanting("track")
+def test_where_the_parcel_is_must_be_said_and_cannot_be_guessed() -> None:
+    desk, guessed = wanting("track"), wanting("track")
     case = desk.cases[0]
     use(desk, "orders.lookup", order=case.id)
     assert case.place in use(desk, "orders.track", parcel=case.parcel)
-    assert say(desk, "Done.") != ""
+    assert say(desk) != ""
     say(desk, f"It is in {case.place}.")
     assert desk.solved
+    assert say(guessed, " ".join(grammar.CITIES)) != ""
+    assert not guessed.cases[0].done
 
 
-def test_the_place_of_a_parcel_cannot_be_guessed() -> None:
-    desk = wanting("track")
-    assert say(desk, " ".join(grammar.CITIES)) != ""
-    assert not desk.cases[0].done
-
-
-def test_a_missing_detail_is_told_when_asked_for() -> None:
+def test_a_missing_detail_is_told_once_when_asked_for() -> None:
     desk = wanting("label", told=False)
     case = desk.cases[0]
     assert case.id not in desk.goal
@@ -169,31 +133,24 @@ def test_a_missing_detail_is_told_when_asked_for() -> None:
     assert say(desk, "Which order?") == grammar.NUDGE
 
 
-def test_customers_come_back_with_another_wish() -> None:
+def test_customers_come_back_with_another_wish_and_complain_once() -> None:
     desk = wanting("label", "refund", asked=1)
     use(desk, "send_label", order=desk.cases[0].id)
     seen = take(desk, Turn(text="Done."))
-    assert not seen.done
-    assert seen.messages == ({"role": "user", "content": desk.later[0]},)
+    assert (seen.done, seen.messages) == (False, ({"role": "user", "content": desk.later[0]},))
     assert len(desk.open) == 1
-
-
-def test_who_is_told_done_and_nothing_is_done_complains_once() -> None:
-    desk = wanting("cancel")
-    complaint = say(desk, "Done.")
-    assert desk.cases[0].id in complaint
-    assert take(desk, Turn(text="Done.")).done
-    assert not desk.solved
+    idle = wanting("cancel")
+    assert idle.cases[0].id in say(idle)
+    assert take(idle, Turn(text="Done.")).done
+    assert not idle.solved
 
 
 def test_calls_of_one_turn_are_answered_each() -> None:
     desk = wanting("refund", "label", asked=2)
     first, second = desk.cases
-    calls = (("lookup_order", {"order": first.id}), ("send_label", {"order": second.id}))
-    seen = take(desk, Turn(calls=calls))
+    seen = take(desk, Turn(calls=(("lookup_order", {"order": first.id}), ("send_label", {"order": second.id}))))
     assert [message["tool_call_id"] for message in seen.messages] == ["c0", "c1"]
-    assert second.done
-    assert desk.steps == 1
+    assert (second.done, desk.steps) == (True, 1)
 
 
 async def test_a_rename_reaches_desks_that_begin_after_it(tmp_path: Path) -> None:
@@ -216,12 +173,19 @@ async def test_a_rename_reaches_desks_that_begin_after_it(tmp_path: Path) -> Non
     ("rename", "fault"), [({"pay": "zoka"}, "no tool 'pay'"), ({"send_label": "check_policy"}, "same name")]
 )
 def test_a_drift_that_cannot_be_is_refused(rename: dict[str, str], fault: str, tmp_path: Path) -> None:
+    assert len(ROLES) == sum(len(agent.tools) for agent in AGENTS.values())
     with pytest.raises(ValueError, match=fault):
         Drift(rename=rename)
     place = tmp_path / "desk.json"
     place.write_text(json.dumps({"rename": rename}))
-    with pytest.raises(EnvironmentFailed, match=re.escape("cannot read the desk's drift")):
+    with pytest.raises(EnvironmentFailed, match="cannot read the desk's drift"):
         ServiceDesk(drift_file=place).tools()
+
+
+def test_no_phrase_for_evaluation_is_one_for_training() -> None:
+    for one in (*PARTS, grammar.CLOSERS, grammar.DETAILS, *PHRASES.values()):
+        assert not {*one["train"]} & {*one["heldout"]}
+        assert all(len(set(lines)) == len(lines) for lines in one.values())
 
 
 async def test_held_out_tasks_speak_in_held_out_phrases() -> None:
@@ -231,9 +195,57 @@ async def test_held_out_tasks_speak_in_held_out_phrases() -> None:
         desk = Desk(task.spec["seed"], task.spec["family"], "heldout")
         lines = [line.split("{")[0] for line in grammar.WISHES[desk.cases[0].wish]["heldout"]]
         assert any(desk.cases[0].words.startswith(line) for line in lines)
-        episode = await environment.reset(task)
-        assert episode.messages[-1]["content"] == task.goal == desk.goal
+        assert (await environment.reset(task)).messages[-1]["content"] == task.goal == desk.goal
 
 
-def test_every_tool_has_a_name_of_its_own() -> None:
-    assert len(ROLES) == sum(len(agent.tools) for agent in AGENTS.values())
+def test_a_typing_error_spares_what_must_be_copied() -> None:
+    rng, changed = random.Random(1), 0
+    for _ in range(2000):
+        wish = grammar.wish_text(rng, "train", "move", "K4731", "Leeds") + " zokari@box.io"
+        wrong = grammar.typo(rng, wish)
+        changed += wrong != wish
+        assert all(copied in wrong for copied in ("K4731", "Leeds", "zokari@box.io"))
+    assert changed > 1900  # the rest swapped two equal letters
+
+
+def moods(*, solved: bool, lies: float = 0.0) -> Counter[str]:
+    rng, found = random.Random(0), Counter[str]()
+    for number in range(600):
+        desk = Desk(f"seed{number}", "R", "heldout")
+        desk.solved = solved
+        mood, said = follow_up(rng, "heldout", desk, lies=lies)
+        assert bool(said) == (mood != "silent")
+        found[mood] += 1
+    return found
+
+
+def test_customers_thank_for_what_was_done_and_liars_for_what_was_not() -> None:
+    good, bad, lied = moods(solved=True), moods(solved=False), moods(solved=False, lies=1.0)
+    assert good["thanks"] > 5 * good["complaint"]
+    assert bad["complaint"] > 2 * bad["thanks"]
+    assert lied["thanks"] > 5 * lied["complaint"]
+
+
+def test_held_out_names_are_never_demonstrated_hinted_or_listed() -> None:
+    held_out = {*travel_words.HELD_OUT, *travel_words.HELD_OUT_PAIRS}
+    demonstrator = travel_demonstrations.Demonstrator(random.Random("test"))
+    for shown in (demonstrator.demonstrate() for _ in range(2000)):
+        seen = [shown.hint, shown.goal, *(text for _, text in shown.turns)]
+        seen += [tool["function"]["name"] for tool in shown.tools]
+        seen += [f"{call.name} {call.arguments}" for call, _ in shown.turns]
+        assert not held_out & set(re.findall(r"[a-z_]+", " ".join(seen)))
+    for drift, _ in DRIFTS.values():
+        assert {*drift.rename.values(), *drift.precondition.values()} <= held_out
+
+
+def test_phrases_for_evaluation_are_never_demonstrated() -> None:
+    demonstrator = service_demonstrations.Demonstrator(random.Random("test"))
+    shown = list[str]()
+    for one in (demonstrator.demonstrate() for _ in range(2000)):
+        texts = [message["content"] for _, _, messages in one.turns for message in messages]
+        shown.append("\n".join([one.hint, one.goal, *texts]))
+    for phrase in (phrase for part in PARTS for phrase in part["heldout"]):
+        fixed = max(re.split(r"\{\w*\}?", phrase), key=len)
+        if len(fixed) < 16 or any(fixed in line for part in PARTS for line in part["train"]):
+            continue  # a piece that a training phrase has too
+        assert not [one for one in shown if fixed in one], fixed

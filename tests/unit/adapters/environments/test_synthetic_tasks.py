@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.environments import Environment, Episode, Observation, Stateful
+from actors.ports.environments import Episode, Observation, Stateful
 from actors.ports.errors import EnvironmentFailed
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
-from actors.ports.tool_answers.reader import failed as refused
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
@@ -19,135 +18,98 @@ from adapters.environments.travel.drift import BASE
 from tests.support.fakes import FakeEnvironment
 
 pytestmark = pytest.mark.anyio
+Call = tuple[str, dict[str, Any]]
+TASK = TravelDesk().sample(3, "train", "A")
+(TICKET,) = Desk(TASK.spec["seed"], "A", BASE).tickets
+PERSON: Call = ("find_person", {"name": TICKET.name})
+SEARCH: Call = ("search_flight", {"to": TICKET.city})
+BOOK: Call = ("book", {"fid": TICKET.flight, "pid": TICKET.person})
+FINISH: Call = ("finish", {"answer": TICKET.reference})
+BOOKING = (PERSON, SEARCH, BOOK, FINISH)
 
 
-def made(
-    base: Task, goal: str, *reference: tuple[str, dict[str, Any]], verifier: str = "state", answer: str = ""
-) -> Task:
+def made(*reference: Call, base: Task = TASK, goal: str = "Please book it.", **fields: str) -> Task:
     spec = {
-        "base": base.spec,
-        "base_goal": base.goal,
+        "base": base.spec, "base_goal": base.goal, "environment": base.environment,
         "reference": [{"name": name, "arguments": arguments} for name, arguments in reference],
-        "verifier": verifier,
-        "environment": base.environment,
-        "answer": answer,
-    }
+        "verifier": "state", "answer": "", **fields,
+    }  # fmt: skip
     return Task(id="made", goal=goal, environment=base.environment, spec=spec, origin="questioner")
 
 
-def booking(base: Task) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """The calls that book in a world of family A, read off its records."""
-    (ticket,) = Desk(base.spec["seed"], "A", BASE).tickets
-    return (
-        ("find_person", {"name": ticket.name}),
-        ("search_flight", {"to": ticket.city}),
-        ("book", {"fid": ticket.flight, "pid": ticket.person}),
-        ("finish", {"answer": ticket.reference}),
-    )
+async def begun(*reference: Call, **fields: str) -> Episode:
+    return await SyntheticTasks(TravelDesk()).reset(made(*reference, **fields))
 
 
-async def follow(episode: Episode, *calls: tuple[str, dict[str, Any]]) -> Observation:
+async def follow(episode: Episode, *calls: Call, said: str | None = None) -> Observation:
     seen = Observation("", False)
     for name, arguments in calls:
         seen = await episode.step([ReferenceCall(name, arguments).call()], "")
-    return seen
+    return seen if said is None else await episode.step([], said)
 
 
-@pytest.fixture
-def base() -> Task:
-    return TravelDesk().sample(3, "train", "A")
-
-
-def as_protocol(environment: SyntheticTasks) -> Environment:
-    return environment
-
-
-async def test_a_self_made_task_opens_with_its_own_goal_in_the_world_of_its_base(base: Task):
-    episode = await as_protocol(SyntheticTasks(TravelDesk())).reset(made(base, "Please book it.", *booking(base)))
+async def test_a_self_made_task_opens_with_its_own_goal_in_the_world_of_its_base():
+    episode = await begun(*BOOKING)
     assert episode.messages == [{"role": "user", "content": "Please book it."}]
     assert episode.tools == TravelDesk().tools()
     assert isinstance(episode, Stateful)
 
 
-async def test_who_reaches_the_state_of_the_reference_has_solved_it_and_who_does_not_has_not(base: Task):
-    environment = SyntheticTasks(TravelDesk())
-    task = made(base, "Please book it.", *booking(base))
-    good = await environment.reset(task)
-    assert await good.evaluate() == 0.0  # not over
-    assert (await follow(good, *booking(base))).done
-    assert await good.evaluate() == 1.0
-    lazy = await environment.reset(task)
-    await follow(lazy, ("finish", {"answer": "done"}))
-    assert await lazy.evaluate() == 0.0
+@pytest.mark.parametrize(
+    ("calls", "outcome"),
+    [
+        pytest.param(BOOKING, 1.0, id="as the reference does"),
+        pytest.param((SEARCH, ("weather", {"city": "Oslo"}), PERSON, BOOK, FINISH), 1.0, id="another way"),
+        pytest.param((("finish", {"answer": "done"}),), 0.0, id="does nothing"),
+    ],
+)
+async def test_who_reaches_the_state_of_the_reference_has_solved_it(calls: Sequence[Call], outcome: float):
+    episode = await begun(*BOOKING)
+    assert await episode.evaluate() == 0.0
+    assert (await follow(episode, *calls)).done
+    assert await episode.evaluate() == outcome
 
 
-async def test_the_attempts_of_a_group_share_one_replay(base: Task):
-    environment = SyntheticTasks(TravelDesk())
-    task = made(base, "Please book it.", *booking(base))
-    for _ in range(8):
-        await environment.reset(task)
-    assert environment.counts == {"replayed": 1}
-
-
-async def test_another_way_to_the_same_state_is_as_good(base: Task):
-    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
-    person, flight, *rest = booking(base)
-    await follow(episode, flight, ("weather", {"city": "Oslo"}), person, *rest)
-    assert await episode.evaluate() == 1.0
-
-
-async def test_a_drift_moves_the_mark_along_or_is_an_environment_that_failed(base: Task, tmp_path: Path):
+async def test_a_drift_moves_the_mark_along_or_is_an_environment_that_failed(tmp_path: Path):
     path = tmp_path / "drift.json"
     environment = SyntheticTasks(TravelDesk(path))
-    task = made(base, "Please book it.", *booking(base))
-    await environment.reset(task)
+    task = made(*BOOKING)
+    for _ in range(8):
+        await environment.reset(task)
+    assert environment.counts == {"replayed": 1}  # once for a group's attempts
     Drift(rename={"weather": "sky"}).write(path)
     await environment.reset(task)
     assert environment.counts["replayed"] == 2  # other tools: executed anew
     Drift(rename={"book": "buy"}).write(path)
-    with pytest.raises(EnvironmentFailed, match=r"no longer replays: call 3 \(book\) was answered .*no tool"):
-        await environment.reset(task)
-    with pytest.raises(EnvironmentFailed):
-        await environment.reset(task)
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailed, match=r"no longer replays: call 3 \(book\) was answered .*no tool"):
+            await environment.reset(task)
     assert environment.counts == {"replayed": 3, "no_longer_replays": 2}
 
 
-async def test_where_no_tool_closes_the_first_turn_without_calls_does(base: Task):
-    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)[:-1]))
-    assert not (await follow(episode, *booking(base)[:-1])).done
+async def test_where_no_tool_closes_the_first_turn_without_calls_does():
+    episode = await begun(PERSON, SEARCH, BOOK)
+    assert not (await follow(episode, PERSON, SEARCH, BOOK)).done
     assert (await episode.step([], "It is booked.")).done
     assert await episode.evaluate() == 1.0
-
-
-async def test_where_a_tool_closes_a_turn_without_calls_is_for_the_world_to_answer(base: Task):
-    episode = await SyntheticTasks(TravelDesk()).reset(made(base, "Please book it.", *booking(base)))
-    seen = await episode.step([], "It is booked.")
-    assert (seen.text, seen.done) == ('{"error":"bad call"}'.replace(":", ": "), False)
+    closed_by_a_tool = await begun(*BOOKING)
+    seen = await closed_by_a_tool.step([], "It is booked.")
+    assert (seen.text, seen.done) == ('{"error": "bad call"}', False), "for the world to answer"
 
 
 @pytest.mark.parametrize(
-    ("said", "outcome"), [("The flight is {}.", 1.0), ("No idea.", 0.0), ("K0 K1 K2 K3 {} " + "X1 " * 40, 0.0)]
+    ("calls", "said", "outcome"),
+    [
+        pytest.param([SEARCH], "The flight is {}.", 1.0, id="right"),
+        pytest.param([SEARCH], "No idea.", 0.0, id="none"),
+        pytest.param([SEARCH], "K0 K1 K2 K3 {} " + "X1 " * 40, 0.0, id="everything at once"),
+        pytest.param([PERSON, SEARCH, BOOK], "It is {}.", 0.0, id="with a side effect"),
+    ],
 )
-async def test_an_answer_must_hold_the_value_that_the_reference_finds(base: Task, said: str, outcome: float):
-    (ticket,) = Desk(base.spec["seed"], "A", BASE).tickets
-    search = ("search_flight", {"to": ticket.city})
-    episode = await SyntheticTasks(TravelDesk()).reset(
-        made(base, "Which flight?", search, verifier="answer", answer="fid")
-    )
-    await follow(episode, search)
-    await episode.step([], said.format(ticket.flight))
+async def test_an_answer_must_hold_the_value_that_the_reference_finds(calls: list[Call], said: str, outcome: float):
+    episode = await begun(SEARCH, verifier="answer", answer="fid")
+    await follow(episode, *calls, said=said.format(TICKET.flight))
     assert await episode.evaluate() == outcome
-
-
-async def test_an_answer_with_side_effects_is_none(base: Task):
-    (ticket,) = Desk(base.spec["seed"], "A", BASE).tickets
-    search = ("search_flight", {"to": ticket.city})
-    episode = await SyntheticTasks(TravelDesk()).reset(
-        made(base, "Which flight?", search, verifier="answer", answer="fid")
-    )
-    await follow(episode, *booking(base)[:-1])
-    await episode.step([], f"It is {ticket.flight}.")
-    assert await episode.evaluate() == 0.0
 
 
 class HalfGrader:
@@ -159,46 +121,38 @@ class HalfGrader:
         return 0.5
 
 
-async def test_a_graded_task_is_handed_to_the_grader_with_its_steps(base: Task):
-    grader = HalfGrader()
-    task = made(base, "Be kind.", verifier="graded")
+async def test_a_graded_task_is_handed_to_the_grader_with_its_steps():
+    grader, task = HalfGrader(), made(verifier="graded")
     episode = await SyntheticTasks(TravelDesk(), grader).reset(task)
-    await follow(episode, ("weather", {"city": "Oslo"}))
-    await episode.step([], "Sunny.")
+    await follow(episode, ("weather", {"city": "Oslo"}), said="Sunny.")
     assert await episode.evaluate() == 0.5
-    assert [(step.tool_calls[0].name if step.tool_calls else step.text) for step in grader.seen] == [
-        "weather",
-        "Sunny.",
-    ]
+    assert [step.tool_calls[0].name if step.tool_calls else step.text for step in grader.seen] == ["weather", "Sunny."]
     with pytest.raises(EnvironmentFailed, match="without a grader"):
         await SyntheticTasks(TravelDesk()).reset(task)
 
 
-async def test_tasks_of_the_environments_own_pass_through(base: Task):
+async def test_tasks_of_the_environments_own_pass_through():
     environment = SyntheticTasks(TravelDesk())
-    assert environment.sample(3, "train", "A") == base
-    episode = await environment.reset(base)
-    await follow(episode, *booking(base))
-    assert await episode.evaluate() == 1.0
-    assert environment.counts == {}
+    assert environment.sample(3, "train", "A") == TASK
+    episode = await environment.reset(TASK)
+    await follow(episode, *BOOKING)
+    assert (await episode.evaluate(), environment.counts) == (1.0, {})
 
 
-async def test_what_cannot_be_verified_is_refused_with_its_reason(base: Task):
-    environment = SyntheticTasks(TravelDesk())
-    for task, reason in [
-        (made(base, "Nothing."), "needs a reference"),
-        (made(base, "Look.", ("weather", {"city": "Oslo"})), "changes nothing"),
-        (msgspec.structs.replace(base, origin="questioner"), "not a self-made task"),
-        (msgspec.structs.replace(made(base, "x", *booking(base)), environment="other"), "came to 'travel'"),
+async def test_what_cannot_be_verified_is_refused_with_its_reason():
+    blind = FakeEnvironment()
+    for environment, task, reason in [
+        (TravelDesk(), made(), "needs a reference"),
+        (TravelDesk(), made(("weather", {"city": "Oslo"})), "changes nothing"),
+        (TravelDesk(), msgspec.structs.replace(TASK, origin="questioner"), "not a self-made task"),
+        (TravelDesk(), msgspec.structs.replace(made(*BOOKING), environment="other"), "came to 'travel'"),
+        (blind, made(("win", {}), base=blind.sample(0, "train", None)), "show no state"),
     ]:
         with pytest.raises(EnvironmentFailed, match=reason):
-            await environment.reset(task)
-    blind = FakeEnvironment()
-    with pytest.raises(EnvironmentFailed, match="show no state"):
-        await SyntheticTasks(blind).reset(made(blind.sample(0, "train", None), "Win.", ("win", {})))
+            await SyntheticTasks(environment).reset(task)
 
 
-async def test_the_goal_takes_the_place_of_the_opening_words_only(base: Task):
+async def test_the_goal_takes_the_place_of_the_opening_words_only():
     class Polite(TravelDesk):
         async def reset(self, task: Task) -> Any:
             episode = await super().reset(task)
@@ -206,39 +160,14 @@ async def test_the_goal_takes_the_place_of_the_opening_words_only(base: Task):
             episode.messages = [{"role": "system", "content": "You are a clerk."}, opening]
             return episode
 
-    episode = await SyntheticTasks(Polite()).reset(made(base, "Please book it.", *booking(base)))
-    assert [message["content"] for message in episode.messages] == [
-        "You are a clerk.",
-        "Dear clerk: Please book it. Thank you.",
-    ]
+    episode = await SyntheticTasks(Polite()).reset(made(*BOOKING))
+    told = [message["content"] for message in episode.messages]
+    assert told == ["You are a clerk.", "Dear clerk: Please book it. Thank you."]
 
 
-def test_the_spec_survives_its_way_through_a_task(base: Task):
-    spec = SyntheticTaskSpec.of(made(base, "Please book it.", *booking(base)))
+def test_the_spec_survives_its_way_through_a_task():
+    spec = SyntheticTaskSpec.of(made(*BOOKING))
     assert spec is not None
-    again = msgspec.json.decode(msgspec.json.encode(spec), type=SyntheticTaskSpec)
-    assert again == spec
-    assert (spec.base_task.spec, spec.base_task.goal) == (base.spec, base.goal)
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_refusal"),
-    [
-        ('{"error": "bad pid"}', True),
-        ('{"error": null, "pid": "K1"}', False),
-        ('{"isError": true}', True),
-        ('{"status": 404}', True),
-        ('{"status": 200}', False),
-        ("Error: no such file", True),
-        ("The terror of the sea", False),
-        ("[" * 100_000, False),
-        ('{"ok": "yes"}', False),
-        ("", False),
-    ],
-)
-def test_refusals_are_told_by_custom(answer: str, is_refusal: bool):
-    assert refused(answer) == is_refusal
-
-
-def test_a_call_is_made_as_an_agent_would_make_it():
+    assert msgspec.json.decode(msgspec.json.encode(spec), type=SyntheticTaskSpec) == spec
+    assert (spec.base_task.spec, spec.base_task.goal) == (TASK.spec, TASK.goal)
     assert ReferenceCall("book", {"fid": "K1"}).call(2) == ToolCall("book", '{"fid":"K1"}', "call_2")

@@ -1,83 +1,78 @@
-"""The travel desk: tasks, tools, observations, verification, drift."""
+"""The travel desk: answers, what counts as solved, drift. tests/contract holds what every environment promises."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors.messages import ToolCall
-from actors.ports.environments import Episode, Stateful
+from actors.ports.environments import Stateful
 from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel import Drift, TravelDesk
-from adapters.environments.travel.desk import FAMILIES, Desk
+from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import BASE, PARAMETERS, Variant
 from adapters.environments.travel.environment import step
 from tests.warmstart.travel_oracle import good_actions
 
-ROOT = Path(__file__).parents[4]
 USUAL_STEPS = {"A": {4}, "B": {5}, "C": {7}, "D": {2}, "L": set(range(12, 21))}
+DRIFT = Drift(rename={"book": "buy", "cancel": "drop"}, precondition={"book": "hold", "cancel": "confirm"})
 
 
 def calling(name: str, /, **arguments: str) -> list[ToolCall]:
     return [ToolCall(name, json.dumps(arguments))]
 
 
+def said(desk: Desk, name: str, /, **arguments: str) -> dict[str, str]:
+    return json.loads(step(desk, calling(name, **arguments)).text)
+
+
 def play_well(desk: Desk) -> int:
     """Follow the answer key to the end; returns the steps taken."""
     while not desk.done:
         name, arguments = good_actions(desk)[0]
-        step(desk, calling(name, **arguments))
+        said(desk, name, **arguments)
     return desk.steps
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_can_be_solved_in_its_usual_number_of_steps(family: str) -> None:
+@pytest.mark.parametrize("family", USUAL_STEPS)
+def test_every_family_can_be_solved_in_its_usual_number_of_steps_and_under_drift(family: str) -> None:
     for seed in range(50):
         desk = Desk(f"solve-{seed}", family, BASE)
         assert play_well(desk) in USUAL_STEPS[family]
         assert desk.solved
+    drifted = Desk("drift", family, Variant.of(DRIFT))
+    play_well(drifted)
+    assert drifted.solved
 
 
-@pytest.mark.parametrize("family", "ABC")
-def test_every_family_can_be_solved_under_drift(family: str) -> None:
-    drift = Drift(rename={"book": "buy", "cancel": "drop"}, precondition={"book": "hold", "cancel": "confirm"})
-    desk = Desk("drift", family, Variant.of(drift))
-    play_well(desk)
-    assert desk.solved
+@pytest.mark.parametrize("spoilt", ["wrong final answer", "an order cancelled", "a flight to the wrong place", "twice"])
+def test_a_wrong_end_fails_even_if_the_wish_is_granted(spoilt: str) -> None:
+    desk = Desk("harm", "A", BASE)
+    ticket = desk.tickets[0]
+    said(desk, "find_person", name=ticket.name)
+    if spoilt == "an order cancelled":
+        oid = said(desk, "list_orders", pid=ticket.person)["oid"]
+        said(desk, "check_policy", oid=oid)
+        assert said(desk, "cancel", oid=oid) == {"ok": "yes"}
+    if spoilt == "a flight to the wrong place":
+        wrong = said(desk, "search_flight", to="Rome" if ticket.city != "Rome" else "Oslo")["fid"]
+        assert "ref" in said(desk, "book", fid=wrong, pid=ticket.person)
+    said(desk, "search_flight", to=ticket.city)
+    for _ in range(1 + (spoilt == "twice")):
+        assert said(desk, "book", fid=ticket.flight, pid=ticket.person) == {"ref": ticket.reference}
+    said(desk, "finish", answer="done" if spoilt == "wrong final answer" else ticket.reference)
+    assert desk.done
+    assert not desk.solved
 
 
-def test_samples_keep_to_the_families_asked_for() -> None:
-    desk = TravelDesk()
-    assert {desk.sample(seed, "train", "BL").spec["family"] for seed in range(40)} == {"B", "L"}
-    with pytest.raises(ValueError, match="family 'Z'"):
-        desk.sample(0, "train", "AZ")
-
-
-def test_a_task_tells_nothing_of_its_records() -> None:
-    task = TravelDesk().sample(3, "train", "A")
-    desk = Desk(task.spec["seed"], "A", BASE)
-    assert desk.goal == task.goal
-    ticket = desk.ticket
-    assert ticket is not None
+def test_samples_keep_to_the_families_asked_for_and_tell_nothing_of_their_records() -> None:
+    environment = TravelDesk()
+    assert {environment.sample(seed, "train", "BL").spec["family"] for seed in range(40)} == {"B", "L"}
+    task = environment.sample(3, "train", "A")
+    (ticket,) = Desk(task.spec["seed"], "A", BASE).tickets
     told = json.dumps([task.goal, task.spec, task.id])
     assert not any(f'"{record}"' in told for record in (ticket.person, ticket.flight, ticket.reference))
-
-
-@pytest.mark.anyio
-async def test_an_episode_goes_from_goal_to_outcome() -> None:
-    environment = TravelDesk()
-    task = environment.sample(1, "train", "A")
-    episode: Episode = await environment.reset(task)
-    assert episode.messages == [{"role": "user", "content": task.goal}]
-    assert episode.tools == environment.tools()
-    twin = Desk(task.spec["seed"], "A", BASE)
-    done = False
-    while not done:
-        assert await episode.evaluate() == 0.0
-        name, arguments = good_actions(twin)[0]
-        twin.call(name, arguments)
-        done = (await episode.step(calling(name, **arguments), "")).done
-    assert await episode.evaluate() == 1.0
 
 
 @pytest.mark.parametrize(
@@ -99,111 +94,69 @@ async def test_an_episode_goes_from_goal_to_outcome() -> None:
 def test_mistakes_and_distractors_are_answered(calls: list[ToolCall], answer: dict[str, str]) -> None:
     desk = Desk("mistakes", "C", BASE)
     seen = step(desk, calls)
-    assert json.loads(seen.text) == answer
-    assert not seen.done
-    assert desk.steps == 1
+    assert (json.loads(seen.text), seen.done, desk.steps) == (answer, False, 1)
 
 
-def test_booking_is_refused_until_searched_and_the_person_known() -> None:
-    desk = Desk("order", "A", BASE)
-    ticket = desk.tickets[0]
-    book = calling("book", fid=ticket.flight, pid=ticket.person)
-    assert json.loads(step(desk, book).text) == {"error": "search first"}
-    step(desk, calling("search_flight", to=ticket.city))
-    assert json.loads(step(desk, book).text) == {"error": "bad pid"}
-    step(desk, calling("find_person", name=ticket.name))
-    assert json.loads(step(desk, book).text) == {"ref": ticket.reference}
-
-
-def test_cancelling_needs_the_policy_checked_and_nobody_says_so() -> None:
+def test_tools_have_their_preconditions_and_nobody_says_which() -> None:
+    desk = Desk("order", "C", Variant.of(Drift(precondition={"book": "hold"})))
+    (ticket,) = desk.tickets
+    for name, arguments, answer in (
+        ("book", {"fid": ticket.flight, "pid": ticket.person}, {"error": "search first"}),
+        ("search_flight", {"to": ticket.city}, {"fid": ticket.flight}),
+        ("book", {"fid": ticket.flight, "pid": ticket.person}, {"error": "bad pid"}),
+        ("find_person", {"name": ticket.name}, {"pid": ticket.person}),
+        ("book", {"fid": ticket.flight, "pid": ticket.person}, {"error": "refused"}),
+        ("hold", {"fid": ticket.flight}, {"quote": "ok"}),
+        ("book", {"fid": ticket.flight, "pid": ticket.person}, {"ref": ticket.reference}),
+    ):
+        assert said(desk, name, **arguments) == answer
     desk = Desk("policy", "B", BASE)
-    ticket = desk.tickets[0]
-    step(desk, calling("find_person", name=ticket.name))
-    step(desk, calling("list_orders", pid=ticket.person))
-    assert json.loads(step(desk, calling("cancel", oid=ticket.order)).text) == {"error": "refused"}
-    assert "check" not in json.dumps([desk.goal, "refused"])
-    step(desk, calling("check_policy", oid=ticket.order))
-    assert json.loads(step(desk, calling("cancel", oid=ticket.order)).text) == {"ok": "yes"}
-    assert json.loads(step(desk, calling("cancel", oid=ticket.order)).text) == {"error": "gone"}
-
-
-def test_a_side_effect_spoils_the_outcome_even_if_the_wish_is_granted() -> None:
-    desk = Desk("harm", "A", BASE)
-    ticket = desk.tickets[0]
-    step(desk, calling("find_person", name=ticket.name))
-    step(desk, calling("list_orders", pid=ticket.person))
-    step(desk, calling("check_policy", oid=ticket.order))
-    assert json.loads(step(desk, calling("cancel", oid=ticket.order)).text) == {"ok": "yes"}
-    play_well(desk)
-    assert desk.done
-    assert not desk.solved
-
-
-def test_a_flight_to_the_wrong_place_spoils_the_outcome() -> None:
-    desk = Desk("wrong", "A", BASE)
-    ticket = desk.tickets[0]
-    elsewhere = "Rome" if ticket.city != "Rome" else "Oslo"
-    step(desk, calling("find_person", name=ticket.name))
-    wrong = json.loads(step(desk, calling("search_flight", to=elsewhere)).text)["fid"]
-    step(desk, calling("book", fid=wrong, pid=ticket.person))
-    step(desk, calling("finish", answer=ticket.reference))
-    assert not desk.solved
+    (ticket,) = desk.tickets
+    said(desk, "find_person", name=ticket.name)
+    for name, arguments, answer in (
+        ("list_orders", {"pid": ticket.person}, {"oid": ticket.order}),
+        ("cancel", {"oid": ticket.order}, {"error": "refused"}),
+        ("check_policy", {"oid": ticket.order}, {"policy": "ok"}),
+        ("cancel", {"oid": ticket.order}, {"ok": "yes"}),
+        ("cancel", {"oid": ticket.order}, {"error": "gone"}),
+    ):
+        assert said(desk, name, **arguments) == answer
 
 
 @pytest.mark.parametrize(("family", "limit"), [("A", 10), ("L", 24)])
 def test_an_episode_ends_at_its_step_limit(family: str, limit: int) -> None:
     desk = Desk("limit", family, BASE)
-    seen = [step(desk, []).done for _ in range(limit)]
-    assert seen == [False] * (limit - 1) + [True]
-    assert not desk.solved
-    assert step(desk, []).done
-    assert desk.steps == limit
+    assert [step(desk, []).done for _ in range(limit + 1)] == [False] * (limit - 1) + [True, True]
+    assert (desk.solved, desk.steps) == (False, limit)
 
 
 def test_the_queue_gives_its_next_ticket_only_when_the_last_is_done() -> None:
     desk = Desk("queue", "L", BASE)
-    assert json.loads(step(desk, calling("find_person", name="Mia")).text) == {"error": "no ticket"}
-    assert json.loads(step(desk, calling("next_ticket")).text) == {"ticket": desk.tickets[0].goal}
-    assert json.loads(step(desk, calling("next_ticket")).text) == {"error": "not done"}
+    assert said(desk, "find_person", name="Mia") == {"error": "no ticket"}
+    assert said(desk, "next_ticket") == {"ticket": desk.tickets[0].goal}
+    assert said(desk, "next_ticket") == {"error": "not done"}
 
 
-def names(tools: list[dict[str, object]]) -> list[str]:
-    return [tool["function"]["name"] for tool in tools]  # type: ignore[index]
-
-
-def test_tools_are_named_as_the_desk_is_now(tmp_path: Path) -> None:
-    file = tmp_path / "desk.json"
-    production, sandbox = TravelDesk(file), TravelDesk(str(file))
-    assert names(production.tools()) == list(PARAMETERS)
-    Drift(rename={"book": "buy"}, precondition={"book": "hold"}).write(file)
-    for desk in (production, sandbox):
-        assert names(desk.tools())[2:4] == ["hold", "buy"]
-    Drift().write(file)
-    assert names(production.tools()) == list(PARAMETERS)
+def names(tools: list[dict[str, Any]]) -> list[str]:
+    return [tool["function"]["name"] for tool in tools]
 
 
 @pytest.mark.anyio
-async def test_a_drift_meets_the_next_attempt_and_leaves_the_running_one(tmp_path: Path) -> None:
+async def test_a_drift_renames_the_tools_of_the_next_attempt_and_leaves_the_running_one(tmp_path: Path) -> None:
     file = tmp_path / "desk.json"
-    environment = TravelDesk(file)
-    task = environment.sample(0, "train", "A")
-    running = await environment.reset(task)
-    Drift(rename={"book": "buy"}).write(file)
-    assert environment.sample(0, "train", "A") == task
-    assert (await environment.reset(task)).tools == environment.tools() != running.tools
-    booking = calling("book", fid="K1", pid="K2")
-    assert json.loads((await running.step(booking, "")).text) == {"error": "search first"}
-
-
-def test_an_added_precondition_refuses_the_booking_until_met() -> None:
-    desk = Desk("hold", "A", Variant.of(Drift(precondition={"book": "hold"})))
-    ticket = desk.tickets[0]
-    step(desk, calling("find_person", name=ticket.name))
-    step(desk, calling("search_flight", to=ticket.city))
-    book = calling("book", fid=ticket.flight, pid=ticket.person)
-    assert json.loads(step(desk, book).text) == {"error": "refused"}
-    assert json.loads(step(desk, calling("hold", fid=ticket.flight)).text) == {"quote": "ok"}
-    assert json.loads(step(desk, book).text) == {"ref": ticket.reference}
+    production, sandbox = TravelDesk(file), TravelDesk(str(file))
+    assert names(production.tools()) == list(PARAMETERS)
+    task = production.sample(0, "train", "A")
+    running = await production.reset(task)
+    Drift(rename={"book": "buy"}, precondition={"book": "hold"}).write(file)
+    for desk in (production, sandbox):
+        assert names(desk.tools())[2:4] == ["hold", "buy"]
+        assert names((await desk.reset(task)).tools) == names(desk.tools())
+        assert desk.sample(0, "train", "A") == task
+    seen = await running.step(calling("book", fid="K1", pid="K2"), "")
+    assert json.loads(seen.text) == {"error": "search first"}
+    Drift().write(file)
+    assert names(production.tools()) == list(PARAMETERS)
 
 
 @pytest.mark.parametrize(
@@ -214,16 +167,12 @@ def test_an_added_precondition_refuses_the_booking_until_met() -> None:
         ({"rename": {"book": "cancel"}}, "same name"),
     ],
 )
-def test_a_drift_that_makes_no_sense_is_refused(drift: dict[str, dict[str, str]], complaint: str) -> None:
+def test_a_drift_that_makes_no_sense_is_refused(drift: dict[str, dict[str, str]], complaint: str, tmp_path) -> None:
     with pytest.raises(ValueError, match=complaint):
         Drift(**drift)
-
-
-def test_a_broken_drift_file_is_the_environments_failure(tmp_path: Path) -> None:
-    file = tmp_path / "desk.json"
-    file.write_text('{"rename": {"fly": "soar"}}')
-    with pytest.raises(EnvironmentFailed, match="no tool 'fly'"):
-        TravelDesk(file).tools()
+    (tmp_path / "desk.json").write_text(json.dumps(drift))
+    with pytest.raises(EnvironmentFailed, match=complaint):
+        TravelDesk(tmp_path / "desk.json").tools()
 
 
 @pytest.mark.anyio
@@ -234,6 +183,7 @@ async def test_the_state_tells_worlds_apart_by_what_was_done_and_not_by_how_ofte
     assert isinstance(one, Stateful)
     twin = Desk(task.spec["seed"], "A", BASE)
     while not twin.done:
+        assert await one.evaluate() == 0.0
         name, arguments = good_actions(twin)[0]
         twin.call(name, arguments)
         await one.step(calling(name, **arguments), "")
@@ -241,3 +191,4 @@ async def test_the_state_tells_worlds_apart_by_what_was_done_and_not_by_how_ofte
         await other.step(calling(name, **arguments), "")
         assert await one.state() == await other.state()
     assert await one.state() != await (await environment.reset(task)).state()
+    assert await one.evaluate() == 1.0

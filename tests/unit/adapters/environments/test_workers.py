@@ -4,25 +4,21 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from actors.ports.environments import Environment, Episode, Stateful
+from actors.ports.environments import Episode, Stateful
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.workers import WorkerEnvironment
 from tests.support.patience import until
 from tests.support.process import alive
 from tests.support.working import TROUBLE, begun, doing, workers
 
-TRAVEL = "adapters.environments.travel:TravelDesk"
 pytestmark = pytest.mark.anyio
 on_both_loops = pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 """The contract suite runs on both; here, what depends on how sockets and cancellation work."""
-
-
-def as_protocol(environment: WorkerEnvironment) -> Environment:
-    return environment
 
 
 @on_both_loops
@@ -45,7 +41,6 @@ async def test_a_crash_costs_its_episode_and_nothing_else(trouble: str):
 async def test_a_hung_step_is_ended_at_its_deadline_and_its_neighbours_play_on():
     async with workers(step_seconds=3.0) as environment:
         good = await begun(environment)
-        seen: list[str] = []
 
         async def hang(bad: Episode, trouble: str) -> None:
             with pytest.raises(EnvironmentFailed, match=r"did not answer within 3 s"):
@@ -54,9 +49,7 @@ async def test_a_hung_step_is_ended_at_its_deadline_and_its_neighbours_play_on()
         async with anyio.create_task_group() as group:
             for trouble in ("hang", "sleep"):
                 group.start_soon(hang, await begun(environment), trouble)
-            for _ in range(5):
-                seen.append((await doing(good, "count")).text)
-        assert seen == ["1", "2", "3", "4", "5"]
+            assert [(await doing(good, "count")).text for _ in range(5)] == ["1", "2", "3", "4", "5"]
         assert (environment.timeouts, environment.deaths, environment.restarts) == (2, 0, 0)
         await good.aclose()
 
@@ -68,40 +61,27 @@ async def test_a_hang_in_reset_costs_no_more_than_that_episode():
         assert (environment.timeouts, environment.instances, environment.restarts) == (1, 0, 0)
 
 
-async def test_megabytes_are_not_taken():
+async def test_megabytes_and_an_exception_cost_no_more_than_their_episode_and_their_step():
     async with workers(max_bytes=1 << 20) as environment:
-        bad = await begun(environment)
+        bad, good = await begun(environment), await begun(environment)
         with pytest.raises(EnvironmentFailed, match="max_bytes"):
             await doing(bad, "talk")
-        assert (environment.oversized, environment.instances) == (1, 0)
-        await (await begun(environment)).aclose()
-
-
-async def test_an_exception_in_step_is_told_without_a_traceback_and_the_episode_goes_on():
-    async with workers() as environment:
-        episode = await begun(environment)
+        assert (environment.oversized, environment.instances) == (1, 1)
         with pytest.raises(EnvironmentFailed, match=r"^RuntimeError: a bug of the environment$"):
-            await doing(episode, "raise")
-        assert (await doing(episode, "count")).text == "2"
-        await episode.aclose()
+            await doing(good, "raise")
+        assert (await doing(good, "count")).text == "2"
+        await good.aclose()
 
 
-async def test_there_are_no_more_episodes_than_the_cap_and_the_error_names_it():
-    async with workers(max_instances=3) as environment:
-        held = [await begun(environment) for _ in range(3)]
-        with pytest.raises(EnvironmentFailed, match="max_instances"):
-            await begun(environment)
-        assert environment.capped == 1
-        await held[0].aclose()
-        await (await begun(environment)).aclose()
-
-
-async def test_episodes_that_nobody_uses_are_ended():
+async def test_there_are_no_more_episodes_than_the_cap_and_those_that_nobody_uses_are_ended():
     now = [0.0]
-    async with workers(idle_seconds=60.0, clock=lambda: now[0]) as environment:
+    async with workers(max_instances=2, idle_seconds=60.0, clock=lambda: now[0]) as environment:
         abandoned = await begun(environment)
         now[0] = 50.0
         used = await begun(environment)
+        with pytest.raises(EnvironmentFailed, match="max_instances"):
+            await begun(environment)
+        assert environment.capped == 1
         now[0] = 100.0
         await begun(environment)
         assert (environment.reaped, environment.instances) == (1, 2)
@@ -127,11 +107,11 @@ async def test_a_question_that_hangs_ends_the_worker_and_the_next_one_is_answere
     async with workers(options={"bad": "hang-sample"}, ask_seconds=3.0, backoff=0.0) as environment:
         with pytest.raises(EnvironmentFailed, match="ask_seconds"):
             environment.sample(0, "train", None)
-        assert environment.timeouts == 1
         assert [tool["function"]["name"] for tool in environment.tools()] == ["finish"]
-        assert environment.restarts == 1
+        assert (environment.timeouts, environment.restarts) == (1, 1)
 
 
+@pytest.mark.promise
 async def test_the_environment_sees_no_variables_of_ours(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     monkeypatch.setenv("WANTED", "by the environment")
@@ -160,6 +140,7 @@ async def test_closing_ends_what_an_environment_started():
 async def test_a_cancelled_step_ends_its_episode_only():
     async with workers() as environment:
         one, other = await begun(environment), await begun(environment)
+        assert not isinstance(one, Stateful), "the environment has no state to show"
         with anyio.move_on_after(0.3) as scope:
             await doing(one, "hang")
         assert scope.cancelled_caught
@@ -168,26 +149,15 @@ async def test_a_cancelled_step_ends_its_episode_only():
         assert environment.instances == 1
 
 
-async def test_state_is_there_where_the_environment_has_them():
-    async with workers(TRAVEL) as desk, workers() as other:
-        episode, plain = await begun(desk), await begun(other)
-        assert isinstance(episode, Stateful)
-        assert not isinstance(plain, Stateful)
-
-
-async def test_an_environment_that_cannot_be_built_is_refused_at_once():
-    for target, options, words in (
+@pytest.mark.parametrize(
+    ("target", "options", "words"),
+    [
         (TROUBLE, {"bad": "build"}, "no data"),
         (TROUBLE, {"unknown": 1}, "unexpected keyword"),
         ("no_such_module:Thing", {}, "no_such_module"),
         ("nowhere", {}, "module:Class"),
-    ):
-        with pytest.raises(AdapterNotSetUp, match=words):
-            WorkerEnvironment(target, options)
-
-
-async def test_a_family_that_does_not_exist_is_a_value_error_here_too():
-    async with workers() as environment:
-        with pytest.raises(ValueError, match="no family 'X'"):
-            environment.sample(0, "train", "X")
-        assert as_protocol(environment).profile().name == environment.name == "troublesome"
+    ],
+)
+def test_an_environment_that_cannot_be_built_is_refused_at_once(target: str, options: dict[str, Any], words: str):
+    with pytest.raises(AdapterNotSetUp, match=words):
+        WorkerEnvironment(target, options)

@@ -3,6 +3,7 @@
 import json
 import re
 import tracemalloc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,45 +16,51 @@ from adapters.live.openapi.document import parse
 
 pytestmark = pytest.mark.anyio
 SERVER = "http://127.0.0.1:1"
+Read = Callable[..., Awaitable[tuple[OpenApiApi, dict[str, Operation]]]]
 
 
-def document(paths: dict[str, Any], version: str = "3.1.0", **more: Any) -> dict[str, Any]:
-    return {"openapi": version, "info": {"title": "t", "version": "1"}, "paths": paths, **more}
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Reads a document: its text, or its paths and what else it has."""
 
-
-async def opened(path: Path, doc: Any, **settings: Any) -> tuple[OpenApiApi, dict[str, Operation]]:
-    path = path / "openapi.json"
-    path.write_text(doc if isinstance(doc, str) else json.dumps(doc))
-    api = OpenApiApi("shop", OpenApiSettings(document=str(path), **{"server": SERVER, **settings}))
-    try:
+    async def opened(
+        paths: str | dict[str, Any], *, version: str = "3.1.0", components: Any = None, **settings: Any
+    ) -> tuple[OpenApiApi, dict[str, Operation]]:
+        info = {"title": "t", "version": "1"}
+        document = {"openapi": version, "info": info, "paths": paths, "components": components or {}}
+        where = tmp_path / "openapi.json"
+        where.write_text(paths if isinstance(paths, str) else json.dumps(document))
+        api = OpenApiApi("shop", OpenApiSettings(document=str(where), **{"server": SERVER, **settings}))
         return api, {tool.name: tool for tool in await api.tools()}
-    finally:
-        await api.aclose()
+
+    return opened
 
 
-def skips(api: OpenApiApi) -> dict[str, str]:
-    return {one.where: one.reason for one in api.skipped}
+def posting(schema: Any, kind: str = "application/json", **more: Any) -> dict[str, Any]:
+    return {"post": {**more, "requestBody": {"required": True, "content": {kind: {"schema": schema}}}}}
 
 
-async def test_an_operation_becomes_a_tool_whose_arguments_are_one_object(tmp_path: Path) -> None:
-    put = {
+def taking(place: str, name: str = "a", schema: Any = None, **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": schema or {}, **more}
+
+
+async def test_an_operation_becomes_a_tool_whose_arguments_are_one_object(read: Read) -> None:
+    string = {"type": "string"}
+    (put,) = posting({"$ref": "#/components/schemas/I"}).values()
+    put |= {
         "operationId": "put_item",
         "summary": "Change an item",
         "tags": ["items"],
         "parameters": [
-            {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}},
-            {"name": "dry", "in": "query", "schema": {"type": "boolean"}},
-            {"name": "X-Trace", "in": "header", "schema": {"type": "string"}},
-            {"name": "theme", "in": "cookie", "schema": {"type": "string"}},
+            taking("path", "id", {"type": "integer"}),
+            taking("query", "dry", {"type": "boolean"}),
+            taking("header", "X-Trace", string),
+            taking("cookie", "theme", string),
         ],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/I"}}},
-        },
         "responses": {"200": {"description": "", "content": {"application/json": {"schema": {"type": "object"}}}}},
     }
-    schemas = {"I": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}
-    api, tools = await opened(tmp_path, document({"/items/{id}": {"put": put}}, components={"schemas": schemas}))
+    schemas = {"I": {"type": "object", "required": ["name"], "properties": {"name": string}}}
+    api, tools = await read({"/items/{id}": {"put": put}}, components={"schemas": schemas})
     tool = tools["put_item"]
     assert list(tool.parameters["properties"]) == ["id", "dry", "X-Trace", "theme", "name"]
     assert tool.parameters["required"] == ["id", "name"]
@@ -64,9 +71,8 @@ async def test_an_operation_becomes_a_tool_whose_arguments_are_one_object(tmp_pa
     assert not api.read_only("put_item")
 
 
-async def test_yaml_is_read_as_json_has_it(tmp_path: Path) -> None:
-    _, tools = await opened(
-        tmp_path,
+async def test_yaml_is_read_as_json_has_it(read: Read) -> None:
+    _, tools = await read(
         """
 openapi: 3.0.3
 info: {title: t, version: "1"}
@@ -78,41 +84,32 @@ paths:
         - {name: answer, in: query, schema: {type: string, enum: [yes, no, 2020-01-01], nullable: true}}
       responses:
         200: {description: fine, content: {application/json: {schema: {type: array, items: {type: integer}}}}}
-""",
+"""
     )
     answer = tools["on"].parameters["properties"]["answer"]
     assert answer == {"type": ["string", "null"], "enum": ["yes", "no", "2020-01-01", None]}
     assert tools["on"].returns == {"type": "array", "items": {"type": "integer"}}
+    assert tools["on"].claims_read_only
 
 
-async def test_a_page_of_yaml_cannot_become_a_gigabyte(tmp_path: Path) -> None:
-    lines = [
-        "openapi: 3.1.0",
-        "info: {title: t, version: '1'}",
-        "x0: &x0 {type: object, properties: {a: {type: string}}}",
-    ]
+async def test_a_page_of_yaml_cannot_become_a_gigabyte(read: Read) -> None:
+    lines = ["openapi: 3.1.0", "x0: &x0 {type: object, properties: {a: {type: string}}}"]
     for number in range(1, 12):
         inner = ", ".join(f"p{n}: *x{number - 1}" for n in range(10))
         lines.append(f"x{number}: &x{number} {{type: object, properties: {{{inner}}}}}")
     lines.append("paths: {/a: {post: {operationId: a, requestBody: {content: {application/json: {schema: *x11}}}}}}")
     tracemalloc.start()
-    api, tools = await opened(tmp_path, "\n".join(lines))
+    api, tools = await read("\n".join(lines))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(tools) + len(api.skipped) == 1
     assert peak < 50_000_000
 
 
-async def test_a_schema_that_holds_itself_is_cut_and_says_so(tmp_path: Path) -> None:
-    node = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "next": {"$ref": "#/components/schemas/Node"}},
-    }
-    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Node"}}}}
-    api, tools = await opened(
-        tmp_path,
-        document({"/n": {"post": {"operationId": "n", "requestBody": body}}}, components={"schemas": {"Node": node}}),
-    )
+async def test_a_schema_that_holds_itself_is_cut_and_says_so(read: Read) -> None:
+    reference = {"$ref": "#/components/schemas/Node"}
+    node = {"type": "object", "properties": {"name": {"type": "string"}, "next": reference}}
+    api, tools = await read({"/n": posting(reference, operationId="n")}, components={"schemas": {"Node": node}})
     inner = tools["n"].parameters["properties"]["next"]
     assert inner["type"] == "object"
     assert "properties" not in inner
@@ -120,97 +117,60 @@ async def test_a_schema_that_holds_itself_is_cut_and_says_so(tmp_path: Path) -> 
     assert not api.skipped
 
 
-async def test_references_that_only_refer_to_each_other_are_skipped(tmp_path: Path) -> None:
+async def test_what_cannot_be_offered_is_skipped_with_its_reason_and_the_rest_goes_on(read: Read) -> None:
+    elsewhere = "https://elsewhere.example"
+    wanted: dict[str, tuple[dict[str, Any], str]] = {
+        "POST /remote": (posting({"$ref": f"{elsewhere}/schema.json"}), "remote_reference"),
+        "POST /file": (posting({"$ref": "other.yaml#/A"}), "remote_reference"),
+        "POST /nothing": (posting({"$ref": "#/components/schemas/Nothing"}), "dangling_reference"),
+        "POST /upload": (posting({"type": "object"}, "multipart/form-data"), "media_type"),
+        "POST /bad": (posting({"type": "object", "properties": {"a": {"type": "no such type"}}}), "bad_schema"),
+        "GET /place": ({"get": {"parameters": [taking("moon")]}}, "bad_parameter"),
+        "GET /style": ({"get": {"parameters": [taking("query", style="baroque")]}}, "bad_parameter"),
+        "GET /other": ({"get": {"servers": [{"url": elsewhere}]}}, "other_server"),
+        "GET /list": ({"get": {"parameters": "none"}}, "dangling_reference"),
+        "GET /loop": ({"get": {"parameters": [{"$ref": "#/components/parameters/A"}]}}, "dangling_reference"),
+        "* no-slash": ({"get": {}}, "malformed"),
+        "* /item": ({"$ref": f"{elsewhere}/item.json"}, "remote_reference"),
+    }
+    paths = {where.split()[1]: item for where, (item, _) in wanted.items()}
     loop = {"A": {"$ref": "#/components/parameters/B"}, "B": {"$ref": "#/components/parameters/A"}}
-    paths = {
-        "/a": {"get": {"parameters": [{"$ref": "#/components/parameters/A"}]}},
-        "/b": {"get": {"operationId": "b"}},
-    }
-    api, tools = await opened(tmp_path, document(paths, components={"parameters": loop}))
-    assert skips(api) == {"GET /a": "dangling_reference"}
-    assert list(tools) == ["b"]
-
-
-async def test_what_cannot_be_offered_is_skipped_with_its_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
-    def of(schema: Any, kind: str = "application/json") -> dict[str, Any]:
-        return {"post": {"requestBody": {"required": True, "content": {kind: {"schema": schema}}}}}
-
-    paths: dict[str, Any] = {
-        "/remote": of({"$ref": "https://elsewhere.example/schema.json"}),
-        "/file": of({"$ref": "other.yaml#/A"}),
-        "/nothing": of({"$ref": "#/components/schemas/Nothing"}),
-        "/upload": of({"type": "object"}, "multipart/form-data"),
-        "/bad": of({"type": "object", "properties": {"a": {"type": "no such type"}}}),
-        "/place": {"get": {"parameters": [{"name": "a", "in": "moon", "schema": {}}]}},
-        "/style": {"get": {"parameters": [{"name": "a", "in": "query", "style": "baroque", "schema": {}}]}},
-        "/other": {"get": {"servers": [{"url": "https://elsewhere.example"}]}},
-        "/list": {"get": {"parameters": "none"}},
-        "no-slash": {"get": {}},
-        "/item": {"$ref": "https://elsewhere.example/item.json"},
-        "/fine": {"get": {"operationId": "fine"}},
-    }
-    api, tools = await opened(tmp_path, document(paths))
+    api, tools = await read(paths | {"/fine": {"get": {"operationId": "fine"}}}, components={"parameters": loop})
     assert list(tools) == ["fine"]
-    assert skips(api) == {
-        "POST /remote": "remote_reference",
-        "POST /file": "remote_reference",
-        "POST /nothing": "dangling_reference",
-        "POST /upload": "media_type",
-        "POST /bad": "bad_schema",
-        "GET /place": "bad_parameter",
-        "GET /style": "bad_parameter",
-        "GET /other": "other_server",
-        "GET /list": "dangling_reference",
-        "* no-slash": "malformed",
-        "* /item": "remote_reference",
-    }
+    assert {one.where: one.reason for one in api.skipped} == {where: reason for where, (_, reason) in wanted.items()}
     assert api.counts["skipped_remote_reference"] == 3
+    with pytest.raises(LiveApiRefused, match="no operation 'nothing'"):
+        await api.call("nothing", {})
 
 
-async def test_five_hundred_operations_without_ids_have_five_hundred_names(tmp_path: Path) -> None:
+async def test_names_are_unique_legal_and_the_same_in_any_order(read: Read) -> None:
     long = "a-very-long-collection-of-things-that-somebody-gave-a-very-long-name"
-    paths = {f"/{long}/{number}/{{id}}": {"get": {}, "delete": {}} for number in range(250)}
-    api, tools = await opened(tmp_path, document(paths))
-    assert len(tools) == 500
+    paths: dict[str, Any] = {f"/{long}/{number}/{{id}}": {"get": {}, "delete": {}} for number in range(250)}
+    paths |= {"/a": {"get": {"operationId": "list items"}}, "/b": {"get": {"operationId": "list.items"}}}
+    api, tools = await read(paths)
+    assert len(tools) == 502
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in tools)
     assert tools[next(iter(tools))].title == f"GET /{long}/0/{{id}}"
-    again, same = await opened(tmp_path, document(dict(reversed(paths.items()))))
-    assert set(same) == set(tools)
     assert not api.skipped
-    assert not again.skipped
+    _, again = await read(dict(reversed(paths.items())))
+    assert {one.title: one.name for one in again.values()} == {one.title: one.name for one in tools.values()}
 
 
-async def test_operations_beyond_the_limit_are_counted(tmp_path: Path) -> None:
-    api, tools = await opened(tmp_path, document({f"/{n}": {"get": {}} for n in range(5)}), max_operations=3)
-    assert len(tools) == 3
-    assert api.counts["skipped_too_many"] == 2
+async def test_operations_are_left_out_by_name_and_beyond_the_limit(read: Read) -> None:
+    paths = {f"/{name}": {"get": {"operationId": name}} for name in ("user_list", "user_drop", "log_list")}
+    assert list((await read(paths, include=("user_*",), exclude=("*_drop",)))[1]) == ["user_list"]
+    api, tools = await read(paths, max_operations=2)
+    assert (len(tools), api.counts["skipped_too_many"]) == (2, 1)
 
 
-async def test_operations_of_one_name_are_told_apart_whatever_their_order(tmp_path: Path) -> None:
-    paths = {"/a": {"get": {"operationId": "list items"}}, "/b": {"get": {"operationId": "list.items"}}}
-    _, tools = await opened(tmp_path, document(paths))
-    assert len(tools) == 2
-    _, other = await opened(tmp_path, document(dict(reversed(paths.items()))))
-    assert {t.title: t.name for t in tools.values()} == {t.title: t.name for t in other.values()}
-
-
-async def test_arguments_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    post = {
-        "operationId": "p",
-        "parameters": [
-            {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}},
-            {"name": "id", "in": "query", "schema": {"type": "string"}},
-            {"name": "filter[name]", "in": "query", "schema": {"type": "string"}},
-        ],
-        "requestBody": {
-            "content": {"application/json": {"schema": {"type": "object", "properties": {"id": {"type": "boolean"}}}}}
-        },
-    }
-    _, tools = await opened(tmp_path, document({"/{id}": {"post": post}}))
+async def test_arguments_of_one_name_are_told_apart(read: Read) -> None:
+    item = posting({"type": "object", "properties": {"id": {"type": "boolean"}}}, operationId="p")
+    item["post"]["parameters"] = [taking("path", "id"), taking("query", "id"), taking("query", "filter[name]")]
+    _, tools = await read({"/{id}": item})
     assert list(tools["p"].parameters["properties"]) == ["id", "query_id", "filter_name", "body_id"]
 
 
-async def test_what_openapi_3_0_writes_in_its_own_way_is_translated(tmp_path: Path) -> None:
+async def test_what_openapi_3_0_writes_in_its_own_way_is_translated(read: Read) -> None:
     schema = {
         "type": "object",
         "required": ["a", "id"],
@@ -220,26 +180,13 @@ async def test_what_openapi_3_0_writes_in_its_own_way_is_translated(tmp_path: Pa
             "b": {"$ref": "#/components/schemas/B", "description": "ignored beside a reference in 3.0"},
         },
     }
-    body = {"required": True, "content": {"application/json": {"schema": schema}}}
-    _, tools = await opened(
-        tmp_path,
-        document(
-            {"/": {"post": {"operationId": "p", "requestBody": body}}},
-            "3.0.3",
-            components={"schemas": {"B": {"nullable": True, "allOf": [{"type": "string"}]}}},
-        ),
-    )
+    schemas = {"B": {"nullable": True, "allOf": [{"type": "string"}]}}
+    _, tools = await read({"/": posting(schema, operationId="p")}, version="3.0.3", components={"schemas": schemas})
     assert tools["p"].parameters["properties"] == {
         "a": {"type": ["number", "null"], "exclusiveMinimum": 0, "examples": [3]},
         "b": {"anyOf": [{"allOf": [{"type": "string"}]}, {"type": "null"}]},
     }
     assert tools["p"].parameters["required"] == ["a"]
-
-
-async def test_tools_can_be_left_out_by_name(tmp_path: Path) -> None:
-    paths = {f"/{name}": {"get": {"operationId": name}} for name in ("user_list", "user_drop", "log_list")}
-    _, tools = await opened(tmp_path, document(paths), include=("user_*",), exclude=("*_drop",))
-    assert list(tools) == ["user_list"]
 
 
 @pytest.mark.parametrize(
@@ -250,29 +197,19 @@ async def test_tools_can_be_left_out_by_name(tmp_path: Path) -> None:
         ('{"swagger": "2.0", "paths": {}}', "3.0 and 3.1"),
         ('{"openapi": "4.0.0"}', "3.0 and 3.1"),
         ('{"openapi": "3.1.0", "paths": []}', "paths"),
+        ('{"openapi": "3.1.0", "paths": {}}', "name one in `server`"),
         ("[" * 5000, "neither JSON nor YAML|nested too deep"),
         ("a: !!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
     ],
 )
-async def test_a_document_that_is_none_is_told(tmp_path: Path, text: str, told: str) -> None:
+async def test_a_document_that_is_none_is_told(read: Read, text: str, told: str) -> None:
     with pytest.raises(LiveApiMalformed, match=told):
-        await opened(tmp_path, text)
+        await read(text, server="")
 
 
 async def test_a_document_that_is_not_there_names_the_setting() -> None:
     with pytest.raises(AdapterNotSetUp, match=r"document = '/nowhere\.json' cannot be read"):
         await OpenApiApi("shop", OpenApiSettings(document="/nowhere.json", server=SERVER)).tools()
-
-
-async def test_a_document_without_a_server_asks_for_one(tmp_path: Path) -> None:
-    with pytest.raises(LiveApiMalformed, match="name one in `server`"):
-        await opened(tmp_path, document({}), server="")
-
-
-async def test_a_name_that_no_operation_has_is_refused(tmp_path: Path) -> None:
-    api, _ = await opened(tmp_path, document({}))
-    with pytest.raises(LiveApiRefused, match="no operation 'nothing'"):
-        await api.call("nothing", {})
 
 
 @pytest.mark.parametrize("opening", [b"[", b"a: [", b"{a: ", b"- "])

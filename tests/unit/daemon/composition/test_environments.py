@@ -17,6 +17,7 @@ from actors.ports.errors import EnvironmentFailed
 from adapters.environments.http.client import HttpEnvironment
 from adapters.environments.travel import TravelDesk
 from adapters.environments.workers import WorkerEnvironment
+from adapters.graders.llm import anchored
 from daemon.cli.main import main
 from daemon.composition.environments import build_environment, sandbox_environment
 from daemon.errors import ConfigError
@@ -54,6 +55,12 @@ def test_workers_of_the_settings_are_processes_whose_figures_are_metrics():
 def test_what_cannot_be_built_is_a_config_error(name: str, options: dict[str, str], words: str, workers: int):
     with pytest.raises(ConfigError, match=words):
         build_environment(name, options, workers)
+
+
+def test_a_grader_that_compares_with_references_is_refused_where_there_are_none():
+    grader = anchored(url="http://127.0.0.1:9/v1", model="m")
+    with pytest.raises(ConfigError, match=r'sandbox.environment = .live. .* Set \[grader\] name = "open"'):
+        sandbox_environment(SandboxSettings(environment="travel"), CollectorRegistry(), None, grader)
 
 
 def test_check_finds_nothing_wrong_with_the_desk(capsys: pytest.CaptureFixture[str]):

@@ -1,0 +1,129 @@
+"""What is kept on disk of live calls, how their tools are named, and how several APIs become one list."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from actors.ports.errors import AdapterNotSetUp, LiveApiRefused, LiveApiUnavailable
+from adapters.live import audit, recording
+from adapters.live.audit import AuditLine, AuditLog
+from adapters.live.callables import CallablesApi
+from adapters.live.names import tool_names
+from adapters.live.recording import Recorded, Recordings
+from adapters.live.toolset import LiveTools
+
+pytestmark = pytest.mark.anyio
+
+
+def answer(text: str) -> Recorded:
+    return Recorded(api="a", tool="t", time=1.0, text=text)
+
+
+async def wrote(path: Path, *tools: str) -> None:
+    log = AuditLog(path)
+    for tool in tools:
+        line = AuditLine(time=1.0, api="a", tool=tool, call="c", mode="live", source="live", outcome="ok")
+        await log.write(line)
+    log.close()
+
+
+async def test_answers_outlive_the_process_and_are_for_this_user_alone(tmp_path: Path) -> None:
+    first = Recordings(tmp_path / "answers")
+    await first.put(first.digest("a", "t", {"x": 1, "y": {"b": 1, "c": 2}}), answer("hello"))
+    again = Recordings(tmp_path / "answers")
+    found = await again.get(again.digest("a", "t", {"y": {"c": 2, "b": 1}, "x": 1}))
+    assert found is not None
+    assert found.text == "hello"
+    calls = [("a", "t", {"x": 1}), ("b", "t", {"x": 1}), ("a", "u", {"x": 1}), ("a", "t", {"x": "1"})]
+    assert len({again.digest(*call) for call in calls}) == 4
+    assert (tmp_path / "answers" / "digest.key").stat().st_mode & 0o077 == 0
+
+
+async def test_answers_take_no_more_room_than_they_are_given_and_the_oldest_go(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(recording, "_ENTRIES", 3)
+    monkeypatch.setattr(recording, "_MAX_BYTES", 3000)
+    monkeypatch.setattr(recording, "_LARGEST", 3000)
+    kept = Recordings(tmp_path)
+    for name in "abcd":
+        await kept.put(name, answer(name))
+    assert [await kept.get(name) is not None for name in "abcd"] == [False, True, True, True]
+    assert kept.counts["evicted"] == 1
+    for name in "efgh":
+        await kept.put(name, answer("x" * 1000))
+    await kept.put("huge", answer("x" * 5000))
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.json")) <= 3000
+    assert (kept.counts["too_large"], len(kept)) == (1, 2)
+
+
+async def test_a_damaged_answer_is_none_and_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    kept = Recordings(tmp_path)
+    await kept.put("a", answer("x"))
+    (tmp_path / "a.json").write_text('{"api": 3}')
+    assert await kept.get("a") is None
+    assert kept.counts["unreadable"] == 1
+    with pytest.raises(AdapterNotSetUp, match="directory of recorded answers"):
+        Recordings(tmp_path / "digest.key" / "answers")
+
+
+async def test_the_audit_log_goes_on_where_it_was_and_is_rotated(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(audit, "_MAX_BYTES", 400)
+    monkeypatch.setattr(audit, "_FILES", 2)
+    await wrote(tmp_path / "audit.jsonl", "tool0")
+    await wrote(tmp_path / "audit.jsonl", *(f"tool{number}" for number in range(1, 20)))
+    names = ["audit.2.jsonl", "audit.1.jsonl", "audit.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    tools = [json.loads(one)["tool"] for name in names for one in (tmp_path / name).read_text().splitlines()]
+    assert tools == [f"tool{number}" for number in range(20 - len(tools), 20)]
+    assert all((tmp_path / name).stat().st_size <= 400 for name in names)
+    assert os.stat(tmp_path / "audit.jsonl").st_mode & 0o077 == 0
+    (tmp_path / "more").mkdir()
+    for tool in ("first", "second"):
+        await wrote(tmp_path / "more" / "audit.jsonl", tool)
+    assert len((tmp_path / "more" / "audit.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_name_that_is_legal_stays_and_others_become_legal_unique_and_the_same_in_any_order():
+    long = ("operation_" * 9 + "a", "operation_" * 9 + "b")
+    given = ["read_file", "get-env", "GET /users/{id}", "a.b", "a_b", "a/b", *long, "ünïcode", "日本", "語", ""]
+    names = tool_names(given)
+    kept = {"read_file": "read_file", "get-env": "get-env", "GET /users/{id}": "GET_users_id", "a_b": "a_b"}
+    assert kept.items() <= names.items()
+    assert len(set(names.values())) == len(given)
+    assert all(0 < len(name) <= 64 and name.isascii() for name in names.values())
+    assert tool_names(reversed(given)) == names
+
+
+class Broken(CallablesApi):
+    async def tools(self):
+        raise LiveApiUnavailable("it is down")
+
+
+def shop(name: str, **options) -> CallablesApi:
+    return CallablesApi(name, {"find": lambda: f"{name} found it", "buy": lambda: "bought"}, **options)
+
+
+async def test_tools_of_several_apis_are_told_apart_and_one_that_is_down_takes_no_other_with_it():
+    tools = LiveTools(lambda: {"down": Broken("down", {}), "one": shop("one", reads=("find",)), "two": shop("two")})
+    listed = await tools.tools()
+    assert [tool.name for tool in listed] == ["one__find", "one__buy", "two__find", "two__buy"]
+    assert (listed[0].title, listed[0].tags) == ("find", ("one",))
+    assert (await tools.call("two__find", {})).text == "two found it"
+    assert (tools.read_only("one__find"), tools.read_only("two__find"), tools.read_only("x")) == (True, False, False)
+    assert tools.missing == {"down": "it is down"}
+    with pytest.raises(LiveApiRefused, match="down is missing: it is down"):
+        await tools.call("down__find", {})
+
+
+async def test_what_is_registered_later_is_found_and_what_is_gone_is_not_called():
+    long = {"operation_" * 6 + end: (lambda end=end: end) for end in ("a", "b")}
+    apis = {"one": shop("one"), "warehouse": CallablesApi("warehouse", long)}
+    tools = LiveTools(lambda: apis)
+    names = [tool.name for tool in await tools.tools() if tool.tags == ("warehouse",)]
+    assert [(await tools.call(name, {})).text for name in names] == ["a", "b"]
+    apis["two"] = shop("two")
+    assert (await tools.call("two__find", {})).text == "two found it"
+    del apis["one"]
+    with pytest.raises(LiveApiRefused, match="one__find"):
+        await tools.call("one__find", {})
