@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from daemon.cli.judge import show
 from prometheus_client import CollectorRegistry, generate_latest
 
 from actors.credit.attributor import Attributor, AttributorSettings
@@ -12,7 +13,6 @@ from actors.messages import Attribution, StepLabel, Trajectory
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_CLOSED
 from daemon.api.control import _json
-from daemon.cli.judge import show
 from daemon.collectors.credit import attributor_figures
 from daemon.collectors.figures import Figures
 from tests.support.travelling import plays
