@@ -173,7 +173,7 @@ class Attributor:
         return Result()
 
     def report(self) -> dict[str, Any]:
-        """What every judge did, cost and was worth, for `evolved judge report`."""
+        """What every judge did, cost and was worth, for `GET /api/judge`."""
         return {
             "judge": self._judge.name,
             "rubric": self._judge.rubric,

@@ -1,4 +1,4 @@
-"""`evolved doctor` and `evolved completion`: for whoever has just installed it, or is on call."""
+"""`evolved doctor`: for whoever has just installed it, or is on call."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DOCTOR_HELP = """\
 Looks for what is most likely wrong with an installation and names the remedy: engines, broker, ports, disk, store,
-keys, certificates, services, the learner, and settings that nothing knows. Changes nothing; the daemon may run or not.
+keys, certificates, versions, and settings that nothing knows. Changes nothing; the daemon may run or not.
 One token is sampled from each engine.
 
 examples:
@@ -25,19 +25,11 @@ Run it as who runs the daemon: sudo -u evolved evolved doctor --config /etc/evol
 
 Exit status: 0 nothing is wrong (warnings may be there), 1 something is, 2 it could not look.
 """
-COMPLETION_HELP = """\
-Prints a script for a shell, by which it completes evolved's commands and options.
-
-examples:
-  evolved completion bash > ~/.local/share/bash-completion/completions/evolved
-  evolved completion zsh > ~/.zfunc/_evolved              with ~/.zfunc in fpath, before compinit
-  evolved completion tcsh > ~/.evolved.tcsh               and: source ~/.evolved.tcsh
-"""
 _COLOURS = {"well": "green", "warning": "yellow", "fault": "red"}
 
 
 def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Declare them, by the command line's `add`."""
+    """Declare it, by the command line's `add`."""
     doctor = add("doctor", run_doctor, "Find what is wrong with an installation, and the remedy.")
     doctor.description, doctor.formatter_class = DOCTOR_HELP, argparse.RawDescriptionHelpFormatter
     doctor.add_argument("--only", nargs="+", metavar="CHECK", help="by name, as in the table (all)")
@@ -46,9 +38,6 @@ def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     doctor.add_argument("--seconds", type=float, default=5.0, help="for each check (5)")
     json_option(doctor)
-    completion = add("completion", run_completion, "A script that lets a shell complete our commands.", config=False)
-    completion.description, completion.formatter_class = COMPLETION_HELP, argparse.RawDescriptionHelpFormatter
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -120,11 +109,3 @@ def show(done: "list[Examined]") -> None:
             console.print(f"  remedy: {finding.remedy}", soft_wrap=True)
     if not any(one.findings for one in done):
         console.print("nothing found")
-
-
-def run_completion(arguments: argparse.Namespace) -> int:
-    """Exit status 0; `arguments.parser` makes the parser of all commands."""
-    import shtab
-
-    print(shtab.complete(arguments.parser(), shell=arguments.shell))
-    return 0

@@ -36,10 +36,10 @@ GROUPS = {
     "processes that run": ("tap", "run", "learner", "engine", "broker"),
     "in an emergency": ("freeze", "thaw", "rollback", "promote", "status", "doctor"),
     "versions": ("history", "why", "audit", "provenance"),
-    "learning": ("curriculum", "judge", "eval"),
+    "learning": ("eval",),
     "data": ("export", "import", "forget", "db"),
     "experience, environments, tools": ("experience", "environments", "tasks", "adapters", "tools"),
-    "set-up": ("demo", "plan", "install", "uninstall", "config", "keys", "completion"),
+    "set-up": ("demo", "plan", "install", "uninstall", "config", "keys"),
 }
 """Headings of `evolved --help`, and the subcommands below each."""
 
@@ -48,13 +48,11 @@ _ADDED = (
     ("learner", "add_learner", ("learner",)),
     ("plan", "add_plan", ("plan",)),
     ("orders", "add_orders", _ORDERS),
-    ("doctor", "add_doctor", ("doctor", "completion")),
+    ("doctor", "add_doctor", ("doctor",)),
     ("transfer", "add_commands", ("export", "import")),
     ("history", "add_history", ("history", "why", "audit")),
     ("install", "add_install", ("install", "uninstall")),
     ("provenance", "add_provenance", ("provenance",)),
-    ("judge", "add_judge", ("judge",)),
-    ("curriculum", "add_curriculum", ("curriculum",)),
     ("eval", "add_eval", ("eval",)),
     ("environments", "add_environments", ("environments",)),
     ("tasks", "add_tasks", ("tasks",)),
@@ -98,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The engine's options are its own, named as vLLM's: they are not this parser's to know.
     ours = given[:1] if given[:1] == ["engine"] else given
     arguments = parser(ours[0] if ours else "").parse_args(ours)
-    arguments.rest, arguments.given, arguments.parser = given[len(ours) :], given, parser
+    arguments.rest, arguments.given = given[len(ours) :], given
     try:
         if arguments.command not in _ORDERS:  # these log nothing, and must not wait for what could
             from daemon.logs import as_command

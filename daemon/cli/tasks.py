@@ -1,7 +1,6 @@
-"""`evolved tasks`: make tasks for an environment that nobody has written tasks for, and look at them."""
+"""`evolved tasks`: make tasks for an environment that nobody has written tasks for."""
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -25,9 +24,7 @@ examples:
   evolved tasks generate travel --set questioner.prefer.difficulty='[3]' --out hard.json
   evolved tasks --config config.toml generate travel --out tasks.json --llm     worded by the model in [wording]
   evolved tasks generate travel --out tasks.json --engine http://127.0.0.1:8001 --attempts 4
-  evolved tasks list tasks.json
-  evolved tasks list tasks.json --dropped
-  evolved tasks show tasks.json 4f9c02
+  jq -r '.tasks[].goal' tasks.json                                         what was made; .dropped: what was not
 
 FILE is checkpoint and result in one: it is replaced after every world looked at, and --resume goes on from there
 whatever ended the run before. Settings: [questioner], see `evolved config --reference`.
@@ -39,7 +36,7 @@ _PROGRESS_SECONDS = 2.0
 
 def add_tasks(add: Any) -> None:
     """Declare it, by the command line's `add`."""
-    command = add("tasks", run_tasks, "Make tasks for an environment by looking around in it, and look at them.")
+    command = add("tasks", run_tasks, "Make tasks for an environment by looking around in it.")
     command.description, command.formatter_class = TASKS_HELP, argparse.RawDescriptionHelpFormatter
     actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
     make = actions.add_parser("generate", help="make tasks, each with a reference that was executed")
@@ -51,14 +48,8 @@ def add_tasks(add: Any) -> None:
     make.add_argument("--llm", action="store_true", help="word goals by the language model in [wording]")
     make.add_argument("--engine", metavar="URL", help="engine whose policy tries each task, without /v1")
     make.add_argument("--attempts", type=int, default=4, help="its attempts at each task (4)")
-    listed = actions.add_parser("list", help="the tasks of a file, and what became of the others")
-    listed.add_argument("file", type=Path, metavar="FILE")
-    listed.add_argument("--dropped", action="store_true", help="those that were not kept, with why")
-    shown = actions.add_parser("show", help="one task with its reference, or what is known of the environment")
-    shown.add_argument("file", type=Path, metavar="FILE")
-    shown.add_argument("id", nargs="?", default="", help="the task's id or its beginning; none: the environment")
-    json_option(make, listed, shown)
-    settings_options(make, listed, shown)
+    json_option(make)
+    settings_options(make)
 
 
 def run_tasks(arguments: argparse.Namespace) -> int:
@@ -68,25 +59,6 @@ def run_tasks(arguments: argparse.Namespace) -> int:
         ConfigError: no such adapter, or a setting that cannot work.
         TasksFailed: see `daemon.cli.task_generation`.
     """
-    if arguments.action == "generate":
-        return _generate(arguments)
-    from daemon.cli.output import print_json
-    from daemon.cli.task_generation import figures, opened
-
-    state = opened(arguments.file)
-    if arguments.action == "show":
-        return _show(state, arguments.id, arguments.json)
-    if arguments.json:
-        import msgspec
-
-        items = state.dropped if arguments.dropped else state.tasks
-        print_json({"figures": figures(state), "tasks": msgspec.to_builtins(items)})
-        return 0
-    _list(state, arguments.dropped)
-    return 0
-
-
-def _generate(arguments: argparse.Namespace) -> int:
     import anyio
 
     from daemon.cli.output import print_json
@@ -141,47 +113,3 @@ def _summary(found: dict[str, Any], seconds: float) -> None:
     console.print(table)
     spent = f"{found['worlds']} worlds, {found['instances']} instances, {found['steps']} calls"
     console.print(f"{found['ended']}; {spent}, {seconds:.1f} s")
-
-
-def _list(state: "QuestionerState", dropped: bool) -> None:
-    from rich.table import Column
-
-    from daemon.cli.output import OutputTable, screen
-
-    if dropped:
-        table = OutputTable("reason", "goal", "detail")
-        for one in state.dropped:
-            table.add_row(one.reason, one.goal, one.detail)
-    else:
-        table = OutputTable(Column("id", no_wrap=True, max_width=10), "difficulty", "verifier", "goal", "reference")
-        for task in state.tasks:
-            calls = " ".join(call["name"] for call in task.spec["reference"])
-            cells = (task.id, f"{task.difficulty:.1f}", task.spec["verifier"], task.goal, calls)
-            table.add_row(*cells)
-    screen().print(table)
-
-
-def _show(state: "QuestionerState", task_id: str, as_json: bool) -> int:
-    import msgspec
-
-    from daemon.cli.output import print_json, screen
-
-    if not task_id:
-        print_json(msgspec.to_builtins(state.model))
-        return 0
-    found = [task for task in state.tasks if task.id.startswith(task_id)]
-    if len(found) != 1:
-        raise TasksFailed(f"{len(found)} tasks begin with {task_id!r}; `evolved tasks list` has their ids")
-    task = found[0]
-    if as_json:
-        print_json(msgspec.to_builtins(task))
-        return 0
-    spec = task.spec
-    told = f"""{task.id}
-goal        {task.goal}
-begins in   {spec["base_goal"]}
-difficulty  {task.difficulty:.1f}
-{f"verifier    {spec['verifier']} {spec['answer']}".rstrip()}"""
-    calls = (f"  {call['name']} {json.dumps(call['arguments'], ensure_ascii=False)}" for call in spec["reference"])
-    screen().print("\n".join((told, *calls)), soft_wrap=True)
-    return 0

@@ -94,7 +94,7 @@ def tools_in(file: Path) -> list[Any]:
 
 
 def told(found: Found) -> dict[str, Any]:
-    """An operation that was found, for agents and for --json."""
+    """An operation that was found, for agents."""
     operation = found.operation
     return {
         "name": found.shown,

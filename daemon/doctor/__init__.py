@@ -11,12 +11,11 @@ from daemon.doctor.broker import BROKER
 from daemon.doctor.engines import ENGINES
 from daemon.doctor.files import FILES
 from daemon.doctor.learning import LEARNING
-from daemon.doctor.machine import MACHINE
 from daemon.doctor.network import NETWORK
 from daemon.doctor.secrets import SECRETS
 from daemon.doctor.settings import readable
 
-ALL: tuple[Check, ...] = (*NETWORK, *ENGINES, *BROKER, *FILES, *SECRETS, *LEARNING, *MACHINE)
+ALL: tuple[Check, ...] = (*NETWORK, *ENGINES, *BROKER, *FILES, *SECRETS, *LEARNING)
 """Every check, in the order in which they are told."""
 
 __all__ = ["ALL", "Check", "Examined", "Finding", "NotLooked", "Scene", "examine", "readable"]

@@ -9,14 +9,10 @@ import anyio
 import anyio.to_thread
 import httpx
 import msgspec
-from sqlalchemy import Connection
 
-from actors.store.archive import ask
-from actors.store.errors import StoreError
 from daemon.settings.config import Config
 
 T = TypeVar("T")
-R = TypeVar("R")
 CHECK_SECONDS = 5.0
 """Each check's deadline."""
 CALL_SECONDS = 3.0
@@ -61,20 +57,9 @@ class Scene:
         self.config, self.root, self.unread = config, root, unread
         self.now = now or time.time()
 
-    def http(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
+    def http(self) -> httpx.AsyncClient:
         """A client for what is in reach: no proxy, short deadlines."""
-        return httpx.AsyncClient(headers=headers, timeout=CALL_SECONDS, trust_env=False)
-
-    async def ask(self, question: Callable[[Connection], R]) -> R:
-        """The store's answer to `question`, which only reads.
-
-        Raises:
-            NotLooked: the store cannot be read.
-        """
-        try:
-            return await aside(ask, self.config.store_url, question)
-        except (StoreError, ValueError, ImportError) as error:
-            raise NotLooked("the store cannot be read") from error
+        return httpx.AsyncClient(timeout=CALL_SECONDS, trust_env=False)
 
 
 class Check(msgspec.Struct, frozen=True):

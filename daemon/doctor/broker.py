@@ -1,6 +1,5 @@
-"""The broker: is it there, does it let us in, has it JetStream, and how much does it lose with the power?"""
+"""The broker: is it there, does it let us in, has it JetStream?"""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,11 +13,7 @@ from nats.aio.client import Client
 
 from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed
-from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
-
-_SYNC_SECONDS = 120.0
-"""nats-server's `sync_interval` where nothing says otherwise."""
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+from daemon.doctor.base import CALL_SECONDS, Check, Finding, Scene, aside, fault
 
 
 def _address(scene: Scene) -> tuple[str, str, str]:
@@ -111,35 +106,4 @@ async def _enter(url: str, user: str, password: str) -> list[Finding]:
     return []
 
 
-async def _power(scene: Scene) -> Sequence[Finding]:
-    keep = scene.config.shipper.keep_seconds
-    if scene.config.bus.url:
-        raise NotLooked("only your NATS knows its sync_interval; see docs/several-machines.md for what it must be")
-    path = scene.config.state / "broker" / "nats.conf"
-    if not path.exists():
-        raise NotLooked("no broker has run yet")
-    interval, where = _interval(await aside(path.read_text)), str(path)
-    # What the spool keeps after publishing is published again when the broker comes back without it.
-    if interval <= keep:
-        return []
-    return [
-        warning(
-            f"the broker writes to its disk every {interval:g} s, the spool keeps what is published for {keep:g} s: "
-            f"a power cut loses up to {interval - keep:g} s of calls",
-            f'set sync_interval in {where} below it ("1m", or always), or shipper.keep_seconds to {2 * interval:g}',
-        )
-    ]
-
-
-def _interval(text: str) -> float:
-    """`sync_interval` of a configuration of nats-server, seconds; its default if there is none."""
-    found = re.search(r"^\s*sync_interval\s*[:=]?\s*\"?(always|\d+(?:\.\d+)?)(ms|s|m|h)?", text, re.MULTILINE)
-    if found is None:
-        return _SYNC_SECONDS
-    return 0.0 if found[1] == "always" else float(found[1]) * _UNITS[found[2] or "s"]
-
-
-BROKER = (
-    Check("broker", "nats-server is there, lets us in, and has JetStream", _reach),
-    Check("broker and power", "how much a power cut loses: sync_interval against what the spool keeps", _power),
-)
+BROKER = (Check("broker", "nats-server is there, lets us in, and has JetStream", _reach),)

@@ -1,20 +1,14 @@
-"""What learning needs: adapters, a learner that answers, versions that may be loaded, and nobody who has stopped it."""
+"""What learning needs: adapters, words that are kept, a trainer, and versions that may be loaded."""
 
 import importlib.util
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import func, select
 
 from actors.messages import MANIFEST
 from actors.messages.signing import BadKey
 from actors.ports.embedders import words_alone
 from actors.ports.errors import CheckpointRefused, WeightsUnavailable
-from actors.store import tables as t
 from adapters.weights import check_directory
-from daemon.api.killswitch import FREEZE_FILE, KillSwitch
 from daemon.cli.status import fetch
 from daemon.composition import registry
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
@@ -23,9 +17,6 @@ from daemon.settings.config import AdapterSettings, Config
 from daemon.upkeep.install import SYSTEM
 from daemon.upkeep.provenance import Provenance
 
-_DAY = 86_400.0
-_QUIET_SECONDS = 3600.0
-"""Without a version after an order."""
 _NEWEST = 20
 """Versions that are looked at."""
 
@@ -60,29 +51,6 @@ async def _adapters(scene: Scene) -> Sequence[Finding]:
         close = getattr(made, "aclose", None)
         if close is not None:
             await close()
-    return found
-
-
-async def _learner(scene: Scene) -> Sequence[Finding]:
-    ordered, made, known = await scene.ask(
-        lambda connection: (
-            connection.scalar(select(func.max(t.BatchRow.created))) or 0.0,
-            connection.scalar(select(func.max(t.CandidateRow.created))) or 0.0,
-            connection.scalar(select(func.count()).select_from(t.CandidateRow)) or 0,
-        )
-    )
-    found: list[Finding] = []
-    waiting = scene.now - ordered
-    if ordered and made < ordered and waiting > _QUIET_SECONDS:
-        last = (
-            f"the last version is {(scene.now - made) / 3600:.1f} h old" if known else "there has never been a version"
-        )
-        found.append(
-            fault(
-                f"a batch was ordered {waiting / 3600:.1f} h ago and nothing was trained from it; {last}",
-                "see that the learner runs: systemctl status evolved-learner, or evolved learner --config FILE",
-            )
-        )
     return found
 
 
@@ -139,33 +107,8 @@ async def _versions(scene: Scene) -> Sequence[Finding]:
     ]
 
 
-async def _stopped(scene: Scene) -> Sequence[Finding]:
-    found: list[Finding] = []
-    kill = KillSwitch(scene.config.state)
-    reason = await aside(kill.reason)
-    if reason:
-        found.append(
-            warning(
-                f"the kill switch is on ({_since(kill.path, scene.now)}): {reason}",
-                f"remove {scene.config.state / FREEZE_FILE} to go on learning",
-            )
-        )
-    row = t.DirectiveRow
-    last = await scene.ask(
-        lambda connection: connection.execute(
-            select(row.kind, row.created).where(row.kind.in_(("freeze", "thaw"))).order_by(row.created.desc()).limit(1)
-        ).first()
-    )
-    if last is not None and last[0] == "freeze" and not reason:
-        days = (scene.now - last[1]) / _DAY
-        found.append(
-            warning(f"learning has been frozen for {days:.1f} days", "`evolved history` says why; evolved thaw goes on")
-        )
-    return found
-
-
-async def _said(scene: Scene) -> dict[str, Any]:
-    """What the daemon that runs says of learning: what it waits for, and of which agents, is nowhere else."""
+async def _agents(scene: Scene) -> Sequence[Finding]:
+    """By agent, as the daemon that runs says, where more than a few of its calls cannot be trained on."""
     try:
         status = await aside(fetch, scene.config.control, "/api/status", CALL_SECONDS)
     except (ControlUnreachable, ConfigError) as error:
@@ -173,32 +116,11 @@ async def _said(scene: Scene) -> dict[str, Any]:
     learning = status.get("learning") or {}
     if not learning:
         raise NotLooked("the daemon does not lead, or is still starting")
-    return learning
-
-
-async def _agents(scene: Scene) -> Sequence[Finding]:
-    """By agent, where more than a few of its calls cannot be trained on."""
-    agents = (await _said(scene)).get("agents", [])
     return [
         warning(f"{agent['label']}: calls that train: {agent['calls_sentence']}", agent["calls_remedy"])
-        for agent in agents
+        for agent in learning.get("agents", [])
         if agent["calls_remedy"] and not agent["calls_remedy"].startswith("nothing")
     ]
-
-
-async def _progress(scene: Scene) -> Sequence[Finding]:
-    learning = await _said(scene)
-    if learning["state"] != "stuck":
-        return []
-    remedy = learning["remedy"] or "`evolved status` says for which agents, and why"
-    return [fault(f"learning is stuck: {learning['sentence']}", remedy)]
-
-
-def _since(path: Path, now: float) -> str:
-    try:
-        return f"since {time.strftime('%Y-%m-%d %H:%M', time.localtime(path.stat().st_mtime))}"
-    except OSError:
-        return "since nobody knows when"
 
 
 async def _lessons(scene: Scene) -> Sequence[Finding]:
@@ -245,10 +167,7 @@ LEARNING = (
     Check("strict mode", "the words of runs are kept, which learning needs", _strict),
     Check("adapters", "judge, embedder, sandbox and the rest are installed and have their keys", _adapters),
     Check("lessons", "lessons are found by what they mean, not by their words alone", _lessons),
-    Check("learner", "orders are answered with versions", _learner),
     Check("trainer", "torch, a GPU and a warm start, where the learner is to run here", _trainer),
     Check("versions", "the newest versions can be read and are signed", _versions),
-    Check("progress", "learning is not stuck, as the daemon says", _progress),
     Check("agents", "the calls of each agent can be trained on", _agents),
-    Check("stopped", "kill switch and freezes that somebody forgot", _stopped),
 )

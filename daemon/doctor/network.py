@@ -7,7 +7,7 @@ import httpx
 import msgspec
 
 from daemon.cli.control_client import address, control_client
-from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
+from daemon.doctor.base import CALL_SECONDS, Check, Finding, Scene, aside, fault, warning
 from daemon.errors import ConfigError
 from daemon.settings.control import ControlSettings
 
@@ -134,57 +134,4 @@ def _silent(where: str) -> Finding:
     )
 
 
-async def _flow(scene: Scene) -> Sequence[Finding]:
-    """Calls pass the tap; do they become trajectories?"""
-    from sqlalchemy import func, select
-
-    from actors.store import tables as t
-    from daemon.tap.segments import segment_numbers, segment_path
-
-    def spooled() -> float:
-        spool = scene.config.spool
-        files = [segment_path(spool, number) for number in segment_numbers(spool)]
-        return max((path.stat().st_mtime for path in files if path.stat().st_size), default=0.0)
-
-    last = await aside(spooled)
-    if not last:
-        raise NotLooked("the tap has kept no call yet")
-    first, call, run, parked = await scene.ask(
-        lambda connection: (
-            connection.scalar(select(func.min(t.ExchangeRow.started))) or 0.0,
-            connection.scalar(select(func.max(t.ExchangeRow.started))) or 0.0,
-            connection.scalar(select(func.max(t.TrajectoryRow.ended))) or 0.0,
-            connection.scalar(select(func.count()).select_from(t.DeadLetterRow)) or 0,
-        )
-    )
-    found: list[Finding] = []
-    hour = 3600.0
-    if last - call > hour and scene.now - last > _SETTLING:
-        when = "none" if not call else f"the last one {(last - call) / hour:.1f} h before"
-        found.append(
-            fault(
-                f"the tap keeps calls ({scene.config.spool}), and they do not reach the store: {when}",
-                "see that the daemon runs (`evolved status`: shipper, assembler) and what its log says",
-            )
-        )
-    elif call - (run or first) > 6 * hour:
-        found.append(
-            warning(
-                f"calls reach the store, and no trajectory has been closed for {(call - (run or first)) / hour:.0f} h",
-                "`evolved status`: is the assembler at work? assembler.idle_seconds closes what nobody goes on with",
-            )
-        )
-    if parked:
-        found.append(
-            warning(f"{parked} records are parked: an actor failed on them", "see the dashboard's dead letters; retry")
-        )
-    return found
-
-
-_SETTLING = 60.0
-"""Seconds that a call may be on its way."""
-
-NETWORK = (
-    Check("ports", "our ports: tap, tap admin, control API, OTLP; who listens there", _ports),
-    Check("flow", "calls that passed the tap reach the store and become trajectories", _flow),
-)
+NETWORK = (Check("ports", "our ports: tap, tap admin, control API, OTLP; who listens there", _ports),)

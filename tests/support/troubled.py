@@ -1,7 +1,4 @@
-"""An engine with one thing wrong, and a clock to match: what the doctor is to find."""
-
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+"""An engine with one thing wrong: what the doctor is to find."""
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -9,41 +6,36 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 
-def engine(trouble: str, *, ahead_seconds: float = 0.0) -> Starlette:
+def engine(trouble: str) -> Starlette:
     """vLLM's surface as the doctor sees it.
 
     Args:
         trouble: "key" (it wants one), "tokens" (answers have no ids), "tools" (it has no tool parser), "paused".
-        ahead_seconds: of its clock.
     """
 
-    def told(body: object, status: int = 200) -> Response:
-        date = format_datetime(datetime.now(UTC) + timedelta(seconds=ahead_seconds), usegmt=True)
-        return JSONResponse(body, status, {"date": date})
-
     async def health(request: Request) -> Response:
-        return told({})
+        return JSONResponse({})
 
     async def any_other(request: Request) -> Response:
         path = request.url.path
         if trouble == "key" and "authorization" not in request.headers:
-            return told({"error": "Unauthorized"}, 401)
+            return JSONResponse({"error": "Unauthorized"}, 401)
         if path == "/v1/chat/completions":
             return chat(await request.json())
         answers = {
             "/weight_info": {"weight_version": "3"}, "/is_paused": {"is_paused": trouble == "paused"},
             "/v1/models": {"data": [{"id": "desk"}]}, "/v1/chat/completions/render": {"token_ids": [1, 2]},
         }  # fmt: skip
-        return told(answers[path])
+        return JSONResponse(answers[path])
 
     def chat(asked: dict) -> Response:
         if trouble == "tools" and "tools" in asked:
             text = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-            return told({"error": {"message": text}}, 400)
+            return JSONResponse({"error": {"message": text}}, 400)
         choice: dict = {"message": {"role": "assistant", "content": "w"}, "finish_reason": "length"}
         if trouble != "tokens":
             choice |= {"token_ids": [5], "logprobs": {"content": [{"logprob": -0.5}]}}
-        return told({"choices": [choice]})
+        return JSONResponse({"choices": [choice]})
 
     return Starlette(
         routes=[Route("/health", health), Route("/{path:path}", any_other, methods=["GET", "POST"])],

@@ -132,13 +132,6 @@ def test_why_says_which_signature_is_not_good(state, capsys):
     assert "its record was changed: verdict j" in capsys.readouterr().err
 
 
-def test_an_unknown_version_and_an_absent_store_are_told(state, tmp_path, capsys):
-    assert run(state, "why", "9") == 2
-    assert "no version 9" in capsys.readouterr().err
-    assert run(tmp_path / "nowhere", "history") == 2
-    assert "no store at" in capsys.readouterr().err
-
-
 def test_the_trail_verifies_and_its_head_is_an_anchor(state, capsys):
     assert run(state, "audit", "head") == 0
     head = capsys.readouterr().out.strip()

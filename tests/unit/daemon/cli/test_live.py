@@ -100,11 +100,6 @@ def test_what_is_refused_is_said_with_the_remedy(daemon, capsys):
     assert "write NAME=VALUE" in capsys.readouterr().err
 
 
-def test_without_a_daemon_it_says_how_to_start_one(capsys):
-    assert main(["adapters", "--set", f"control.port={free_port()}", "list"]) == 2
-    assert "evolved run" in capsys.readouterr().err
-
-
 def test_options_are_put_together(tmp_path):
     from daemon.cli.live import order
     from daemon.cli.main import parser

@@ -1,6 +1,5 @@
 """What commands print: one document of JSON when asked for, and lines that awk can cut where no person looks."""
 
-import ast
 import io
 import json
 import pty
@@ -18,9 +17,8 @@ import daemon.cli.control_client
 from daemon.cli.examples import subcommands
 from daemon.cli.main import main, parser
 from daemon.cli.output import OutputTable, coloured, screen
-from daemon.demo.agents import __file__ as demo_file
 from tests.unit.daemon.cli.test_history import state  # noqa: F401 - a store with two versions
-from tests.unit.daemon.cli.test_parser import PRINTS_NO_TABLE
+from tests.unit.daemon.cli.test_main import PRINTS_NO_TABLE
 
 LESSON = {
     "id": "l1", "tenant": "acme", "kind": "do", "state": "active", "reason": "", "origin": "judge",
@@ -28,7 +26,6 @@ LESSON = {
     "unguided": [4, 1],
 }  # fmt: skip
 HEARD = {"lesson": LESSON, "score": 0.5}
-RATE = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 4.0}
 API = {
     "name": "crm", "kind": "openapi", "origin": "control", "mode": "shadow", "tools": 2, "ok": True, "error": "",
     "last_success": 9.0, "last_failure": None, "where": "https://crm.example/" + "a" * 200,
@@ -37,38 +34,12 @@ GONE = {
     "dry_run": False, "trajectories": 1, "exchanges": 2, "feedback": 0, "lessons": ["l1"], "batches": 1, "folded": True,
     "versions": [{"version": 3, "trajectories": 1, "engines": ["serving"]}], "unanswered": [],
 }  # fmt: skip
-BUDGET = {
-    "limits": dict.fromkeys(("tokens_per_day", "money_per_day"), 9)
-    | {"when_spent": "abstain"},
-    "spent": dict.fromkeys(("tokens_day", "money_day"), 1.0), "used_up": "",
-}  # fmt: skip
 ANSWERS: dict[str, Any] = {
     "/api/status": {
         "success": {"rate": 0.5, "n": 4, "low": 0.2, "high": 0.8}, "serving": {"version": 3}, "trained": 4,
         "frozen": False, "shares": {"production": 1.0, "sandbox": 0.0}, "counts": {"exchanges": 7},
         "actors": [
             {"name": "curator", "status": "ready", "restarts": 0, "note": "", "last_error": "no [/such] file" * 30}
-        ],
-    },
-    "/api/curriculum": {
-        "clusters": [
-            {"cluster": "book a flight", "success": 0.5, "gain": 1.0, "demand": 1.0, "playable": True, "urged": True}
-        ],
-        "counts": {"offered_new": 2},
-    },
-    "/api/tasks": {
-        "tasks": [
-            {"id": "t" * 40, "origin": "production", "goal": "Find a flight " * 12, "state": "active", "tried": 2,
-             "solved": 1, "difficulty": 0.5, "reason": ""}
-        ]
-    },
-    "/api/judge": {
-        "judge": "rules", "rubric": "1", "away": False, "opened": 0, "asked_again_in": 0.0, "budget": BUDGET,
-        "judges": [
-            {"judge": "rules", "rubric": "1", "tenant": "*", "since": 0.0, "judged": 4, "cached": 0, "not_sampled": 0,
-             "abstained": {"budget": 1}, "tokens": 9.0, "money": 0.0, "steps": {"agreement": None},
-             "outcomes": {"agreement": RATE, "precision_good": RATE, "precision_bad": None, "auc": None},
-             "weighed": False, "weight": 1.0}
         ],
     },
     "/api/adapters": {
@@ -92,13 +63,12 @@ ANSWERS: dict[str, Any] = {
 WORDS: dict[tuple[str, ...], str] = {
     ("plan",): "--model 7b",
     ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
-    ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("curriculum",): "--tasks",
-    ("judge",): "report", ("keys", "list"): "", ("config",): "", ("forget",): "--tenant acme --reason x --yes",
-    ("db", "status"): "", ("db", "check"): "", ("db", "vacuum"): "",
+    ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("keys", "list"): "",
+    ("config",): "", ("forget",): "--tenant acme --reason x --yes",
+    ("db", "status"): "", ("db", "check"): "",
     ("db", "backup"): "{tmp}/made-{number}.tar", ("install",): "--system --dry-run --root {tmp}/root",
     ("environments", "list"): "", ("adapters", "list"): "", ("adapters", "remove"): "crm", ("adapters", "test"): "crm",
     ("adapters", "add"): "crm --kind openapi --url https://crm.example",
-    ("tools", "search"): "book --file {tmp}/desk.json",
     ("experience", "show"): "l1", ("experience", "add"): "--when a --content b",
     ("experience", "activate"): "l1 --reason x", ("experience", "retire"): "l1 --reason x",
     ("experience", "release"): "l1 --reason x",
@@ -110,7 +80,7 @@ SAYS_NOTHING = {
     ("doctor",): "--only nonsense", ("uninstall",): "--root {tmp}/root", ("import",): "{tmp}/missing",
     ("db", "restore"): "{tmp}/missing", ("eval",): "--env nonsense",
     ("learner", "resume"): "--check", ("tasks", "generate"): "nonsense --out {tmp}/t.json",
-    ("tasks", "list"): "{tmp}/missing", ("tasks", "show"): "{tmp}/missing", ("environments", "check"): "nonsense",
+    ("environments", "check"): "nonsense",
     ("experience", "export"): "--out {tmp}/none/x",
 }  # fmt: skip
 """What makes a subcommand fail, where its result would take another process, or too long."""
@@ -177,8 +147,6 @@ def test_json_is_one_document_and_a_pipe_gets_plain_lines(
     monkeypatch.setattr("daemon.upkeep.install.program", lambda: "/opt/evolved/bin/evolved", raising=False)
     use(monkeypatch, state)
     (state / "lessons.jsonl").write_text("{}\n")
-    tool = {"type": "function", "function": {"name": "book", "description": "Books a flight. " * 20}}
-    (state / "desk.json").write_text(json.dumps([tool]))
     assert main(["keys", "add", "--tenant", "acme"]) == 0
     capsys.readouterr()
     for path, given in WORDS.items():
@@ -213,8 +181,6 @@ def test_other_peoples_words_are_printed_as_they_were_written(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("COLUMNS", "4000")
     use(monkeypatch, state)
-    tool = {"type": "function", "function": {"name": "book", "description": f"Books a flight. {HOSTILE}"}}
-    (state / "desk.json").write_text(json.dumps([tool]))
     (state / "lessons.jsonl").write_text("{}\n")
     for path, answer in ANSWERS.items():
         if path != "/api/experience/export":
@@ -225,7 +191,7 @@ def test_other_peoples_words_are_printed_as_they_were_written(
     if terminal:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     for path, given in WORDS.items():
-        if path[0] in ("status", "curriculum", "judge", "adapters", "experience", "tools") or path == ("keys", "list"):
+        if path[0] in ("status", "adapters", "experience") or path == ("keys", "list"):
             assert main(words(path, given, state)) == 0, path
             told = capsys.readouterr().out
             shown = "[/x] [bold fell [red] :warning:" in told
@@ -242,21 +208,6 @@ def test_what_fails_says_so_on_standard_error_alone(
         assert main([*words(path, given, tmp_path), "--json"]) != 0, path
         told = capsys.readouterr()
         assert (told.out, bool(told.err)) == ("", True), path
-
-
-def test_tables_and_json_are_made_in_one_place() -> None:
-    rooms = Path(demo_file).parents[1]
-    for file in rooms.rglob("*.py"):
-        name = file.relative_to(rooms).as_posix()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            call = ast.unparse(node)
-            if name not in ("cli/output.py", "demo/view.py"):
-                assert not re.match(r"(rich\.\w+\.)?(Console|Table(\.grid)?)\(", call), name
-                assert not call.startswith("print(json.dumps"), name
-            if call.startswith(("add_argument('--json'", "command.add_argument('--json'", "one.add_argument('--json'")):
-                raise AssertionError(name)
 
 
 def table() -> OutputTable:

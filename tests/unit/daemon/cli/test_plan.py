@@ -41,15 +41,6 @@ def test_what_no_setting_makes_fit_ends_with_one_and_the_remedies(capsys):
     assert "such GPUs with learner.trainer" in told
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(["--model", "8x7b"], "0.5b, 1.5b, 3b, 7b, 14b"), (["--model", "7b", "--gpu", "Abacus"], "known are")],
-)
-def test_what_is_unknown_is_told_with_what_is_known(words, said, capsys):
-    assert main(["plan", *words]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_a_directory_with_a_config_is_a_model(tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps({
         "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -1,0 +1,171 @@
+"""What a figure is worth; that each is exported is asked of real processes (tests/peers/test_prometheus.py)."""
+
+import json
+import time
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.budget import BudgetSettings
+from actors.credit.calibration import CalibrationSettings
+from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.messages import Attribution, Exchange, Message, Serving, Step, StepLabel, Trajectory
+from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.system.actor import Received
+from actors.system.streams import TRAJECTORY_CLOSED
+from daemon.api.control import _json
+from daemon.collectors.credit import attributor_figures
+from daemon.collectors.figures import Figures
+from daemon.collectors.fleet import fleet_figures
+from daemon.collectors.host import HostCollector
+from daemon.collectors.monitoring import sentinel_figures
+from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore
+from tests.support.keys import key_pair
+from tests.support.travelling import plays
+
+pytestmark = pytest.mark.anyio
+
+
+class Judge:
+    """Finds everything good, for 10 tokens."""
+
+    name, rubric = "kind", "1"
+
+    async def label(self, trajectory: Trajectory) -> Attribution:
+        labels = (StepLabel("GOOD"),) * len(trajectory.steps)
+        return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=10, cost=0.25)
+
+
+async def test_what_a_judge_did_and_cost_adds_up_as_metrics_and_in_the_report() -> None:
+    settings = AttributorSettings(
+        budget=BudgetSettings(tokens_per_day=2500), concurrency=1, calibration=CalibrationSettings(share=1.0)
+    )
+    attributor, registry = Attributor(settings, judge=Judge()), CollectorRegistry()
+    # A hundred twice, once of it blind; of the next hundred labels go before trials.
+    batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(200)]
+    await attributor.handle(batch[:100])
+    await attributor.handle(batch[100:])
+    registry.register(Figures(attributor_figures, attributor))
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"evolved_attributor_{name}", labels)
+
+    by = {who: value("trajectories_total", by=who) or 0.0 for who in ("judged", "cached")}
+    abstained = value("abstained_total", reason="budget") or 0.0
+    assert min(by["judged"], abstained) > 0
+    assert sum(by.values()) + abstained == value("lag_seconds_count") == 200
+    assert (value("spent", what="tokens"), value("spent", what="money")) == (2500.0, 62.5)
+    assert (value("budget_used_up"), value("judge_away")) == (1.0, 0.0)
+    # It knows nothing: whatever it saw, it found good.
+    assert value("weight", judge="kind", rubric="1", tenant="*") == 0.0
+    report = json.loads(_json(attributor.report()).body)
+    page = next(page for page in report["judges"] if page["tenant"] == "*")
+    assert (page["tokens"], page["outcomes"]["precision_bad"]) == (2500, None)
+    assert page["outcomes"]["precision_good"]["low"] < page["outcomes"]["precision_good"]["value"]
+
+
+async def test_an_engine_that_is_away_has_no_version(tmp_path: Path) -> None:
+    engines = {"a": FakeEngine("a"), "b": FakeEngine("b")}
+    key, keys = key_pair(tmp_path / "keys")
+    swapper = Swapper(
+        SwapperSettings(), store=FakeStore(), engines=engines, runner=FakeRunner(*engines.values()), versions=tmp_path,
+        key=key, keys=keys, clock=Clock(),
+    )  # fmt: skip
+    engines["b"].down = True
+    await swapper.start()
+    await swapper.tick()
+    registry = CollectorRegistry()
+    registry.register(Figures(fleet_figures, swapper))
+    assert [registry.get_sample_value("evolved_engine_version", {"engine": name}) for name in engines] == [0.0, -1.0]
+    assert registry.get_sample_value("evolved_engine_stable_since_timestamp_seconds") == Clock().now
+
+
+def test_what_the_machine_does_not_tell_is_left_out(tmp_path: Path) -> None:
+    def memory(state: Path, meminfo: Path) -> tuple[float | None, float | None]:
+        registry = CollectorRegistry()
+        HostCollector(state, meminfo).register(registry)
+        assert (registry.get_sample_value("evolved_host_cores") or 0) >= 1
+        names = ("evolved_host_memory_available_bytes", "evolved_state_disk_size_bytes")
+        told = [registry.get_sample_value(name) for name in names]
+        return told[0], told[1]
+
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       100 kB\nMemAvailable:    40 kB\n")
+    available, size = memory(tmp_path, meminfo)
+    assert available == 40 * 1024
+    assert size
+    assert memory(tmp_path / "missing", tmp_path / "missing") == (None, None)
+
+
+class Watch:
+    """A sentinel of one engine, and what is scraped of it."""
+
+    def __init__(self) -> None:
+        self.engine, self.registry = FakeEngine("serving"), CollectorRegistry()
+        self.sentinel = Sentinel(
+            SentinelSettings(), store=FakeStore(), engines={"serving": self.engine}, clock=time.time
+        )
+        self.registry.register(Figures(sentinel_figures, self.sentinel))
+
+    async def serve(self, version: int, since: float) -> None:
+        swap = "swapped" if version else "started"
+        serving = Serving(
+            id=f"s{version}", engine="serving", version=version, previous=version - 1, path="", result=swap, since=since
+        )
+        await self.hear(serving)
+
+    async def hear(self, *messages: Message) -> None:
+        await self.sentinel.handle([Received(message.id, "any", message) for message in messages])
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"evolved_{name}", labels)
+
+
+async def test_what_the_sentinel_found_and_did_is_counted() -> None:
+    watch = Watch()
+    for version in (0, 1):
+        now = time.time()
+        await watch.serve(version, now)
+        for number in range(120):
+            call = Exchange(
+                id=f"x{version}-{number}", endpoint="chat", engine="serving", started=now + 1, duration=0.0,
+                status=502 if version else 200, request=b"", response=b"",
+            )  # fmt: skip
+            await watch.hear(call)
+    watch.engine.down = True
+    await watch.sentinel.tick()
+    found = {"action": "rollback", "cause": "engine-errors"}
+    assert watch.value("sentinel_value", monitor="engine", value="serving_failed_after") == 1.0
+    assert watch.value("sentinel_findings_total", **found) == 1.0
+    assert watch.value("sentinel_last_finding_seconds", **found) is not None
+    assert watch.value("sentinel_engines_unreachable") == 1.0
+
+
+async def test_success_is_by_place_and_below_the_first_once_it_is_shown_whatever_the_sandbox_does() -> None:
+    watch = Watch()
+
+    def run(version: int, number: int, solved: bool | None, source: Literal["production", "sandbox"]) -> Trajectory:
+        at = 1000.0 * version + number
+        return Trajectory(
+            id=f"{source}{version}-{number}", source=source, goal="book the room", steps=(Step(exchange_id=""),),
+            outcome=None if solved is None else float(solved), started=at, ended=at + 0.5, min_version=version,
+            max_version=version,
+        )  # fmt: skip
+
+    for version, solved in ((0, 9), (1, 9), (2, 4)):
+        await watch.serve(version, 1000.0 * version)
+        for number in range(100):
+            await watch.hear(
+                run(version, number, number % 10 < solved, "production"),
+                run(version, number, True, "sandbox"),
+                run(version, 500 + number, None, "production"),
+            )
+        assert watch.value("sentinel_value", monitor="first-version", value="below") == float(version == 2)
+    for place, number, success in (("first", 0, 0.9), ("previous", 1, 0.9), ("serving", 2, 0.4)):
+        figures = [watch.value(f"version_{name}", place=place) for name in ("number", "outcomes", "success")]
+        assert figures == [float(number), 100.0, success]
+        low, high = (watch.value(f"version_success_{side}", place=place) or 0.0 for side in ("low", "high"))
+        assert low < success < high
