@@ -1,4 +1,4 @@
-"""Makes the checkpoints that the demo starts from: tokenizer, model, supervised training, and its measurement.
+"""Makes the checkpoints that the demo starts from (`python -m tests.warmstart`); users get them in daemon/demo.
 
-A tool of ours (`python -m tests.warmstart --help`): users get the checkpoints as they are, in daemon/demo.
+The demo measures what a checkpoint can do: it tells how often tasks are solved before anything is learned.
 """

@@ -22,18 +22,16 @@ FAST_FREQUENCIES = 6
 """So many of RoPE's frequencies turn within a few tokens; a head that matches content at any distance goes without."""
 
 
-def configuration(
-    vocabulary: int, *, width: int = 96, layers: int = 3, heads: int = 3, inner: int = 256
-) -> dict[str, object]:
-    """What goes into config.json, untied as it is served; the travel desk's sizes unless others are given."""
+def configuration(vocabulary: int) -> dict[str, object]:
+    """What goes into config.json, untied as it is served."""
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
-        "hidden_size": width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": heads,
-        "intermediate_size": inner,
+        "hidden_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
+        "intermediate_size": 256,
         "vocab_size": vocabulary,
         "max_position_embeddings": 1024,
         "rope_theta": 10000.0,
@@ -70,14 +68,7 @@ def build(config: dict[str, object], seed: int) -> Qwen2ForCausalLM:
 def take_over(
     model: Qwen2ForCausalLM, pieces: Mapping[str, int], old: Qwen2ForCausalLM, old_pieces: Mapping[str, int]
 ) -> None:
-    """Give `model` what `old` has learnt: its layers, and the embedding of each piece that both vocabularies have.
-
-    Args:
-        pieces: ids by piece, of the vocabulary of `model`; `old_pieces` of that of `old`.
-
-    Raises:
-        RuntimeError: the layers have other sizes.
-    """
+    """Give `model` what `old` has learnt: its layers, and the embedding of each piece that both vocabularies have."""
     state = {name: tensor for name, tensor in old.state_dict().items() if "embed" not in name and "lm_head" not in name}
     model.load_state_dict(state, strict=False)
     shared = [(number, old_pieces[piece]) for piece, number in pieces.items() if piece in old_pieces]

@@ -22,7 +22,7 @@ from adapters.environments.service_desk.desk import Case, Desk, Turn
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.grammar import Wish
 from tests.warmstart.service_oracle import DOES, LOOKS, PREPARES, good_turns, next_call
-from tests.warmstart.tool_names import NameKind, made_tool_name
+from tests.warmstart.tool_names import made_tool_name
 
 SENTENCES = {
     "after": (
@@ -74,7 +74,6 @@ class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]]
     turns: list[tuple[tuple[ToolCall, ...], str, tuple[dict[str, Any], ...]]]
     """Each turn's calls, its words, and the messages that followed."""
-    solved: bool
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,19 +97,14 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Several calls in a turn, where several can be made."""
 
 
-def renamed(rng: random.Random, agent: Agent, kind: NameKind | None = None) -> Drift:
+def renamed(rng: random.Random, agent: Agent) -> Drift:
     """A desk on which one to three tools of `agent` have new names."""
     roles = rng.sample(list(agent.tools), rng.randint(1, 3))
-    return Drift(rename={role: made_tool_name(rng, kind) for role in roles})
+    return Drift(rename={role: made_tool_name(rng) for role in roles})
 
 
-def lesson(rng: random.Random, wish: Wish, drift: Drift, goal: str = "") -> str:
-    """A lesson about `wish` on a desk under `drift`, as it stands in a prompt; several lines where the rules would draw
-    several.
-
-    Args:
-        goal: whose words the rules' lessons may be filed under.
-    """
+def lesson(rng: random.Random, wish: Wish, drift: Drift, goal: str) -> str:
+    """A lesson about `wish` on a desk under `drift`, as it stands in a prompt, perhaps filed under words of `goal`."""
     tool, role = drift.name(DOES[wish]), PREPARES.get(wish, "")
     finder, way = LOOKS.get(wish, ""), rng.random()
     if way < 0.25 and finder not in drift.rename:  # the form for tools that are called by the word that goals use
@@ -176,8 +170,7 @@ def _filed(rng: random.Random, wish: Wish, tool: str, goal: str) -> str:
 
 def intent_of(role: str) -> str:
     """The verb of a tool's name: "orders.cancel" cancels."""
-    words = re.findall(r"[a-z]+|[A-Z][a-z]+", role)
-    return words[1] if words[0] == "orders" else words[0]
+    return first_word(role.removeprefix("orders."))
 
 
 def first_word(role: str) -> str:
@@ -185,21 +178,17 @@ def first_word(role: str) -> str:
     return re.findall(r"[a-z]+|[A-Z][a-z]+", role)[0]
 
 
-def hints(rng: random.Random, desk: Desk, *, others: float = 0.3) -> str:
-    """Lessons for all that the customer of `desk` wants, and perhaps one for something else.
-
-    Args:
-        others: how often there is one more; 0: those for the wishes alone.
-    """
+def hints(rng: random.Random, desk: Desk) -> str:
+    """Lessons for all that the customer of `desk` wants, and perhaps one for something else."""
     wishes: list[Wish] = [case.wish for case in desk.cases]
-    if others and rng.random() < 0.45:
+    if rng.random() < 0.45:
         # Given to whoever has the tools: each name that is gone, needed or not, and no word of much that is needed.
         some: list[Wish] = [wish for wish in desk.agent.wishes if rng.random() < 0.5] or wishes
         said = _drawn(rng, some, list(desk.drift.rename), desk.drift, desk.goal)
         if said:
             return "".join(f"\n{line}" for line in _once(said))
     rest: list[Wish] = [wish for wish in desk.agent.wishes if wish not in wishes]
-    if rest and rng.random() < others:
+    if rest and rng.random() < 0.3:
         wishes.append(rng.choice(rest))
     rng.shuffle(wishes)
     said = "".join(lesson(rng, wish, desk.drift, desk.goal) for wish in wishes)
@@ -212,26 +201,16 @@ def _once(said: str) -> list[str]:
 
 
 class Demonstrator:
-    """Plays tasks of the service desk, not too well.
-
-    Args:
-        rng: decides tasks, names and errors.
-        habits: how it errs.
-    """
+    """Plays tasks of the service desk, not too well."""
 
     def __init__(self, rng: random.Random, habits: Habits | None = None) -> None:
         self._rng = rng
         self._habits = habits or Habits()
 
-    def demonstrate(self, letter: str | None = None, hinted: bool | None = None) -> Demonstration:
-        """Play one task.
-
-        Args:
-            letter: of the agent; None draws one.
-            hinted: None draws by habit.
-        """
+    def demonstrate(self, hinted: bool | None = None) -> Demonstration:
+        """Play one task, with lessons or without; None draws by habit."""
         rng, habits = self._rng, self._habits
-        letter = letter or rng.choice(list(AGENTS))
+        letter = rng.choice(list(AGENTS))
         if hinted is None:
             hinted = rng.random() < habits.hinted
         drift = renamed(rng, AGENTS[letter]) if hinted and rng.random() < habits.renamed else NO_DRIFT
@@ -243,18 +222,10 @@ class Demonstrator:
             turn = play.turn()
             calls = tuple(ToolCall(name, json.dumps(arguments)) for name, arguments in turn.calls)
             turns.append((calls, turn.text, step(desk, calls, turn.text).messages))
-        return Demonstration(
-            system=desk.agent.system,
-            hint=hint,
-            goal=desk.goal,
-            tools=self._listed(drift.tools(desk.agent), hinted),
-            turns=turns,
-            solved=desk.solved,
-        )
-
-    def _listed(self, tools: list[dict[str, Any]], shuffled: bool) -> list[dict[str, Any]]:
-        """The tool list. With lessons in any order: a new name must be read from the lesson, not told by its place."""
-        return self._rng.sample(tools, len(tools)) if shuffled else tools
+        tools = drift.tools(desk.agent)
+        if hinted:  # in any order: a new name must be read from the lesson, not told by its place
+            tools = rng.sample(tools, len(tools))
+        return Demonstration(system=desk.agent.system, hint=hint, goal=desk.goal, tools=tools, turns=turns)
 
 
 class _Play:

@@ -46,19 +46,12 @@ def build(texts: Iterable[str], words: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def single(tokenizer: Tokenizer, words: Iterable[str]) -> list[int]:
-    """The ids of `words`, each of which must be one token.
-
-    Raises:
-        ValueError: a word is more than one token.
-    """
-    ids: list[int] = []
-    for word in words:
-        found = tokenizer.encode(word).ids
-        if len(found) != 1:
-            raise ValueError(f"{word!r} is {len(found)} tokens, not one")
-        ids.append(found[0])
-    return ids
+def single(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
+    """The ids of `words`, each of which must be one token."""
+    found = {word: tokenizer.encode(word).ids for word in words}
+    if long := {word: len(ids) for word, ids in found.items() if len(ids) != 1}:
+        raise ValueError(f"more than one token: {long}")
+    return [found[word][0] for word in words]
 
 
 def pieces(tokenizer: Tokenizer) -> list[int]:

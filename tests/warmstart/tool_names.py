@@ -1,21 +1,14 @@
-"""Names of tools that nobody has heard before, in three styles."""
+"""Names of tools that nobody has heard before: spoken syllables, any letters, or two of the former with a joint."""
 
 import random
 import string
-from typing import Literal
 
 from adapters.environments.made_names import made_name
 
-NameKind = Literal["syllables", "letters", "pair"]
 
-
-def made_tool_name(rng: random.Random, kind: NameKind | None = None) -> str:
-    """A tool name.
-
-    Args:
-        kind: spoken syllables, any letters, or two of the former with a joint; None for any.
-    """
-    kind = kind or rng.choice(("syllables", "letters", "pair"))
+def made_tool_name(rng: random.Random) -> str:
+    """A tool name."""
+    kind = rng.choice(("syllables", "letters", "pair"))
     if kind == "letters":
         return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(4, 9)))
     if kind == "syllables":

@@ -56,18 +56,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_norm: float = 1.0
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """Where training is."""
-
-    step: int
-    of: int
-    seconds: float
-    """CPU seconds so far."""
-    entity_loss: float
-    """Mean cross-entropy of entity tokens that the model wrote, nats; nan before imitation."""
-    drill_loss: float
-
-
 def train(
     model: Qwen2ForCausalLM,
     tokenizer: Tokenizer,
@@ -76,19 +64,11 @@ def train(
     *,
     settings: Settings,
     seed: int,
-    progress: Callable[[Progress], None] = lambda _: None,
-    report_every: int = 25,
+    progress: Callable[[str], None],
 ) -> float:
-    """Train `model` in place; the same arguments give the same weights on the same build of torch with one thread.
+    """Train `model` in place on endless conversations, in segments that are tokenized one by one; CPU seconds used.
 
-    Args:
-        examples: endless conversations, each in segments that are tokenized one by one.
-
-    Returns:
-        CPU seconds used.
-
-    Raises:
-        ValueError: one of `words` is not one token.
+    The same arguments give the same weights on the same build of torch with one thread.
     """
     began = time.process_time()
     rng = random.Random(f"train-{seed}")
@@ -102,11 +82,8 @@ def train(
     model.train()
     for step in range(total):
         imitating = step >= settings.drill_steps
-        scale = (
-            _schedule(step - settings.drill_steps, settings.imitation_steps, settings.warmup)
-            if imitating
-            else _schedule(step, settings.drill_steps, settings.warmup)
-        )
+        at, of = (step - settings.drill_steps, settings.imitation_steps) if imitating else (step, settings.drill_steps)
+        scale = _schedule(at, of, settings.warmup)
         for optimizer, rate in zip(optimizers, rates, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * scale
@@ -117,8 +94,9 @@ def train(
         if imitating:
             loss, entity_loss = _imitation_loss(model, next(batches), reserved, settings.entity_weight)
             _update(model, optimizers, loss, settings.max_norm)
-        if (step + 1) % report_every == 0 or step + 1 == total:
-            progress(Progress(step + 1, total, time.process_time() - began, entity_loss, drill_loss))
+        if (step + 1) % 25 == 0 or step + 1 == total:
+            seconds = time.process_time() - began
+            progress(f"step {step + 1}/{total}, {seconds:.0f} s: entities {entity_loss:.3f}, drill {drill_loss:.3f}")
     model.eval()
     return time.process_time() - began
 

@@ -29,14 +29,12 @@ FAMILY_MIX = "AAABBBCCCDLLL"
 class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
     """One episode as a demonstrator played it."""
 
-    family: str
     hint: str
     """Lines to append to the system text, each after a newline; empty without a hint."""
     goal: str
     tools: list[dict[str, Any]]
     turns: list[tuple[ToolCall, str]]
     """Each call with the observation that followed it."""
-    solved: bool
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,45 +77,18 @@ def hints(kinds: str, variant: Variant) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def turns_before(desk: Desk, name: str) -> list[tuple[ToolCall, str]]:
-    """The right calls on `desk` up to the first one of the tool `name`, each with its answer; the desk plays them.
-
-    Raises:
-        ValueError: the tool is not needed.
-    """
-    turns: list[tuple[ToolCall, str]] = []
-    while not desk.done:
-        action, arguments = good_actions(desk)[0]
-        if action == name:
-            return turns
-        call = ToolCall(action, json.dumps(arguments))
-        turns.append((call, step(desk, [call]).text))
-    raise ValueError(f"no call of {name!r} is needed")
-
-
 class Demonstrator:
-    """Plays tasks of the travel desk, not too well.
-
-    Args:
-        rng: decides tasks, names and errors.
-        habits: how it errs.
-    """
+    """Plays tasks of the travel desk, not too well."""
 
     def __init__(self, rng: random.Random, habits: Habits | None = None) -> None:
         self._rng = rng
         self._habits = habits or Habits()
 
-    def demonstrate(self, family: str | None = None, hinted: bool | None = None) -> Demonstration:
-        """Play one task.
-
-        Args:
-            family: of the task; None draws from `FAMILY_MIX`.
-            hinted: None draws by habit.
-        """
+    def demonstrate(self) -> Demonstration:
+        """Play one task."""
         rng, habits = self._rng, self._habits
-        family = family or rng.choice(FAMILY_MIX)
-        if hinted is None:
-            hinted = rng.random() < (habits.hinted_queue if family == "L" else habits.hinted)
+        family = rng.choice(FAMILY_MIX)
+        hinted = rng.random() < (habits.hinted_queue if family == "L" else habits.hinted)
         variant = self._variant(hinted)
         desk = Desk(f"demonstration-{rng.random()}", family, variant)
         kinds = "".join(ticket.kind for ticket in desk.tickets)
@@ -127,14 +98,8 @@ class Demonstrator:
             name, arguments = play.action()
             call = ToolCall(name, json.dumps(arguments))
             turns.append((call, step(desk, [call]).text))
-        return Demonstration(
-            family=family,
-            hint="".join("\n" + line for line in hints(kinds, variant)) if hinted else "",
-            goal=desk.goal,
-            tools=variant.tools(),
-            turns=turns,
-            solved=desk.solved,
-        )
+        hint = "".join("\n" + line for line in hints(kinds, variant)) if hinted else ""
+        return Demonstration(hint=hint, goal=desk.goal, tools=variant.tools(), turns=turns)
 
     def _variant(self, hinted: bool) -> Variant:
         """A desk for one demonstration: invented names with a hint, the usual ones without."""

@@ -18,8 +18,6 @@ WARM_STARTS = (0, 1, 2, 3, 4, 5)
 TRAINED = (0, 1, 2)
 """Those of them that are trained on."""
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
-ATTEMPTS = 48
-"""For each figure of a new warm start's recipe.json; nothing here rests on these figures."""
 
 
 class BaseMissing(Exception):
@@ -53,7 +51,7 @@ def make_warm_start(seed: int, progress: Callable[[str], None], root: Path = ROO
     if not (directory / "model.safetensors").exists():
         aside = directory.with_name(f".{directory.name}.part")
         shutil.rmtree(aside, ignore_errors=True)
-        run(aside, seed, progress, attempts=ATTEMPTS)
+        run(aside, seed, progress)
         os.replace(aside, directory)
     return directory
 

@@ -1,8 +1,7 @@
 """Plays many episodes at once on one CPU core, keeping the exact token ids and log-probs of what was sampled.
 
-`tests.warmstart.sampler` is the plain reference; sampling is most of an ablation's cost, so this one has its own
-forward pass for the demo's Qwen2: norms folded into the matrices behind them, a cache without holes, openings computed
-once however many rows share them. A test holds its log-probs to the trainer's.
+Sampling is most of an ablation's cost, so this has its own forward pass for the demo's Qwen2: norms folded into the
+matrices behind them, a cache without holes, openings computed once however many rows share them.
 """
 
 from collections.abc import Sequence
