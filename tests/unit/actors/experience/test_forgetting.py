@@ -12,14 +12,6 @@ from tests.support.databases import rows
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
 
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
-    store = Store(store_url, clock=lambda: 5.0)
-    await store.open()
-    yield store
-    await store.aclose()
-
-
 def lesson(id: str, *sources: str, **fields: object) -> Experience:
     given = {"when_to_use": "book", "content": f"secret of {id}", "state": "active", "independent": len(sources)}
     return Experience(id=id, sources=sources, **{**given, **fields})  # type: ignore[arg-type]
@@ -27,6 +19,14 @@ def lesson(id: str, *sources: str, **fields: object) -> Experience:
 
 async def latest(store: Store) -> dict[str, Experience]:
     return {found.id: found for found in await store.experiences()}
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = Store(store_url, clock=lambda: 5.0)
+    await store.open()
+    yield store
+    await store.aclose()
 
 
 async def test_a_lesson_that_stands_on_forgotten_sources_alone_ends_and_its_words_go(store: Store):
@@ -44,6 +44,8 @@ async def test_a_lesson_with_other_sources_loses_the_source_and_its_counters(sto
     after = found["a"]
     assert (after.state, after.sources, after.independent) == ("active", ("t2",), 1)
     assert (after.guided, after.unguided, after.revision) == ((0, 0), (0, 0), 1)
+    for again in (["t1"], []):
+        assert await forget(store, again, lambda: 10.0) == Forgotten()
     assert found["b"].revision == 0
 
 
@@ -59,16 +61,3 @@ async def test_earlier_revisions_are_erased(store: Store, store_url: str):
     ((revision, body),) = rows(store_url, "SELECT revision, body FROM experiences")
     assert revision == 2
     assert b"secret" not in body
-
-
-async def test_forgetting_twice_changes_nothing_more(store: Store):
-    await store.save([lesson("a", "t1", "t2")])
-    await forget(store, ["t1"], lambda: 9.0)
-    assert await forget(store, ["t1"], lambda: 10.0) == Forgotten()
-    assert (await latest(store))["a"].revision == 1
-
-
-async def test_forgetting_nothing_changes_nothing(store: Store):
-    await store.save([lesson("a", "t1")])
-    assert (await forget(store, [], lambda: 9.0)).changed == ()
-    assert (await latest(store))["a"].revision == 0

@@ -45,13 +45,6 @@ def test_it_is_for_its_owner_alone_even_over_an_open_file(tmp_path):
     assert (path.read_text(), mode(path)) == ("new", 0o600)
 
 
-def test_it_does_not_write_through_a_link(tmp_path):
-    (tmp_path / "elsewhere").write_text("theirs")
-    (tmp_path / "a").symlink_to("elsewhere")
-    write_whole(tmp_path / "a", b"ours")
-    assert ((tmp_path / "elsewhere").read_text(), (tmp_path / "a").is_symlink()) == ("theirs", False)
-
-
 @pytest.mark.parametrize(
     ("sync", "expected"),
     [("none", []), ("file", [("file", False)]), ("directory", [("file", False), ("directory", True)])],
