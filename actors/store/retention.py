@@ -65,11 +65,7 @@ def protected(connection: Connection) -> set[str]:
 
 
 def due_trajectories(connection: Connection, before: float, kept: set[str], limit: int) -> list[str]:
-    """Some that ended before `before`, the oldest first; at most `limit`. Only reads, so that nobody waits for it.
-
-    Args:
-        kept: see `protected`.
-    """
+    """Some that ended before `before`, the oldest first; at most `limit`. Only reads, so that nobody waits for it."""
     row, due = t.TrajectoryRow, list[tuple[float, str]]()
     # By source, for that is how the index has them by time.
     for source in connection.scalars(select(row.source).distinct()).all():
@@ -189,11 +185,7 @@ def used_bytes(connection: Connection) -> tuple[int, int]:
 
 
 def vacuum(engine: Engine) -> None:
-    """Give free pages back to the disk; other writers wait meanwhile (SQLite) or hardly (PostgreSQL).
-
-    Raises:
-        StoreUnavailable: somebody is in the way, or the disk is full; nothing was changed.
-    """
+    """Give free pages back to the disk; other writers wait meanwhile (SQLite) or hardly (PostgreSQL)."""
     sqlite = engine.dialect.name == "sqlite"
     raw = engine.raw_connection()
     try:

@@ -39,14 +39,7 @@ def api(
     forgetter: Forgetter,
     routes: Sequence[Route],
 ) -> None:
-    """JSON, `/metrics` and the dashboard.
-
-    Args:
-        routes: further ones, of subsystems that are not always there.
-
-    Raises:
-        ConfigError: its address needs keys or TLS that are not set up.
-    """
+    """JSON, `/metrics` and the dashboard."""
     config, parts, supervisor = wiring.config, wiring.parts, wiring.supervisor
     pool = ExperiencePool(
         store=parts.store, search=navigator.search, redact=Redactor(config.redaction).text, send=partial(_teach, parts),

@@ -10,9 +10,6 @@ from daemon.tap.segments import spools
 def capture(wiring: Wiring) -> None:
     """The shipper, and the OTLP receiver where `intake.otlp` wants it. In every daemon, not where one leads: spool and
     port are this machine's.
-
-    Raises:
-        ConfigError: the key file cannot be used.
     """
     config, parts = wiring.config, wiring.parts
     shipper = Shipper(

@@ -8,11 +8,7 @@ from daemon.composition.wiring import LONG, Wiring
 
 
 def credit(wiring: Wiring) -> Attributor:
-    """Trajectories to labels, a step each.
-
-    Raises:
-        ConfigError: there is no such judge, or it does not take its options.
-    """
+    """Trajectories to labels, a step each."""
     config, store = wiring.config, wiring.parts.store
     attributor = Attributor(
         config.attributor, judge=wiring.parts.adapter("judge", config.judge), evidence=store, store=store,

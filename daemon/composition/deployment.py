@@ -39,11 +39,7 @@ def swap_runner(wiring: Wiring) -> Swaps:
 
 
 def deployment(wiring: Wiring, swaps: Swaps, kinds: Kinds) -> Deployment:
-    """Promoted versions to the engines that serve.
-
-    Raises:
-        ConfigError: a key cannot be used.
-    """
+    """Promoted versions to the engines that serve."""
     config, parts = wiring.config, wiring.parts
     tap = tap_settings(config)
     key, keys = parts.provenance.key("gate"), parts.provenance.trusted("gate")

@@ -23,15 +23,7 @@ def meanings(wiring: Wiring, embedder: Embedder) -> Meanings:
 
 
 def experience(wiring: Wiring, environment: Environment | None, embedder: Embedder, kinds: Kinds) -> Navigator:
-    """What is learned without the weights.
-
-    Args:
-        environment: where tools are probed and skills tried; neither is done without one.
-        kinds: what the curator knows of them.
-
-    Raises:
-        ConfigError: there is no such adapter, or it does not take its options.
-    """
+    """What is learned without the weights."""
     config, parts = wiring.config, wiring.parts
     navigator = Navigator(
         config.navigator, store=parts.store, embedder=None if words_alone(embedder) else embedder,

@@ -21,15 +21,7 @@ from daemon.upkeep.swaps import Swaps
 
 
 def gate(wiring: Wiring, environment: Environment | None, swaps: Swaps, loaded: Callable[[int], None]) -> Gatekeeper:
-    """Candidates to verdicts.
-
-    Args:
-        environment: where they are tried; without one, on what production's prompts came to.
-        loaded: told each version that the shadow engine took.
-
-    Raises:
-        ConfigError: as `gate_trial`, or its key cannot be used.
-    """
+    """Candidates to verdicts."""
     config, parts = wiring.config, wiring.parts
     gatekeeper = Gatekeeper(
         config.gate.keeper, store=parts.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
@@ -48,11 +40,7 @@ def gate_trial(
     shadow: Engine,
     environment: Environment | None,
 ) -> Trial:
-    """What the gatekeeper compares by.
-
-    Raises:
-        ConfigError: the probes cannot be used.
-    """
+    """What the gatekeeper compares by."""
     gate = config.gate
     trial: Trial
     if environment is None:

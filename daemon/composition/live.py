@@ -12,11 +12,7 @@ from daemon.live.registry import Live
 
 
 def live_apis(wiring: Wiring) -> LiveRoutes:
-    """The live APIs that are registered; their shadow is an environment.
-
-    Raises:
-        ConfigError, StartFailed: as `Live`.
-    """
+    """The live APIs that are registered; their shadow is an environment."""
     config, parts = wiring.config, wiring.parts
 
     async def note(what: str, details: dict[str, str], by: str) -> None:

@@ -26,9 +26,6 @@ def questions(wiring: Wiring, environment: Environment | None, embedder: Embedde
 
     Args:
         environment: the sandbox with all its tools, whatever the tool search shows to others: it explores.
-
-    Raises:
-        ConfigError: there is no adapter of that name for the wording, or it does not take its options.
     """
     config, parts = wiring.config, wiring.parts
     if environment is None or not config.questioner.enabled:
@@ -53,14 +50,7 @@ def questioner(
     rng: random.Random,
     clock: Callable[[], float] = time.monotonic,
 ) -> Questioner:
-    """The producer of self-made tasks.
-
-    Args:
-        environment: the sandbox as it is.
-        shadow: engine that tries tasks, where `questioner.attempts` asks for that.
-        rng: of these attempts.
-        clock: seconds that only go forward, for budgets.
-    """
+    """The producer of self-made tasks."""
     settings = config.questioner
     solver = EngineSolver(shadow, SyntheticTasks(environment), rng=rng) if settings.attempts else None
 

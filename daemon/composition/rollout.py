@@ -36,9 +36,6 @@ def rollout(
 
     Args:
         trains: whether what a version plays now can still be trained on.
-
-    Raises:
-        ConfigError: as `harness`.
     """
     if environment is None:
         return Play()

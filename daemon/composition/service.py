@@ -38,11 +38,7 @@ from daemon.settings.config import Config
 
 
 def main(config: Config) -> int:
-    """Run until SIGTERM; the exit status (1: cut off at the drain deadline).
-
-    Raises:
-        StartFailed: the broker, the store or an actor does not come up.
-    """
+    """Run until SIGTERM; the exit status (1: cut off at the drain deadline)."""
     return runtime.run(partial(_serve, config))
 
 

@@ -35,11 +35,7 @@ def searching(
 
 
 class Catalogue:
-    """An index over what files list, each API under its file's name; over the sandbox's tools, if there are no files.
-
-    Raises:
-        ConfigError: a file that cannot be read, or nothing to search.
-    """
+    """An index over what files list, each API under its file's name; over the sandbox's tools, if there are no files."""
 
     def __init__(self, config: Config, files: Sequence[Path]) -> None:
         settings, sandbox = config.embedder, config.sandbox
@@ -76,11 +72,7 @@ async def fill(index: ToolIndex, apis: Sequence[LiveApi]) -> int:
 
 
 def tools_in(file: Path) -> list[Any]:
-    """The tools in a JSON file: a list, alone or as `tools` of an object, of function tools or of MCP's tools.
-
-    Raises:
-        ConfigError: names the file and what is wrong with it.
-    """
+    """The tools in a JSON file: a list, alone or as `tools` of an object, of function tools or of MCP's tools."""
     try:
         if file.stat().st_size > _MAX_FILE:
             raise ConfigError(f"--file {file}: above {_MAX_FILE >> 20} MiB; split it up")
