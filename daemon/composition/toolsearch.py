@@ -11,8 +11,6 @@ import structlog
 
 from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
-from actors.ports.errors import LiveApiError
-from adapters.live import LiveApi
 from adapters.toolsearch import Found, ToolIndex
 from adapters.toolsearch.environment import SearchingEnvironment
 from daemon.composition import registry
@@ -35,7 +33,7 @@ def searching(
 
 
 class Catalogue:
-    """An index over what files list, each API under its file's name; over the sandbox's tools, if there are no files."""
+    """An index over what files list, each API under its file's name; without files, over the sandbox's tools."""
 
     def __init__(self, config: Config, files: Sequence[Path]) -> None:
         settings, sandbox = config.embedder, config.sandbox
@@ -54,21 +52,6 @@ class Catalogue:
         for reason, count in self.index.skipped.items():
             # Standard output is the answer, or an MCP server's line to its client.
             print(f"{count} of the tools skipped: {reason}", file=sys.stderr)
-
-
-async def fill(index: ToolIndex, apis: Sequence[LiveApi]) -> int:
-    """Put the operations of `apis` into `index`, each API anew; one that cannot say what it can is logged and keeps
-    what it had; how many operations there are of all that could."""
-    taken = 0
-    for api in apis:
-        try:
-            operations = await api.tools()
-        except LiveApiError as error:
-            _log.warning("tools_unknown", api=api.name, reason=f"{type(error).__name__}: {error}")
-            continue
-        index.remove(api=api.name)
-        taken += await index.add(operations, api=api.name)
-    return taken
 
 
 def tools_in(file: Path) -> list[Any]:
