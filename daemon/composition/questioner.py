@@ -17,25 +17,7 @@ from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import QuestionerState
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from daemon.collectors.figures import counter, gauge, split
-from daemon.composition.wiring import Wiring
 from daemon.settings.config import Config
-
-
-def questions(wiring: Wiring, environment: Environment | None, embedder: Embedder) -> None:
-    """The questioner, where there is a sandbox and it is switched on.
-
-    Args:
-        environment: the sandbox with all its tools, whatever the tool search shows to others: it explores.
-    """
-    config, parts = wiring.config, wiring.parts
-    if environment is None or not config.questioner.enabled:
-        return
-    asking = questioner(
-        config, store=parts.store, sink=parts.store, environment=environment, shadow=parts.shadow, embedder=embedder,
-        wording=parts.adapter("wording", config.wording), rng=wiring.rng("questioner"),
-    )  # fmt: skip
-    wiring.figures(questioner_figures, asking)
-    wiring.produce(asking)
 
 
 def questioner(
