@@ -43,11 +43,7 @@ class _Tries(msgspec.Struct):
 
 
 class Asking:
-    """Asks one judge, `concurrency` questions at once, about each trajectory `attempts` times at most.
-
-    Args:
-        spent: told the tokens and the money of every answer.
-    """
+    """Asks one judge, `concurrency` questions at once, about each trajectory `attempts` times at most."""
 
     def __init__(
         self, judge: Judge, *, budget: Budget, breaker: Breaker, concurrency: int, attempts: int, timeout: float,
@@ -66,9 +62,6 @@ class Asking:
 
         Args:
             until: no question is begun after this time (anyio's).
-
-        Raises:
-            DependencyUnavailable: the judge is away, its budget is spent and is waited for, or it is too late.
         """
         tries = self._tries[trajectory.id] = self._tries.get(trajectory.id) or _Tries()
         while tries.count < self._attempts:
@@ -85,11 +78,7 @@ class Asking:
         self._tries.pop(trajectory_id, None)
 
     async def once(self, trajectory: Trajectory, until: float = float("inf")) -> Attribution | Refusal:
-        """One question.
-
-        Raises:
-            DependencyUnavailable: as above.
-        """
+        """One question."""
         async with self._slots:
             if anyio.current_time() >= until:
                 raise DependencyUnavailable(f"judge {self.judge.name} is slow; the rest of the batch is asked for next")

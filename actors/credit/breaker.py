@@ -8,14 +8,7 @@ from collections.abc import Callable
 
 
 class Breaker:
-    """One judge's. Three failures are no more than the attempts at a run: none is used up on a judge that is away.
-
-    Args:
-        clock: seconds, of any epoch.
-        failures: times in a row without an answer after which it counts as away.
-        first_wait: seconds until it is asked again; doubles while it stays away.
-        max_wait: the longest such wait.
-    """
+    """One judge's. Three failures are no more than the attempts at a run: none is used up on a judge that is away."""
 
     def __init__(
         self, clock: Callable[[], float], *, failures: int = 3, first_wait: float = 10.0, max_wait: float = 300.0

@@ -50,12 +50,7 @@ class _Kept(msgspec.Struct):
 
 
 class Budget:
-    """Counts what is spent.
-
-    Args:
-        settings: the limits.
-        clock: unix seconds.
-    """
+    """Counts what is spent."""
 
     def __init__(self, settings: BudgetSettings, clock: Callable[[], float]) -> None:
         self.settings, self._clock = settings, clock
@@ -108,11 +103,7 @@ class Budget:
         return msgspec.msgpack.encode(_Kept(list(self._slots), self._tokens, self._money))
 
     def load(self, data: bytes) -> None:
-        """Go on from what `dump` gave.
-
-        Raises:
-            msgspec.DecodeError: it did not give that.
-        """
+        """Go on from what `dump` gave."""
         kept = msgspec.msgpack.decode(data, type=_Kept)
         self._slots, self._tokens, self._money = deque(kept.slots), kept.tokens, kept.money
         self._forget()

@@ -19,13 +19,7 @@ from actors.system.errors import DependencyUnavailable
 
 
 class ControlQuestions:
-    """One judge's. None of its questions is begun after `until` (anyio's time).
-
-    Args:
-        settings: which trajectories take part.
-        asking: how the judge is asked.
-        judgements: where the evidence goes.
-    """
+    """One judge's. None of its questions is begun after `until` (anyio's time)."""
 
     def __init__(self, settings: CalibrationSettings, asking: Asking, judgements: JudgementCache) -> None:
         self._settings, self._asking, self._judgements = settings, asking, judgements

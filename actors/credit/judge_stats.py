@@ -64,12 +64,7 @@ class PageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgeStats:
-    """The pages, least recently used first.
-
-    Args:
-        settings: how weights follow.
-        clock: unix seconds.
-    """
+    """The pages, least recently used first."""
 
     def __init__(self, settings: CalibrationSettings, clock: Callable[[], float]) -> None:
         self._settings, self._clock = settings, clock
@@ -123,11 +118,7 @@ class JudgeStats:
         self._dirty |= {key for key in self._pages if state_key(key) in keys}
 
     def load(self, kept: Iterable[bytes]) -> None:
-        """Go on from pages of an earlier life.
-
-        Raises:
-            msgspec.DecodeError: not what `take` gave.
-        """
+        """Go on from pages of an earlier life."""
         for data in kept:
             page = msgspec.msgpack.decode(data, type=Page)
             self._pages[page.judge, page.rubric, page.tenant] = page

@@ -115,11 +115,7 @@ class JudgementCache:
             await self.write()
 
     async def write(self) -> None:
-        """Write what is new.
-
-        Raises:
-            DependencyUnavailable: the store is away; all of it waits for the next time.
-        """
+        """Write what is new."""
         self._written = self._clock()
         self.stats.settle()
         if self._memory is None:

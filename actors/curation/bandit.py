@@ -38,11 +38,6 @@ class Gains:
     """What is known of each cluster's outcomes, and how much another look at it is worth."""
 
     def __init__(self, *, explore: float = 1.0, limit: int = 1024) -> None:
-        """
-        Args:
-            explore: factor of the bonus; 0 plays the best known for ever.
-            limit: clusters remembered; the one heard of longest ago goes first.
-        """
         self._explore, self._limit = explore, limit
         self._arms: OrderedDict[str, _Arm] = OrderedDict()
         self._now = 0

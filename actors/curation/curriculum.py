@@ -52,13 +52,6 @@ class Curriculum:
     def __init__(
         self, *, replay_share: float = 0.25, mix_share: float = 0.125, explore: float = 1.0, clusters: int = 1024
     ) -> None:
-        """
-        Args:
-            replay_share: of a round's tasks.
-            mix_share: share of a round that is left to the environment's own mix.
-            explore: see `Gains`.
-            clusters: remembered at most.
-        """
         self._replay_share, self._mix_share, self._explore, self._limit = replay_share, mix_share, explore, clusters
         self.levels = Levels()
         """Which cluster a goal, or a run, is of."""

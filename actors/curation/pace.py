@@ -1,4 +1,4 @@
-"""Rates of arrivals, what they forecast, and times in the words of people. Pure."""
+"""Rates of arrivals, and times in the words of people. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ ALL = 1.0 / (1.0 - SHARE)
 """All reported runs, to one that may be trained on."""
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _FEW = 4
-"""Arrivals without which there is no rate: two at a time, of one batch, would forecast anything."""
+"""Arrivals without which there is no rate: two at a time, of one batch, would be any."""
 
 
 def takes(number: int, times: Sequence[float], share: float = 1.0) -> float | None:
@@ -19,13 +19,6 @@ def takes(number: int, times: Sequence[float], share: float = 1.0) -> float | No
     if len(times) < _FEW or times[-1] <= times[0] or share <= 0.0:
         return None
     return max(0, number) * (times[-1] - times[0]) / (len(times) - 1) / share
-
-
-def arrives(missing: int, times: Sequence[float], now: float, share: float = 1.0) -> float | None:
-    """When `missing` more will have come, at the rate of until now: one that slows down is seen to."""
-    if len(times) < _FEW or now <= times[0] or share <= 0.0:
-        return None
-    return now + max(0, missing) * (now - times[0]) / (len(times) - 1) / share
 
 
 def clock(at: float, now: float) -> str:

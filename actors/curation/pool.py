@@ -437,11 +437,7 @@ class TrainingPool:
     def _selected(
         self, items: Sequence[BatchItem], groups: int, production: Sequence[BatchItem], clusters: Counter[str]
     ) -> Selected:
-        """The batch, with how much of it is replay.
-
-        Args:
-            clusters: trajectories of the drawn groups by cluster.
-        """
+        """The batch, with how much of it is replay."""
         clusters = clusters + Counter(self._cluster(item.attributed) for item in production)
         drawn = clusters.total()
         elsewhere = drawn - clusters[leading(clusters)]

@@ -1,9 +1,9 @@
-"""What does learning wait for, since when, and when will it be there? One answer for people, metrics and alerts.
+"""What does learning wait for, and since when? One answer for people, metrics and alerts.
 
-    facts of curator, gate and swapper -> `progress` -> `Learning`: a state, a count, a forecast, one sentence
+    facts of curator, gate and swapper -> `progress` -> `Learning`: a state, a count, one sentence
 
-Pure, and without memory of its own: since when it waits follows from what happened last. A forecast is a rate of
-arrivals times what is missing; what has lasted for three times as long as it usually takes is stuck.
+Pure, and without memory of its own: since when it waits follows from what happened last. What has lasted for three
+times as long as it usually takes is stuck.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from actors.curation.pace import arrives, clock, duration, takes
+from actors.curation.pace import clock, duration, takes
 from actors.curation.remedies import FEEDBACK, commonest, counted, remedy
 
 State = Literal["moving", "waiting", "stuck", "frozen"]
@@ -119,8 +119,6 @@ class Learning(msgspec.Struct, frozen=True, kw_only=True):
     need: int = 0
     since: float = 0.0
     """Unix seconds since when it waits."""
-    eta: float | None = None
-    """Unix seconds when it will be there at the present rate; None: that cannot be said."""
 
 
 class _Wait(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +128,6 @@ class _Wait(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     have: int = 0
     need: int = 0
-    eta: float | None = None
     usual: float | None = None
     """Seconds that it takes usually; None: that is not known."""
 
@@ -148,7 +145,6 @@ def progress(facts: Facts) -> Learning:
         have=wait.have,
         need=wait.need,
         since=wait.since,
-        eta=wait.eta,
     )
 
 
@@ -184,7 +180,7 @@ def _wait(facts: Facts) -> _Wait:
     wait = _batch(facts, began)
     if facts.skipped_orders < _SKIPPED:
         return wait
-    # Outcomes do come, and teach nothing: a count of them would be a forecast of the wrong thing.
+    # Outcomes do come, and teach nothing.
     text = f"The last {facts.skipped_orders} orders made no update"
     text += f": of their runs {counted(facts.skipped)}. " if facts.skipped else ". "
     return msgspec.structs.replace(
@@ -213,9 +209,7 @@ def _learner(facts: Facts, since: float) -> _Wait:
     if lasts <= limit:
         text = f"The learner has {facts.ordered_runs} runs to train on since {clock(since, facts.now)}"
         text += f"; it usually takes {duration(usual)}." if facts.update_seconds is not None else "."
-        return _Wait(
-            waits_for="learner", sentence=text, remedy="", since=since, eta=max(since + usual, facts.now), usual=usual
-        )
+        return _Wait(waits_for="learner", sentence=text, remedy="", since=since, usual=usual)
     known = f"; it usually takes {duration(usual)}" if facts.update_seconds is not None else ""
     text = f"The learner has not answered for {duration(lasts)}: orders wait since {clock(since, facts.now)}{known}."
     return _Wait(waits_for="learner", sentence=text, remedy=_LEARNER, since=since, usual=limit / PATIENCE)
@@ -230,10 +224,8 @@ def _ahead(facts: Facts, began: float) -> _Wait:
     ahead = f"{facts.behind} reported runs wait: the learner (v{facts.head}) is {facts.lead} updates ahead of {serves}."
     if facts.trial is not None:
         one = facts.trial
-        eta, tells = _outcomes(facts, one)
-        text = f"{ahead} v{one.version} is on trial since {clock(one.since, facts.now)}{tells}."
-        change = "" if eta is not None else FEEDBACK
-        return _evidence("trial", facts, one, text, change, eta)
+        text = f"{ahead} v{one.version} is on trial since {clock(one.since, facts.now)}{_outcomes(facts, one)}."
+        return _evidence("trial", facts, one, text, FEEDBACK if not facts.reported else "")
     if facts.promoted is not None:
         text = f"{ahead} v{facts.promoted} passed the gate and is to be swapped in."
         change = _LOOK.format("swapper") if facts.now - began > HOUR else ""
@@ -243,37 +235,25 @@ def _ahead(facts: Facts, began: float) -> _Wait:
         change = _LOOK.format("gatekeeper") if facts.now - began > HOUR else ""
         return _Wait(waits_for="verdict", sentence=text, remedy=change, since=began)
     one = facts.verdict
-    eta, tells = _outcomes(facts, one)
     # Without a number the gate's own words say what is missing.
-    tells = tells if one.need else f": {one.reason}" if one.reason else ""
+    tells = _outcomes(facts, one) if one.need else f": {one.reason}" if one.reason else ""
     text = f"{ahead} The verdict on v{one.version} waits since {clock(one.since, facts.now)}{tells}."
-    change = (
-        f'{FEEDBACK}; or decide yourself: evolved promote {one.version} --force --reason "..."'
-        if _slow(facts, eta)
-        else ""
-    )
-    return _evidence("verdict", facts, one, text, change, eta)
+    decide = f'{FEEDBACK}; or decide yourself: evolved promote {one.version} --force --reason "..."'
+    return _evidence("verdict", facts, one, text, decide if facts.now - one.since > HOUR else "")
 
 
-def _evidence(
-    name: Literal["verdict", "trial"], facts: Facts, one: Evidence, text: str, change: str, eta: float | None
-) -> _Wait:
+def _evidence(name: Literal["verdict", "trial"], facts: Facts, one: Evidence, text: str, change: str) -> _Wait:
     usual = takes(one.need, facts.reported, one.share) if one.need else None
     limits = [each for each in (usual, one.until - one.since if one.until is not None else None) if each is not None]
     return _Wait(
-        waits_for=name, sentence=text, remedy=change, since=one.since, have=one.have, need=one.need, eta=eta,
+        waits_for=name, sentence=text, remedy=change, since=one.since, have=one.have, need=one.need,
         usual=min(limits, default=None),
     )  # fmt: skip
 
 
-def _outcomes(facts: Facts, one: Evidence) -> tuple[float | None, str]:
-    """When the evidence will be there, and that in words."""
-    eta = arrives(one.need - one.have, facts.reported, facts.now, one.share) if one.need else None
-    ends = one.until
+def _outcomes(facts: Facts, one: Evidence) -> str:
     told = f": {one.have} of {one.need} outcomes" if one.need else ""
-    if eta is not None and (ends is None or eta <= ends):
-        return eta, f"{told}; at this rate at {clock(eta, facts.now)}"
-    return ends, told + (f"; it ends at {clock(ends, facts.now)} at the latest" if ends is not None else "")
+    return told + (f"; it ends at {clock(one.until, facts.now)} at the latest" if one.until is not None else "")
 
 
 def _batch(facts: Facts, began: float) -> _Wait:
@@ -289,16 +269,13 @@ def _batch(facts: Facts, began: float) -> _Wait:
 
 def _groups(facts: Facts, began: float) -> _Wait:
     size = facts.group_size
-    missing = (facts.groups_needed - facts.groups) * size
-    eta = arrives(missing, facts.played, facts.now)
     text = f"{facts.groups} of {facts.groups_needed} groups of the sandbox since {clock(began, facts.now)}"
     text += f", and {facts.fresh} of {facts.fresh_needed} outcomes" if facts.fresh_needed else ""
     if facts.groups or facts.fresh >= facts.fresh_needed:
         text += f"; what there is, is ordered {duration(facts.wait_seconds)} after it came, at the latest"
-    text += f"; at this rate at {clock(eta, facts.now)}." if eta is not None else "."
     return _Wait(
-        waits_for="groups", sentence=text, since=began, have=facts.groups, need=facts.groups_needed, eta=eta,
-        remedy="" if eta is not None else "look at the rollout and the sandbox: evolved status",
+        waits_for="groups", sentence=f"{text}.", since=began, have=facts.groups, need=facts.groups_needed,
+        remedy="" if facts.played else "look at the rollout and the sandbox: evolved status",
         usual=takes(facts.groups_needed * size, facts.played),
     )  # fmt: skip
 
@@ -325,15 +302,9 @@ def _production(facts: Facts, began: float) -> _Wait:
     if not facts.first_report:
         text = f"{count}; no outcome was ever reported."
         return _Wait(waits_for="outcomes", sentence=text, remedy=FEEDBACK, since=began, have=have, need=need)
-    eta = arrives(need - have, facts.reported, facts.now)
     usual = takes(need, facts.reported)
-    text = f"{count}; at this rate at {clock(eta, facts.now)}." if eta is not None else f"{count}."
     slow = usual is None or facts.now - began > PATIENCE * usual
     return _Wait(
-        waits_for="outcomes", sentence=text, remedy=FEEDBACK if slow else "", since=began, have=have, need=need,
-        eta=eta, usual=usual,
+        waits_for="outcomes", sentence=f"{count}.", remedy=FEEDBACK if slow else "", since=began, have=have,
+        need=need, usual=usual,
     )  # fmt: skip
-
-
-def _slow(facts: Facts, eta: float | None) -> bool:
-    return eta is None or eta - facts.now > HOUR

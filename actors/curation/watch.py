@@ -66,11 +66,7 @@ class Watch:
         self._saved_at = float("-inf")
 
     def seen(self, item: Attributed, now: float, *, exam: bool) -> None:
-        """A run, or its outcome, has come.
-
-        Args:
-            exam: it is held out for the gate.
-        """
+        """A run, or its outcome, has come."""
         run = item.trajectory
         new = self.agents.seen(run, now)
         if run.source == "sandbox" and new:

@@ -131,12 +131,7 @@ class Estimates:
         return Estimate(mean=known.mean, variance=known.variance, evidence=evidence, version=version)
 
     def forget(self, why: str, gone: Callable[[Piece], bool]) -> None:
-        """Forget outcomes.
-
-        Args:
-            why: name that they are counted under.
-            gone: whether an outcome is one of them.
-        """
+        """Forget outcomes."""
         pieces = self.pieces()
         kept = [piece for piece in pieces if not gone(piece)]
         if len(kept) == len(pieces):

@@ -33,10 +33,6 @@ class Kinds:
     """Agents, their neighbourhoods, and estimates of success."""
 
     def __init__(self, meanings: Meanings | None = None) -> None:
-        """
-        Args:
-            meanings: of goals, where an embedding server is named; words alone without.
-        """
         self.meanings = meanings or Meanings()
         self.agents = Agents()
         self.estimates = Estimates()

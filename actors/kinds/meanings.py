@@ -69,10 +69,6 @@ class Meanings:
     """Of goals that came lately. Without `vectors` no goal has one."""
 
     def __init__(self, vectors: Vectors | None = None, *, ticks: Callable[[], float] = time.monotonic) -> None:
-        """
-        Args:
-            ticks: seconds that only grow.
-        """
         self._vectors, self._ticks = vectors, ticks
         self._kept: OrderedDict[str, Meaning | None] = OrderedDict()
         """By goal; None where the server would not have it."""

@@ -88,11 +88,6 @@ class Neighbourhoods:
     """Those of one agent."""
 
     def __init__(self, limit: int = LEADERS, far: float = FAR) -> None:
-        """
-        Args:
-            limit: leaders that are remembered.
-            far: spreads by which a leader must stand out to be followed by meaning.
-        """
         self._far = far
         self._leaders: Remembered[Leader] = Remembered(limit)
         self._having: dict[int, dict[str, Leader]] = {}

@@ -77,11 +77,7 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
 
 
 def decode_batch(data: bytes) -> tuple[BatchItem, ...]:
-    """The items of a batch file.
-
-    Raises:
-        MalformedMessage: the file is truncated or is no batch.
-    """
+    """The items of a batch file."""
     try:
         return _items.decode(data)
     except _UNREADABLE as error:

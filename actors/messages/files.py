@@ -54,22 +54,13 @@ def writing_whole(
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "file", exclusive: bool = False) -> None:
-    """Give `path` this content; see `writing_whole`.
-
-    Raises:
-        FileExistsError: `exclusive`, and there is one.
-        OSError: no such directory, disk full, no permission; `path` is as it was.
-    """
+    """Give `path` this content; see `writing_whole`."""
     with writing_whole(path, mode=mode, sync=sync, exclusive=exclusive) as file:
         file.write(content)
 
 
 def fsync(path: Path) -> None:
-    """Make a file or a directory durable.
-
-    Raises:
-        OSError: it is not there, or the disk failed.
-    """
+    """Make a file or a directory durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -17,10 +17,6 @@ class Lineage:
     """The tree of versions. Bounded; pure."""
 
     def __init__(self, parents: Iterable[tuple[int, int]] = ()) -> None:
-        """
-        Args:
-            parents: (version, its parent).
-        """
         self._parents: Bounded[int, int] = Bounded(REMEMBERED)
         for version, parent in sorted(parents):
             self.add(version, parent)

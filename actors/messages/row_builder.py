@@ -15,12 +15,7 @@ _NOTHING = Processing()
 
 
 class RowBuilder:
-    """One `TokenRow`. Ids and versions are int32 bytes, log-probs float32 bytes, as in `Exchange`.
-
-    Args:
-        temperature: that all of it was sampled at; so `processing`.
-        hint: as in `TokenRow`; so is `redacted`.
-    """
+    """One `TokenRow`. Ids and versions are int32 bytes, log-probs float32 bytes, as in `Exchange`."""
 
     def __init__(
         self, temperature: float, hint: tuple[int, int] = (0, 0), *, redacted: bool = False,

@@ -98,11 +98,7 @@ class PublicKeys:
         self._lock = threading.Lock()
 
     def signer(self, kind: Kind, content: bytes, signature: str) -> str:
-        """Fingerprint of the key that signed `content`; empty if none of ours did.
-
-        Raises:
-            BadKey: there are no keys to check with.
-        """
+        """Fingerprint of the key that signed `content`; empty if none of ours did."""
         try:
             raw = bytes.fromhex(signature)
         except ValueError:
@@ -152,11 +148,7 @@ class PublicKeys:
 
 
 def trust(path: Path, pem: str) -> bool:
-    """Add the public keys in `pem` to the file at `path`; False if all are there already.
-
-    Raises:
-        BadKey: `pem` or the file holds something else, or the file cannot be written.
-    """
+    """Add the public keys in `pem` to the file at `path`; False if all are there already."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _locked(path.parent):
@@ -177,11 +169,7 @@ def trust(path: Path, pem: str) -> bool:
 
 
 def parse(text: str, where: str) -> Iterator[Ed25519PublicKey]:
-    """The public keys in `text`, PEM block after PEM block; what stands between them is comment.
-
-    Raises:
-        BadKey: there is none, or one is of another kind.
-    """
+    """The public keys in `text`, PEM block after PEM block; what stands between them is comment."""
     blocks = [part.partition(_END)[0] for part in text.split(_BEGIN)[1:]]
     if not blocks:
         raise BadKey(f"{where} holds no public key in PEM; write one with: openssl pkey -in PRIVATE -pubout")

@@ -55,10 +55,5 @@ _decoder: msgspec.msgpack.Decoder[SpoolRecord] = msgspec.msgpack.Decoder(SpoolRe
 
 
 def decode_spooled(data: bytes) -> SpoolRecord:
-    """The record in `data`.
-
-    Raises:
-        MalformedMessage: no record of the spool; names the field at fault.
-        UnsupportedSchema: written by a tap that is newer than this process.
-    """
+    """The record in `data`."""
     return decode_as(_decoder, data)

@@ -46,11 +46,7 @@ class EngineUnavailable(EngineError):
 
 
 class EngineRejected(EngineError):
-    """The engine answered with an error of its own.
-
-    Attributes:
-        status: HTTP status.
-    """
+    """The engine answered with an error of its own."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -126,11 +122,7 @@ class EndpointUnavailable(AdapterError):
 
 
 class JudgeUnavailable(AdapterError):
-    """The judge did not answer; the actor waits. A garbage answer is no such thing: its steps abstain.
-
-    Attributes:
-        retry_after: as `EndpointUnavailable.retry_after`.
-    """
+    """The judge did not answer; the actor waits. A garbage answer is no such thing: its steps abstain."""
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -178,12 +170,7 @@ class WrongCount(VectorsRefused):
 
 
 class WrongDimension(VectorsRefused):
-    """Vectors of another length than before.
-
-    Attributes:
-        found: dimensions of the answer; 0 if its vectors differ among themselves.
-        wanted: dimensions so far; None if there were none.
-    """
+    """Vectors of another length than before."""
 
     def __init__(self, message: str, *, found: int, wanted: int | None) -> None:
         super().__init__(message)

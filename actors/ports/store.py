@@ -89,11 +89,7 @@ class TaskPlanner(Protocol):
     """Says what kinds of task are worth playing; the curriculum is one."""
 
     def plan(self, count: int, offered: Mapping[str, int]) -> Mapping[str, int]:
-        """Tasks by kind of goal for a round of `count`; what is missing from it is the environment's choice.
-
-        Args:
-            offered: how many there are to be had of each kind.
-        """
+        """Tasks by kind of goal for a round of `count`; what is missing from it is the environment's choice."""
         ...
 
     def kind(self, goal: str) -> str:

@@ -11,9 +11,6 @@ _ZERO = 1e-12
 def checked(vectors: npt.ArrayLike, count: int, dimension: int | None) -> npt.NDArray[np.float32]:
     """`vectors` as float32 `(count, dimension)`, each of Euclidean length 1.
 
-    Args:
-        dimension: None if any will do.
-
     Raises:
         WrongCount: not one vector for each text.
         WrongDimension: another length than `dimension`, or than each other's.

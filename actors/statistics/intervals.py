@@ -49,11 +49,7 @@ class Pairs(msgspec.Struct, frozen=True):
 
     @classmethod
     def count(cls, first: Sequence[bool], second: Sequence[bool]) -> "Pairs":
-        """Cross-tabulate; both sequences speak of the same tasks in the same order.
-
-        Raises:
-            ValueError: the lengths differ.
-        """
+        """Cross-tabulate; both sequences speak of the same tasks in the same order."""
         table = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
         for pair in zip(first, second, strict=True):
             table[pair] += 1
@@ -66,11 +62,7 @@ def quantile(confidence: float) -> float:
 
 
 def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's score interval of a success rate; (0, 1) without trials.
-
-    Raises:
-        ValueError: more successes than trials, or a negative count.
-    """
+    """Wilson's score interval of a success rate; (0, 1) without trials."""
     if not 0 <= successes <= trials:
         raise ValueError(f"{successes} successes of {trials} trials")
     if trials == 0:

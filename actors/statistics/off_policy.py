@@ -80,9 +80,6 @@ def pull(outcomes: Sequence[float] | Floats, scores: Sequence[float] | Floats) -
 
     The slope of scores on outcomes with the larger of the classical and the heteroskedastic error (HC1; White 1980).
     Degrees of freedom: two for each run of the rarer outcome, whose few scores say how uncertain its mean is.
-
-    Raises:
-        ValueError: the lengths differ.
     """
     told, score = np.asarray(outcomes, np.float64), np.asarray(scores, np.float64)
     if told.shape != score.shape:

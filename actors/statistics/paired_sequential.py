@@ -29,9 +29,6 @@ def log_capital(differences: Sequence[float], mean: float) -> float:
     Args:
         differences: `(n,)`, each in [-1, 1]; none give 0.
         mean: in (-1, 1).
-
-    Raises:
-        ValueError: a difference or a mean outside.
     """
     return _log_capital(*_counted(differences), mean)
 

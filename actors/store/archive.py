@@ -35,12 +35,7 @@ class Archive:
         self, url: str, kind: Kind, *, since: float | None = None, until: float | None = None,
         tenant: str | None = None, settings: StoreSettings = DEFAULTS,
     ) -> None:  # fmt: skip
-        """Reads the ids of what ended (calls: began; feedback: came) from `since` on, and before `until`.
-
-        Raises:
-            StoreUnavailable: no such database, or it cannot be read.
-            SchemaMismatch: written by an evolved with other tables.
-        """
+        """Reads the ids of what ended (calls: began; feedback: came) from `since` on, and before `until`."""
         self._engine = open_read_only(url, settings)
         self._row, time = _ROWS[kind]
         wanted = select(self._row.id).order_by(time, self._row.id)
@@ -61,11 +56,7 @@ class Archive:
         return len(self._ids)
 
     def __iter__(self) -> Iterator[Message]:
-        """The records; one that is gone by now is left out.
-
-        Raises:
-            StoreUnavailable: the database went away.
-        """
+        """The records; one that is gone by now is left out."""
         row = self._row
         for part in chunks(self._ids, _PAGE):
             try:

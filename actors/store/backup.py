@@ -37,11 +37,7 @@ _SECONDS = 6 * 3600.0
 
 
 def copy(url: str, directory: Path, report: Report, settings: StoreSettings) -> Path:
-    """Copy the database at `url` into `directory`; the file, for its owner alone.
-
-    Raises:
-        StoreUnavailable: no such database, it cannot be read, or the copy not be written; or no pg_dump.
-    """
+    """Copy the database at `url` into `directory`; the file, for its owner alone."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         target = directory / POSTGRESQL
@@ -89,11 +85,7 @@ def put_back(url: str, dump: Path, settings: StoreSettings) -> None:
 
 
 def set_aside(url: str, name: str, settings: StoreSettings) -> None:
-    """Move all that is in the PostgreSQL database's schema "public" into one called `name`.
-
-    Raises:
-        StoreUnavailable: it cannot be reached, or the user does not own it.
-    """
+    """Move all that is in the PostgreSQL database's schema "public" into one called `name`."""
     engine = open_engine(url, settings)
     quoted = engine.dialect.identifier_preparer.quote(name)
     try:

@@ -25,11 +25,7 @@ class Database:
     """Runs functions of a connection, each in a transaction of its own."""
 
     def __init__(self, url: str, settings: StoreSettings) -> None:
-        """Nothing is opened yet.
-
-        Raises:
-            StoreMisconfigured: see `open_engine`.
-        """
+        """Nothing is opened yet."""
         self._engine = open_engine(url, settings)
         self._reading = reading(self._engine)
         self._writing = self._engine.execution_options(writing=True)
@@ -38,11 +34,7 @@ class Database:
         self._limiter = anyio.CapacityLimiter(settings.connections)
 
     async def read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
-        """What `work` answers from one state of the database.
-
-        Raises:
-            StoreUnavailable: the database does not answer now.
-        """
+        """What `work` answers from one state of the database."""
 
         def run() -> R:
             try:

@@ -38,11 +38,7 @@ _DEFECTS = ("no such table", "no such column", "syntax error", "has no column")
 
 
 def open_engine(url: str, settings: StoreSettings) -> Engine:
-    """An engine for `url`: `sqlite:///path/to/file.db` or `postgresql+psycopg://...`.
-
-    Raises:
-        StoreMisconfigured: no such database, or its driver is missing; the text shows no password.
-    """
+    """An engine for `url`: `sqlite:///path/to/file.db` or `postgresql+psycopg://...`."""
     parsed = _parsed(url)
     if parsed.get_backend_name() != "sqlite":
         return postgresql.open_postgresql(parsed, settings)
@@ -91,12 +87,7 @@ def located(engine: Engine) -> str:
 
 
 def open_read_only(url: str, settings: StoreSettings) -> Engine:
-    """An engine that writes nothing and makes nothing.
-
-    Raises:
-        StoreMisconfigured: see `open_engine`.
-        StoreUnavailable: there is no such SQLite database.
-    """
+    """An engine that writes nothing and makes nothing."""
     parsed = _parsed(url)
     if parsed.get_backend_name() != "sqlite":
         return reading(postgresql.open_postgresql(parsed, settings))

@@ -60,9 +60,6 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 def quick(url: str) -> None:
     """Look at an SQLite file before it is used; one that is not there yet is sound. Of a damaged page SQLite tells when
     it reads it.
-
-    Raises:
-        StoreDamaged: it is no database.
     """
     parsed = make_url(url)
     path = Path(parsed.database or "")
@@ -91,11 +88,7 @@ def pages(url: str) -> list[Finding]:
 
 
 def check(connection: Connection, problem: Callable[[Verdict | Directive], str] | None, say: Report) -> Checked:
-    """Everything but the pages.
-
-    Args:
-        problem: why the signature of a record does not count, empty if it does; None: there are no keys to say.
-    """
+    """Everything but the pages."""
     rows: dict[str, int] = {}
     for table in t.Base.metadata.sorted_tables:
         rows[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0

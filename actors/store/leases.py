@@ -39,11 +39,7 @@ class Leases:
     """The rows, in a store's database. Statements run beside the store's own: a renewal does not wait for a writer."""
 
     def __init__(self, url: str, settings: StoreSettings) -> None:
-        """Nothing is opened yet.
-
-        Raises:
-            StoreMisconfigured: see `open_engine`.
-        """
+        """Nothing is opened yet."""
         # Connections of their own, and not in line with the store's writers: a renewal waits for none of them.
         self._engine = open_engine(url, msgspec.structs.replace(settings, connections=_THREADS))
         sqlite = self._engine.dialect.name == "sqlite"

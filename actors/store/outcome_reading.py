@@ -30,11 +30,7 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def late(connection: Connection, reader: str, channel: Channel, limit: int) -> list[LateOutcome]:
-    """Outcomes that came after their trajectories had closed, and that `reader` has not taken in yet, oldest first.
-
-    Args:
-        channel: those that have an effect there already are left out.
-    """
+    """Outcomes that came after their trajectories had closed, and that `reader` has not taken in yet, oldest first."""
     told, row = t.OutcomeRevisionRow, t.EffectRow
     heard = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == cursor(reader)))
     there = exists().where(

@@ -66,11 +66,7 @@ class _Known(msgspec.Struct):
 
 
 def begun(connection: Connection, rows: Sequence[dict[str, Any]], now: float, tally: Tally) -> None:
-    """Trajectories were written: note the outcomes that they closed with.
-
-    Args:
-        rows: of `TrajectoryRow`, new.
-    """
+    """Trajectories were written: note the outcomes that they closed with."""
     told = [row for row in rows if row["source"] == "production" and _number(row["outcome"])]
     insert_new(
         connection,
@@ -183,11 +179,7 @@ def revised(run: Trajectory, outcome: float, revision: int) -> Trajectory:
 
 
 def settle(connection: Connection, reasons: Mapping[str, str], now: float, tally: Tally) -> None:
-    """Nothing will be trained on what is known of these trajectories by now, but for what is in an order already.
-
-    Args:
-        reasons: why, by trajectory.
-    """
+    """Nothing will be trained on what is known of these trajectories by now, but for what is in an order already."""
     told, row = t.OutcomeRevisionRow, t.EffectRow
     rows: list[dict[str, Any]] = []
     for part in chunks(sorted(reasons)):

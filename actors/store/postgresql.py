@@ -32,11 +32,7 @@ and system; and of others: a standby that takes no writes yet, one ended for idl
 
 
 def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
-    """An engine; nothing is connected yet.
-
-    Raises:
-        StoreMisconfigured: another driver, no driver, or a password where it would be shown.
-    """
+    """An engine; nothing is connected yet."""
     if url.drivername not in _NAMES:
         raise StoreMisconfigured(f"store.url: {url.drivername} is not supported; write {DRIVER}://USER@HOST/DATABASE")
     if "password" in url.query:
@@ -92,11 +88,7 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
 
 
 def check(connection: Connection) -> None:
-    """Whether the database can hold what is to be written.
-
-    Raises:
-        StoreMisconfigured: names the remedy.
-    """
+    """Whether the database can hold what is to be written."""
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
     if encoding != "UTF8":
         raise StoreMisconfigured(
@@ -123,11 +115,7 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
 
 
 def read_password(name: str) -> str:
-    """The password in the file `name`.
-
-    Raises:
-        StoreUnavailable: it cannot be read.
-    """
+    """The password in the file `name`."""
     try:
         return Path(name).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -188,9 +188,6 @@ def exam(connection: Connection, chosen: Callable[[str], bool], reported: bool, 
     """The newest `limit` production trajectories whose ids are `chosen`, newest first, fair to parties (`newest`).
 
     However few outcomes there are: what is counted is what is returned, not what is looked through.
-
-    Args:
-        reported: only those with an outcome.
     """
     row = t.TrajectoryRow
     wanted = select(row.id, row.tenant, row.caller).where(row.source == "production", row.attributed)

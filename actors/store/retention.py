@@ -64,11 +64,7 @@ def protected(connection: Connection) -> set[str]:
 
 
 def due_trajectories(connection: Connection, before: float, kept: set[str], limit: int) -> list[str]:
-    """Some that ended before `before`, the oldest first; at most `limit`. Only reads, so that nobody waits for it.
-
-    Args:
-        kept: see `protected`.
-    """
+    """Some that ended before `before`, the oldest first; at most `limit`. Only reads, so that nobody waits for it."""
     row, due = t.TrajectoryRow, list[tuple[float, str]]()
     # By source, for that is how the index has them by time.
     for source in connection.scalars(select(row.source).distinct()).all():

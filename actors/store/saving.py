@@ -274,11 +274,7 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
 def _join(
     connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float, tally: outcomes.Tally
 ) -> None:
-    """Note whose feedback is, and take over what it says of outcomes.
-
-    Args:
-        fresh: trajectories that were written in this transaction.
-    """
+    """Note whose feedback is, and take over what it says of outcomes."""
     if not joins:
         return
     row, feedback = t.TrajectoryRow, table_of(t.FeedbackRow)

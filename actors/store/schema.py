@@ -41,11 +41,7 @@ def found(connection: Connection) -> str:
 
 
 def check(connection: Connection) -> str:
-    """The database's schema, which is the one that is wanted.
-
-    Raises:
-        SchemaMismatch: another evolved wrote it.
-    """
+    """The database's schema, which is the one that is wanted."""
     if (digest := found(connection)) != wanted():
         raise SchemaMismatch(digest or "none", wanted(), located(connection.engine))
     return digest
@@ -56,9 +52,6 @@ def create(connection: Connection) -> None:
 
     Args:
         connection: in a writing transaction (`actors.store.database`): of several that open it at once, one makes them.
-
-    Raises:
-        SchemaMismatch: another evolved wrote it; nothing was changed.
     """
     if found(connection):
         check(connection)

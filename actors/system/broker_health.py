@@ -30,14 +30,7 @@ class _Answer(msgspec.Struct):
 
 
 async def write_failure(host: str, port: int, user: str, password: str) -> str:
-    """Why the server at `host:port` writes no more; empty if it does, or does not answer.
-
-    Args:
-        host: of the server.
-        port: of the server.
-        user: of its system account, which alone may ask.
-        password: of that user.
-    """
+    """Why the server at `host:port` writes no more; empty if it does, or does not answer."""
     connect = msgspec.json.encode({"user": user, "pass": password, "verbose": False, "pedantic": False}).decode()
     asked = f"CONNECT {connect}\r\nSUB _INBOX.health 1\r\nPUB $SYS.REQ.SERVER.PING.HEALTHZ _INBOX.health 0\r\n\r\n"
     got = b""

@@ -102,19 +102,11 @@ class Bus(Protocol):
         ...
 
     def tail(self, subject: str) -> Tail:
-        """Of the stream that takes `subject`, as of the last `publish`.
-
-        Raises:
-            BusMisconfigured: no stream has the subject.
-        """
+        """Of the stream that takes `subject`, as of the last `publish`."""
         ...
 
     def remember(self, subject: str, sequence: int) -> None:
-        """`sequence` was confirmed in an earlier life: a number that is given again is a loss.
-
-        Raises:
-            BusMisconfigured: no stream has the subject.
-        """
+        """`sequence` was confirmed in an earlier life: a number that is given again is a loss."""
         ...
 
     async def subscribe(self, durable: str, subjects: Sequence[str]) -> Subscription:
@@ -127,11 +119,7 @@ class Bus(Protocol):
         ...
 
     async def depth(self) -> Mapping[str, Depth]:
-        """By durable, for those that were subscribed to here; for metrics and the dashboard.
-
-        Raises:
-            BusUnavailable: the broker does not answer.
-        """
+        """By durable, for those that were subscribed to here; for metrics and the dashboard."""
         ...
 
     async def aclose(self) -> None:

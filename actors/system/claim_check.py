@@ -32,18 +32,10 @@ class ClaimStore:
     """The shared directory. Blocking: to be called in a worker thread."""
 
     def __init__(self, directory: Path) -> None:
-        """
-        Args:
-            directory: created on first use, for the owner alone.
-        """
         self._directory = directory
 
     def put(self, data: bytes) -> Claim:
-        """Write `data` durably.
-
-        Raises:
-            OSError: disk full, no permission.
-        """
+        """Write `data` durably."""
         digest = hashlib.sha256(data).hexdigest()
         target = self._directory / f"{digest}.blob"
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -54,11 +46,7 @@ class ClaimStore:
         return Claim(target.name, digest, len(data))
 
     def get(self, claim: Claim) -> bytes:
-        """The payload.
-
-        Raises:
-            PayloadMissing: not there, not readable, or not what was written.
-        """
+        """The payload."""
         if not _NAME.fullmatch(claim.path):
             raise PayloadMissing(f"claim path {claim.path!r} is no blob name")
         try:

@@ -59,11 +59,7 @@ class Stalled(ActorSystemError):
 
 
 class Escalated(ActorSystemError):
-    """Restarting did not help; the process should end so that its own supervisor starts afresh.
-
-    Attributes:
-        name: the task that gave up. Its last error is `__cause__`.
-    """
+    """Restarting did not help; the process should end so that its own supervisor starts afresh."""
 
     def __init__(self, name: str, restarts: int, window: float) -> None:
         super().__init__(f"{name} failed {restarts} times within {window:g} s")

@@ -152,11 +152,7 @@ class Leadership:
         return self._term.epoch if self._term is not None and self._term.on else 0
 
     def holds(self, task: Task, meanwhile: Meanwhile | None = None) -> Task:
-        """`task`, which runs only under the lease: it is started when the lease is taken, cancelled when it is lost.
-
-        Args:
-            meanwhile: runs while this daemon stands by, until it is cancelled.
-        """
+        """`task`, which runs only under the lease: it is started when the lease is taken, cancelled when it is lost."""
 
         async def run(lifecycle: Lifecycle) -> None:
             while (term := await self._granted(lifecycle, meanwhile)) is not None:

@@ -14,10 +14,6 @@ class SystemMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """
-        Args:
-            registry: a new one per process, or per test.
-        """
         self.handled = Counter("evolved_actor_handled", "Records handled and committed.", ["actor"], registry=registry)
         self.failed = Counter("evolved_actor_failed", "Handler failures.", ["actor"], registry=registry)
         self.parked = Counter("evolved_actor_parked", "Records parked as dead letters.", ["actor"], registry=registry)

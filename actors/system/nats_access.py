@@ -52,22 +52,14 @@ class NatsAccess(msgspec.Struct, frozen=True):
         return f"NatsAccess({','.join(self.servers)})"
 
     def secret(self, name: str) -> str:
-        """The text in the file that setting `name` names.
-
-        Raises:
-            AccessUnusable: not to be read, or empty.
-        """
+        """The text in the file that setting `name` names."""
         text = _read(self.settings, name).decode(errors="replace").strip()
         if not text:
             raise AccessUnusable(f"bus.{name} = {getattr(self.settings, name)}: the file is empty; put the secret in")
         return text
 
     def tls(self) -> ssl.SSLContext:
-        """A fresh context with the files as they are now.
-
-        Raises:
-            AccessUnusable: names the file that is missing or is no PEM.
-        """
+        """A fresh context with the files as they are now."""
         settings = self.settings
         context = ssl.create_default_context()
         if settings.ca_file:
@@ -88,11 +80,7 @@ class NatsAccess(msgspec.Struct, frozen=True):
         return context
 
     def options(self) -> dict[str, Any]:
-        """What nats-py's `connect` is told.
-
-        Raises:
-            AccessUnusable: see `secret` and `tls`.
-        """
+        """What nats-py's `connect` is told."""
         settings, told = self.settings, {"tls": self.tls()}
         if settings.password_file:
             self.secret("password_file")
@@ -148,12 +136,6 @@ class NextServer:
     """
 
     def __init__(self, first: float, longest: float, rng: random.Random) -> None:
-        """
-        Args:
-            first: seconds before the second attempt at a server.
-            longest: seconds between attempts at the most; there is no last attempt.
-            rng: for the jitter.
-        """
         self._first, self._longest, self._rng = first, longest, rng
 
     def __call__(self, servers: Sequence[Any], greeting: object) -> tuple[Any, float]:

@@ -121,20 +121,13 @@ class NatsBus:
         return {durable: await self._host(pulls[0].depth) for durable, pulls in list(self._pulls.items()) if pulls}
 
     async def sweep_claims(self, now: float) -> int:
-        """Delete payload files that no stream can point to any more; returns how many.
-
-        Args:
-            now: unix seconds.
-        """
+        """Delete payload files that no stream can point to any more; returns how many."""
         oldest = max(stream.max_age or float("inf") for stream in self._streams)
         return await self._host(asyncio.to_thread, self._claims.sweep, now - oldest)
 
     async def rewind(self, spared: Collection[str]) -> int:
         """Remove all durables but `spared` and those of work queues, which `subscribe` then makes anew, from the first
         record on; returns how many. To be called before anybody subscribes.
-
-        Raises:
-            BusUnavailable: no broker; may be called again.
         """
         streams = [stream.name for stream in self._streams if not stream.queue]
         return await self._host(remove_durables, self._opened(), streams, spared)

@@ -153,11 +153,7 @@ class NatsClient:
         return client
 
     async def _until_in(self, attempt: "asyncio.Task[None]") -> None:
-        """Until we are in, or every server has said that we never shall be.
-
-        Raises:
-            TimeoutError: neither within `connect_seconds`.
-        """
+        """Until we are in, or every server has said that we never shall be."""
         heard: asyncio.Task[Any] = attempt
         try:
             async with asyncio.timeout(self.settings.connect_seconds):
@@ -211,12 +207,7 @@ class NatsClient:
             callback()
 
     async def ensure_streams(self) -> None:
-        """Create what is missing, bring what differs to its definition.
-
-        Raises:
-            BusUnavailable: JetStream does not answer.
-            BusMisconfigured: the broker refuses a definition; `BusRefused` if account or cluster is in the way.
-        """
+        """Create what is missing, bring what differs to its definition."""
         client = await self.connection()
         js = cast(Any, self._context(client))
         for stream in self.streams:
@@ -377,9 +368,6 @@ def _stream_config(stream: Stream, access: NatsAccess) -> api.StreamConfig:
 async def remove_durables(client: NatsClient, streams: Sequence[str], spared: Collection[str]) -> int:
     """Remove the durables of `streams` but `spared`, so that a subscription begins at the first record again; returns
     how many. May be done again.
-
-    Raises:
-        BusUnavailable: the broker does not answer.
     """
     removed = 0
     try:

@@ -70,18 +70,11 @@ class Confirmations:
         self._numbers = itertools.count()
 
     async def listen(self) -> None:
-        """Subscribe; once, before the first window.
-
-        Raises:
-            One of `CONNECTION_ERRORS`: the connection is gone.
-        """
+        """Subscribe; once, before the first window."""
         await cast(Any, self.client).subscribe(f"{self._prefix}.*", cb=self._receive)
 
     async def publish(self, records: Sequence[Record], seconds: float) -> list[Exception | Stored]:
         """Publish a window.
-
-        Args:
-            seconds: for all its confirmations.
 
         Returns:
             For each record its confirmation, or why there is none: `TimeoutError`, `APIError`, another of nats-py's

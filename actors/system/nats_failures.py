@@ -54,11 +54,7 @@ _CURABLE = {
 
 
 def connect_refusal(error: BaseException, settings: BusSettings) -> str:
-    """Why trying again is useless, with the setting and the remedy; empty if it may help.
-
-    Args:
-        error: of an attempt to connect, or what nats-py reported beside one.
-    """
+    """Why trying again is useless, with the setting and the remedy; empty if it may help."""
     if isinstance(error, AccessUnusable):
         return str(error)
     if isinstance(error, PlainServer):
@@ -115,14 +111,7 @@ def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured
 
 
 def silence(error: BaseException, what: str, *, jetstream: bool, reported: str) -> BusUnavailable | BusRefused:
-    """JetStream's API does not answer.
-
-    Args:
-        error: of the request.
-        what: that was asked for.
-        jetstream: the server's greeting says that it has it.
-        reported: what the server complained of last, outside any answer.
-    """
+    """JetStream's API does not answer."""
     if "permissions violation" in reported.lower():
         return BusRefused(
             f"{what}: {reported}; our user needs to publish and subscribe to $JS.API.>, _INBOX.> and our subjects"
@@ -133,11 +122,7 @@ def silence(error: BaseException, what: str, *, jetstream: bool, reported: str) 
 
 
 def publish_failure(outcome: Exception, subject: str) -> BusUnavailable:
-    """Why a record is not confirmed.
-
-    Raises:
-        BusMisconfigured: the broker refuses it for good.
-    """
+    """Why a record is not confirmed."""
     if isinstance(outcome, APIError):
         failure = api_failure(outcome, subject)
         if isinstance(failure, BusUnavailable):

@@ -85,11 +85,7 @@ class NatsPull:
         self._closed = self._left = False
 
     async def open(self) -> None:
-        """Create the consumers and the inbox.
-
-        Raises:
-            BusUnavailable, BusMisconfigured: see `bus.Bus.subscribe`.
-        """
+        """Create the consumers and the inbox."""
         for source in self._sources.values():
             await self._ensure(source)
         await self._listen()

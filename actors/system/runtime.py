@@ -29,9 +29,6 @@ class Host(Protocol):
 
         Cancelling the caller cancels the call, and the caller goes on only when the call has really ended: nothing
         runs on behind its back.
-
-        Raises:
-            HostCallCancelled: the host ended the call by itself.
         """
         ...
 

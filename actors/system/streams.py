@@ -81,11 +81,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 def stream_of(subject: str, streams: Iterable[Stream]) -> Stream:
-    """The stream that holds `subject`.
-
-    Raises:
-        BusMisconfigured: none does.
-    """
+    """The stream that holds `subject`."""
     for stream in streams:
         if any(matches(pattern, subject) for pattern in stream.subjects):
             return stream
@@ -93,11 +89,7 @@ def stream_of(subject: str, streams: Iterable[Stream]) -> Stream:
 
 
 def by_stream(subjects: Sequence[str], streams: Iterable[Stream]) -> dict[str, tuple[Stream, tuple[str, ...]]]:
-    """`subjects` grouped by the stream that holds them: stream name -> (stream, its subjects).
-
-    Raises:
-        BusMisconfigured: no stream holds one of them, or there are none.
-    """
+    """`subjects` grouped by the stream that holds them: stream name -> (stream, its subjects)."""
     if not subjects:
         raise BusMisconfigured("a subscription needs a subject")
     known = tuple(streams)

@@ -45,13 +45,6 @@ class Supervisor:
         drain_seconds: float = DRAIN_SECONDS,
         watch_seconds: float = 1.0,
     ) -> None:
-        """
-        Args:
-            rng: for the jitter of restarts.
-            notify: service manager to talk to; None for nobody.
-            drain_seconds: after a drain began, what is still running then is cancelled.
-            watch_seconds: how often heartbeats are looked at; half the watchdog's time if that is less.
-        """
         self._rng = rng
         self._notify = notify or Notify()
         self._drain_seconds = drain_seconds
@@ -91,14 +84,8 @@ class Supervisor:
     async def run(self, *, signals: bool = True) -> bool:
         """Run to the end.
 
-        Args:
-            signals: SIGTERM, SIGINT and SIGHUP drain; main thread only.
-
         Returns:
             True if every task came to its end by itself, False if the drain deadline cut one off.
-
-        Raises:
-            Escalated: a critical task failed too often.
         """
         with anyio.CancelScope() as tasks:
             self._tasks = tasks

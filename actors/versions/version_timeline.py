@@ -21,10 +21,6 @@ class VersionTimeline:
     """The spans of every engine, in memory: after a restart nothing is known of before."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """
-        Args:
-            clock: unix seconds, that of the tap.
-        """
         self._clock = clock
         self._spans: dict[str, deque[_Span]] = {}
 

@@ -224,18 +224,11 @@ def learning_figures(view: LearningView) -> Iterator[Metric]:
     learning, now = view.learning(), view.now
     states: dict[str, float] = {}
     waits: dict[str, float] = {}
-    forecast: dict[tuple[()], float] = {}
     if learning is not None:
         states = {name: float(name == learning.state) for name in STATES}
         waits = {learning.waits_for: max(0.0, now - learning.since)}
-        if learning.eta is not None:
-            forecast = {(): max(0.0, learning.eta - now)}  # without it, no sample
     yield gauge("evolved_learning_state", "1 for the state that learning is in, 0 for the others.", states, "state")
     yield gauge("evolved_learning_waits_seconds", "Since when learning waits, by what it waits for.", waits, "for")
-    yield gauge(
-        "evolved_learning_forecast_seconds", "Until that will be there at the present rate, where it can be told.",
-        forecast,
-    )  # fmt: skip
     yield counter(
         "evolved_learning_runs", "Runs by their effect: learned, or why they taught nothing.",
         {LEARNED: 0, **view.effects}, "effect",

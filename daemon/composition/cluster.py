@@ -53,11 +53,6 @@ class Member:
     """This daemon."""
 
     def __init__(self, settings: ClusterSettings, address: str, *, sole: bool) -> None:
-        """
-        Args:
-            address: of the control API.
-            sole: no other daemon can be there.
-        """
         # Two daemons may be given one name; their leases must not be taken for one another's.
         self.holder = f"{settings.name or f'{socket.gethostname()}-{os.getpid()}'}-{uuid4().hex[:6]}"
         self.address = settings.address or address
@@ -77,9 +72,6 @@ def sole_use(store_url: str) -> Generator[bool]:
 
     A second daemon on one SQLite file is refused and does not stand by: a leader that hangs in mid-transaction would
     keep the file locked, so it could not take over when it is needed.
-
-    Raises:
-        StartFailed: another daemon has it, and does not end within a quarter of a minute.
     """
     url = make_url(store_url)
     if url.get_backend_name() != "sqlite" or not url.database:

@@ -8,11 +8,7 @@ from daemon.settings.config import SHADOW, Config, serving_engines
 
 
 def engine_clients(config: Config) -> dict[str, VllmEngine]:
-    """A client for each engine by name, to be closed by the caller.
-
-    Raises:
-        ConfigError: names the setting of a key file that cannot be used.
-    """
+    """A client for each engine by name, to be closed by the caller."""
     engines = config.engines
     files = {SHADOW: ("engines.shadow", engines.shadow.api_key_file)}
     if engines.fleet:

@@ -40,10 +40,6 @@ class EnvironmentCollector(Collector):
     """Reads the figures of a `WorkerEnvironment` or an `EnvironmentService` at each scrape."""
 
     def __init__(self, source: Any, what: str) -> None:
-        """
-        Args:
-            what: the label that tells its figures from others': "workers" or "http".
-        """
         self._source, self._what = source, what
 
     def register(self, registry: CollectorRegistry) -> None:
@@ -66,14 +62,7 @@ class EnvironmentCollector(Collector):
 def sandbox_environment(
     settings: SandboxSettings, registry: CollectorRegistry, live: LiveApi | None = None, grader: Grader | None = None
 ) -> Environment | None:
-    """The environment that `settings` name, with its figures in `registry`; None if they name none.
-
-    Args:
-        live: the registered live APIs, and the `grader` of attempts at them, for the environment "live".
-
-    Raises:
-        ConfigError: it cannot be built.
-    """
+    """The environment that `settings` name, with its figures in `registry`; None if they name none."""
     if not settings.environment:
         return None
     if settings.environment == LIVE and live is not None:
@@ -93,11 +82,7 @@ def sandbox_environment(
 
 
 def build_environment(name: str, options: Mapping[str, Any], workers: int = 0) -> Environment:
-    """The environment `name`, an installed one's or `module:Class`, in `workers` processes; 0: in this one.
-
-    Raises:
-        ConfigError: it cannot be built.
-    """
+    """The environment `name`, an installed one's or `module:Class`, in `workers` processes; 0: in this one."""
     if not workers and ":" not in name:
         return adapters.build("environment", name, options)
     try:

@@ -1,10 +1,6 @@
-"""The gate in the daemon: the gatekeeper, and its trial: held-out tasks or replayed outcomes, and the checks beside
-them."""
-
-from collections.abc import Callable
+"""What the gate compares by: held-out tasks or replayed outcomes, and the checks beside them."""
 
 from actors.gate.drift import DriftCheck
-from actors.gate.gatekeeper import Gatekeeper
 from actors.gate.panel import Panel
 from actors.gate.prompts import PromptCheck
 from actors.gate.replay_trial import ReplayTrial
@@ -14,31 +10,8 @@ from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.store import Store
 from daemon.composition.harness import harness
-from daemon.composition.wiring import LONG, Wiring
 from daemon.errors import ConfigError
-from daemon.settings.config import SHADOW, Config
-from daemon.upkeep.swaps import Swaps
-
-
-def gate(wiring: Wiring, environment: Environment | None, swaps: Swaps, loaded: Callable[[int], None]) -> Gatekeeper:
-    """Candidates to verdicts.
-
-    Args:
-        environment: where they are tried; without one, on what production's prompts came to.
-        loaded: told each version that the shadow engine took.
-
-    Raises:
-        ConfigError: as `gate_trial`, or its key cannot be used.
-    """
-    config, parts = wiring.config, wiring.parts
-    gatekeeper = Gatekeeper(
-        config.gate.keeper, store=parts.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
-        trial=gate_trial(config, store=parts.store, shadow=parts.shadow, environment=environment),
-        versions=parts.versions, key=parts.provenance.key("gate"), clock=wiring.clock, times=wiring.times,
-        loaded=loaded,
-    )  # fmt: skip
-    wiring.act(gatekeeper, LONG)
-    return gatekeeper
+from daemon.settings.config import Config
 
 
 def gate_trial(
@@ -48,11 +21,7 @@ def gate_trial(
     shadow: Engine,
     environment: Environment | None,
 ) -> Trial:
-    """What the gatekeeper compares by.
-
-    Raises:
-        ConfigError: the probes cannot be used.
-    """
+    """What the gatekeeper compares by."""
     gate = config.gate
     trial: Trial
     if environment is None:

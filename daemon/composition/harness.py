@@ -16,11 +16,7 @@ from daemon.errors import ConfigError
 
 
 def harness(settings: RolloutSettings) -> HarnessConfig:
-    """The manner that rollout and gate share.
-
-    Raises:
-        ConfigError: no such template or class, or it does not take its options.
-    """
+    """The manner that rollout and gate share."""
     chosen = (settings.context, settings.context_budget, settings.context_options, settings.agent)
     if chosen == ("causal", 0, {}, ""):
         return PLAIN

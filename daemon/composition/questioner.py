@@ -17,28 +17,7 @@ from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import QuestionerState
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from daemon.collectors.figures import counter, gauge, split
-from daemon.composition.wiring import Wiring
 from daemon.settings.config import Config
-
-
-def questions(wiring: Wiring, environment: Environment | None, embedder: Embedder) -> None:
-    """The questioner, where there is a sandbox and it is switched on.
-
-    Args:
-        environment: the sandbox with all its tools, whatever the tool search shows to others: it explores.
-
-    Raises:
-        ConfigError: there is no adapter of that name for the wording, or it does not take its options.
-    """
-    config, parts = wiring.config, wiring.parts
-    if environment is None or not config.questioner.enabled:
-        return
-    asking = questioner(
-        config, store=parts.store, sink=parts.store, environment=environment, shadow=parts.shadow, embedder=embedder,
-        wording=parts.adapter("wording", config.wording), rng=wiring.rng("questioner"),
-    )  # fmt: skip
-    wiring.figures(questioner_figures, asking)
-    wiring.produce(asking)
 
 
 def questioner(
@@ -53,14 +32,7 @@ def questioner(
     rng: random.Random,
     clock: Callable[[], float] = time.monotonic,
 ) -> Questioner:
-    """The producer of self-made tasks.
-
-    Args:
-        environment: the sandbox as it is.
-        shadow: engine that tries tasks, where `questioner.attempts` asks for that.
-        rng: of these attempts.
-        clock: seconds that only go forward, for budgets.
-    """
+    """The producer of self-made tasks."""
     settings = config.questioner
     solver = EngineSolver(shadow, SyntheticTasks(environment), rng=rng) if settings.attempts else None
 

@@ -19,11 +19,7 @@ def installed(kind: str) -> dict[str, EntryPoint]:
 
 
 def find(kind: str, name: str) -> Any:
-    """The class or function that makes the adapter `name` of `kind`.
-
-    Raises:
-        ConfigError: no such adapter, or what it needs is not installed.
-    """
+    """The class or function that makes the adapter `name` of `kind`."""
     found = installed(kind)
     if name not in found:
         near = difflib.get_close_matches(name, found, 1, 0.5)
@@ -38,9 +34,6 @@ def find(kind: str, name: str) -> Any:
 def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     """The adapter `name` of `kind` ("environment", "judge", "embedder", "extractor"), made with `options` as keyword
     arguments.
-
-    Raises:
-        ConfigError: no such adapter, or it does not take these options, or lacks one.
     """
     try:
         return find(kind, name)(**options)

@@ -30,12 +30,7 @@ T = TypeVar("T")
 
 
 class Resources:
-    """What the actors share: store, bus, engines, weights, keys, metrics.
-
-    Attributes:
-        shadow: the engine that no agent sees.
-        versions: directory of the weights.
-    """
+    """What the actors share: store, bus, engines, weights, keys, metrics."""
 
     def __init__(
         self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
@@ -51,11 +46,7 @@ class Resources:
             WeightsCollector(weights).register(self.registry)
 
     def adapter(self, kind: str, settings: AdapterSettings) -> Any:
-        """The adapter that `settings` name, closed when the daemon ends; None if they name none.
-
-        Raises:
-            ConfigError: see `daemon.composition.registry.build`.
-        """
+        """The adapter that `settings` name, closed when the daemon ends; None if they name none."""
         if not settings.name:
             return None
         return self.closing(adapters.build(kind, settings.name, settings.options))
@@ -69,11 +60,7 @@ class Resources:
 
     @classmethod
     async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Resources":
-        """Open what must be open before the first actor starts.
-
-        Raises:
-            StartFailed: the store cannot be opened, another daemon has it, or the broker did not answer in time.
-        """
+        """Open what must be open before the first actor starts."""
         sole = stack.enter_context(sole_use(config.store_url))
         member = Member(config.cluster, f"http://{config.control.host}:{config.control.port}", sole=sole)
         try:

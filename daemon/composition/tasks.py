@@ -37,13 +37,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Tasks:
-    """The parts that make and mix tasks, for one sandbox.
-
-    Attributes:
-        environment: the sandbox, with self-made tasks: what the rollout plays in.
-        mixture: for the rollout.
-        failures: an actor.
-    """
+    """The parts that make and mix tasks, for one sandbox."""
 
     def __init__(
         self,
@@ -58,12 +52,6 @@ class Tasks:
         rng: Random,
         grader: Grader | None = None,
     ) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-            environment: the sandbox as it is; gate, probes and skill trials keep to that.
-            families: that the rollout plays of its own.
-        """
         self._store, self._curriculum = store, curriculum
         self.environment = SyntheticTasks(environment, Verdicts(grader) if grader is not None else None)
         self.mixture = Mixture(settings.mixture, book=store, weigher=curriculum, clock=clock)

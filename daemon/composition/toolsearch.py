@@ -11,8 +11,6 @@ import structlog
 
 from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
-from actors.ports.errors import LiveApiError
-from adapters.live import LiveApi
 from adapters.toolsearch import Found, ToolIndex
 from adapters.toolsearch.environment import SearchingEnvironment
 from daemon.composition import registry
@@ -35,11 +33,7 @@ def searching(
 
 
 class Catalogue:
-    """An index over what files list, each API under its file's name; over the sandbox's tools, if there are no files.
-
-    Raises:
-        ConfigError: a file that cannot be read, or nothing to search.
-    """
+    """An index over what files list, each API under its file's name; without files, over the sandbox's tools."""
 
     def __init__(self, config: Config, files: Sequence[Path]) -> None:
         settings, sandbox = config.embedder, config.sandbox
@@ -60,27 +54,8 @@ class Catalogue:
             print(f"{count} of the tools skipped: {reason}", file=sys.stderr)
 
 
-async def fill(index: ToolIndex, apis: Sequence[LiveApi]) -> int:
-    """Put the operations of `apis` into `index`, each API anew; one that cannot say what it can is logged and keeps
-    what it had; how many operations there are of all that could."""
-    taken = 0
-    for api in apis:
-        try:
-            operations = await api.tools()
-        except LiveApiError as error:
-            _log.warning("tools_unknown", api=api.name, reason=f"{type(error).__name__}: {error}")
-            continue
-        index.remove(api=api.name)
-        taken += await index.add(operations, api=api.name)
-    return taken
-
-
 def tools_in(file: Path) -> list[Any]:
-    """The tools in a JSON file: a list, alone or as `tools` of an object, of function tools or of MCP's tools.
-
-    Raises:
-        ConfigError: names the file and what is wrong with it.
-    """
+    """The tools in a JSON file: a list, alone or as `tools` of an object, of function tools or of MCP's tools."""
     try:
         if file.stat().st_size > _MAX_FILE:
             raise ConfigError(f"--file {file}: above {_MAX_FILE >> 20} MiB; split it up")

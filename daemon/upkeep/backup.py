@@ -68,14 +68,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 def backup(
     config: Config, out: Path, *, settings: Path | None, with_keys: bool, with_weights: bool, say: Report
 ) -> Contents:
-    """Write a backup to `out`.
-
-    Args:
-        settings: the file that `config` was read from.
-
-    Raises:
-        TransferFailed: `out` exists, the store cannot be read, or the disk is full; nothing is left at `out`.
-    """
+    """Write a backup to `out`."""
     if out.exists():
         raise TransferFailed(f"{out} exists; a backup is never written over another, name a new one")
     aside = out.with_name(f".{out.name}.{os.getpid()}.part")

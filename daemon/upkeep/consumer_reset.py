@@ -21,9 +21,6 @@ async def rewind(store: Store, bus: NatsBus) -> int:
     """Have all streams delivered again from their beginning, if the store was restored; returns how many consumers.
 
     Call it before the first actor subscribes. A daemon that dies in between does it again.
-
-    Raises:
-        StoreUnavailable, BusUnavailable: call again.
     """
     if not await store.state_get(REWIND):
         return 0

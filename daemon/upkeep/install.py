@@ -62,16 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(config: Config, settings: bytes, units: Sequence[str] = USUAL, program: Path | None = None) -> Plan:
-    """What there is to write for `units`.
-
-    Args:
-        config: says where the tap listens.
-        settings: content of /etc/evolved/config.toml, if there is none yet.
-        program: the `evolved` to start; the one beside this Python.
-
-    Raises:
-        InstallRefused: a program that the services could not see, or a unit that does not exist.
-    """
+    """What there is to write for `units`."""
     unknown = sorted(set(units) - set(UNITS))
     if unknown:
         raise InstallRefused(f"no unit {unknown[0]!r}; there are {', '.join(UNITS)}")
@@ -124,11 +115,7 @@ def example() -> Path:
 
 
 def install(todo: Plan, root: Path) -> Installed:
-    """Write `todo` below `root`; what is there already and ours is brought up to date.
-
-    Raises:
-        InstallRefused: a file that is there is not ours, or cannot be written. Nothing was changed in the first case.
-    """
+    """Write `todo` below `root`; what is there already and ours is brought up to date."""
     ours = {one.path: one for one in (read(root) or Installed((), ())).files}
     kept: set[str] = set()
     for name, content in todo.files.items():
@@ -164,11 +151,7 @@ def install(todo: Plan, root: Path) -> Installed:
 
 
 def read(root: Path) -> Installed | None:
-    """What is installed below `root`; None if nothing is.
-
-    Raises:
-        InstallRefused: the list cannot be read.
-    """
+    """What is installed below `root`; None if nothing is."""
     try:
         return msgspec.json.decode((root / _LIST).read_bytes(), type=Installed)
     except FileNotFoundError:
@@ -178,11 +161,7 @@ def read(root: Path) -> Installed | None:
 
 
 def installed(root: Path) -> Installed:
-    """What is installed below `root`.
-
-    Raises:
-        InstallRefused: nothing is, or the list cannot be read.
-    """
+    """What is installed below `root`."""
     found = read(root)
     if found is None:
         raise InstallRefused(f"nothing of evolved is installed below {root}: there is no {root / _LIST}")
@@ -190,14 +169,7 @@ def installed(root: Path) -> Installed:
 
 
 def uninstall(root: Path, *, purge: bool = False) -> list[Path]:
-    """Take everything away again; returns what was left because somebody had changed it.
-
-    Args:
-        purge: the state (spool, store, versions, keys), settings and credentials too, changed or not.
-
-    Raises:
-        InstallRefused: nothing is installed there, or it cannot be removed.
-    """
+    """Take everything away again; returns what was left because somebody had changed it."""
     found = installed(root)
     left: list[Path] = []
     try:

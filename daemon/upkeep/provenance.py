@@ -47,11 +47,7 @@ class Provenance:
         return PublicKeys(self._trusted[role])
 
     def key(self, role: str) -> SigningKey:
-        """The private key of `role`, made on first use.
-
-        Raises:
-            ConfigError: a file that holds something else, or cannot be read or made.
-        """
+        """The private key of `role`, made on first use."""
         try:
             return SigningKey.load(self._private[role], self._trusted[role])
         except BadKey as error:

@@ -120,11 +120,7 @@ def _checked(directory: Path, config: Config, say: Report) -> Contents:
 
 
 def _sound(url: str, contents: Contents, config: Config) -> None:
-    """Hold the audit trail against the head that the backup was written with.
-
-    Raises:
-        TransferFailed: it is broken, or another one.
-    """
+    """Hold the audit trail against the head that the backup was written with."""
     try:
         found = ask(url, verify, config.store)
     except StoreError as error:

@@ -119,14 +119,7 @@ class Retention:
     async def round(
         self, draining: Callable[[], bool] = lambda: False, beat: Callable[[], None] = lambda: None
     ) -> Usage:
-        """Everything that is due; ends early, between two transactions, when `draining`.
-
-        Args:
-            beat: told now and then that it goes on.
-
-        Raises:
-            StoreUnavailable: go on in the next round.
-        """
+        """Everything that is due; ends early, between two transactions, when `draining`."""
         self._beat = beat
         now, settings = self._now(), self._settings
         kept = await self._store.ask(old.protected)

@@ -42,11 +42,6 @@ class SwapIntents:
     """Those of one daemon's engines."""
 
     def __init__(self, leases: Leases, directory: Path, holder: str = "") -> None:
-        """
-        Args:
-            directory: where the files of swap programs are.
-            holder: who swaps, for people.
-        """
         self._leases, self._path = leases, directory
         self._holder = holder or f"{socket.gethostname()}-{os.getpid()}"
         self._directory = ""

@@ -61,11 +61,7 @@ class _Blocks(FileResponse):
 
 
 def server(settings: ServerSettings, versions: Path) -> Starlette:
-    """The application that serves `versions`.
-
-    Raises:
-        ConfigError: others can reach it and it has no token, or the token cannot be used.
-    """
+    """The application that serves `versions`."""
     token = read_token(settings.token_file, "weights.server.token_file")
     if not token and not is_loopback(settings.host):
         raise ConfigError(
@@ -107,11 +103,7 @@ def _find(versions: Path, version: str, name: str) -> Path | None:
 
 
 def source(settings: PullSettings, versions: Path, *, check: Check) -> tuple[WeightSource, httpx.AsyncClient | None]:
-    """Where the daemon gets weights from, and the client to be closed with it.
-
-    Raises:
-        ConfigError: a token or an authority that cannot be used.
-    """
+    """Where the daemon gets weights from, and the client to be closed with it."""
     if not settings.url:
         return SharedPath(check=check), None
     if not settings.url.startswith(("http://", "https://")):
@@ -130,11 +122,7 @@ def source(settings: PullSettings, versions: Path, *, check: Check) -> tuple[Wei
 
 
 def read_token(file: str, setting: str) -> str:
-    """The token in `file`, empty if no file is named.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds no token.
-    """
+    """The token in `file`, empty if no file is named."""
     if not file:
         return ""
     try:

@@ -41,7 +41,7 @@ def learning() -> dict[str, Any]:
     }  # fmt: skip
     return {
         "state": "stuck", "waits_for": "outcomes", "sentence": "5 of 8 outcomes for the next update since 09:10 UTC.",
-        "remedy": "report how runs went: POST /v1/feedback", "have": 5, "need": 8, "since": START, "eta": None,
+        "remedy": "report how runs went: POST /v1/feedback", "have": 5, "need": 8, "since": START,
         "effect": {"sentence": "12 of 41 runs of production (29 %) changed the weights."}, "head": 4, "serving": [3],
         "lead": None, "agents_known": 2,
         "agents": [

@@ -161,17 +161,6 @@ async def test_what_comes_from_elsewhere_is_not_trained_on_and_holds_no_secrets(
     assert all(b"jane.doe" not in path.read_bytes() for path in here.rglob("*") if path.is_file())
 
 
-async def test_calls_and_feedback_become_the_trajectories_that_they_were(tmp_path: Path) -> None:
-    there, here = tmp_path / "there", tmp_path / "here"
-    await filled(there)
-    calls, said = exported(there, "--kind", "exchanges"), exported(there, "--kind", "feedback")
-    assert (len(calls.splitlines()), len(said.splitlines())) == (9, 3)
-    async with running_broker(here) as broker, opened_bus(SameLoopHost(), broker, here) as bus:
-        await evolved("import", "--trainable", "-", state=here, stdin=calls + said)
-        await work(bus, here, attributed(3))
-    assert await trajectories(here) == await trajectories(there)
-
-
 async def test_conversations_become_trajectories_and_bad_lines_are_told(tmp_path: Path) -> None:
     file = tmp_path / "chats.jsonl"
     messages = [

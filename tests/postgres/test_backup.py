@@ -21,11 +21,6 @@ from tests.support.traffic import exchange
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def quiet(_: str) -> None:
     pass
 

@@ -102,25 +102,6 @@ def knowing(*goals: str) -> Curriculum:
     return made
 
 
-PARAPHRASES = [
-    f"{please} refund the {thing} that {who} paid {times}"
-    for please in ("please", "could you", "I want you to", "kindly", "now")
-    for thing in ("invoice", "parcel", "booking", "ticket")
-    for who, times in (("we", "twice"), ("my wife", "two times"), ("somebody", "double"))
-]
-
-
-@pytest.mark.parametrize("of_one", [PARAPHRASES, [f"{chr(n % 26 + 97)}zqx{chr(n // 26 + 97)}w" for n in range(60)]])
-def test_neither_one_meaning_in_many_words_nor_strings_that_mean_nothing_fill_a_batch(of_one: list[str]) -> None:
-    loud = [attributed(f"l{n}", goal=goal, ended=50.0) for n, goal in enumerate(of_one)]
-    quiet = [attributed(f"q{n}", goal="reset the password of my account") for n in range(4)]
-    curriculum = knowing("reset the password of my account")
-    for one in loud:
-        curriculum.levels.tell(one.trajectory)
-    made = traffic(*quiet, *loud, curriculum=curriculum, production_per_batch=8, replay_share=0.0)
-    assert sum(key.startswith("q") for key in ids(made.select(1.0))) >= 2, "a quarter, as max_per_cluster says"
-
-
 def test_groups_that_wait_too_long_for_others_are_ordered_without_them() -> None:
     made = pool(*group("a", MIXED), groups_per_batch=8, wait_seconds=600.0)
     assert made.select(10.0) is None
@@ -203,23 +184,6 @@ def test_every_trajectory_is_used_dropped_or_waiting_and_only_once(items, by_gro
     assert len(used) + len(dropped) + made.waiting + len(made.unreported) == len(items)
 
 
-def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:
-    made = pool(groups_per_batch=0, production_per_batch=8, pool_production=8)
-    loud = [attributed(f"loud{n}", tenant="loud", outcome_revision=1) for n in range(8)]
-    for item in (*loud, attributed("quiet", tenant="quiet", outcome_revision=1)):
-        made.correct(Correction(item=item, before=0.0))
-    assert [drop.id for drop in made.take_drops()] == ["loud0"], "the loudest party makes room"
-    assert made.select(0.0) is None, "corrections alone are no batch"
-    for number in range(8):
-        made.add(attributed(f"r{number}"), 0.0)
-    selected = made.select(0.0)
-    assert selected is not None
-    corrected = [item for item in selected.items if item.corrects is not None]
-    assert [item.attributed.id for item in corrected] == ["loud1", "quiet"]
-    assert len(selected.items) == 10
-    assert made.corrections == 6
-
-
 def test_what_is_played_must_still_be_fresh_one_update_later() -> None:
     made = pool(max_staleness=2)
     move(made, 5)
@@ -274,3 +238,20 @@ def test_after_a_rollback_runs_of_the_branch_that_was_left_are_dropped_and_the_o
     made.freshness.trained(candidate(11, parent=0, created=100.0))
     made.add(attributed("on"), 3.0)
     assert made.fresh == 1, "v11 was made of v0: its runs are one update behind"
+
+
+def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:
+    made = pool(groups_per_batch=0, production_per_batch=8, pool_production=8)
+    loud = [attributed(f"loud{n}", tenant="loud", outcome_revision=1) for n in range(8)]
+    for item in (*loud, attributed("quiet", tenant="quiet", outcome_revision=1)):
+        made.correct(Correction(item=item, before=0.0))
+    assert [drop.id for drop in made.take_drops()] == ["loud0"], "the loudest party makes room"
+    assert made.select(0.0) is None, "corrections alone are no batch"
+    for number in range(8):
+        made.add(attributed(f"r{number}"), 0.0)
+    selected = made.select(0.0)
+    assert selected is not None
+    corrected = [item for item in selected.items if item.corrects is not None]
+    assert [item.attributed.id for item in corrected] == ["loud1", "quiet"]
+    assert len(selected.items) == 10
+    assert made.corrections == 6

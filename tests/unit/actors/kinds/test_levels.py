@@ -60,13 +60,6 @@ def test_before_enough_is_known_all_is_the_rest_and_a_little_more_makes_a_kind()
     assert levels.kind(ASKED[0]) != REST
 
 
-def test_attempts_at_one_task_and_a_corrected_outcome_are_one_request() -> None:
-    played = [run(n, "stack the red block", source="sandbox", group="g1") for n in range(64)]
-    assert told(*played).kind("stack the red block") == REST
-    again = [run(1, "stack the red block") for _ in range(64)]
-    assert told(*again).kind("stack the red block") == REST
-
-
 def test_strings_that_nobody_else_sends_are_one_kind_however_many_they_are() -> None:
     rng = random.Random(1)
     odd = ["".join(rng.choices("bcdfghklmnprstvwz", k=9)) for _ in range(3000)]

@@ -57,13 +57,6 @@ def test_what_means_the_same_in_other_words_is_one_neighbourhood() -> None:
     assert places.near(goal(3, 1), Meaning("m/64", vector(3, 99))) == places.near(goal(3, 0))
 
 
-def test_vectors_of_another_model_are_not_compared() -> None:
-    places = taught()
-    assert places.near(goal(3, 1), Meaning("other/64", vector(3, 99))) is None
-    assert places.near(goal(3, 1), Meaning("m/32", vector(3, 99, 32))) is None
-    assert places.place(goal(3, 0), "p", Meaning("m/32", vector(3, 99, 32))) == places.near(goal(3, 0))
-
-
 def test_what_followed_by_meaning_is_found_without_a_server_and_after_a_restart() -> None:
     places = taught()
     name = places.place(goal(3, 1), "p", Meaning("m/64", vector(3, 99)))
@@ -72,18 +65,6 @@ def test_what_followed_by_meaning_is_found_without_a_server_and_after_a_restart(
     again.load(msgspec.msgpack.decode(msgspec.msgpack.encode(places.state()), type=list[tuple[str, Leader]]))
     assert again.near(goal(3, 1)) == name
     assert again.near(goal(3, 2), Meaning("m/64", vector(3, 98))) == name
-
-
-def test_a_neighbourhood_that_made_room_takes_what_followed_it_along() -> None:
-    places = taught()
-    places.place(goal(3, 1), "p", Meaning("m/64", vector(3, 99)))
-    for number in range(200):
-        places.place(goal(100 + number, 0), "p")
-    assert places.near(goal(3, 1)) is None
-    assert len(places) == 64
-    for number in range(500):
-        places.place(goal(3, number), "p", Meaning("m/64", vector(3, number)))
-    assert all(len(leader.alike) <= 64 for _, leader in places.state())
 
 
 class Server:

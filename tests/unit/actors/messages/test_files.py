@@ -46,13 +46,6 @@ def test_permissions_are_those_of_any_new_file_or_the_ones_asked_for(tmp_path):
     assert (mode(tmp_path / "a"), mode(tmp_path / "b")) == (0o640, 0o600)
 
 
-def test_it_does_not_write_through_a_link(tmp_path):
-    (tmp_path / "elsewhere").write_text("theirs")
-    (tmp_path / "a").symlink_to("elsewhere")
-    write_whole(tmp_path / "a", b"ours")
-    assert ((tmp_path / "elsewhere").read_text(), (tmp_path / "a").is_symlink()) == ("theirs", False)
-
-
 @pytest.mark.parametrize(
     ("sync", "expected"),
     [("none", []), ("file", [("file", False)]), ("directory", [("file", False), ("directory", True)])],

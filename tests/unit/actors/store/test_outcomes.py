@@ -1,160 +1,125 @@
-"""Revisions of outcomes and their effects, under any order of events."""
+"""What each report did to its run's outcome, and what each revision came to; over many runs the simulator watches."""
 
-from collections import Counter
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Sequence
 
-import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sqlalchemy import select
 
-from actors.messages import Feedback, Trajectory
-from actors.store import Joined, Store
+from actors.messages import BatchOrder, Candidate, Feedback
+from actors.store import Dropped, Effect, Guessed, Joined, Store
 from actors.store import tables as t
-from actors.store.outcomes import CORRECTIONS
-from tests.support.late_feedback import BATCH, Daemon
+from actors.store.outcomes import CORRECTIONS, GIVEN_UP
+from tests.support.credited import attributed, candidate
 
-KEYS = st.sampled_from([f"k{number}" for number in range(BATCH + 1)])
-EVENTS = st.one_of(
-    st.tuples(st.just("run"), KEYS),
-    st.tuples(st.just("company")),
-    st.tuples(st.just("say"), KEYS, st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 0.0, -5000.0, 1.0])),
-    st.tuples(st.just("say"), KEYS, st.sampled_from([0.0, 1.0]), st.just(0.0)),
-    st.tuples(st.just("hear")),
-    st.tuples(st.just("answer"), st.sampled_from(["trained", "trained", "trained", "skipped"])),
-    st.tuples(st.just("serve")),
-    st.tuples(st.just("restart")),
+pytestmark = [pytest.mark.anyio, pytest.mark.promise]
+CLOSED = 10.0
+
+
+async def say(store: Store, *outcomes: float | None, start: float = CLOSED, **fields: object) -> None:
+    """Reports of the run "a", one a second."""
+    for number, outcome in enumerate(outcomes):
+        said = Feedback(id=f"f{start}-{number}", received=start + number, trajectory_id="a", outcome=outcome, **fields)
+        await store.save([said, Joined(id=said.id, trajectory_id="a", outcome=outcome)])
+
+
+async def row(store: Store) -> tuple[float | None, int]:
+    (found,) = await store.recent_outcomes()
+    return found.outcome, found.revision
+
+
+async def effects(store: Store, channel: str = "training") -> list[tuple[int, str, str]]:
+    """(revision, effect, why not) of the run "a"."""
+    one = t.EffectRow
+    wanted = select(one.revision, one.effect, one.detail).where(one.channel == channel).order_by(one.revision)
+    return [tuple(found) for found in await store.ask(lambda connection: connection.execute(wanted).all())]
+
+
+CHANGES = [number / 10 for number in range(CORRECTIONS + 3)]
+
+
+@pytest.mark.parametrize(
+    ("closed_with", "reports", "fields", "words", "becomes"),
+    [
+        (None, [1.0], {}, {"told": 1}, (1.0, 0)),
+        (None, [1.0, 0.0], {}, {"told": 1, "correction": 1}, (0.0, 1)),
+        (None, [1.0, 1.0], {}, {"told": 1, "equal": 1}, (1.0, 0)),
+        (None, [float("nan"), 1.0, float("nan")], {}, {"told": 1, "not_a_number": 2}, (1.0, 0)),
+        (1.0, [0.0], {"final": False}, {"not_final": 1}, (1.0, 0)),
+        (1.0, [0.0], {"kind": "step"}, {"not_final": 1}, (1.0, 0)),
+        (1.0, [None], {}, {}, (1.0, 0)),
+        (None, CHANGES, {}, {"told": 1, "correction": CORRECTIONS, "capped": 2}, (CHANGES[CORRECTIONS], CORRECTIONS)),
+    ],
+    ids=["first", "other", "same", "no number", "not final", "of a step", "without", "too many"],
 )
+async def test_a_report_is_the_first_word_a_correction_or_changes_nothing(
+    store: Store, closed_with: float | None, reports: Sequence[float | None], fields: dict, words: dict, becomes: tuple
+) -> None:
+    await store.save([attributed("a", outcome=closed_with)])
+    await say(store, *reports, **fields)
+    assert store.reports.words == words
+    assert await row(store) == becomes
+    item = await store.trajectory("a")
+    assert item is not None
+    assert (item.trajectory.outcome, item.trajectory.outcome_revision) == becomes, "the body too"
 
 
-class Played:
-    """A daemon that events happen to."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.daemon, self.version, self.answered, self.companies = daemon, 0, 0, 0
-        self.seen: set[str] = set()
-
-    async def happen(self, event: tuple) -> None:
-        daemon = self.daemon
-        match event:
-            case ("run", key) if key not in self.seen:
-                self.seen.add(key)
-                await daemon.run(key, version=self.version)
-            case ("company",):
-                self.companies += 1
-                keys = [f"c{self.companies}-{number}" for number in range(BATCH)]
-                await daemon.run(*keys, version=self.version)
-                for number, key in enumerate(keys):
-                    await daemon.say(key, float(number % 2))
-            case ("say", key, outcome, skew):
-                await daemon.say(key, outcome, received=daemon.now + skew)
-            case ("hear",):
-                await daemon.hear()
-            case ("answer", what) if self.answered < len(daemon.orders):
-                self.answered = len(daemon.orders)
-                self.version += what == "trained"
-                await daemon.answer(self.version, answer=what)
-            case ("restart",):
-                await daemon.start()
-            case _:
-                pass
-
-    async def end(self) -> None:
-        """Nothing is fresh any more, and everything is answered."""
-        for key in sorted({f"k{number}" for number in range(BATCH + 1)} - self.seen):
-            await self.happen(("run", key))
-        await self._settle()
-        await self.daemon.serve(self.version + 9)
-        await self._settle()
-
-    async def _settle(self) -> None:
-        await self.daemon.hear()
-        for _ in range(50):
-            await self.happen(("answer", "trained"))
-            await self.daemon.hear()
-            if self.answered == len(self.daemon.orders):
-                return
-        raise AssertionError("orders without an end")
+async def test_a_report_that_is_older_than_the_last_word_changes_nothing(store: Store) -> None:
+    await store.save([attributed("a", outcome=None)])
+    await say(store, 1.0, 1.0, start=100.0)
+    await say(store, 0.0, start=100.5)
+    assert store.reports.words == {"told": 1, "equal": 1, "outdated": 1}
+    assert await row(store) == (1.0, 0)
 
 
-@pytest.mark.promise
-@settings(max_examples=5)
-@given(st.lists(EVENTS, min_size=25, max_size=40))
-def test_a_revision_is_trained_on_at_most_once_and_has_one_list_of_effects(events: list[tuple]) -> None:
-    async def play(path: Path) -> None:
-        store = Store(f"sqlite:///{path}/evolved.db", clock=lambda: 5000.0)
-        await store.open()
-        played = Played(await Daemon(store, path).start())
-        for number in range(BATCH):  # so that there soon is something to train on, and to correct
-            await played.happen(("run", f"k{number}"))
-            await played.happen(("say", f"k{number}", float(number % 2), 0.0))
-        await played.happen(("hear",))
-        await played.happen(("answer", "trained"))
-        for event in events:
-            await played.happen(event)
-        await played.end()
-        daemon, used = played.daemon, Counter[tuple[str, int]]()
-        learned: dict[str, float] = {}
-        failed = await _failed(store)
-        for order in daemon.orders:
-            for item in daemon.items(order).values():
-                run = item.attributed.trajectory
-                used[run.id, run.outcome_revision] += 1
-                assert item.corrects == learned.get(run.id)
-                if order.id not in failed and run.outcome is not None:
-                    learned[run.id] = run.outcome
-        assert not used or max(used.values()) == 1
-        told, effects = await store.ask(_books)
-        assert used.keys() <= told.keys()
-        # Each has its word on training, none is under way, and nothing else has one.
-        assert {key[:2] for key in effects if key[2] == "training"} == told.keys()
-        assert "ordered" not in effects.values()
-        assert {key[:2] for key in effects} <= told.keys()
-        for (key, revision), outcome in told.items():
-            assert revision <= CORRECTIONS
-            assert revision == 0 or told[key, revision - 1] != outcome
-            trained = effects[key, revision, "training"] == "trained"
-            assert not trained or used[key, revision] == 1
-        await store.aclose()
-
-    with TemporaryDirectory() as directory:
-        anyio.run(play, Path(directory))
+async def test_what_was_measured_in_the_sandbox_is_corrected_by_nobody(store: Store) -> None:
+    await store.save([attributed("a", source="sandbox", group="g", outcome=1.0)])
+    await say(store, 0.0)
+    assert (await row(store), dict(store.reports.words)) == ((1.0, 0), {})
 
 
-async def _failed(store: Store) -> set[str]:
-    """Orders that nothing was learned from."""
-    return {
-        order for made in await store.candidates(10_000) if made.answer != "trained" for order in made.batch_ids
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "no_gradient", "becomes"),
+    [
+        ("trained", {}, (1, "trained", "")),
+        ("trained", {"a": "equal"}, (1, "none", "no gradient: equal")),
+        ("skipped", {}, (1, "none", "skipped")),
+    ],
+)
+async def test_each_revision_has_one_effect_in_training(
+    store: Store, answer: str, no_gradient: dict[str, str], becomes: tuple[int, str, str]
+) -> None:
+    await store.save([attributed("a", outcome=None)])
+    await say(store, 1.0, 0.0)
+    await store.save([BatchOrder(id="o", path="", sha256="", size=0, trajectories=("a",), revisions=(1,))])
+    assert await effects(store) == [(0, "none", "superseded"), (1, "ordered", "")]
+    made: Candidate = candidate(1, batch_ids=("o",), answer=answer, no_gradient=no_gradient)
+    for _ in range(2):
+        await store.save([made])
+        assert await effects(store) == [(0, "none", "superseded"), becomes], "once"
+    await store.save([Effect(id="a", revision=1, channel="kinds", effect="weighs")] * 2)
+    await store.save([Effect(id="nobody", revision=0, channel="kinds", effect="weighs")])
+    assert await effects(store, "kinds") == [(1, "weighs", "")]
 
 
-def _books(connection) -> tuple[dict[tuple[str, int], float], dict[tuple[str, int, str], str]]:
-    told, row = t.OutcomeRevisionRow, t.EffectRow
-    return (
-        {
-            (one[0], one[1]): one[2]
-            for one in connection.execute(select(told.trajectory_id, told.revision, told.outcome))
-        },
-        {
-            (one[0], one[1], one[2]): one[3]
-            for one in connection.execute(select(row.trajectory_id, row.revision, row.channel, row.effect))
-        },
-    )
+async def test_an_order_that_is_given_up_is_answered_all_the_same(store: Store) -> None:
+    await store.save([attributed("a"), BatchOrder(id="o", path="", sha256="", size=0, trajectories=("a",))])
+    await store.save([Dropped(id="a", reason=GIVEN_UP)])
+    assert await effects(store) == [(0, "none", GIVEN_UP)]
+    await store.save([candidate(1, batch_ids=("o",))])
+    assert await effects(store) == [(0, "trained", "")]
 
 
-def test_an_outcome_that_is_no_number_is_counted_and_changes_nothing(tmp_path: Path) -> None:
-    async def play() -> None:
-        store = Store(f"sqlite:///{tmp_path}/evolved.db", clock=lambda: 0.0)
-        await store.open()
-        await store.save([Trajectory(id="a", steps=(), started=1.0, ended=2.0)])
-        for number, outcome in enumerate((float("nan"), 1.0, float("nan"))):
-            said = Feedback(id=f"f{number}", received=3.0 + number, trajectory_id="a", outcome=outcome)
-            await store.save([said, Joined(id=said.id, trajectory_id="a", outcome=outcome)])
-        assert store.reports.words == {"told": 1, "not_a_number": 2}
-        (row,) = await store.recent_outcomes()
-        assert (row.outcome, row.revision) == (1.0, 0)
-        await store.aclose()
+async def test_the_exam_has_the_newest_word_on_a_run_that_is_held_out(store: Store) -> None:
+    await store.save([attributed("a", outcome=None), Dropped(id="a", reason="held out")])
+    await say(store, 1.0, 0.0)
+    assert await effects(store, "gate") == [(0, "none", "superseded"), (1, "exam", "")]
+    assert {why for _, effect, why in await effects(store) if effect == "none"} == {"held out"}
 
-    anyio.run(play)
+
+async def test_what_was_trained_on_a_guess_is_corrected_by_the_first_report(store: Store) -> None:
+    await store.save([attributed("a", outcome=None), Guessed(id="a", outcome=0.7)])
+    await store.save([BatchOrder(id="o", path="", sha256="", size=0, trajectories=("a",))])
+    assert await row(store) == (None, 0), "a guess stands in no row"
+    await say(store, 0.0)
+    assert await row(store) == (0.0, 1)
+    assert await effects(store) == [(0, "ordered", "")]

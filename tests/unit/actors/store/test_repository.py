@@ -137,15 +137,6 @@ async def test_what_unused_leaves_out_for_want_of_room_can_be_dropped_with_its_r
     assert await store.drop_unused(3, "pool full") == 0
 
 
-async def test_last_serving_passes_over_what_was_refused_or_rolled_back(store: Store) -> None:
-    assert await store.last_serving("serving") is None
-    await store.save([serving(1, 1.0), serving(2, 2.0, "refused"), serving(7, 9.0, engine="shadow")])
-    await store.save([serving(3, 3.0, "rolled_back")])
-    found = await store.last_serving("serving")
-    assert found is not None
-    assert found.version == 1
-
-
 async def test_live_runs_come_with_their_engine_where_no_version_says_who_sampled_them(store: Store) -> None:
     known, unknown = attributed("known"), attributed("unknown")
     first = unknown.trajectory.steps[0].exchange_id

@@ -149,18 +149,6 @@ async def test_a_leader_without_its_database_stops_its_singletons_before_another
         assert one.statuses()["singleton"] == "standby"
 
 
-async def test_work_goes_on_through_an_outage_that_is_shorter_than_the_lease():
-    row = Row()
-    one = Daemon(row, "one")
-    async with running(one):
-        await anyio.sleep(10)
-        row.away = {"one"}
-        await anyio.sleep(1.4)
-        row.away.clear()
-        await anyio.sleep(20)
-        assert len(one.spans) == 1
-
-
 async def test_a_task_that_is_told_that_another_leads_ends_and_waits_for_the_lease():
     row = Row()
 
@@ -202,25 +190,6 @@ async def test_a_term_begins_only_when_what_ran_in_the_last_one_has_gone():
         assert len(one.spans) == 2
         assert one.spans[1][0] >= left[0]
         group.cancel_scope.cancel()
-
-
-async def test_what_a_standby_does_meanwhile_ends_when_it_leads():
-    row, seen = Row(), []
-
-    async def meanwhile() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            seen.append(anyio.current_time())
-
-    one, two = Daemon(row, "one"), Daemon(row, "two")
-    two.supervisor.add("other", two.leadership.holds(two._singleton, meanwhile))
-    async with running(one, two):
-        await anyio.sleep(5)
-        assert not seen
-        one.supervisor.drain()
-        await anyio.sleep(1)
-        assert len(seen) == 1
 
 
 async def test_who_is_certainly_alone_takes_the_lease_of_the_dead_at_once():

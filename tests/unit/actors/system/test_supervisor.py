@@ -95,21 +95,6 @@ async def test_a_critical_task_that_keeps_failing_escalates_and_ends_the_others(
     assert ended == [1]
 
 
-async def test_a_task_that_is_not_critical_is_given_up_alone():
-    supervisor = make()
-
-    async def broken(lifecycle):
-        raise ValueError
-
-    async def other(lifecycle):
-        await anyio.sleep(100)
-
-    supervisor.add("broken", broken, Restart(max_restarts=3, critical=False))
-    supervisor.add("other", other)
-    assert await supervisor.run(signals=False)
-    assert status(supervisor, "broken").status == "failed"
-
-
 async def test_ready_is_told_once_when_every_critical_task_is():
     listener = Listener()
     supervisor = make(notify=listener)

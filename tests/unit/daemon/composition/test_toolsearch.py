@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
-from actors.ports.errors import LiveApiUnavailable
 from adapters.environments.travel import TravelDesk
-from adapters.live import Operation
-from adapters.toolsearch import ToolIndex
 from adapters.toolsearch.environment import SEARCH_TOOL
 from daemon.cli.main import main
-from daemon.composition.toolsearch import fill, searching
+from daemon.composition.toolsearch import searching
 from daemon.settings.config import load
 
 TOOLS = [
@@ -75,26 +72,3 @@ async def test_the_setting_puts_search_before_the_sandbox() -> None:
     assert "finish" in names
     assert names[-1] == SEARCH_TOOL
     assert len(names) <= 4 < len(desk.tools())
-
-
-class Api:
-    """A live API that may be away."""
-
-    def __init__(self, name: str, *names: str) -> None:
-        self.name, self.names, self.away = name, names, False
-
-    async def tools(self) -> list[Operation]:
-        if self.away:
-            raise LiveApiUnavailable("away")
-        return [Operation(name=name) for name in self.names]
-
-
-@pytest.mark.anyio
-async def test_live_apis_fill_an_index_and_one_that_is_away_keeps_what_it_had() -> None:
-    mail, shop = Api("mail", "send_mail", "read_mail"), Api("shop", "place_order")
-    index = ToolIndex()
-    assert await fill(index, [mail, shop]) == 3
-    shop.away, mail.names = True, ("send_mail",)
-    assert await fill(index, [mail, shop]) == 1
-    left = {one.operation.name for one in await index.search("mail order place read send")}
-    assert left == {"send_mail", "place_order"}

@@ -79,6 +79,10 @@ async def test_it_reaches_store_lessons_and_batch_files_and_tells_the_versions(p
     assert (lessons["alone"].state, lessons["alone"].content) == ("retired", "")
     assert (lessons["both"].state, lessons["both"].sources) == ("active", ("other",))
     assert place.renewed == 1
+    for selector in (Selector(trajectories=("g-0",)), Selector(tenant="default")):
+        await place.forgetter.forget(selector, "r")
+        again = await place.forgetter.forget(selector, "r")
+        assert (again.trajectories, again.exchanges, again.lessons, again.notice) == (0, 0, (), "")
 
 
 async def test_the_curator_never_chooses_what_is_forgotten(place: Place) -> None:
@@ -130,15 +134,6 @@ async def test_the_audit_trail_keeps_order_counts_and_versions_and_stays_sound(p
     findings = ask(place.url, verify)
     assert (findings.problem, findings.entries) == ("", 1)
     assert b"Hyde" not in b"".join(file.read_bytes() for file in place.path.glob("evolved.db*"))
-
-
-async def test_done_again_it_finds_nothing_and_writes_no_second_notice(place: Place) -> None:
-    await place.store.save([attributed("t"), lesson("l", sources=("t",))])
-    for selector in (Selector(trajectories=("t",)), Selector(tenant="default")):
-        await place.forgetter.forget(selector, "r")
-        again = await place.forgetter.forget(selector, "r")
-        assert (again.trajectories, again.exchanges, again.lessons, again.notice) == (0, 0, (), "")
-    assert len(await place.store.directives()) == 1
 
 
 async def test_a_daemon_that_died_on_the_way_finishes_when_it_is_back(place: Place) -> None:

@@ -1,0 +1,425 @@
+"""The daemon's parts, made from the settings, and their tasks, given to the supervisor.
+
+In the order in which a call comes through them. That is for the reader: tasks start together, and each waits for what
+it needs. A singleton runs where this daemon leads, under the lease; its figures are shown there.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from starlette.routing import Route
+
+from actors.credit.attributor import Attributor
+from actors.curation.curator import Curator
+from actors.deployment.swapper import Swapper
+from actors.experience.experiencer import Experiencer
+from actors.experience.forgetting import forget
+from actors.experience.navigator import Navigator
+from actors.experience.probing import Prober, engine_player
+from actors.experience.retrieval.embedding import Embeddings
+from actors.experience.skill_trials import SkillReplayer
+from actors.gate.gatekeeper import Gatekeeper
+from actors.kinds.kinds import Kinds
+from actors.kinds.meanings import Meanings
+from actors.messages import Directive, Experience
+from actors.monitoring.sentinel import Sentinel
+from actors.ports.embedders import Embedder, words_alone
+from actors.ports.environments import Environment
+from actors.ports.graders import Grader
+from actors.rollout.rollout import Rollout
+from actors.system.actor import Actor, Producer
+from actors.system.backpressure import Backpressure
+from actors.system.bus import outgoing
+from actors.system.cache_invalidation import CacheInvalidation
+from actors.system.leadership import Meanwhile
+from actors.system.lifecycle import Lifecycle, Restart
+from actors.system.notify import Notify
+from actors.system.runner import run_actor, run_producer
+from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
+from actors.system.supervisor import Supervisor
+from actors.trajectories.assembler import Assembler
+from actors.versions.version_timeline import VersionTimeline
+from adapters.redaction import Redactor
+from daemon.api.control import Control
+from daemon.api.control_task import control_task
+from daemon.api.experience import ExperienceApi
+from daemon.api.killswitch import ORIGIN, KillSwitch
+from daemon.api.live import LiveRoutes
+from daemon.api.orders import Orders, notice
+from daemon.api.run_story import RunStoryApi
+from daemon.api.trajectories import TrajectoryApi
+from daemon.api.versions import VersionApi
+from daemon.collectors.credit import attributor_figures
+from daemon.collectors.curation import curator_figures, outcome_figures
+from daemon.collectors.experience import experience_figures
+from daemon.collectors.figures import Figures
+from daemon.collectors.fleet import fleet_figures
+from daemon.collectors.learning import LearningView, learning_figures
+from daemon.collectors.live import live_figures
+from daemon.collectors.monitoring import sentinel_figures
+from daemon.collectors.navigator import navigator_figures
+from daemon.collectors.outcomes import provisional_figures
+from daemon.collectors.trajectories import assembler_figures
+from daemon.composition.cluster import LeaderCollector, leader_view, reading_along
+from daemon.composition.environments import sandbox_environment
+from daemon.composition.gate import gate_trial
+from daemon.composition.harness import harness
+from daemon.composition.questioner import questioner, questioner_figures
+from daemon.composition.resources import Resources
+from daemon.composition.tasks import Tasks, rollout_figures, task_figures
+from daemon.composition.toolsearch import searching
+from daemon.experience.forgetting import Forgetter
+from daemon.experience.service import ExperiencePool
+from daemon.ingest.otlp_receiver import IntakeCollector, OtlpIntake, agent_keys
+from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
+from daemon.live.registry import Live
+from daemon.settings.config import SHADOW, Config, curator_settings, serving_engines, tap_settings
+from daemon.tap.segments import spools
+from daemon.upkeep.retention import Retention, RetentionCollector, database_file
+from daemon.upkeep.swap_intents import SwapIntents
+from daemon.upkeep.swaps import Swaps
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+LONG = Restart(stall_seconds=900.0)
+"""For those whose handlers play dozens of episodes or wait for a swap."""
+_REMEMBERED_SECONDS = 31 * 86_400.0
+"""Marks of handled records are kept for longer than any stream keeps a record (30 days): it could still come again."""
+_HOUSEKEEPING_SECONDS = 3600.0
+
+
+class Daemon:
+    """One daemon; `supervisor` has its tasks.
+
+    Raises:
+        ConfigError: an adapter, a key file or an address of the settings cannot be used.
+    """
+
+    def __init__(self, config: Config, parts: Resources) -> None:
+        self.config, self.parts, self.store = config, parts, parts.store
+        self.supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
+        self.clock, self.singletons = time.time, CollectorRegistry()
+        self.times = VersionTimeline(self.clock)
+        self.invalidation, self._backpressure = CacheInvalidation(), Backpressure()
+        self.serving = serving_engines(config)
+        self.routes: list[Route] = []
+        """For the control API, of subsystems that are not always there."""
+        self.leadership = parts.member.leadership(parts.store.leases, self.times.forget)
+        LeaderCollector(self.leadership, self.singletons).register(parts.registry)
+        self.supervisor.add("leadership", self.leadership.run)
+
+        # Shared: where episodes are played, what finds texts, what is played next, what is alike.
+        live, grader = self._live(), parts.adapter("grader", config.grader)
+        sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
+        embedder = parts.adapter("embedder", config.embedder)
+        self.curriculum = config.curator.curriculum()
+        self.kinds = Kinds(Meanings() if words_alone(embedder) else Meanings(Embeddings(embedder, self.store)))
+        environment = searching(sandbox, config.sandbox, embedder)
+
+        # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
+        self._capture()
+        self._trajectories()
+        self.attributor = self._credit()
+        self.navigator = self._experience(environment, embedder)
+        self.curator = self._curation()
+
+        # The learner, a process of its own, gets the batches over the bus, and announces candidates there. The sandbox
+        # is played with the newest of them, and the gate compares it with what serves.
+        loaded = self._rollout(environment, grader)
+        self._questions(sandbox, embedder)
+        swaps = self._swaps()
+        self.gatekeeper = self._gate(environment, swaps, loaded)
+
+        # What it promotes is brought in and watched; the next calls are its own.
+        self.kill = KillSwitch(config.state)
+        self.swapper, self.orders = self._deployment(swaps)
+        self.learning, self.sentinel = self._monitoring()
+        self._api(self._upkeep())
+
+    def act(
+        self, actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False,
+        lane: str = "", meanwhile: Meanwhile | None = None,
+    ) -> None:  # fmt: skip
+        """Supervise `actor`, a singleton.
+
+        Args:
+            leads: it is the head of the flow; the others go slowly while it has more than it can take.
+            renews: it keeps in memory what is in the store.
+            lane: tells a second task of one actor from the first.
+            meanwhile: what it does in a daemon that stands by.
+        """
+
+        async def task(lifecycle: Lifecycle) -> None:
+            await run_actor(
+                actor, self.parts.bus, self.store, lifecycle, rng=self.rng(actor.name), metrics=self.parts.metrics,
+                backpressure=self._backpressure, leads=leads, invalidation=self.invalidation if renews else None,
+            )  # fmt: skip
+
+        self.supervisor.add(actor.name + lane, self.leadership.holds(task, meanwhile), restart)
+
+    def produce(self, producer: Producer) -> None:
+        """Supervise `producer`, a singleton."""
+
+        async def task(lifecycle: Lifecycle) -> None:
+            await run_producer(
+                producer, self.parts.bus, self.store, lifecycle, rng=self.rng(producer.name),
+                metrics=self.parts.metrics,
+            )  # fmt: skip
+
+        self.supervisor.add(producer.name, self.leadership.holds(task), LONG)
+
+    def figures(self, read: Callable[[T], Iterable[Metric]], source: T) -> None:
+        """Show what `read` finds in `source`, a singleton."""
+        self.singletons.register(Figures(read, source))
+
+    def rng(self, name: str) -> random.Random:
+        """One for the part `name`: what it draws follows from the seed, whatever the others draw."""
+        return random.Random(f"{self.config.seed}-{name}")
+
+    def _live(self) -> LiveRoutes:
+        """The live APIs that are registered; their shadow is an environment."""
+
+        async def note(what: str, details: dict[str, str], by: str) -> None:
+            await self.store.save([notice(what, details, by=by, now=time.time())])
+
+        live = Live(self.config.adapters, self.config.live, self.config.state, note=note)
+        self.parts.registry.register(Figures(live_figures, live))
+        self.supervisor.add("live", live.run, Restart(critical=False))
+        routes = LiveRoutes(live)
+        self.routes += routes.routes()
+        return routes
+
+    def _capture(self) -> None:
+        """What the tap spooled goes to the bus; agents' telemetry (OTLP) is the other way in. In every daemon, not
+        where one leads: spool and port are this machine's."""
+        config, parts = self.config, self.parts
+        shipper = Shipper(
+            spools(config.spool, config.tap.workers), parts.bus, settings=config.shipper,
+            metrics=ShipperMetrics(parts.registry), rng=self.rng("shipper"),
+        )  # fmt: skip
+        self.supervisor.add("shipper", alone(config.spool, shipper.run))
+        if config.intake.otlp:
+            intake = OtlpIntake(
+                config.intake, parts.bus, redact=Redactor(config.redaction).message,
+                keys=agent_keys(config.keys), require_key=config.tap.door.require_key,
+            )  # fmt: skip
+            IntakeCollector(intake).register(parts.registry)
+            self.supervisor.add("intake", intake.run)
+
+    def _trajectories(self) -> None:
+        """Calls to trajectories."""
+        engines = {name: self.parts.engines[name] for name in self.serving}
+        assembler = Assembler(
+            self.config.assembler, store=self.store, clock=self.clock, serving=self.times.version,
+            ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
+        )  # fmt: skip
+        self.figures(assembler_figures, assembler)
+        self.act(assembler, leads=True, renews=True)
+
+    def _credit(self) -> Attributor:
+        """Trajectories to labels, a step each."""
+        attributor = Attributor(
+            self.config.attributor, judge=self.parts.adapter("judge", self.config.judge), evidence=self.store,
+            store=self.store, clock=self.clock, ticks=time.monotonic,
+        )  # fmt: skip
+        self.figures(attributor_figures, attributor)
+        # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
+        # busy.
+        self.act(attributor, LONG, renews=True)
+        self.act(attributor, LONG, lane="-2")
+        return attributor
+
+    def _experience(self, environment: Environment | None, embedder: Embedder) -> Navigator:
+        """What is learned without the weights: lessons are found, drawn, probed and, in a sandbox, tried."""
+        config, parts = self.config, self.parts
+        navigator = Navigator(
+            config.navigator, store=self.store, embedder=None if words_alone(embedder) else embedder,
+            rng=self.rng("navigator"), rewriter=parts.adapter("rewriter", config.rewriter),
+        )  # fmt: skip
+        self.figures(navigator_figures, navigator)
+        self.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
+        prober = tester = None
+        if environment is not None:
+            player = engine_player(parts.shadow, config.probe)
+            prober = Prober(config.probe, environment=environment, player=player, clock=self.clock)
+            tester = SkillReplayer(environment, config.probe.families)
+        experiencer = Experiencer(
+            config.experiencer, store=self.store, prober=prober, clock=self.clock, embedder=embedder, tester=tester,
+            extractor=parts.adapter("extractor", config.extractor), kinds=self.kinds,
+        )  # fmt: skip
+        self.figures(experience_figures, experiencer)
+        self.act(experiencer, LONG, renews=True)
+        return navigator
+
+    def _curation(self) -> Curator:
+        """Labelled trajectories to orders for the learner."""
+        curator = Curator(
+            curator_settings(self.config), store=self.store, batches=self.config.state / "batches", clock=self.clock,
+            curriculum=self.curriculum, kinds=self.kinds,
+        )  # fmt: skip
+        self.figures(curator_figures, curator)
+        self.figures(provisional_figures, curator)
+        self.figures(outcome_figures, self.store)
+        self.act(curator, renews=True)
+        return curator
+
+    def _rollout(self, environment: Environment | None, grader: Grader | None) -> Callable[[int], None]:
+        """Groups of attempts at the environment's tasks and at those that are made here; who is to be told each version
+        that the shadow engine took."""
+        if environment is None:
+            return lambda version: None
+        config, shadow, curriculum = self.config, self.parts.shadow, self.curriculum
+        tasks = Tasks(
+            config.tasks, store=self.store, environment=environment, families=config.rollout.families,
+            curriculum=curriculum, clock=self.clock, engine=shadow, rng=self.rng("tasks"), grader=grader,
+        )  # fmt: skip
+        self.act(tasks.failures, LONG, renews=True)
+        player = Rollout(
+            config.rollout, store=self.store, engine=shadow, environment=tasks.environment, retriever=self.navigator,
+            clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
+            harness=harness(config.rollout), mixture=tasks.mixture,
+            trains=lambda version: self.curator.pool.trains(version),
+        )  # fmt: skip
+        self.figures(task_figures, tasks)
+        self.figures(rollout_figures, player)
+        self.produce(player)
+        self.routes += tasks.routes()
+        return player.loaded
+
+    def _questions(self, sandbox: Environment | None, embedder: Embedder) -> None:
+        """Tasks of one's own; the sandbox shows all its tools there, whatever the tool search shows to others."""
+        config, parts = self.config, self.parts
+        if sandbox is None or not config.questioner.enabled:
+            return
+        asking = questioner(
+            config, store=self.store, sink=self.store, environment=sandbox, shadow=parts.shadow, embedder=embedder,
+            wording=parts.adapter("wording", config.wording), rng=self.rng("questioner"),
+        )  # fmt: skip
+        self.figures(questioner_figures, asking)
+        self.produce(asking)
+
+    def _swaps(self) -> Swaps:
+        """What carries out swaps, for the gate on the shadow engine, for the swapper on those that serve."""
+        config, parts = self.config, self.parts
+        return Swaps(
+            config.state / "swaps", parts.engines, inline=frozenset({SHADOW}), weights=parts.weights,
+            intents=SwapIntents(self.store.leases, config.state / "swaps", parts.member.holder),
+            seconds=config.swapper.swap_timeout, epoch=lambda: self.leadership.epoch,
+        )  # fmt: skip
+
+    def _gate(self, environment: Environment | None, swaps: Swaps, loaded: Callable[[int], None]) -> Gatekeeper:
+        """Candidates to verdicts."""
+        config, parts = self.config, self.parts
+        gatekeeper = Gatekeeper(
+            config.gate.keeper, store=self.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
+            trial=gate_trial(config, store=self.store, shadow=parts.shadow, environment=environment),
+            versions=parts.versions, key=parts.provenance.key("gate"), clock=self.clock, times=self.times,
+            loaded=loaded,
+        )  # fmt: skip
+        self.act(gatekeeper, LONG)
+        return gatekeeper
+
+    def _deployment(self, swaps: Swaps) -> tuple[Swapper, Orders]:
+        """Promoted versions to the engines that serve; the kill switch and operators' orders overrule it."""
+        config, parts, tap = self.config, self.parts, tap_settings(self.config)
+        key, keys = parts.provenance.key("gate"), parts.provenance.trusted("gate")
+        swapper = Swapper(
+            config.swapper, store=self.store, engines={name: parts.engines[name] for name in self.serving},
+            runner=swaps, versions=parts.versions, key=key, keys=keys, clock=self.clock, times=self.times,
+            routes=Path(tap.routes_file), weights={one.name: one.weight for one in tap.upstreams},
+            halted=self.kill.reason, kinds=self.kinds,
+        )  # fmt: skip
+        self.figures(fleet_figures, swapper)
+        self.act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, config.swapper.reconcile_seconds))
+        orders = Orders(
+            store=self.store, fleet=lambda: swapper.fleet, kill=self.kill, send=self._send, key=key, keys=keys,
+            clock=self.clock,
+        )  # fmt: skip
+        watch = partial(self.kill.watch, store=self.store, order=partial(orders.issue, origin=ORIGIN))
+        self.supervisor.add("kill_switch", self.leadership.holds(watch))
+        return swapper, orders
+
+    async def _send(self, directive: Directive) -> None:
+        await self.store.save([directive])
+        await self.parts.bus.publish([outgoing(POLICY_DIRECTIVE, directive)])
+
+    def _monitoring(self) -> tuple[LearningView, Sentinel]:
+        """Whether there is learning at all, and whether production got worse."""
+        learning = LearningView(
+            curator=self.curator, gatekeeper=self.gatekeeper, fleet=lambda: self.swapper.fleet,
+            canary=self.config.swapper.canary, halted=self.kill.reason, leads=lambda: self.leadership.leading,
+            clock=self.clock,
+        )  # fmt: skip
+        self.figures(learning_figures, learning)
+        sentinel = Sentinel(
+            self.config.sentinel, store=self.store, engines=self.parts.engines, clock=self.clock, kinds=self.kinds
+        )
+        self.figures(sentinel_figures, sentinel)
+        self.act(sentinel)
+        return learning, sentinel
+
+    def _upkeep(self) -> Forgetter:
+        """Housekeeping every hour; the forgetter takes orders besides."""
+        config = self.config
+        forgetter = Forgetter(
+            store=self.store, lessons=forget, memory=config.state / "learner", renew=self.invalidation.ask,
+            clock=self.clock,
+        )  # fmt: skip
+        retention = Retention(
+            config.retention, store=self.store, state=config.state, database=database_file(config.store_url),
+            clock=self.clock,
+        )  # fmt: skip
+        RetentionCollector(retention).register(self.singletons)
+        self.supervisor.add(
+            "housekeeping",
+            self.leadership.holds(partial(self._housekeeping, forgetter, retention)),
+            Restart(critical=False, stall_seconds=3600.0),
+        )
+        return forgetter
+
+    async def _housekeeping(self, forgetter: Forgetter, retention: Retention, lifecycle: Lifecycle) -> None:
+        """Every hour, forget what no stream can bring back: marks and sent outputs in the store, payloads of the
+        bus."""
+        lifecycle.ready()
+        await forgetter.resume()
+        while not lifecycle.draining.is_set():
+            forgotten = await self.store.prune(time.time() - _REMEMBERED_SECONDS)
+            swept = await self.parts.bus.sweep_claims(time.time())
+            log.info("housekeeping", rows=forgotten, claims=swept)
+            await retention.round(lifecycle.draining.is_set, lifecycle.beat)
+            woken = anyio.current_time() + _HOUSEKEEPING_SECONDS
+            while anyio.current_time() < woken and await lifecycle.pause(30.0):
+                lifecycle.beat()
+
+    def _api(self, forgetter: Forgetter) -> None:
+        """JSON, `/metrics` and the dashboard."""
+        config, parts, supervisor = self.config, self.parts, self.supervisor
+        pool = ExperiencePool(
+            store=self.store, search=self.navigator.search, redact=Redactor(config.redaction).text, send=self._teach,
+            renew=self.invalidation.ask, clock=self.clock,
+        )  # fmt: skip
+        control = partial(
+            Control, store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,
+            orders=self.orders, curator=lambda: self.curator.figures, sentinel=self.sentinel.status,
+            fleet=lambda: self.swapper.fleet, halted=self.kill.reason, learning=self.learning.status,
+            serving=tuple(self.serving), judge=self.attributor.report,
+            leader=partial(leader_view, self.leadership, parts.member),
+            routes=[
+                *ExperienceApi(pool, forgetter).routes(), *self.routes, *TrajectoryApi(self.store).routes(),
+                *RunStoryApi(self.store).routes(),
+                *VersionApi(self.store, parts.provenance.trusted("gate"), parts.versions).routes(),
+            ],
+        )  # fmt: skip
+        supervisor.add("control", control_task(config, parts, supervisor, control))
+
+    async def _teach(self, lessons: Sequence[Experience]) -> None:
+        await self.parts.bus.publish([outgoing(EXPERIENCE_LESSON, lesson) for lesson in lessons])
