@@ -23,6 +23,8 @@ _ALIKE = 0.5
 """Of the smaller of two tool lists, what both must have to be one agent's."""
 _AGENTS = 256
 """Agents that are remembered; the one heard of longest ago goes first."""
+_LISTS = 64
+"""Tool lists that are remembered of an agent; the one seen longest ago goes first."""
 _NAMES = 8
 """Names of an agent that are remembered, the first and the newest."""
 _ERROR = 1 / 3
@@ -66,13 +68,8 @@ class Agent(msgspec.Struct):
         """Whether tools are chosen request by request."""
         return self.novelties >= _VARIED and self.novelties * _VARIED > self.runs
 
-    def sighted(self, digest: str, names: tuple[str, ...], at: float, forget: float, most: int) -> None:
-        """A run ended `at` a time with this list.
-
-        Args:
-            forget: seconds after which a list that was away is as new.
-            most: lists to remember.
-        """
+    def sighted(self, digest: str, names: tuple[str, ...], at: float, forget: float) -> None:
+        """A run ended `at` a time with this list; one that was away for `forget` seconds is as new."""
         known = self.lists.get(digest)
         if known is None or at - known.seen > forget:
             first = not self.lists
@@ -85,7 +82,7 @@ class Agent(msgspec.Struct):
         known.sightings += 1
         known.seen = max(known.seen, at)
         self.runs += 1
-        if len(self.lists) > most:
+        if len(self.lists) > _LISTS:
             del self.lists[min(self.lists, key=lambda one: self.lists[one].seen)]
 
     def news(self, least: int) -> tuple[str, ToolList] | None:

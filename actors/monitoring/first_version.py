@@ -16,9 +16,9 @@ from typing import Literal
 import msgspec
 
 from actors.monitoring.history import History
-from actors.monitoring.monitor import Finding, Quiet
+from actors.monitoring.monitor import Finding, Monitor
 from actors.monitoring.settings import VersionSettings
-from actors.monitoring.versions import SERIES, fall, success, thinned_runs, weighed
+from actors.monitoring.versions import FIRST_LOOK, GROWTH, LEAST, SERIES, fall, success, thinned_runs, weighed
 from actors.statistics.change_tests import Looks, planned_looks
 from actors.statistics.parties import binds
 from actors.tool_results.runs import RunSummary
@@ -48,14 +48,16 @@ class _State(msgspec.Struct):
     readings: dict[str, float] = {}
 
 
-class FirstVersion(Quiet):
+class FirstVersion(Monitor):
     """Success is below that of the first version."""
 
     name = "first-version"
+    kept = _State
+    _state: _State
 
     def __init__(self, settings: VersionSettings) -> None:
         self._settings = settings
-        self._planned = planned_looks(settings.first_look, settings.growth, settings.sample)
+        self._planned = planned_looks(FIRST_LOOK, GROWTH, settings.sample)
         self._state = _State()
 
     def begin(self, version: int) -> None:
@@ -75,13 +77,13 @@ class FirstVersion(Quiet):
         if swap.version != state.serving:
             state.serving, state.looks, state.below, state.readings = swap.version, Looks(), False, {}
         after, before = history.outcomes_of(swap.version), state.runs
-        enough = swap.version != state.first and len(before) >= settings.min_runs
-        if not enough or not state.looks.due(len(after), settings.first_look):
+        enough = swap.version != state.first and len(before) >= LEAST
+        if not enough or not state.looks.due(len(after), FIRST_LOOK):
             return []
         runs = len(thinned_runs(after, bound=binds(run.party for run in (*after, *before))))
-        if not state.looks.due(runs, settings.first_look):
+        if not state.looks.due(runs, FIRST_LOOK):
             return []
-        state.looks.take(runs, settings.growth)
+        state.looks.take(runs, GROWTH)
         level = settings.error_rate / SERIES
         found = weighed(
             after, before, lambda total: state.looks.spend(total, self._planned),
@@ -109,9 +111,3 @@ class FirstVersion(Quiet):
             for place, (version, runs) in listed.items()
             if runs
         }
-
-    def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=_State)
