@@ -2,21 +2,14 @@
 
     policy.verdict, policy.directive  ->  policy.serving, policy.directive
 
-A reconciler: each time something is heard, and with every tick, it derives the goal from the store's records
-(`serving_plan.plan`, a pure function), asks each engine what it serves, and closes the gap if there is one. So it does
-not matter what it missed: a daemon that died in mid-swap, an engine that came up again with the weights of its start, a
-verdict that arrived twice, an engine that somebody left paused.
+A reconciler: with every tick it derives the goal from the store's records (`desired_state.plan`), asks each engine what
+it serves, and closes the gap. So it does not matter what it missed: a daemon that died in mid-swap, an engine that came
+up with other weights, a verdict that came twice.
 
-A promoted version is on trial first (`canary.py`), at one engine: of several the first, which serves it to a share of
-the trajectories, else the only one, which serves it to all. Then it is rolled on, or back. Of several, one engine is
-swapped at a time, and something new only while another one serves; the tap is told by a file which engine takes no new
-trajectories meanwhile (`routes.py`).
-
-The pause-to-resume section runs behind the `SwapRunner` port in a child process that outlives this one. A version is
-loaded only under a verdict that the gatekeeper signed, or under an operator's signed order, and only if its directory
-still has the manifest of that record, with the learner's signature on it (the runner sees to that); one that an engine
-refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in; going
-back, and bringing an engine back to what it served, stay possible.
+A promoted version is on trial first (`canary.py`). Of several engines one is swapped at a time, and to something new
+only while another serves; a file tells the tap who takes no new trajectories (`routes.py`). The swap itself runs behind
+`SwapRunner`, in a child that outlives this process. Weights come in only under a signed verdict or order, from a
+directory with that record's manifest. While frozen nothing new comes in; going back stays possible.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,15 +1,10 @@
 """Each agent for itself, and all together, over all versions.
 
-Where a version comes every few hundred runs, the one that made an agent worse is gone before that agent has shown it,
-and the next is compared with one that already had the fault; where few runs are reported that holds of all agents
-together. So the newest outcomes of each agent are kept whatever version they are of, and each swap is asked about them
-until enough runs ended after it, though other versions serve by then: what came since against what was before.
-
-A tool that is away for half an hour looks the same as a fall of one agent. So a fall must also show without the worst
-three quarters of an hour; and of a busy agent a few outcomes a quarter of an hour are kept, so that those that are kept
-cover hours. An agent's fall since the version that serves goes back; one since an earlier version is told, for going
-back would take from all agents what they gained meanwhile, and then it is what the agent is compared with from there
-on. A fall of all together goes back to before the version that it began with.
+Where a version comes every few hundred runs, the one that made an agent worse is gone before that shows. So the newest
+outcomes of each agent are kept whatever version they are of, and each swap is asked about them: what came since against
+what was before. A tool that is away for half an hour looks the same: a fall must also show without the worst three
+quarters of an hour. Since the version that serves it goes back; since an earlier one it is told, for all agents gained
+meanwhile. A fall of all together goes back to before the version that it began with.
 """
 
 from bisect import bisect_left

@@ -1,16 +1,12 @@
 """Which agent a run is of, and with which tool lists agents work.
 
-An agent is known by the role that its system prompt gives it (`actors.messages.agent_of`). The digest in that name is
-another where a prompt begins with the day of the week, and, without a prompt, where the tools are others. So a name
-that is new is the old agent's if tenant and label are the same and the tools are much the same; otherwise a new agent
-speaks for the first time, and what it works with is no change of anything.
+An agent is known by the name that its prompt gives it (`actors.messages.agent_of`), whose digest is another where a
+prompt begins with the day of the week, or, without a prompt, where tools change. So a new name is the old agent's if
+tenant, label and most tools are the same; else a new agent speaks for the first time.
 
-A list is news once the agent has used it so often in a row that this is too unlikely under what it did before: twice
-for an agent that had one list ever, longer for a list that it had used beside others (a rolling deployment, several
-lists side by side). The probability of a first sighting is that of novelties so far, that of each further one the share
-of the list before, both with Laplace's correction; after n runs it is compared with `_ERROR / (n + 2) ** 1.5`, which
-adds up to a bound over all runs. Agents that bring other tools with every request have lists that mean nothing: of them
-nothing is said.
+A list is news once the agent has used it so often in a row that this is too unlikely under what it did before, by
+Laplace's rule against a bound over all its runs: twice for an agent that had one list ever, longer for one of several.
+Of agents that bring other tools with every request nothing is said.
 """
 
 from collections.abc import Iterator

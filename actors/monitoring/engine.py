@@ -1,13 +1,9 @@
 """What serving feels like: errors, waiting, and engines that stand still.
 
-Two sources. Calls that went through the tap, by the version that answered them: which failed (5xx: that is what an
-agent saw) and how long they took. And the engine's own figures, looked at every few seconds: time to first token,
-queue, tokens made. Both are compared before and after a swap; what is slow is whatever 95 % of calls were faster than
-before it, so that both questions are of shares and get the exact test. Calls of one moment fare alike, which the test
-does not know: several looks in a row must agree, and the change must be large.
-
-Slowness is told and, unless somebody wants otherwise, not acted on: weights of one shape take the same time for a
-token. Under clearly more load than before it is never more than told: going back would not make it less.
+Two sources, compared before and after a swap: calls through the tap (5xx, seconds), and the engine's own figures (first
+token, queue, tokens made). Slow is what 95 % of calls were faster than before. Calls of one moment fare alike, which
+the exact test does not know: several looks in a row must agree, and the change must be large. Slowness is told, and
+acted on only where somebody wants that, never under clearly more load.
 """
 
 import math

@@ -1,13 +1,8 @@
 """The version that serves against the first that ever served here: is learning worth having?
 
-Version by version a fall may be too small to be found, and the oldest version that `History` keeps moves on with the
-swaps. So the outcomes of the first version are kept for good: the newest `sample` of them, frozen once `History` lets
-go of that version. They stand in this monitor's own state, not among the versions that others compare with.
-
-What is compared, and how, is what `Outcomes` does: reported outcomes of production alone, like with like by agent,
-tools, lateness and kind of goal, the exact test at a share of the error rate, and not on one party's word. There is no
-least fall, because nothing is done about it: going back by one version would not undo it. It is a reading, which an
-alert asks for (`EvolvedBelowFirst`).
+A fall from version to version may be too small to be found. So the newest outcomes of the first version are kept for
+good, once `History` lets go of it, and compared as `Outcomes` does. It is a reading without a least fall, for nothing
+is done about it; an alert asks for it (`EvolvedBelowFirst`).
 """
 
 from collections.abc import Mapping

@@ -1,22 +1,9 @@
 """The version that serves against the one before it, and against the oldest remembered: seven monitors.
 
-The first comparison finds what a swap did. The second finds a trend: versions that each are a little worse, or please
-the judge a little more, than the one before. A finding of the second kind freezes at most, for going back by one
-version would not undo it.
-
-No finding acts on one party's word (`actors.statistics.parties`): where the rule binds it must also hold among
-what is left when each party is cut to its cap and the two that pull hardest are set aside. One that holds only with
-them is told. Each agent for itself: `actors.monitoring.agent_outcomes`.
-
-| monitor | compares | test |
-|---|---|---|
-| `Outcomes` | success falls | exact |
-| `Hacking` | the judge's score rises, success does not follow | means |
-| `Validity` | runs with calls that do not fit the tools | exact |
-| `Questions` | runs that ask instead of acting | exact |
-| `Length` | what the model writes a step | ranks |
-| `Steps` | steps a run | ranks |
-| `Loops` | runs that go round in circles | exact |
+The first comparison finds what a swap did; the second a trend, and freezes at most, for going back by one version would
+not undo it. No finding acts on one party's word (`actors.statistics.parties`): what holds only with the two that pull
+hardest is told. Each agent for itself: `actors.monitoring.agent_outcomes`. `version_monitors` has the table: success
+(exact test), the judge alone is pleased (means), invalid calls, questions, circles (exact), length and steps (ranks).
 """
 
 from collections.abc import Callable, Collection, Sequence
