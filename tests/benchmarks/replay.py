@@ -15,7 +15,7 @@ from math import comb, log
 import msgspec
 import numpy as np
 
-from actors.gate.replay_trial import ReplayTrialSettings
+from actors.gate.replay_trial import _CONFIDENCE, _EFFECTIVE_SHARE, _WEIGHT_LIMIT, ReplayTrialSettings
 from actors.gate.weighing import Weighed, pooled, veto
 from actors.statistics.intervals import Interval, decide
 from actors.statistics.off_policy import pull as pull_of
@@ -102,7 +102,7 @@ def pool(length: int, kl: float, truth: float, rng: np.random.Generator) -> Pool
 def _pull(outcome: np.ndarray, score: np.ndarray) -> tuple[Interval, float]:
     """The gate's estimate, and the share of the runs that is effective."""
     found = pull_of(outcome, score)
-    return found.interval(SETTINGS.confidence), found.effective / len(outcome)
+    return found.interval(_CONFIDENCE), found.effective / len(outcome)
 
 
 def estimators(draws: int, seed: int) -> list[list[object]]:
@@ -124,7 +124,7 @@ def estimators(draws: int, seed: int) -> list[list[object]]:
 def _figures(found: list[tuple[Interval, float]], truth: float) -> list[float]:
     gaps = np.array([one.estimate for one, _ in found])
     cover = np.mean([one.low <= truth <= one.high for one, _ in found])
-    far = np.array([share < SETTINGS.effective_share for _, share in found])
+    far = np.array([share < _EFFECTIVE_SHARE for _, share in found])
     said = np.array([decide(one, SETTINGS.margin) for one, _ in found])
     said[far] = "far"
     return [
@@ -176,11 +176,11 @@ def _verdicts(runs: Pool, number: int, share: float, attack: object, rng: np.ran
     outcome, score = runs.outcome[drawn].copy(), runs.score[drawn]
     outcome[hostile] = attack(outcome[hostile], score[hostile], rng)  # type: ignore[operator]
     plain = slice(0, SETTINGS.most)
-    alone = decide(pull_of(outcome[plain], score[plain]).interval(SETTINGS.confidence), SETTINGS.margin)
+    alone = decide(pull_of(outcome[plain], score[plain]).interval(_CONFIDENCE), SETTINGS.margin)
     window = newest(whose.tolist(), SETTINGS.most, RUNS)
     window = [window[place] for place in thinned(whose[window].tolist())]
     found = [Weighed(("t", ()), str(whose[at]), float(outcome[at]), float(score[at])) for at in window]
-    return decide(pooled(found).pull.interval(SETTINGS.confidence), SETTINGS.margin), alone
+    return decide(pooled(found).pull.interval(_CONFIDENCE), SETTINGS.margin), alone
 
 
 def _shares(said: list[tuple[str, str]]) -> list[float]:
@@ -291,14 +291,14 @@ def _heated(heat: float, sharper: float, truth: float, draws: int, rng: np.rando
             chance = (0.35 if kind else 0.65) + STEEP * (float((words == 0).mean()) - usual[kind])
             told.append(float(rng.random() < chance))
             mine, theirs, recorded = new[states, words], old[states, words], np.log(acts[states, words])
-            one, other = (token_terms(mine, theirs, by, SETTINGS.weight_limit).sum() for by in (recorded, theirs))
+            one, other = (token_terms(mine, theirs, by, _WEIGHT_LIMIT).sum() for by in (recorded, theirs))
             scores.append((float(one), float(other)))
             heated.append((float(np.expm1((mine - theirs) / heat).sum()), len(states)))
         mean = sum(total for total, _ in heated) / sum(number for _, number in heated)
         centred = [total - mean * number for total, number in heated]
         for name, values in zip(found, (*zip(*scores, strict=True), centred), strict=True):
             one = pull_of(told, values)
-            found[name].append((one.interval(SETTINGS.confidence), one.effective / len(told)))
+            found[name].append((one.interval(_CONFIDENCE), one.effective / len(told)))
     return {name: [kl, *_figures(said, truth)] for name, said in found.items()}
 
 
