@@ -148,12 +148,6 @@ class ArmsCount:
     """Reads the runs of a trial, and counts them."""
 
     def __init__(self, store: Store, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
-        """
-        Args:
-            kinds: what goals are alike.
-            alone: there is one engine: before is compared with after, not one engine with the others.
-            sample: newest runs on trial with an outcome.
-        """
         self._store, self._kinds, self._alone, self._sample = store, kinds, alone, max(SAMPLE, sample)
         self._seen: dict[str, _Seen] = {}
         self.records: dict[int, tuple[int, int]] = {}
@@ -212,10 +206,6 @@ class ArmsCount:
         lost: Sequence[tuple[Place, bool, float]],
         stable: Sequence[int],
     ) -> Arms:
-        """
-        Args:
-            stable: the version that is, and those that were lately.
-        """
         told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
         others = [
             (one, row.outcome < 0.5)
@@ -268,11 +258,7 @@ class ArmsCount:
         stable: int,
         periods: Sequence[float],
     ) -> dict[str, _Seen]:
-        """What is remembered of each run, by its id.
-
-        Args:
-            alike: their neighbourhoods, by id.
-        """
+        """What is remembered of each run, by its id."""
         seen: dict[str, _Seen] = {}
         for run, engine in found:
             brief, names = summarize(run)
@@ -332,11 +318,6 @@ def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone:
 
 
 def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
-    """
-    Args:
-        told: runs with an outcome, and whether it is a failure.
-        lost: runs that ended with an error of the engine; they count as errors.
-    """
     errors = [one.error for one, _ in seen if one.canary is mine]
     failures = [failed for one, failed in told if one.canary is mine]
     return Arm(len(errors) + lost, sum(errors) + lost, len(failures), len(failures) - sum(failures))

@@ -41,10 +41,6 @@ class DriftCheck:
     name = "drift"
 
     def __init__(self, settings: DriftSettings, *, engine: Engine, store: Store) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-        """
         self._settings, self._engine, self._store = settings, engine, store
         self._rows: list[TokenRow] = []
 

@@ -122,11 +122,7 @@ class Panel:
 def conclude(
     effect: Comparison, findings: Sequence[Finding], figures: dict[str, float], *, unchecked: bool = False
 ) -> Comparison:
-    """The verdict from the effect and the findings, in the order that the module's text gives.
-
-    Args:
-        unchecked: the deadline came before all checks were done.
-    """
+    """The verdict from the effect and the findings, in the order that the module's text gives."""
     figures = figures | effect.measurements | {f"breaches_{kind}": 0.0 for kind in ("safety", *_DECISIVE)}
     for finding in findings:
         figures[f"breaches_{finding.kind}"] += 1.0

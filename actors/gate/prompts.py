@@ -67,10 +67,6 @@ class PromptCheck:
     name = "prompts"
 
     def __init__(self, settings: PromptSettings, *, engine: Engine, store: Store) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-        """
         self._settings, self._engine, self._store = settings, engine, store
         self._prompts: list[dict[str, Any]] = []
         """Requests to replay."""

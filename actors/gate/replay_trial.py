@@ -74,10 +74,6 @@ class ReplayTrial:
     """`Trial` on held-out production trajectories."""
 
     def __init__(self, settings: ReplayTrialSettings, *, engine: Engine, store: Store) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-        """
         self._settings, self._engine, self._store = settings, engine, store
         self._looked: tuple[int, int, frozenset[str]] | None = None
         """Candidate, incumbent, and the runs of the last look at them."""

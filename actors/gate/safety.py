@@ -88,9 +88,6 @@ class SafetyCheck:
 
     def __init__(self, settings: SafetySettings, *, engine: Engine) -> None:
         """
-        Args:
-            engine: the shadow engine.
-
         Raises:
             InvalidProbes: the file cannot be used.
         """

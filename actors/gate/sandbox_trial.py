@@ -126,12 +126,6 @@ class SandboxTrial:
         seed: int = 0,
         harness: HarnessConfig = PLAIN,
     ) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-            harness: in which attempts are played.
-            seed: of the sampling, the same for all versions.
-        """
         self._settings, self._store = settings, store
         self._exam = Exam(settings, environment=environment, engine=engine, seed=seed, harness=harness)
         self.lost = 0

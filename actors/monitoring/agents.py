@@ -82,11 +82,7 @@ class Agent(msgspec.Struct):
             del self.lists[min(self.lists, key=lambda one: self.lists[one].seen)]
 
     def news(self, least: int) -> tuple[str, ToolList] | None:
-        """Digest and list, if what it works with has changed; told once.
-
-        Args:
-            least: sightings in a row.
-        """
+        """Digest and list, if what it works with has changed; told once."""
         known = self.lists.get(self.last)
         if known is None or known.told or known.streak < least or self.varied():
             return None
@@ -103,10 +99,6 @@ class Agents:
     """All that were heard of lately."""
 
     def __init__(self, known: dict[str, Agent] | None = None) -> None:
-        """
-        Args:
-            known: by the first name that each had.
-        """
         self.known = known or {}
         self._first = {name: first for first, agent in self.known.items() for name in agent.names}
 

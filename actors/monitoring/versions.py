@@ -207,12 +207,7 @@ def weighed(
     compare: Callable[[Sequence[RunSummary], Sequence[RunSummary], Spend], Comparison],
     pulled: Callable[[RunSummary], float | None], *, reported: bool,
 ) -> Weighed:  # fmt: skip
-    """`compare` the two sides; where the party rule binds also without those who pull hardest.
-
-    Args:
-        pulled: what a party moves if it lies.
-        reported: see `strata`.
-    """
+    """`compare` the two sides; where the party rule binds also without those who pull hardest."""
     if not _bound(after, before):
         return Weighed(compare(after, before, spend))
 
