@@ -21,20 +21,12 @@ CAP = 1 / 3
 
 
 def party_of(tenant: str, caller: str) -> str:
-    """Who stands behind a call.
-
-    Args:
-        caller: id of the agent key, empty without one.
-    """
+    """Who stands behind a call: `caller` is the id of the agent key, empty without one."""
     return f"{tenant}/{caller}" if caller else tenant
 
 
 def with_evidence(parties: Iterable[str]) -> int:
-    """Parties that have evidence.
-
-    Args:
-        parties: of each piece of evidence.
-    """
+    """Parties that have evidence, of those of each piece."""
     return sum(pieces >= EVIDENCE for pieces in Counter(parties).values())
 
 
@@ -73,11 +65,7 @@ def newest(parties: Iterable[str], size: int, beyond: int) -> list[int]:
 
 
 def in_turn(keys: Sequence[Hashable]) -> list[int]:
-    """All places, so that each key has its first before any has its second, and each its newest first.
-
-    Args:
-        keys: of each piece, the newest first.
-    """
+    """All places, so that each key has its first before any has its second, and each its newest first."""
     seen: defaultdict[Hashable, int] = defaultdict(int)
     rounds: list[int] = []
     for key in keys:

@@ -27,11 +27,7 @@ def sorted_out(runs: Iterable[tuple[Place, bool, float]]) -> Strata:
 
 
 def stratum_of(runs: Mapping[tuple[Place, bool], int]) -> dict[Place, Place]:
-    """By place its stratum: the finest of its levels at which what is left is common, else the coarsest.
-
-    Args:
-        runs: how many, by place and side.
-    """
+    """By place its stratum: the finest of its levels at which what is left is common, else the coarsest."""
     found: dict[Place, Place] = {}
     depth = max((len(place) for place, _ in runs), default=0)
     left = runs

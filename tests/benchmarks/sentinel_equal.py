@@ -10,7 +10,6 @@ Counted are
 * swaps between equal versions of which a version monitor says or does anything,
 * swaps, one every 300 runs, of which something is said about one agent, and how soon one that fares worse is found,
 * weeks of one agent in which errors or success are told as a drift, and how soon a real change is,
-* eras in which a kind of goal is said to have fallen, of production and in the sandbox,
 * trials of a version that is as good, and ends as worse.
 """
 
@@ -33,7 +32,6 @@ from tests.benchmarks import report
 from tests.support.behaviour import Behaviour, Watch, runs
 
 AGENTS, PARTIES = 10, 8
-ERAS = 5
 GAP = 6.0
 """Seconds between two runs of all agents."""
 DAY = 86_400.0
