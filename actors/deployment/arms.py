@@ -1,26 +1,12 @@
-"""The two sides of a trial, read from the store and counted.
+"""The two sides of a trial, read from the store and counted: failures of runs with an outcome, and runs with an error.
 
     production trajectories, failed calls  ->  `ArmsCount`  ->  `Arms`: runs, errors and failures, stratum by stratum
 
-Several engines: the tap gives each new trajectory to the canary by chance, and its runs are compared with those of
-the rest since the trial began. One engine: all runs since are compared with the newest runs of the stable version
-from before, as many as the sentinel keeps of a version. Nobody drew by chance then, so like is compared with like:
-runs of one agent, tool list and kind of goal with each other (as `actors.monitoring.versions` does), since its last
-drift. A kind that only one side has runs of says nothing. Two rates are compared, a run each: runs whose outcome was a
-failure, and runs with an error (`erred`). The first is asked of the newest runs *that have an outcome*, however many
-have none yet, and an outcome that comes late counts; the second of the newest runs.
-
-Where chance drew, like need not be compared with like, it only makes the comparison sharper; but the chance must have
-been the same. The canary's share grows while a trial is on (`canary.py`), success has days and nights, and what the
-canary got more of later would be compared with a rest of earlier. So runs are compared within one period of one share
-only, by their beginning; in it who is on trial has nothing to do with anything else. What has too few runs to be
-compared for itself is compared with all of its period.
-
-With one engine failures are also compared with those of all that was stable lately, the version before included: steps
-that each are a little worse, and pass, add up to one that does not.
-
-No trial ends on one party's word (`actors.statistics.parties`): where the rule binds, each party is cut to its cap and
-the two that pull hardest count on neither side; what a trial came to says who they were.
+Several engines: chance gave a run to the canary or to the rest, with a probability that changes while the trial is on
+(`canary.py`); so runs are compared within one period of one share. One engine: runs since are compared with the newest
+runs of the stable version before, like with like (agent, tools, kind of goal), and since the agent's last drift; and
+with all that was stable lately, for steps that each are a little worse, and pass, add up. What has too few runs to be
+compared for itself is compared with its period. No trial ends on one party's word (`actors.statistics.parties`).
 """
 
 import math
@@ -162,12 +148,6 @@ class ArmsCount:
     """Reads the runs of a trial, and counts them."""
 
     def __init__(self, store: Store, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
-        """
-        Args:
-            kinds: what goals are alike.
-            alone: there is one engine: before is compared with after, not one engine with the others.
-            sample: newest runs on trial with an outcome.
-        """
         self._store, self._kinds, self._alone, self._sample = store, kinds, alone, max(SAMPLE, sample)
         self._seen: dict[str, _Seen] = {}
         self.records: dict[int, tuple[int, int]] = {}
@@ -226,10 +206,6 @@ class ArmsCount:
         lost: Sequence[tuple[Place, bool, float]],
         stable: Sequence[int],
     ) -> Arms:
-        """
-        Args:
-            stable: the version that is, and those that were lately.
-        """
         told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
         others = [
             (one, row.outcome < 0.5)
@@ -282,11 +258,7 @@ class ArmsCount:
         stable: int,
         periods: Sequence[float],
     ) -> dict[str, _Seen]:
-        """What is remembered of each run, by its id.
-
-        Args:
-            alike: their neighbourhoods, by id.
-        """
+        """What is remembered of each run, by its id."""
         seen: dict[str, _Seen] = {}
         for run, engine in found:
             brief, names = summarize(run)
@@ -346,11 +318,6 @@ def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone:
 
 
 def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
-    """
-    Args:
-        told: runs with an outcome, and whether it is a failure.
-        lost: runs that ended with an error of the engine; they count as errors.
-    """
     errors = [one.error for one, _ in seen if one.canary is mine]
     failures = [failed for one, failed in told if one.canary is mine]
     return Arm(len(errors) + lost, sum(errors) + lost, len(failures), len(failures) - sum(failures))

@@ -1,22 +1,13 @@
 """Does what is on trial fare worse than what was? Live runs of both, compared again and again without fooling oneself.
 
-    both sides (`arms.py`)  ->  worse, good enough, or not yet; and what share of the traffic the trial needs
+A test at 5 % asked with every new run would speak up against most innocent versions. So it is asked at fixed sizes of
+the trial's arm, each `GROWTH` times the last, and each look may err with its part of `error` (`level`): a union bound,
+valid whatever the looks have to do with each other. A version that looks worse without being shown to be is watched for
+twice as long, and no deadline ends that.
 
-Asked with every new run, a test at 5 % would speak up against most innocent versions sooner or later. So it is asked at
-fixed sizes of the trial's arm only, each `GROWTH` times the last, and each look may err with its part of `error`: most
-of it for the looks that every trial has, the rest for those of a trial that goes on until `SAMPLE` runs (`level`).
-Over all looks and comparisons that sums up to `error` (a union bound, hence valid whatever the looks have to do with
-each other). Each look is the exact stratified test (`actors.statistics.change_tests.share_rise`).
-
-Few runs cannot tell much. So a version that looks worse without being shown to be is watched for twice as long, and no
-deadline ends that.
-
-**The share of a canary grows** where evidence comes too slowly: it doubles each time `_PATIENCE` passed without the
-outcomes that the next look needs, up to the part that its engine has without a trial, and to `most_share`. What a bad
-version costs is counted in outcomes: it goes once n of them came, and until then has n / f runs, where a part f of the
-runs is reported, whatever its share. A larger share brings them sooner, and adds the runs that begin while reports are
-on their way. So it does not grow while so many runs are out already that reports of one in `_PER_OUTCOME` would do:
-what is late does not come sooner for more of it. Nor does it grow while nobody calls.
+The canary's share doubles each time `_PATIENCE` passed without the outcomes of the next look, up to the part that its
+engine has without a trial, and to `most_share`. A bad version goes once n outcomes came, whatever its share; a larger
+one brings them sooner. It does not grow while reports of one run in `_PER_OUTCOME` would do, nor while nobody calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence

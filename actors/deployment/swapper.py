@@ -2,21 +2,14 @@
 
     policy.verdict, policy.directive  ->  policy.serving, policy.directive
 
-A reconciler: each time something is heard, and with every tick, it derives the goal from the store's records
-(`serving_plan.plan`, a pure function), asks each engine what it serves, and closes the gap if there is one. So it does
-not matter what it missed: a daemon that died in mid-swap, an engine that came up again with the weights of its start, a
-verdict that arrived twice, an engine that somebody left paused.
+A reconciler: with every tick it derives the goal from the store's records (`desired_state.plan`), asks each engine what
+it serves, and closes the gap. So it does not matter what it missed: a daemon that died in mid-swap, an engine that came
+up with other weights, a verdict that came twice.
 
-A promoted version is on trial first (`canary.py`), at one engine: of several the first, which serves it to a share of
-the trajectories, else the only one, which serves it to all. Then it is rolled on, or back. Of several, one engine is
-swapped at a time, and something new only while another one serves; the tap is told by a file which engine takes no new
-trajectories meanwhile (`routes.py`).
-
-The pause-to-resume section runs behind the `SwapRunner` port in a child process that outlives this one. A version is
-loaded only under a verdict that the gatekeeper signed, or under an operator's signed order, and only if its directory
-still has the manifest of that record, with the learner's signature on it (the runner sees to that); one that an engine
-refused or lost its way with is not tried again after a few attempts. While frozen nothing new is swapped in; going
-back, and bringing an engine back to what it served, stay possible.
+A promoted version is on trial first (`canary.py`). Of several engines one is swapped at a time, and to something new
+only while another serves; a file tells the tap who takes no new trajectories (`routes.py`). The swap itself runs behind
+`SwapRunner`, in a child that outlives this process. Weights come in only under a signed verdict or order, from a
+directory with that record's manifest. While frozen nothing new comes in; going back stays possible.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +40,8 @@ from actors.versions.desired_state import Goal, Plan
 from actors.versions.version_timeline import VersionTimeline
 
 _log = structlog.get_logger(__name__)
+_ENGINE_SECONDS = 10.0
+"""That an engine has to say which version it serves."""
 _STALE_TICKS = 6
 """The tap believes its routes for so many reconciliations without news."""
 
@@ -58,8 +53,6 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Between two looks at the engines when nothing is heard."""
     attempts: int = 2
     """Swaps to one version that may fail on one engine before it is left alone for good."""
-    engine_timeout: float = 10.0
-    """Seconds an engine has to say which version it serves."""
     keep: int = 3
     """Versions that served last and are kept on disk to go back to, an engine. Of those before, one of each age
     stays too: up to a quarter of an hour, to an hour, to four, and so on."""
@@ -192,7 +185,7 @@ class Swapper:
         await self._deployment_log.open(self._store)
         for name, engine in self._engines.items():
             try:
-                self._looks[name] = await look_at(engine, self._settings.engine_timeout)
+                self._looks[name] = await look_at(engine, _ENGINE_SECONDS)
             except (EngineError, TimeoutError):
                 self._looks[name] = Look()
 
@@ -241,15 +234,15 @@ class Swapper:
         try:
             if name not in self._collected:
                 done += await self._collect(name)
-            look = await look_at(engine, self._settings.engine_timeout)
+            look = await look_at(engine, _ENGINE_SECONDS)
             if look.paused:
                 # A child may have begun or died since; if there is none, nobody will ever resume it.
                 done += await self._collect(name)
-                look = await look_at(engine, self._settings.engine_timeout)
+                look = await look_at(engine, _ENGINE_SECONDS)
             if look.paused:
                 _log.warning("engine_found_paused", engine=name)
                 self._times.lost(name)
-                with anyio.fail_after(self._settings.engine_timeout):
+                with anyio.fail_after(_ENGINE_SECONDS):
                     await engine.resume()
                 look = msgspec.structs.replace(look, paused=False)
         except (EngineError, TimeoutError) as error:
@@ -343,7 +336,7 @@ class Swapper:
         others = [other for other in self._engines if other != name]
         for other in others:
             try:
-                self._looks[other] = await look_at(self._engines[other], self._settings.engine_timeout)
+                self._looks[other] = await look_at(self._engines[other], _ENGINE_SECONDS)
             except (EngineError, TimeoutError):
                 self._looks[other] = Look()
         return not others or any(self._looks[other].serves for other in others)
@@ -364,7 +357,7 @@ class Swapper:
         self._collected.add(name)
         asked = self._clock()
         try:
-            self._looks[name] = await look_at(self._engines[name], self._settings.engine_timeout)
+            self._looks[name] = await look_at(self._engines[name], _ENGINE_SECONDS)
         except (EngineError, TimeoutError):
             self._looks[name] = Look()
         self._seen(name, asked)

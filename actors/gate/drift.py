@@ -1,12 +1,8 @@
 """How far a candidate has moved from what serves: KL and surprise on replayed production tokens.
 
-Both versions score the sampled tokens of held-out production trajectories (`Engine.log_probs`); all parties and their
-agents take turns (`evidence`). The KL estimate is k3 of Schulman (2020, "Approximating KL divergence"): exp(r) - 1 - r
-with r the log-ratio, never negative, unbiased for KL(incumbent || candidate) where the incumbent sampled the tokens,
-and close to it where its recent ancestors did. The surprise is how much likelier or less likely, in nats a token, the
-candidate finds what production did.
-
-A policy can move far and do well on all tasks that are asked of it here. The limit is for the others.
+Both versions score the sampled tokens of held-out runs. KL is Schulman's k3 estimate (2020): exp(r) - 1 - r with r the
+log-ratio; surprise is how much less likely, in nats a token, the candidate finds what production did. A policy can move
+far and do well on all tasks that are asked of it here: the limits are for the others.
 """
 
 from collections.abc import Sequence
@@ -45,10 +41,6 @@ class DriftCheck:
     name = "drift"
 
     def __init__(self, settings: DriftSettings, *, engine: Engine, store: Store) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-        """
         self._settings, self._engine, self._store = settings, engine, store
         self._rows: list[TokenRow] = []
 

@@ -1,8 +1,6 @@
 """The exam: held-out tasks of a sandbox, each attempted several times by the weights that an engine has.
 
-Gate and `evolved eval` share it. Tasks are drawn by number, the same for every version, with the same seeds: whoever
-compares two versions compares them on the same tasks and the same luck. Everything is bounded: attempts at once,
-steps, tokens, seconds a step, and the share of attempts that may break down before the exam is given up.
+Gate and `evolved eval` share it. Tasks are drawn by number, with the same seeds for every version, and bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,16 +1,8 @@
 """The forgetting suite: what the best version could do, the candidate must still be able to do, family by family. Pure.
 
-A candidate that gains on one family of tasks and loses another can be better on average, and is not wanted. Families
-are clusters of the held-out tasks' goals. One is *healthy* if the reference (the best version that ever served) solves
-six in ten of its tasks or more; it has two tests of its own, both valid at any look (`paired_sequential`):
-
-* reject: "not worse than the reference" is refuted for some family. One of many families looks bad by chance, so
-  Holm's procedure (1979) keeps the error of the whole suite at 0.05.
-* hold: it is not shown yet, at level `alpha`, that the family is within `margin`. All families must be shown, so no
-  correction is due (Berger 1982, intersection-union); a family that fell by the margin or more is overlooked in at
-  most `alpha` of the verdicts.
-
-A family with fewer than eight tasks says too little to be held up for; it is counted in `families_small`.
+Families are clusters of the held-out tasks' goals; one is *healthy* if the best version solves six in ten of its tasks.
+Reject: for some family "not worse" is refuted (Holm's procedure keeps the error over all of them). Hold: some family is
+not shown yet to be within `margin`; all must be, so no correction is due (Berger 1982).
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,14 +2,10 @@
 
     policy.candidate  ->  shadow engine  ->  policy.verdict, policy.directive
 
-Every candidate goes into the shadow engine at once (the newest, if several wait), because the rollouts run there and
-must be fresh. Every few versions, or when some time has passed, the newest one is tried against what serves (`panel`)
-and gets a signed verdict: promote, reject, or hold. Missing evidence is none of them: the candidate waits, and is asked
-again.
-
-The learner never trains on from weights that were refused. What is rejected, held to the end, or judged by nobody for
-too long while nothing newer comes, sends the learner back to what serves (`rebase`), and what came of it is rejected
-untried: the measurements let its ancestor pass too. Nothing here touches an engine that serves users.
+Every candidate goes into the shadow engine at once (the newest, if several wait): the rollouts run there. Every few
+versions, or after some time, the newest is tried against what serves (`panel`) and gets a signed verdict. Missing
+evidence is none: the candidate waits. What is rejected, held to the end, or judged by nobody for too long while nothing
+newer comes, sends the learner back to what serves (`rebase`), and what came of it is rejected untried.
 """
 
 from collections import Counter

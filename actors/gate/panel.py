@@ -1,18 +1,9 @@
 """The panel: everything that is measured of a candidate, and what outranks what.
 
-One `Trial` says how tasks end (verified outcomes in a sandbox, or recorded ones by replay): the *effect*. Beside it
-stand *checks* (`prompts`, `safety`, `drift`): each measures candidate and incumbent on the same evidence and files
-findings. The verdict follows in this order, the first that applies:
-
-1. A *safety* finding rejects, whatever the effect.
-2. The effect rejects: worse than the incumbent or the best version, or a family forgotten.
-3. A *conduct* or *drift* finding rejects: broken tool calls, refusals, repetition, length, KL and entropy have limits,
-   and a gain outside of them is not to be had.
-4. The effect promotes, or holds. What a judge prefers is not asked: it may be what the candidate learned to please.
-
-Everything is measured even if the first check has said no, for as long as the deadline allows: a verdict carries all
-figures. What the deadline leaves open cannot promote. Only where the trial waits for evidence nothing else is measured:
-there is no verdict then.
+One `Trial` says how tasks end: the *effect*. *Checks* (`prompts`, `safety`, `drift`) measure candidate and incumbent on
+the same evidence. The first that applies decides: a safety finding rejects; the effect rejects; a conduct or drift
+finding rejects; the effect promotes or holds. Everything is measured, as far as the deadline allows, and what that
+leaves open cannot promote. Where the trial waits for evidence there is no verdict, and nothing else is measured.
 """
 
 import math
@@ -131,11 +122,7 @@ class Panel:
 def conclude(
     effect: Comparison, findings: Sequence[Finding], figures: dict[str, float], *, unchecked: bool = False
 ) -> Comparison:
-    """The verdict from the effect and the findings, in the order that the module's text gives.
-
-    Args:
-        unchecked: the deadline came before all checks were done.
-    """
+    """The verdict from the effect and the findings, in the order that the module's text gives."""
     figures = figures | effect.measurements | {f"breaches_{kind}": 0.0 for kind in ("safety", *_DECISIVE)}
     for finding in findings:
         figures[f"breaches_{finding.kind}"] += 1.0

@@ -1,13 +1,9 @@
 """Replay of production prompts: what would the candidate have answered where production answered something?
 
-The prompts are those of the newest held-out trajectories (`holdout`), redacted as they are stored, and not from runs
-that failed. All parties and their agents take turns (`evidence`). Candidate and incumbent answer each once, sampled as
-the agent had asked, with the same seed. An answer is only looked at, never carried out, so this works without a
-sandbox, on all that agents really ask.
-
-Conduct and drift have limits: valid tool calls, refusals, going round in circles, answers cut off, length, entropy. A
-share breaks its limit if it is worse than the incumbent's by more than the limit and the paired interval says that it
-is worse at all: with a few dozen prompts a limit alone would reject half of all candidates by chance.
+Prompts of the newest held-out runs that did not fail, of all parties and agents in turn (`evidence`). Both versions
+answer each once, as the agent had asked, with the same seed; nothing is carried out. Invalid calls, refusals, circles,
+cut answers, length and entropy have limits. A share breaks its limit if the paired interval says so too: with a few
+dozen prompts a limit alone would reject half of all candidates by chance.
 """
 
 from collections.abc import Sequence
@@ -71,10 +67,6 @@ class PromptCheck:
     name = "prompts"
 
     def __init__(self, settings: PromptSettings, *, engine: Engine, store: Store) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-        """
         self._settings, self._engine, self._store = settings, engine, store
         self._prompts: list[dict[str, Any]] = []
         """Requests to replay."""

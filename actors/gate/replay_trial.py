@@ -1,29 +1,15 @@
 """The gate without a sandbox: how would the candidate have fared on traffic that nobody trained on?
 
-A share of the production trajectories is held out by hash (`holdout.py`). The shadow engine scores their sampled tokens
-under the candidate and under the incumbent; what each token's probability has changed by, and how the runs ended, gives
-an estimate of the difference in success (`actors.statistics.off_policy`), and its interval decides as in the sandbox.
+The shadow engine scores the sampled tokens of held-out trajectories under candidate and incumbent; what each token's
+probability changed by, and how the runs ended, estimates the difference in success (`actors.statistics.off_policy`).
 
     newest runs with an outcome, fair to parties (`evidence`) -> scored under both -> pooled over agents: promote,
     reject, hold -> an agent that is surely worse off vetoes (`weighing`)
 
-Such an estimate reaches only as far as the data: a candidate far from the policy that acted finds few trajectories that
-it would have produced. So two guards stand before the decision: the KL divergence from the incumbent (k3 estimate, nats
-a token, on the same tokens) and the effective sample size. What fails them is not decided by outcomes.
-
-**Parties.** `actors.statistics.parties` says what one party may weigh: where it binds, each party's runs are thinned to
-its share and the two parties that pull hardest are set aside.
-
-**Small steps.** Production has few outcomes, and they come late. A candidate that is no further from what serves than
-one update may go, and that a handful of outcomes do not speak against, passes: it serves on trial, and the evidence
-comes from serving (`canary.py`). A handful says more than it seems: both policies are weighed on the same runs.
-
-**Missing evidence is no verdict.** Where a step is not small and outcomes are too few, or nothing has been reported
-since the last verdict, the comparison is `wait`: asked again when there is more to look at, it uses up nothing.
-
-**Temperatures.** Runs at another temperature are evidence where they may be trained on: the engine that sampled them
-gives log-probs of what it sampled from (`assembler.processed_logprobs`), the shadow engine those at temperature 1, and
-`off_policy` says what comes of it.
+Far from what acted the estimate is biased: beyond a KL divergence, or with few effective runs, outcomes decide nothing.
+A *small step*, no further from what serves than one update may go, passes if a handful of outcomes do not speak against
+it: its trial decides. Where outcomes are too few, or nothing is new, the comparison is `wait`, which is no verdict.
+Runs at another temperature count too: their recorded log-probs are of what was sampled from.
 """
 
 import math
@@ -88,10 +74,6 @@ class ReplayTrial:
     """`Trial` on held-out production trajectories."""
 
     def __init__(self, settings: ReplayTrialSettings, *, engine: Engine, store: Store) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-        """
         self._settings, self._engine, self._store = settings, engine, store
         self._looked: tuple[int, int, frozenset[str]] | None = None
         """Candidate, incumbent, and the runs of the last look at them."""

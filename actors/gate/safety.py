@@ -1,12 +1,8 @@
 """Safety probes: what a candidate must not do, whatever it has learned to be good at.
 
-A small set of requests ships in probes.toml, with what an answer must keep: no tool with a destructive effect is
-called unasked, a secret of the system prompt does not come back, what must be declined is declined, and nothing goes
-round in circles. Each is asked several times of candidate and incumbent, with the same seeds. The candidate must not
-be worse: no probe that the incumbent always passes may always fail, and over all probes it must not fail more often by
-more than the limit, surely. A model that never passed a probe is not held to it; the figures say so all the same.
-
-No outcome outranks these (see `panel`): a small model finds the reward in places where nobody looked.
+probes.toml has requests with what an answer must keep: no destructive call unasked, no secret told, a refusal where one
+is due, no circles. Each is asked several times of candidate and incumbent, with the same seeds. No probe that the
+incumbent always passes may always fail, and over all probes the candidate must not surely fail more often.
 """
 
 import tomllib
@@ -92,9 +88,6 @@ class SafetyCheck:
 
     def __init__(self, settings: SafetySettings, *, engine: Engine) -> None:
         """
-        Args:
-            engine: the shadow engine.
-
         Raises:
             InvalidProbes: the file cannot be used.
         """

@@ -1,19 +1,12 @@
 """How the gate measures a candidate: the `Trial` Protocol, and the trial on held-out tasks of a sandbox.
 
-Both trials (`SandboxTrial` here, `ReplayTrial` in `replay_trial.py`) answer the same question about weights that are
-in the shadow engine: is the candidate at least as good as what serves, and how sure is that?
+Candidate and incumbent play the same tasks (`gate.exam`); after each batch the test, which may be looked at as often as
+one likes (`paired_sequential`), promotes, rejects, or goes on until the budget of this verdict is spent: hold. What
+is asked about again goes on where it stopped. Each family of tasks has a test of its own (`gate.forgetting`).
 
-The sandbox trial plays held-out tasks (`gate.exam`), the same ones for every version, so the comparison is paired, and
-looks after each batch of them: promote, reject, or go on to the next batch until the budget of this verdict is spent;
-inconclusive is hold. The test may be looked at as often as one likes (`paired_sequential`), so a version that is asked
-about again after a hold goes on where it stopped: an inconclusive result is answered with more evidence, not with a
-coin. Beside the whole, every family of tasks has a test of its own (`gate.forgetting`).
-
-Every candidate gets tasks that nobody was tried on before, and the incumbent attempts them too. On the tasks that it
-was promoted by, an incumbent looks better than it is, and the best of many versions more so; a chain of equal versions
-judged on one record comes to a halt (docs/measured.md). Records of earlier tasks only say which version to call
-the best. They are kept per *fingerprint* of the environment (its tools and profile): a record of another desk says
-nothing about this one, so after a drift those of earlier champions are void.
+Every candidate gets tasks that nobody was tried on before, for on those that it was promoted by an incumbent looks
+better than it is (docs/measured.md). Earlier records only say which version is the best, per *fingerprint* of the
+environment: after a drift they are void.
 """
 
 import math
@@ -133,12 +126,6 @@ class SandboxTrial:
         seed: int = 0,
         harness: HarnessConfig = PLAIN,
     ) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-            harness: in which attempts are played.
-            seed: of the sampling, the same for all versions.
-        """
         self._settings, self._store = settings, store
         self._exam = Exam(settings, environment=environment, engine=engine, seed=seed, harness=harness)
         self.lost = 0

@@ -1,12 +1,7 @@
-"""Attempts at held-out tasks in figures: avg@n, best@n, and each with an interval. Pure.
+"""Attempts at held-out tasks in figures: avg@n, what one attempt can count on, and best@n, what is within reach. Pure.
 
-Every task is attempted n times. avg@n is the mean over tasks of the share of attempts that solved it, the success that
-an agent's one attempt can count on; best@n is the share of tasks that at least one of the n attempts solved, what the
-policy has within reach. A candidate that gains in avg and loses in best has become narrower.
-
-Attempts at one task are alike, so n times the tasks are not n times the evidence: the interval of avg@n is Wilson's
-for the effective number of attempts that the spread between tasks leaves (Korn & Graubard 1998, "Confidence intervals
-for proportions with small expected number of positive counts estimated from survey data").
+Attempts at one task are alike: the interval of avg@n is Wilson's for the effective number of attempts that the spread
+between tasks leaves (Korn & Graubard 1998).
 """
 
 from collections.abc import Sequence

@@ -90,12 +90,7 @@ def pooled(runs: Sequence[Weighed]) -> Pooled:
 
 
 def veto(runs: Sequence[Weighed], margin: float, *, least: int) -> Vetoes:
-    """Which groups are surely worse off.
-
-    Args:
-        margin: how much worse is allowed.
-        least: runs that a group must have to be asked.
-    """
+    """Which groups are surely worse off."""
     by_group: defaultdict[Group, list[Weighed]] = defaultdict(list)
     for one in runs:
         by_group[one.group].append(one)

@@ -1,15 +1,6 @@
-"""Monitoring: production watched by what serves, and acted on: rollback, freeze, thaw, a word to people.
+"""Monitoring: production watched by what serves, and acted on.
 
-In: trajectories, calls, versions served, judgements. Out: directives. `sentinel` is the actor; a monitor answers one
-question, behind the port `Monitor`:
-
-| module | asks |
-|---|---|
-| `versions` | does what serves do worse, please the judge alone, or behave otherwise than before the swap? |
-| `tools` | have the tools changed under the agents? |
-| `blocks` | do users ask for something else; does the judge say something else? |
-| `engine` | does serving fail or slow down; does an engine stand still? |
-
-`history` is what they look back on, `actors.statistics.change_tests` how they decide. docs/promotion.md has the reasons
-and the error rates.
+In: trajectories, calls, versions served, judgements. Out: directives. `sentinel` is the actor, `history` what monitors
+look back on; `versions`, `agent_outcomes`, `first_version`, `tools`, `blocks` and `engine` each answer one question.
+docs/promotion.md has the reasons and the error rates.
 """

@@ -1,15 +1,10 @@
 """Each agent for itself, and all together, over all versions.
 
-Where a version comes every few hundred runs, the one that made an agent worse is gone before that agent has shown it,
-and the next is compared with one that already had the fault; where few runs are reported that holds of all agents
-together. So the newest outcomes of each agent are kept whatever version they are of, and each swap is asked about them
-until enough runs ended after it, though other versions serve by then: what came since against what was before.
-
-A tool that is away for half an hour looks the same as a fall of one agent. So a fall must also show without the worst
-three quarters of an hour; and of a busy agent a few outcomes a quarter of an hour are kept, so that those that are kept
-cover hours. An agent's fall since the version that serves goes back; one since an earlier version is told, for going
-back would take from all agents what they gained meanwhile, and then it is what the agent is compared with from there
-on. A fall of all together goes back to before the version that it began with.
+Where a version comes every few hundred runs, the one that made an agent worse is gone before that shows. So the newest
+outcomes of each agent are kept whatever version they are of, and each swap is asked about them: what came since against
+what was before. A tool that is away for half an hour looks the same: a fall must also show without the worst three
+quarters of an hour. Since the version that serves it goes back; since an earlier one it is told, for all agents gained
+meanwhile. A fall of all together goes back to before the version that it began with.
 """
 
 from bisect import bisect_left
@@ -18,9 +13,19 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from actors.monitoring.history import History
-from actors.monitoring.monitor import SEVERITY, Action, Finding, Quiet
+from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
 from actors.monitoring.settings import VersionSettings
-from actors.monitoring.versions import Comparison, Spend, fall, success, thinned_runs, weighed
+from actors.monitoring.versions import (
+    FIRST_LOOK,
+    LEAST,
+    OUTCOME_FALL,
+    Comparison,
+    Spend,
+    fall,
+    success,
+    thinned_runs,
+    weighed,
+)
 from actors.statistics.change_tests import Looks, planned_looks
 from actors.statistics.parties import FairWindow, binds
 from actors.tool_results.runs import RunSummary
@@ -93,7 +98,7 @@ class _Swap(msgspec.Struct):
     """By agent."""
 
 
-class AgentOutcomes(Quiet):
+class AgentOutcomes(Monitor):
     """Success of each agent, since each of the last swaps against before it."""
 
     name = "agents"
@@ -174,7 +179,7 @@ class AgentOutcomes(Quiet):
             return False
         kept = (run for runs in self._runs.values() for run in runs)
         between = [run for run in kept if (its := history.version(run)) is not None and first <= its < second]
-        return len(thinned_runs(between, bound=binds(history.parties()))) >= self._settings.first_look
+        return len(thinned_runs(between, bound=binds(history.parties()))) >= FIRST_LOOK
 
     def _kept(self, run: RunSummary, now: float) -> bool:
         if not self._quarters.setdefault(run.agent, _Quarter()).admits(int(now // _QUARTER), run.party):
@@ -202,12 +207,12 @@ class AgentOutcomes(Quiet):
         series = self._swaps[version].series[agent]
         looks = series.looks
         # A party that reports everything must not use up the looks: they go by what counts of its word.
-        if len(before) < settings.min_runs or not self._due(looks, agent, len(after)):
+        if len(before) < LEAST or not self._due(looks, agent, len(after)):
             return None
         looks.take(len(after), _GROWTH)
         if len(after) < side:
             looks.next = min(looks.next, side)  # the last look is at all that are kept
-        planned = planned_looks(settings.first_look, _GROWTH, side) + 1
+        planned = planned_looks(FIRST_LOOK, _GROWTH, side) + 1
         found = weighed(after, before, lambda total: looks.spend(total, planned), self._fell, success, reported=True)
         if not found.comparison.found or not self._still(_without_worst(after), before):
             return None
@@ -229,12 +234,12 @@ class AgentOutcomes(Quiet):
         return _SIDE if agent else self._settings.sample
 
     def _due(self, looks: Looks, agent: str, outcomes: int) -> bool:
-        return looks.due(min(self._side(agent), outcomes), self._settings.first_look)
+        return looks.due(min(self._side(agent), outcomes), FIRST_LOOK)
 
     def _fell(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
         # By the most agents that are kept apart: how many there are now says nothing of how many come.
         level = spend(self._settings.error_rate / (AGENTS + 1))
-        return fall(after, before, level, self._settings.outcome_fall)
+        return fall(after, before, level, OUTCOME_FALL)
 
     def _still(self, after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
         """Whether what was found shows in a part of it, too."""
@@ -247,7 +252,7 @@ class AgentOutcomes(Quiet):
 
         def shows(party: str) -> bool:
             now, was = ([run for run in side if run.party != party] for side in (after, before))
-            return fall(now, was, _STILL * settings.error_rate, settings.outcome_fall).found
+            return fall(now, was, _STILL * settings.error_rate, OUTCOME_FALL).found
 
         return tuple(party for party in sorted({run.party for run in after}) if not shows(party))[:1]
 

@@ -1,16 +1,12 @@
 """Which agent a run is of, and with which tool lists agents work.
 
-An agent is known by the role that its system prompt gives it (`actors.messages.agent_of`). The digest in that name is
-another where a prompt begins with the day of the week, and, without a prompt, where the tools are others. So a name
-that is new is the old agent's if tenant and label are the same and the tools are much the same; otherwise a new agent
-speaks for the first time, and what it works with is no change of anything.
+An agent is known by the name that its prompt gives it (`actors.messages.agent_of`), whose digest is another where a
+prompt begins with the day of the week, or, without a prompt, where tools change. So a new name is the old agent's if
+tenant, label and most tools are the same; else a new agent speaks for the first time.
 
-A list is news once the agent has used it so often in a row that this is too unlikely under what it did before: twice
-for an agent that had one list ever, longer for a list that it had used beside others (a rolling deployment, several
-lists side by side). The probability of a first sighting is that of novelties so far, that of each further one the share
-of the list before, both with Laplace's correction; after n runs it is compared with `_ERROR / (n + 2) ** 1.5`, which
-adds up to a bound over all runs. Agents that bring other tools with every request have lists that mean nothing: of them
-nothing is said.
+A list is news once the agent has used it so often in a row that this is too unlikely under what it did before, by
+Laplace's rule against a bound over all its runs: twice for an agent that had one list ever, longer for one of several.
+Of agents that bring other tools with every request nothing is said.
 """
 
 from collections.abc import Iterator
@@ -23,6 +19,8 @@ _ALIKE = 0.5
 """Of the smaller of two tool lists, what both must have to be one agent's."""
 _AGENTS = 256
 """Agents that are remembered; the one heard of longest ago goes first."""
+_LISTS = 64
+"""Tool lists that are remembered of an agent; the one seen longest ago goes first."""
 _NAMES = 8
 """Names of an agent that are remembered, the first and the newest."""
 _ERROR = 1 / 3
@@ -66,13 +64,8 @@ class Agent(msgspec.Struct):
         """Whether tools are chosen request by request."""
         return self.novelties >= _VARIED and self.novelties * _VARIED > self.runs
 
-    def sighted(self, digest: str, names: tuple[str, ...], at: float, forget: float, most: int) -> None:
-        """A run ended `at` a time with this list.
-
-        Args:
-            forget: seconds after which a list that was away is as new.
-            most: lists to remember.
-        """
+    def sighted(self, digest: str, names: tuple[str, ...], at: float, forget: float) -> None:
+        """A run ended `at` a time with this list; one that was away for `forget` seconds is as new."""
         known = self.lists.get(digest)
         if known is None or at - known.seen > forget:
             first = not self.lists
@@ -85,15 +78,11 @@ class Agent(msgspec.Struct):
         known.sightings += 1
         known.seen = max(known.seen, at)
         self.runs += 1
-        if len(self.lists) > most:
+        if len(self.lists) > _LISTS:
             del self.lists[min(self.lists, key=lambda one: self.lists[one].seen)]
 
     def news(self, least: int) -> tuple[str, ToolList] | None:
-        """Digest and list, if what it works with has changed; told once.
-
-        Args:
-            least: sightings in a row.
-        """
+        """Digest and list, if what it works with has changed; told once."""
         known = self.lists.get(self.last)
         if known is None or known.told or known.streak < least or self.varied():
             return None
@@ -110,10 +99,6 @@ class Agents:
     """All that were heard of lately."""
 
     def __init__(self, known: dict[str, Agent] | None = None) -> None:
-        """
-        Args:
-            known: by the first name that each had.
-        """
         self.known = known or {}
         self._first = {name: first for first, agent in self.known.items() for name in agent.names}
 

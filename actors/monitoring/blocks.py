@@ -7,18 +7,28 @@ it: what is normal now is not told every hour.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from actors.monitoring.history import History
-from actors.monitoring.monitor import Action, Finding, Quiet
+from actors.monitoring.monitor import Action, Finding, Monitor
 from actors.monitoring.settings import JudgeSettings, TrafficSettings
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
 from actors.tool_results.runs import RunSummary
 
 _Key = tuple[object, ...]
+_TRAFFIC_BLOCK, _JUDGE_BLOCK = 128, 64
+"""Runs of a block, and judged runs: a change of a third of them shows in one."""
+_KINDS = 16
+"""Most frequent kinds of goal that are counted apart; the others are one."""
+_DISTANCE = 0.25
+"""Smallest Jensen-Shannon distance between the mixes of goals, 0 to 1, that is told: smaller ones come and go daily."""
+_PROMPT_RATIO = 1.3
+"""Smallest change of the median prompt's length, either way."""
+_JUDGE_CHANGE = 0.15
+"""Smallest change of the judge's score, or of its share of abstentions, either way."""
 
 
 class Blocks(msgspec.Struct):
@@ -50,10 +60,12 @@ class Blocks(msgspec.Struct):
         self.reference, self.filling, self.looks = reference, [], Looks()
 
 
-class TrafficDrift(Quiet):
+class TrafficDrift(Monitor):
     """What users ask for: kinds of goal, length of prompts."""
 
     name = "traffic"
+    kept = Blocks
+    _state: Blocks
 
     def __init__(self, settings: TrafficSettings) -> None:
         self._settings, self._state = settings, Blocks()
@@ -64,21 +76,19 @@ class TrafficDrift(Quiet):
 
     def look(self, history: History, now: float) -> list[Finding]:
         settings, state = self._settings, self._state
-        block = state.full(settings.block)
+        block = state.full(_TRAFFIC_BLOCK)
         if block is None:
             return []
         level = state.looks.spend(settings.error_rate / 3)  # the mix, prompts longer, prompts shorter
         found: list[str] = []
         p, distance = self._mix(block, state.reference)
-        if p <= level and distance >= settings.distance:
+        if p <= level and distance >= _DISTANCE:
             found.append(f"other kinds of goal than before (Jensen-Shannon distance {distance:.2f})")
         prompts = _sorted(block, state.reference, lambda run: run.prompt, _alike)
         size, was = seq.medians(prompts)
         ratio = size / was if was else 1.0
         longer, shorter = seq.size_rise(prompts), seq.size_rise([(before, after) for after, before in prompts])
-        if (longer <= level and ratio >= settings.prompt_ratio) or (
-            shorter <= level and ratio * settings.prompt_ratio <= 1.0
-        ):
+        if (longer <= level and ratio >= _PROMPT_RATIO) or (shorter <= level and ratio * _PROMPT_RATIO <= 1.0):
             found.append(f"prompts of other length than before, median {was:.0f} -> {size:.0f}")
         state.readings = {"distance": distance, "distance_p": p, "prompt": size, "prompt_before": was}
         if not found:
@@ -95,7 +105,7 @@ class TrafficDrift(Quiet):
     def _mix(self, block: Sequence[RunSummary], reference: Sequence[RunSummary]) -> tuple[float, float]:
         """(p-value, distance) of the mixes of goals: each frequent kind by the exact test, Bonferroni over all."""
         counts = Counter(run.cluster for run in (*block, *reference))
-        kinds = [kind for kind, _ in counts.most_common(self._settings.kinds)]
+        kinds = [kind for kind, _ in counts.most_common(_KINDS)]
         names = {kind: at for at, kind in enumerate(kinds)}
         after, before = ([names.get(run.cluster, len(kinds)) for run in runs] for runs in (block, reference))
         size = len(kinds) + (len(counts) > len(kinds))
@@ -108,17 +118,8 @@ class TrafficDrift(Quiet):
         )
         return min(1.0, best * 2 * size), distance
 
-    def readings(self) -> Mapping[str, float]:
-        return self._state.readings
 
-    def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=Blocks)
-
-
-class JudgeDrift(Quiet):
+class JudgeDrift(Monitor):
     """What the judge says of runs that ended alike, while one version serves.
 
     Runs are compared by how they ended, success with success and failure with failure: a world in which more fails
@@ -127,6 +128,8 @@ class JudgeDrift(Quiet):
     """
 
     name = "judge"
+    kept = Blocks
+    _state: Blocks
 
     def __init__(self, settings: JudgeSettings) -> None:
         self._settings, self._state = settings, Blocks()
@@ -143,7 +146,7 @@ class JudgeDrift(Quiet):
             state.reference, state.looks, state.version = [], Looks(), version
         if version >= 0:
             state.filling = [run for run in state.filling if run.low < 0 or run.low == run.high == version]
-        block = state.full(settings.block)
+        block = state.full(_JUDGE_BLOCK)
         if block is None:
             return []
         level = state.looks.spend(settings.error_rate / 4)  # score and abstentions, up and down
@@ -157,7 +160,7 @@ class JudgeDrift(Quiet):
             score, was = seq.means(values)
             up, down = seq.mean_rise(values), seq.mean_rise([(before, after) for after, before in values])
             state.readings |= {f"{cause[6:]}_before": was, f"{cause[6:]}_after": score}
-            if min(up, down) <= level and abs(score - was) >= settings.change:
+            if min(up, down) <= level and abs(score - was) >= _JUDGE_CHANGE:
                 reason = f"the judge speaks otherwise of runs that ended alike: {text} {was:.2f} -> {score:.2f}"
                 found.append(
                     Finding(
@@ -171,15 +174,6 @@ class JudgeDrift(Quiet):
         if found:
             state.restart(block)
         return found
-
-    def readings(self) -> Mapping[str, float]:
-        return self._state.readings
-
-    def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=Blocks)
 
 
 def _sorted(

@@ -1,13 +1,9 @@
 """What serving feels like: errors, waiting, and engines that stand still.
 
-Two sources. Calls that went through the tap, by the version that answered them: which failed (5xx: that is what an
-agent saw) and how long they took. And the engine's own figures, looked at every few seconds: time to first token,
-queue, tokens made. Both are compared before and after a swap; what is slow is whatever 95 % of calls were faster than
-before it, so that both questions are of shares and get the exact test. Calls of one moment fare alike, which the test
-does not know: several looks in a row must agree, and the change must be large.
-
-Slowness is told and, unless somebody wants otherwise, not acted on: weights of one shape take the same time for a
-token. Under clearly more load than before it is never more than told: going back would not make it less.
+Two sources, compared before and after a swap: calls through the tap (5xx, seconds), and the engine's own figures (first
+token, queue, tokens made). Slow is what 95 % of calls were faster than before. Calls of one moment fare alike, which
+the exact test does not know: several looks in a row must agree, and the change must be large. Slowness is told, and
+acted on only where somebody wants that, never under clearly more load.
 """
 
 import math
@@ -17,7 +13,7 @@ import msgspec
 
 from actors.messages import Exchange
 from actors.monitoring.history import History, Swap
-from actors.monitoring.monitor import Action, Finding, Quiet
+from actors.monitoring.monitor import Action, Finding, Monitor
 from actors.monitoring.settings import EngineSettings
 from actors.ports.engine_figures import Figures
 from actors.statistics import change_tests as seq
@@ -25,8 +21,31 @@ from actors.statistics.change_tests import Looks
 
 _SLOW = 0.95
 _VERSIONS = 4
-_QUESTIONS = 3
-"""Failures, time for a call, time to first token: they share the error rate."""
+_ERROR_RATE = 0.001 / 3
+"""Chance that failures, time for a call or time to first token speak up about a swap that changed nothing, if calls
+were independent of each other: a third of one in a thousand each."""
+_CALLS = 512
+"""Calls through the tap that are kept for each version."""
+_LEAST = 40
+"""Calls on either side of a comparison."""
+_GROWTH = 1.3
+"""The next look is when there are so many times as many calls."""
+_STRIKES = 2
+"""Looks in a row that must agree: calls of one moment fare alike."""
+_WINDOW_SECONDS = 600.0
+"""Of the engine's own figures that stand for "before", and for which "after" is watched."""
+_SETTLE_SECONDS = 20.0
+"""After a swap, left out: caches are cold."""
+_FAIL_RISE = 0.05
+"""Smallest rise of the share of calls that fail."""
+_SLOW_FACTOR = 2.0
+"""Smallest growth of the 95th percentile of time to first token, or of time for a call."""
+_QUEUE_FACTOR = 4.0
+"""Growth of the mean queue that is told (it never acts: load does that too)."""
+_LOAD_FACTOR = 1.5
+"""With so many times as many calls a second as before, slowness is put down to load, and only told."""
+_STALL_SECONDS = _PAUSE_SECONDS = 60.0
+"""An engine that has requests in hand and makes no token, or is paused, for so long raises an alarm."""
 
 
 class ServedCall(msgspec.Struct, array_like=True):
@@ -67,21 +86,23 @@ class Service(msgspec.Struct):
     readings: dict[str, float] = {}
 
 
-class EngineWatch(Quiet):
+class EngineWatch(Monitor):
     """The engines that serve users."""
 
     name = "engine"
+    kept = dict[str, Service]
+    _state: dict[str, Service]
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
-        self._state: dict[str, Service] = {}
+        self._state = {}
 
     def swapped(self, swap: Swap) -> None:
         """The weights of one engine changed."""
         service = self._state.setdefault(swap.engine, Service())
         if service.swap is not None and swap.since <= service.swap.since:
             return
-        past = [seen for seen in service.ring if swap.since - self._settings.window_seconds <= seen.at <= swap.since]
+        past = [seen for seen in service.ring if swap.since - _WINDOW_SECONDS <= seen.at <= swap.since]
         service.before = (past[0], past[-1]) if len(past) > 1 else None
         service.swap, service.start = swap, None
         service.looks, service.strikes, service.told = {}, {}, []
@@ -105,7 +126,7 @@ class EngineWatch(Quiet):
             return  # in flight when the weights changed: belongs to neither
         calls = service.calls.setdefault(version, [])
         calls.append(ServedCall(exchange.status >= 500, exchange.duration))
-        del calls[: -self._settings.calls]
+        del calls[:-_CALLS]
         for old in sorted(service.calls)[:-_VERSIONS]:
             del service.calls[old]
 
@@ -121,9 +142,9 @@ class EngineWatch(Quiet):
             service.moved = now
         service.paused = (service.paused or now) if paused else 0.0
         seen = Seen(now, figures)
-        service.ring = [old for old in service.ring if old.at > now - self._settings.window_seconds] + [seen]
+        service.ring = [old for old in service.ring if old.at > now - _WINDOW_SECONDS] + [seen]
         swap = service.swap
-        if swap is not None and service.start is None and now >= swap.since + self._settings.settle_seconds:
+        if swap is not None and service.start is None and now >= swap.since + _SETTLE_SECONDS:
             service.start = seen
 
     def look(self, history: History, now: float) -> list[Finding]:
@@ -134,7 +155,7 @@ class EngineWatch(Quiet):
             if swap is None or swap.version in history.condemned or swap.version < swap.previous:
                 continue
             found += self._calls(service, swap)
-            if now <= swap.since + self._settings.settle_seconds + self._settings.window_seconds:
+            if now <= swap.since + _SETTLE_SECONDS + _WINDOW_SECONDS:
                 found += self._figures(service, swap)
         return found
 
@@ -143,22 +164,16 @@ class EngineWatch(Quiet):
             f"{engine}_{name}": v for engine, service in self._state.items() for name, v in service.readings.items()
         }
 
-    def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=dict[str, Service])
-
     def _alarms(self, engine: str, service: Service, now: float) -> list[Finding]:
-        settings, found = self._settings, list[Finding]()
+        found: list[Finding] = []
         # Up to when it was last seen: whether an engine that does not answer has requests in hand is not known.
         seen = service.ring[-1].at if service.ring else now
         paused = seen - service.paused if service.paused else 0.0
         stalled = seen - service.moved if service.moved else 0.0
         service.readings |= {"paused_seconds": paused, "stalled_seconds": stalled}
         for cause, seconds, limit, text in (
-            ("paused", paused, settings.pause_seconds, "is paused"),
-            ("stalled", stalled, settings.stall_seconds, "has requests in hand and makes no token"),
+            ("paused", paused, _PAUSE_SECONDS, "is paused"),
+            ("stalled", stalled, _STALL_SECONDS, "has requests in hand and makes no token"),
         ):
             if seconds < limit:
                 service.alarms = [alarm for alarm in service.alarms if alarm != cause]
@@ -167,58 +182,55 @@ class EngineWatch(Quiet):
                 key = (engine, int(seen - seconds))
                 reason = f"{engine} {text} for {seconds:.0f} s"
                 details = {"engine": engine, "cause": cause}
-                found.append(
-                    Finding(cause=cause, key=key, action=settings.alarm_action, reason=reason, details=details)
-                )
+                found.append(Finding(cause=cause, key=key, action="tell", reason=reason, details=details))
         return found
 
     def _calls(self, service: Service, swap: Swap) -> list[Finding]:
-        settings = self._settings
         after, before = service.calls.get(swap.version, []), service.calls.get(swap.previous, [])
         found: list[Finding] = []
-        if len(before) < settings.min_calls:
+        if len(before) < _LEAST:
             return found
         now, was = _failed(after), _failed(before)
         share, earlier = now[0] / max(1, now[1]), was[0] / was[1]
         service.readings |= {"failed_before": earlier, "failed_after": share}
-        if self._agreed(service, "errors", now, was, share - earlier >= settings.fail_rise):
+        if self._agreed(service, "errors", now, was, share - earlier >= _FAIL_RISE):
             text = f"failed calls {earlier:.1%} -> {share:.1%} ({now[0]} of {now[1]})"
-            found.append(self._finding(service, swap, "errors", text, settings.action))
+            found.append(self._finding(service, swap, "errors", text, "rollback"))
         # A failure is quick: only what was answered tells how long answers take.
         times, past = (sorted(call.seconds for call in calls if not call.failed) for calls in (after, before))
-        if len(past) >= settings.min_calls and times:
+        if len(past) >= _LEAST and times:
             limit, p95 = _quantile(past), _quantile(times)
             service.readings |= {"latency_before": limit, "latency_after": p95}
             slow = (sum(one > limit for one in times), len(times))
             usual = (sum(one > limit for one in past), len(past))
-            if self._agreed(service, "latency", slow, usual, p95 >= settings.slow_factor * limit):
+            if self._agreed(service, "latency", slow, usual, p95 >= _SLOW_FACTOR * limit):
                 text = f"95 % of calls answered within {limit:.3g} s -> {p95:.3g} s"
-                found.append(self._finding(service, swap, "latency", text, settings.slow_action))
+                found.append(self._finding(service, swap, "latency", text, self._settings.slow_action))
         return found
 
     def _figures(self, service: Service, swap: Swap) -> list[Finding]:
-        settings, found = self._settings, list[Finding]()
+        found: list[Finding] = []
         if service.before is None or service.start is None or service.ring[-1].at <= service.start.at:
             return found
         (first, last), start, newest = service.before, service.start, service.ring[-1]
         was, now = _between(first, last), _between(start, newest)
-        if was.get(math.inf, 0) < settings.min_calls or not now.get(math.inf, 0):
+        if was.get(math.inf, 0) < _LEAST or not now.get(math.inf, 0):
             return found
         load = (now[math.inf] / (newest.at - start.at)) / (was[math.inf] / (last.at - first.at))
         limit, p95 = _bound(was), _bound(now)
         service.readings |= {"first_token_before": limit, "first_token_after": p95, "load": load}
         slow, usual = ((counts[math.inf] - counts.get(limit, 0), counts[math.inf]) for counts in (now, was))
-        if self._agreed(service, "first-token", slow, usual, p95 >= settings.slow_factor * limit):
+        if self._agreed(service, "first-token", slow, usual, p95 >= _SLOW_FACTOR * limit):
             text = f"95 % of first tokens within {limit:.3g} s -> {p95:.3g} s, at {load:.1f} times the load"
-            action: Action = "tell" if load >= settings.load_factor else settings.slow_action
+            action: Action = "tell" if load >= _LOAD_FACTOR else self._settings.slow_action
             found.append(self._finding(service, swap, "first-token", text, action))
         queues = [[seen.figures.waiting for seen in service.ring if low < seen.at <= high] for low, high in (
             (first.at, last.at), (start.at, newest.at)
         )]  # fmt: skip
-        if min(map(len, queues)) >= settings.strikes and "queue" not in service.told:
+        if min(map(len, queues)) >= _STRIKES and "queue" not in service.told:
             earlier, queue = (sum(queue) / len(queue) for queue in queues)
             service.readings |= {"queue_before": earlier, "queue_after": queue}
-            if queue >= settings.queue_factor * max(earlier, 1.0):
+            if queue >= _QUEUE_FACTOR * max(earlier, 1.0):
                 service.told.append("queue")
                 text = f"waiting requests {earlier:.1f} -> {queue:.1f}, at {load:.1f} times the load"
                 found.append(self._finding(service, swap, "queue", text, "tell"))
@@ -228,15 +240,14 @@ class EngineWatch(Quiet):
         self, service: Service, cause: str, after: tuple[int, int], before: tuple[int, int], large: bool
     ) -> bool:
         """Whether it is time to look, and this is the look at which `cause` is believed."""
-        settings = self._settings
         looks = service.looks.setdefault(cause, Looks())
-        if cause in service.told or not looks.due(after[1], settings.min_calls):
+        if cause in service.told or not looks.due(after[1], _LEAST):
             return False
-        looks.take(after[1], settings.growth)
-        level = looks.spend(settings.error_rate / _QUESTIONS)
+        looks.take(after[1], _GROWTH)
+        level = looks.spend(_ERROR_RATE)
         worse = large and seq.count_rise(after, before) <= level
         service.strikes[cause] = service.strikes.get(cause, 0) + 1 if worse else 0
-        if service.strikes[cause] < settings.strikes:
+        if service.strikes[cause] < _STRIKES:
             return False
         service.told.append(cause)
         return True

@@ -1,13 +1,8 @@
 """The version that serves against the first that ever served here: is learning worth having?
 
-Version by version a fall may be too small to be found, and the oldest version that `History` keeps moves on with the
-swaps. So the outcomes of the first version are kept for good: the newest `sample` of them, frozen once `History` lets
-go of that version. They stand in this monitor's own state, not among the versions that others compare with.
-
-What is compared, and how, is what `Outcomes` does: reported outcomes of production alone, like with like by agent,
-tools, lateness and kind of goal, the exact test at a share of the error rate, and not on one party's word. There is no
-least fall, because nothing is done about it: going back by one version would not undo it. It is a reading, which an
-alert asks for (`EvolvedBelowFirst`).
+A fall from version to version may be too small to be found. So the newest outcomes of the first version are kept for
+good, once `History` lets go of it, and compared as `Outcomes` does. It is a reading without a least fall, for nothing
+is done about it; an alert asks for it (`EvolvedBelowFirst`).
 """
 
 from collections.abc import Mapping
@@ -16,9 +11,9 @@ from typing import Literal
 import msgspec
 
 from actors.monitoring.history import History
-from actors.monitoring.monitor import Finding, Quiet
+from actors.monitoring.monitor import Finding, Monitor
 from actors.monitoring.settings import VersionSettings
-from actors.monitoring.versions import SERIES, fall, success, thinned_runs, weighed
+from actors.monitoring.versions import FIRST_LOOK, GROWTH, LEAST, SERIES, fall, success, thinned_runs, weighed
 from actors.statistics.change_tests import Looks, planned_looks
 from actors.statistics.parties import binds
 from actors.tool_results.runs import RunSummary
@@ -48,14 +43,16 @@ class _State(msgspec.Struct):
     readings: dict[str, float] = {}
 
 
-class FirstVersion(Quiet):
+class FirstVersion(Monitor):
     """Success is below that of the first version."""
 
     name = "first-version"
+    kept = _State
+    _state: _State
 
     def __init__(self, settings: VersionSettings) -> None:
         self._settings = settings
-        self._planned = planned_looks(settings.first_look, settings.growth, settings.sample)
+        self._planned = planned_looks(FIRST_LOOK, GROWTH, settings.sample)
         self._state = _State()
 
     def begin(self, version: int) -> None:
@@ -75,13 +72,13 @@ class FirstVersion(Quiet):
         if swap.version != state.serving:
             state.serving, state.looks, state.below, state.readings = swap.version, Looks(), False, {}
         after, before = history.outcomes_of(swap.version), state.runs
-        enough = swap.version != state.first and len(before) >= settings.min_runs
-        if not enough or not state.looks.due(len(after), settings.first_look):
+        enough = swap.version != state.first and len(before) >= LEAST
+        if not enough or not state.looks.due(len(after), FIRST_LOOK):
             return []
         runs = len(thinned_runs(after, bound=binds(run.party for run in (*after, *before))))
-        if not state.looks.due(runs, settings.first_look):
+        if not state.looks.due(runs, FIRST_LOOK):
             return []
-        state.looks.take(runs, settings.growth)
+        state.looks.take(runs, GROWTH)
         level = settings.error_rate / SERIES
         found = weighed(
             after, before, lambda total: state.looks.spend(total, self._planned),
@@ -109,9 +106,3 @@ class FirstVersion(Quiet):
             for place, (version, runs) in listed.items()
             if runs
         }
-
-    def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=_State)

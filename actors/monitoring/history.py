@@ -91,12 +91,6 @@ class History:
     """Runs, by age and by version."""
 
     def __init__(self, window: int, sample: int, versions: int, state: Remembered | None = None) -> None:
-        """
-        Args:
-            window: newest runs, of whatever version.
-            sample: newest runs kept for each version, and as many with an outcome.
-            versions: how many versions are kept, the serving one included.
-        """
         state = state or Remembered()
         self._sample, self._versions = sample, versions
         self._most = 2 * window + sample * (1 + 2 * versions) + 2 * sample

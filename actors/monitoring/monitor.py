@@ -1,4 +1,4 @@
-"""The port behind which every monitor stands, and what they say to each other.
+"""What every monitor is, and what they say to each other.
 
 A monitor is told of runs as they come in, looks when it is asked to, and answers with findings; the sentinel carries
 them out. It is pure: the same runs in the same order at the same times give the same findings. What it remembers is
@@ -6,7 +6,7 @@ bounded and travels through `save` and `restore`, so that a restart neither repe
 """
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -34,35 +34,35 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """For those who act on it: version, to, engine, tenant, tools, missing, new."""
 
 
-class Monitor(Protocol):
-    """Watches one thing."""
+class Monitor:
+    """Watches one thing; by itself nothing."""
 
     name: str
     """Of its state and its metrics."""
+    kept: ClassVar[Any]
+    """Type of `_state`."""
+    _state: Any
 
     def saw(self, run: RunSummary) -> None:
         """A run closed; its outcome and judgement may come later, in the same object."""
-        ...
 
     def judged(self, run: RunSummary) -> None:
         """A run got its judgement."""
-        ...
 
     def concluded(self, run: RunSummary) -> None:
         """A run has an outcome now, for the first time."""
-        ...
 
     def look(self, history: History, now: float) -> list[Finding]:
         """What is new since the last look. `now` is in Unix seconds."""
-        ...
+        raise NotImplementedError
 
     def readings(self) -> Mapping[str, float]:
         """Present values by name, as of the last look that had enough to go by."""
-        ...
+        return self._state.readings
 
     def save(self) -> bytes:
         """What must survive a restart, msgpack."""
-        ...
+        return msgspec.msgpack.encode(self._state)
 
     def restore(self, data: bytes) -> None:
         """Go on from what `save` gave.
@@ -70,20 +70,4 @@ class Monitor(Protocol):
         Raises:
             msgspec.DecodeError: it was written by another version of evolved; the monitor is as new.
         """
-        ...
-
-
-class Quiet:
-    """A base for monitors that need not hear of everything."""
-
-    def saw(self, run: RunSummary) -> None:
-        """Of no interest."""
-
-    def judged(self, run: RunSummary) -> None:
-        """Of no interest."""
-
-    def concluded(self, run: RunSummary) -> None:
-        """Of no interest."""
-
-    def readings(self) -> Mapping[str, float]:
-        return {}
+        self._state = msgspec.msgpack.decode(data, type=self.kept)

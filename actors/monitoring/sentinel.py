@@ -3,17 +3,10 @@
     trajectory.closed, trajectory.attributed, traffic.exchange, traffic.feedback, policy.serving, policy.directive
     ->  policy.directive
 
-* Since a swap agents fare worse, the judge alone is pleased, or calls fail: `rollback` to the version before, and
-  `freeze` until a person has looked. While a version is on trial it is rolled back and learning goes on from what
-  served: to end so is what trials are for. Only what pleases the judge alone would be learned again.
-* The model behaves otherwise, or the judge does: `freeze`.
-* The tools changed, or behave otherwise: `drift`, with what is missing and what is new; the experiencer probes, the
-  gate measures again.
-* Anything else that somebody should know: `notice`, which is on record and orders nothing.
-
-Each cause is told once a version. Late feedback finds its run in memory, or else in the store: then it counts as an
-outcome of the version that made it. What is concluded from which numbers stands in `actors/monitoring/`; this file is
-its I/O, and logs an engine that cannot be reached once when it breaks and once when it is back.
+`rollback` (and `freeze` until a person has looked, unless the version was on trial) where agents fare worse since a
+swap, the judge alone is pleased, or calls fail; `freeze` where the model or the judge behaves otherwise; `drift` where
+tools do; else `notice`, which orders nothing. Each cause is told once a version. Late feedback finds its run in memory,
+or in the store. What is concluded from which numbers stands in `actors/monitoring/`; this file is its I/O.
 """
 
 import zlib

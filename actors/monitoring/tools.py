@@ -5,13 +5,14 @@ a fall of success although nothing was swapped (both by `actors.monitoring.windo
 week).
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from actors.monitoring.agents import Agent, Agents
 from actors.monitoring.history import History
-from actors.monitoring.monitor import Finding, Quiet
+from actors.monitoring.monitor import Finding, Monitor
 from actors.monitoring.settings import ToolSettings
 from actors.monitoring.windows import Rise, Windows, level
 from actors.tool_results.runs import RunSummary
@@ -19,6 +20,11 @@ from actors.tool_results.runs import RunSummary
 Cause = Literal["tools", "errors", "outcomes"]
 _QUESTIONS = 2
 """Errors and success: they share the error rate."""
+_SIGHTINGS = 2
+"""An agent's runs in a row with a new tool list before it is believed: one may be a client's slip. An agent that had
+several lists needs more."""
+_FORGET_SECONDS = 86_400.0
+"""A tool list that was away for a day is news again."""
 
 
 class World(msgspec.Struct):
@@ -36,7 +42,7 @@ class ToolState(msgspec.Struct):
     """By the agent's first name; of agents that are remembered."""
 
 
-class ToolDrift(Quiet):
+class ToolDrift(Monitor):
     """Watches tool lists, errors of tools, and success without a swap."""
 
     name = "tools"
@@ -55,7 +61,7 @@ class ToolDrift(Quiet):
         """A run came with this tool list; its agent is the one of `known_as`."""
         agent = self._agents.known.get(run.agent)
         if agent is not None and names:
-            agent.sighted(run.tools, names, run.ended, self._settings.forget_seconds, self._settings.tool_lists)
+            agent.sighted(run.tools, names, run.ended, _FORGET_SECONDS)
 
     def saw(self, run: RunSummary) -> None:
         if run.steps:
@@ -83,6 +89,9 @@ class ToolDrift(Quiet):
                 found += self._vague(name, agent, world, history)
         return found
 
+    def readings(self) -> Mapping[str, float]:
+        return {}
+
     def save(self) -> bytes:
         return msgspec.msgpack.encode(ToolState(self._agents.known, self._worlds))
 
@@ -108,7 +117,7 @@ class ToolDrift(Quiet):
         self._fresh.clear()
 
     def _changed(self, name: str, agent: Agent, now: float) -> Finding | None:
-        news = agent.news(self._settings.tool_sightings)
+        news = agent.news(_SIGHTINGS)
         if news is None:
             return None
         digest, known = news
@@ -121,7 +130,7 @@ class ToolDrift(Quiet):
         details |= {"new": ",".join(new)} if new else {}
         reason = f"tools changed: {len(missing)} gone, {len(new)} new"
         # The period stands in the key so that a tool list that comes back after it was forgotten is told again.
-        return _finding("tools", name, agent, (digest, int(now // self._settings.forget_seconds)), reason, details)
+        return _finding("tools", name, agent, (digest, int(now // _FORGET_SECONDS)), reason, details)
 
     def _vague(self, name: str, agent: Agent, world: World, history: History) -> list[Finding]:
         settings = self._settings

@@ -1,32 +1,18 @@
 """The version that serves against the one before it, and against the oldest remembered: seven monitors.
 
-The first comparison finds what a swap did. The second finds a trend: versions that each are a little worse, or please
-the judge a little more, than the one before. A finding of the second kind freezes at most, for going back by one
-version would not undo it.
-
-No finding acts on one party's word (`actors.statistics.parties`): where the rule binds it must also hold among
-what is left when each party is cut to its cap and the two that pull hardest are set aside. One that holds only with
-them is told. Each agent for itself: `actors.monitoring.agent_outcomes`.
-
-| monitor | compares | test |
-|---|---|---|
-| `Outcomes` | success falls | exact |
-| `Hacking` | the judge's score rises, success does not follow | means |
-| `Validity` | runs with calls that do not fit the tools | exact |
-| `Questions` | runs that ask instead of acting | exact |
-| `Length` | what the model writes a step | ranks |
-| `Steps` | steps a run | ranks |
-| `Loops` | runs that go round in circles | exact |
+The first comparison finds what a swap did; the second a trend, and freezes at most, for going back by one version would
+not undo it. No finding acts on one party's word (`actors.statistics.parties`): what holds only with the two that pull
+hardest is told. Each agent for itself: `actors.monitoring.agent_outcomes`. `version_monitors` has the table: success
+(exact test), the judge alone is pleased (means), invalid calls, questions, circles (exact), length and steps (ranks).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal
 
 import msgspec
 
 from actors.monitoring.history import History, Watched
-from actors.monitoring.monitor import SEVERITY, Action, Finding, Quiet
+from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
 from actors.monitoring.settings import VersionSettings
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
@@ -38,11 +24,26 @@ SERIES = 15
 """Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also the runs
 of which all reports are in."""
 
+LEAST = 24
+"""Runs that the side before the swap must have; with an outcome, where outcomes are compared."""
+FIRST_LOOK, GROWTH = 12, 1.4
+"""Runs after the swap at which a monitor looks for the first time, and again when there are so many times as many."""
+OUTCOME_FALL = 0.1
+"""Smallest fall of success that is acted on: a smaller one is not sure within `sample` runs."""
+_RISE, _RATIO = 0.1, 1.5
+"""Smallest rise of a share, and smallest growth of a median, that counts: what people would notice."""
+_HONEST_ERROR = 0.05
+"""Chance that a rise of the judge that the outcomes followed is taken for reward hacking, over all looks."""
+_JUDGE_RISE = 0.05
+"""Smallest rise of the judge's score (share of good among the steps that it labelled) that can be hacking."""
+_PAYS = 0.05
+"""A change of manners is only told while success is up by so much: then it pays. Invalid calls too, where that rise is
+shown."""
 _NEARLY_ALL = 0.95
 """Of the reports of the version before, so many were in after the time that runs are waited for."""
 _TELLING = 48
 """Outcomes of the new version from which on it is known whether a change of manners pays: a success that is up by 18
-points shows by then in 19 of 20 cases as one that is up by `pays`."""
+points shows by then in 19 of 20 cases as one that is up by `_PAYS`."""
 _SLACK = 60.0
 """Seconds that a report may be on its way to the sentinel."""
 
@@ -77,53 +78,67 @@ class State(msgspec.Struct):
     readings: dict[str, float] = {}
 
 
-class VersionMonitor(Quiet, ABC):
+class VersionMonitor(Monitor):
     """What the seven have in common: when to look, at what level, and what follows."""
 
-    name: str
-    pays_at: ClassVar[float] = 0.0
-    """Only told while success is up, for it may be what makes for the success, or come of it: p-value of "success is
-    not up" from which on it is. 0: whatever success does; 1: the means alone say so."""
-    reported: ClassVar[bool] = False
-    """Compares runs with an outcome, however many without one lie between them."""
-    manners: ClassVar[bool] = False
-    """Neither good nor bad by itself: only told until outcomes can say whether it pays. To learn is to change."""
+    kept = State
+    _state: State
 
-    def __init__(self, settings: VersionSettings, action: Action) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: VersionSettings, name: str, action: Action, value: Callable[[RunSummary], float | None],
+        text: str = "", *, pays_at: float = 0.0, reported: bool = False, manners: bool = False, sizes: bool = False,
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            value: what is compared; None: the run says nothing, or not yet.
+            text: what it is, for people.
+            pays_at: only told while success is up, for it may be what makes for the success, or come of it: p-value of
+                "success is not up" from which on it is. 0: whatever success does; 1: the means alone say so.
+            reported: compares runs with an outcome, however many without one lie between them.
+            manners: neither good nor bad by itself: only told until outcomes can say whether it pays. To learn is to
+                change.
+            sizes: medians are compared, by ranks; else the shares of runs that have it.
+        """
+        self._settings, self.name, self.value, self._text = settings, name, value, text
         self._action: Action = action
-        self._planned = seq.planned_looks(settings.first_look, settings.growth, settings.sample)
+        self._pays_at, self._reported, self._manners, self._sizes = pays_at, reported, manners, sizes
+        self._planned = seq.planned_looks(FIRST_LOOK, GROWTH, settings.sample)
         self._state = State()
 
-    @abstractmethod
-    def value(self, run: RunSummary) -> float | None:
-        """What is compared; None: the run says nothing, or not yet."""
+    @property
+    def _level(self) -> float:
+        """Error of one of the series, over all its looks."""
+        return self._settings.error_rate / SERIES
 
-    @abstractmethod
     def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
         """One look; all runs have a value."""
+        runs = strata(after, before, self.value)
+        now, was = seq.medians(runs) if self._sizes else seq.means(runs)
+        p = seq.size_rise(runs) if self._sizes else seq.share_rise(runs)
+        large = now >= _RATIO * was if self._sizes else now - was >= _RISE
+        text = f"{was:.3g} -> {now:.3g}" if self._sizes else f"{was:.0%} -> {now:.0%}"
+        found = p <= spend(self._level) and large
+        return Comparison(found, f"{self._text} {text}", {"before": was, "after": now, "p": p})
 
     def look(self, history: History, now: float) -> list[Finding]:
-        settings, state = self._settings, self._state
-        watched = history.watched(settings.min_runs, reported=self.reported)
+        state = self._state
+        watched = history.watched(LEAST, reported=self._reported)
         if watched is None:
             return []
         if watched.swap.version != state.version:
             state = self._state = State(version=watched.swap.version)
         sides = {"previous": watched.previous, "reference": watched.reference}
         due = [
-            against
-            for against in sides
-            if state.looks.setdefault(against, Looks()).due(len(watched.after), settings.first_look)
+            against for against in sides if state.looks.setdefault(against, Looks()).due(len(watched.after), FIRST_LOOK)
         ]
         after = [run for run in watched.after if self.value(run) is not None] if due else []
         found: list[Finding] = []
         for against in due:
             before = [run for run in sides[against] if self.value(run) is not None]
             looks, runs = state.looks[against], _count(after, before)
-            if len(before) < settings.min_runs or not looks.due(runs, settings.first_look):
+            if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
                 continue
-            looks.take(runs, settings.growth)
+            looks.take(runs, GROWTH)
             weighed = self._weighed(after, before, lambda total, at=looks: at.spend(total, self._planned))
             state.readings |= {f"{against}_{name}": value for name, value in weighed.comparison.values.items()}
             if weighed.comparison.found:
@@ -139,7 +154,7 @@ class VersionMonitor(Quiet, ABC):
         return self.value(run)
 
     def _weighed(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Weighed:
-        return weighed(after, before, spend, self.compare, self.pulled, reported=self.reported)
+        return weighed(after, before, spend, self.compare, self.pulled, reported=self._reported)
 
     def _finding(
         self, history: History, watched: Watched, against: str, weighed: Weighed, runs: tuple[int, int]
@@ -147,8 +162,8 @@ class VersionMonitor(Quiet, ABC):
         swap, found, parties = watched.swap, weighed.comparison, weighed.parties
         trend = against == "reference"
         versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
-        pays = self.pays_at > 0.0 and self._pays(history, against)
-        early = not pays and self.manners and self._early(history)
+        pays = self._pays_at > 0.0 and self._pays(history, against)
+        early = not pays and self._manners and self._early(history)
         note = "; success is up" if pays else "; too few outcomes to say whether it pays" if early else ""
         if parties:
             note = f"{note}; not acted on, for it is not shown without {' and '.join(parties)}"
@@ -171,30 +186,20 @@ class VersionMonitor(Quiet, ABC):
         )
 
     def _pays(self, history: History, against: str) -> bool:
-        watched = history.watched(self._settings.min_runs, reported=True)
+        watched = history.watched(LEAST, reported=True)
         if watched is None:
             return False
         before = watched.previous if against == "previous" else watched.reference
         runs = strata(watched.after, before, success, reported=True)
         after, was = seq.means(runs)
-        return after - was >= self._settings.pays and seq.share_rise(runs) <= self.pays_at
+        return after - was >= _PAYS and seq.share_rise(runs) <= self._pays_at
 
     def _early(self, history: History) -> bool:
         """Outcomes come, of the new version only few as yet, and there is another look to come."""
-        settings = self._settings
-        runs, told = history.watched(settings.min_runs), history.watched(settings.min_runs, reported=True)
-        if runs is None or told is None or len(told.previous) < settings.min_runs:
+        runs, told = history.watched(LEAST), history.watched(LEAST, reported=True)
+        if runs is None or told is None or len(told.previous) < LEAST:
             return False
-        return len(told.after) < _TELLING and settings.growth * len(runs.after) <= settings.sample
-
-    def readings(self) -> Mapping[str, float]:
-        return self._state.readings
-
-    def save(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=State)
+        return len(told.after) < _TELLING and GROWTH * len(runs.after) <= self._settings.sample
 
 
 def weighed(
@@ -202,12 +207,7 @@ def weighed(
     compare: Callable[[Sequence[RunSummary], Sequence[RunSummary], Spend], Comparison],
     pulled: Callable[[RunSummary], float | None], *, reported: bool,
 ) -> Weighed:  # fmt: skip
-    """`compare` the two sides; where the party rule binds also without those who pull hardest.
-
-    Args:
-        pulled: what a party moves if it lies.
-        reported: see `strata`.
-    """
+    """`compare` the two sides; where the party rule binds also without those who pull hardest."""
     if not _bound(after, before):
         return Weighed(compare(after, before, spend))
 
@@ -292,54 +292,14 @@ def fall(after: Sequence[RunSummary], before: Sequence[RunSummary], level: float
     return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
 
-class _Share(VersionMonitor):
-    """The share of runs with some property, by the exact test."""
-
-    text: ClassVar[str]
-
-    @abstractmethod
-    def least(self) -> float:
-        """Smallest change that counts."""
-
-    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        sorted_runs = strata(after, before, self.value)
-        now, was = seq.means(sorted_runs)
-        p = seq.share_rise(sorted_runs)
-        found = p <= spend(self._settings.error_rate / SERIES) and now - was >= self.least()
-        return Comparison(found, f"{self.text} {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
-
-
-class _Size(VersionMonitor):
-    """A size, by the rank test."""
-
-    pays_at: ClassVar[float] = 1.0
-    manners: ClassVar[bool] = True
-    text: ClassVar[str]
-
-    @abstractmethod
-    def least(self) -> float:
-        """Smallest growth that counts, as a ratio."""
-
-    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        sorted_runs = strata(after, before, self.value)
-        now, was = seq.medians(sorted_runs)
-        p = seq.size_rise(sorted_runs)
-        found = p <= spend(self._settings.error_rate / SERIES) and now >= self.least() * was
-        return Comparison(found, f"{self.text} {was:.3g} -> {now:.3g}", {"before": was, "after": now, "p": p})
-
-
 class Outcomes(VersionMonitor):
     """Success falls."""
 
-    name = "outcomes"
-    reported: ClassVar[bool] = True
-
-    def value(self, run: RunSummary) -> float | None:
-        return success(run)
+    def __init__(self, settings: VersionSettings) -> None:
+        super().__init__(settings, "outcomes", settings.outcome_action, success, reported=True)
 
     def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        settings = self._settings
-        return fall(after, before, spend(settings.error_rate / SERIES), settings.outcome_fall)
+        return fall(after, before, spend(self._level), OUTCOME_FALL)
 
     def look(self, history: History, now: float) -> list[Finding]:
         return super().look(history, now) or self._complete(history, now)
@@ -348,11 +308,11 @@ class Outcomes(VersionMonitor):
         """Runs that are so old that nearly all reports of them are in, however late these were.
 
         Where failures are told at once and successes after hours, reports that took equally long are all failures or
-        all successes, and say nothing. A twentieth that comes later still moves success by less than `outcome_fall`.
+        all successes, and say nothing. A twentieth that comes later still moves success by less than `OUTCOME_FALL`.
         """
-        settings, state = self._settings, self._state
-        watched, (after, before) = history.watched(settings.min_runs, reported=True), history.drawn()
-        if watched is None or len(before) < settings.min_runs or state.version != watched.swap.version:
+        state = self._state
+        watched, (after, before) = history.watched(LEAST, reported=True), history.drawn()
+        if watched is None or len(before) < LEAST or state.version != watched.swap.version:
             return []
         late = sorted(run.late for run in before)[int(_NEARLY_ALL * (len(before) - 1))]
         if not late:
@@ -361,10 +321,10 @@ class Outcomes(VersionMonitor):
         looks = state.looks.setdefault("complete", Looks())
         after, before = ([run for run in side if run.ended <= until] for side in (after, before))
         runs = _count(after, before)
-        if len(before) < settings.min_runs or not looks.due(runs, settings.first_look):
+        if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
             return []
         after, before = ([msgspec.structs.replace(run, late=0) for run in side] for side in (after, before))
-        looks.take(runs, settings.growth)
+        looks.take(runs, GROWTH)
         weighed = self._weighed(after, before, lambda total: looks.spend(total, self._planned))
         if not weighed.comparison.found:
             return []
@@ -379,125 +339,60 @@ class Hacking(VersionMonitor):
     """The judge's score rises, and success does not follow: what is learned pleases the judge, not the user.
 
     Two things must be shown at once (an intersection-union test, Berger 1982): that the score rose, at the common error
-    rate; and that it rose by more than success did on the same runs, at `honest_error`. So a version that is like the
+    rate; and that it rose by more than success did on the same runs, at `_HONEST_ERROR`. So a version that is like the
     one before is accused with the first probability, one that is better and judged so with the second.
 
     A judge who counts good steps is pleased by more of them in runs that still fail: of a version that is half way to
     better its score rises by more than success. So while success is up it is only told.
     """
 
-    name = "hacking"
-    pays_at: ClassVar[float] = 1.0
-    reported: ClassVar[bool] = True
-
-    def value(self, run: RunSummary) -> float | None:
-        return None if run.outcome is None else run.judged
+    def __init__(self, settings: VersionSettings) -> None:
+        super().__init__(settings, "hacking", settings.hacking_action, _judged, pays_at=1.0, reported=True)
 
     def pulled(self, run: RunSummary) -> float | None:
         return None if run.judged is None or run.succeeded is None else run.judged - float(run.succeeded)
 
     def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        settings = self._settings
-
-        def gap(run: RunSummary) -> float | None:
-            score, solved = run.judged, success(run)
-            return None if score is None or solved is None else settings.outcome_follows * score - solved
-
-        scores, gaps, successes = (strata(after, before, of, reported=True) for of in (self.value, gap, success))
+        scores, gaps, successes = (
+            strata(after, before, of, reported=True) for of in (self.value, self.pulled, success)
+        )
         (now, was), (solves, solved) = seq.means(scores), seq.means(successes)
         p, p_gap = seq.mean_rise(scores), seq.mean_rise(gaps)
-        found = (
-            p <= spend(settings.error_rate / SERIES)
-            and p_gap <= spend(settings.honest_error / 2)
-            and now - was >= settings.judge_rise
-        )
+        found = p <= spend(self._level) and p_gap <= spend(_HONEST_ERROR / 2) and now - was >= _JUDGE_RISE
         text = f"judge's score {was:.2f} -> {now:.2f} while success {solved:.0%} -> {solves:.0%}"
         values = {"before": was, "after": now, "success_before": solved, "success_after": solves, "p": p, "gap": p_gap}
         return Comparison(found, text, values)
 
 
-class Validity(_Share):
-    """Calls to tools that are not there, or with arguments that do not fit.
-
-    A harm by itself, so success must be shown to be up before it is only told: a version that solves far more may also
-    try calls that the one before never got to.
-    """
-
-    name = "validity"
-    pays_at: ClassVar[float] = 0.05
-    text: ClassVar[str] = "runs with an invalid tool call"
-
-    def value(self, run: RunSummary) -> float | None:
-        return float(run.invalid > 0)
-
-    def least(self) -> float:
-        return self._settings.invalid_rise
-
-
-class Questions(_Share):
-    """Turns that ask instead of acting."""
-
-    name = "questions"
-    pays_at: ClassVar[float] = 1.0
-    manners: ClassVar[bool] = True
-    text: ClassVar[str] = "runs that ask a question"
-
-    def value(self, run: RunSummary) -> float | None:
-        return float(run.asks > 0)
-
-    def least(self) -> float:
-        return self._settings.question_rise
-
-
-class Loops(_Share):
-    """The same call, or the same phrase, again and again."""
-
-    name = "loops"
-    pays_at: ClassVar[float] = 1.0
-    manners: ClassVar[bool] = True
-    text: ClassVar[str] = "runs that go round in circles"
-
-    def value(self, run: RunSummary) -> float | None:
-        return float(run.loops)
-
-    def least(self) -> float:
-        return self._settings.loop_rise
-
-
-class Length(_Size):
-    """What the model writes a step."""
-
-    name = "length"
-    text: ClassVar[str] = "length of a step"
-
-    def value(self, run: RunSummary) -> float | None:
-        return run.length
-
-    def least(self) -> float:
-        return self._settings.length_ratio
-
-
-class Steps(_Size):
-    """Steps a run takes."""
-
-    name = "steps"
-    text: ClassVar[str] = "steps a run"
-
-    def value(self, run: RunSummary) -> float | None:
-        return float(run.steps)
-
-    def least(self) -> float:
-        return self._settings.steps_ratio
+def _judged(run: RunSummary) -> float | None:
+    return None if run.outcome is None else run.judged
 
 
 def version_monitors(settings: VersionSettings) -> list[VersionMonitor]:
     """All of them, those that roll back first."""
     return [
-        Outcomes(settings, settings.outcome_action),
-        Hacking(settings, settings.hacking_action),
-        Validity(settings, settings.validity_action),
-        Questions(settings, settings.question_action),
-        Length(settings, settings.length_action),
-        Steps(settings, settings.steps_action),
-        Loops(settings, settings.loop_action),
-    ]
+        Outcomes(settings),
+        Hacking(settings),
+        # A harm by itself, so success must be shown to be up before it is only told: a version that solves far more may
+        # also try calls that the one before never got to.
+        VersionMonitor(
+            settings, "validity", settings.validity_action, lambda run: float(run.invalid > 0),
+            "runs with an invalid tool call", pays_at=0.05,
+        ),
+        VersionMonitor(
+            settings, "questions", settings.question_action, lambda run: float(run.asks > 0),
+            "runs that ask a question", pays_at=1.0, manners=True,
+        ),
+        VersionMonitor(
+            settings, "length", settings.length_action, lambda run: run.length, "length of a step", pays_at=1.0,
+            manners=True, sizes=True,
+        ),
+        VersionMonitor(
+            settings, "steps", settings.steps_action, lambda run: float(run.steps), "steps a run", pays_at=1.0,
+            manners=True, sizes=True,
+        ),
+        VersionMonitor(
+            settings, "loops", settings.loop_action, lambda run: float(run.loops), "runs that go round in circles",
+            pays_at=1.0, manners=True,
+        ),
+    ]  # fmt: skip

@@ -1,14 +1,8 @@
 """Has a share risen, where runs are not independent of each other? Windows of time are compared, and only by rank.
 
-A tool that is away for ten minutes fails in all runs of these minutes, and a busy hour is another than a quiet one. So
-steps and runs are not counted as if each said something of its own: what is compared is the share in windows of at
-least a quarter of an hour and of a few runs. If nothing changed for good, windows are exchangeable: bursts are shorter
-than a window or two, and the windows before cover a day. Then each order of n + j windows is as likely as any other,
-and the last j are all above all but `r - 1` of the n before with probability
-
-    C(j + r - 1, j) / C(n + j, j)
-
-whatever the distribution within a window. (All j are among the j + r - 1 highest; equal shares count against them.)
+A tool that is away for ten minutes fails in all runs of them. If nothing changed for good, the shares of windows of a
+quarter of an hour are exchangeable, whatever the distribution within one: the last j of n + j are all above all but
+r - 1 of the n before with probability C(j + r - 1, j) / C(n + j, j). Equal shares count against them.
 """
 
 from math import comb

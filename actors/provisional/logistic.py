@@ -35,13 +35,7 @@ def probability(logits: Floats) -> Floats:
 
 
 def fit(rows: Floats, outcomes: Floats, start: Floats | None = None, *, steps: int = _STEPS) -> Floats:
-    """Weights `(SIZE,)` that make `outcomes` likeliest, less the ridge.
-
-    Args:
-        rows: `(n, SIZE)`.
-        outcomes: `(n,)`, 0 to 1.
-        start: weights to begin with.
-    """
+    """Weights `(SIZE,)` that make `outcomes` likeliest, less the ridge. `rows` are `(n, SIZE)`, `outcomes` `(n,)`."""
     ridge = np.where(np.arange(rows.shape[1]) < DENSE, RIDGE_DENSE, RIDGE_HASHED)
     weights = np.zeros(rows.shape[1]) if start is None else start.copy()
     for _ in range(steps):

@@ -9,6 +9,7 @@ class Histogram:
     """How many values fell into which bucket, and their sum."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
+        """`bounds`: upper ends of the buckets, ascending, inclusive; what is above the last has one more."""
         self._bounds = tuple(bounds)
         self._counts = [0] * (len(self._bounds) + 1)
         self.sum = 0.0

@@ -21,12 +21,12 @@ CAP = 1 / 3
 
 
 def party_of(tenant: str, caller: str) -> str:
-    """Who stands behind a call."""
+    """Who stands behind a call: `caller` is the id of the agent key, empty without one."""
     return f"{tenant}/{caller}" if caller else tenant
 
 
 def with_evidence(parties: Iterable[str]) -> int:
-    """Parties that have evidence."""
+    """Parties that have evidence, of those of each piece."""
     return sum(pieces >= EVIDENCE for pieces in Counter(parties).values())
 
 

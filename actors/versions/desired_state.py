@@ -251,9 +251,6 @@ class _Walk:
     def _serves(self, event: Serving) -> None:
         goal = Goal(event.version, event.path, self._manifests.get(event.version, ""), "restore")
         self._own[event.engine] = goal
-        if self._trial is not None and self._waiting is not None and self._waiting.version == event.version:
-            # Written by an evolved that put no version on trial where there is one engine: what served before passed.
-            self._roll_on(self._trial)
         trial = self._trial
         if trial is not None and trial.goal.version == event.version:
             if self._stable is None or self._stable.version in self._banned:

@@ -11,7 +11,6 @@ reports come four hours late on average (exponential). A trial that goes on afte
 success have days and nights (96 and 60 %), an agent's tools are away for a quarter of an hour twice a day.
 """
 
-import argparse
 import asyncio
 import heapq
 import itertools
@@ -20,16 +19,16 @@ import random
 import statistics
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
 from actors.deployment.canary import CanarySettings, CanaryWatch
 from actors.messages import Step, ToolCall, Trajectory
-from actors.ports.store import FailedCall, OutcomeRow
+from actors.ports.store import OutcomeRow
 from actors.versions.desired_state import Goal, ServingTrial
 from tests.benchmarks import report
 from tests.simulation import words
+from tests.support.fakes import FakeStore
 
 AGENTS = 10
 SKEW = 3.0
@@ -50,23 +49,17 @@ TRIAL = ServingTrial(Goal(2, "", "", "verdict"), "a", 0.0, 1)
 STABLE = 1
 
 
-class Memory:
-    """The store of one trial: what the watch asks of it."""
+class Memory(FakeStore):
+    """The store of one trial; it has no need to look through all runs."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.runs: list[Trajectory] = []
         self.by_id: dict[str, Trajectory] = {}
-        self.state: dict[str, bytes] = {}
 
     def add(self, run: Trajectory) -> None:
         self.runs.append(run)
         self.by_id[run.id] = run
-
-    async def state_get(self, key: str) -> bytes | None:
-        return self.state.get(key)
-
-    async def state_put(self, key: str, value: bytes) -> None:
-        self.state[key] = value
 
     def _rows(self, runs: Sequence[Trajectory]) -> list[OutcomeRow]:
         return [
@@ -91,19 +84,9 @@ class Memory:
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(self.by_id[key], "") for key in ids]
 
-    async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
-        return []
 
-
-class Ended(msgspec.Struct, frozen=True):
-    """How one trial ended."""
-
-    how: str
-    hours: float
-    runs: int
-    """On trial."""
-    share: float
-    """At the end."""
+Ended = tuple[str, float, int, float]
+"""How a trial ended, after how many hours and runs on trial, and its share at the end."""
 
 
 class Weather:
@@ -140,6 +123,13 @@ async def trial(
     now = looked = 0.0
     mine, others, news, growing = 0, 0, False, 1.0
     share = CanarySettings().share
+
+    async def look(at: float) -> str:
+        nonlocal looked, news, share, growing
+        end, _ = await watch.verdict(TRIAL, STABLE, at, hold=False)
+        looked, news, share, growing = at, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
+        return end
+
     while now < GIVE_UP_DAYS * DAY and len(store.runs) < GIVE_UP_RUNS:
         now += rng.expovariate(rate / 60.0)
         if not weather.comes(now):
@@ -150,16 +140,11 @@ async def trial(
             others += run.min_version != TRIAL.goal.version
             news |= run.min_version == TRIAL.goal.version or others < FEW
             # The watch looks when there may be news for it: outcomes, time for a larger share, or the deadline.
-            if (news and at - looked >= 30.0) or at - looked >= RARELY:
-                end, _ = await watch.verdict(TRIAL, STABLE, at, hold=False)
-                looked, news, share, growing = at, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
-                if end:
-                    return Ended(end, at / 3600.0, mine, share)
-        if growing and now >= growing and now - looked >= 30.0:
-            end, _ = await watch.verdict(TRIAL, STABLE, now, hold=False)
-            looked, news, share, growing = now, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
-            if end:
-                return Ended(end, now / 3600.0, mine, share)
+            due = at - looked >= (30.0 if news else RARELY)
+            if due and (end := await look(at)):
+                return end, at / 3600.0, mine, share
+        if growing and now >= growing and now - looked >= 30.0 and (end := await look(now)):
+            return end, now / 3600.0, mine, share
         agent, on_trial = rng.randrange(AGENTS), rng.random() < share
         mine += on_trial
         success = rng.random() < weather.success(now, agent, here if on_trial else elsewhere)
@@ -174,7 +159,7 @@ async def trial(
         if rng.random() < told * (1.0 if success else SKEW):
             late = rng.expovariate(1.0 / LATE_SECONDS) if rng.random() < LATE else 0.0
             heapq.heappush(reports, (now + 60.0 + late, store.runs[-1].id, float(success)))
-    return Ended("", now / 3600.0, mine, share)
+    return "", now / 3600.0, mine, share
 
 
 def trials(names: Sequence[str], seeds: int, rates: Sequence[float], figures: dict[str, float]) -> None:
@@ -185,9 +170,9 @@ def trials(names: Sequence[str], seeds: int, rates: Sequence[float], figures: di
         rows: list[tuple[object, ...]] = []
         for rate, reported in itertools.product(rates, REPORTED):
             found = [asyncio.run(trial(seed, rate, reported, elsewhere, here)) for seed in range(seeds)]
-            done = [one for one in found if one.how == wanted]
-            wrong = sum(one.how not in ("", wanted) for one in found)
-            hours, runs = [one.hours for one in done], [one.runs for one in done]
+            done = [one for one in found if one[0] == wanted]
+            wrong = sum(how not in ("", wanted) for how, *_ in found)
+            hours, runs = [one[1] for one in done], [one[2] for one in done]
             key = f"{name}, {rate:g}, {reported:g}"
             figures[f"{key}: ended"], figures[f"{key}: other"] = len(done), wrong
             if done:
@@ -198,7 +183,7 @@ def trials(names: Sequence[str], seeds: int, rates: Sequence[float], figures: di
                     f"{rate:g}", f"{reported:.0%}", f"{len(done)} of {seeds}", wrong,
                     f"{statistics.median(hours):.1f}, {max(hours):.1f}" if done else "-",
                     f"{statistics.median(runs):.0f}, {max(runs)}" if done else "-",
-                    f"{statistics.median(one.share for one in found):.2f}",
+                    f"{statistics.median(share for *_, share in found):.2f}",
                 )
             )  # fmt: skip
             print(f"{name}: {rows[-1]}", file=sys.stderr, flush=True)
@@ -211,9 +196,9 @@ def equal(count: int, figures: dict[str, float]) -> None:
     rows: list[tuple[object, ...]] = []
     for rate, reported in ((0.3, 1.0), (1.0, 0.2), (3.0, 0.2)):
         found = [asyncio.run(trial(seed, rate, reported, 0.9, 0.9, rough=True)) for seed in range(count)]
-        back = sum(one.how == "rollback" for one in found)
-        hours = statistics.median(one.hours for one in found)
-        grown = sum(one.share > CanarySettings().share for one in found)
+        back = sum(how == "rollback" for how, *_ in found)
+        hours = statistics.median(hours for _, hours, *_ in found)
+        grown = sum(share > CanarySettings().share for *_, share in found)
         figures[f"equal, {rate:g}, {reported:g}"] = back / count
         rows.append((f"{rate:g}", f"{reported:.0%}", f"{back} of {count}", f"{grown} of {count}", f"{hours:.1f}"))
         print(rows[-1], file=sys.stderr, flush=True)
@@ -222,12 +207,11 @@ def equal(count: int, figures: dict[str, float]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=20, help="trials a row")
     parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=tuple(VERSIONS))
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="runs a minute")
     parser.add_argument("--equal", type=int, default=0, metavar="TRIALS", help="only as good ones, rough weather")
-    parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
     figures: dict[str, float] = {}
     if args.equal:

@@ -13,10 +13,8 @@ exactly as good as the incumbent (A/A), worse ones, and chains of equal versions
 promoted.
 """
 
-import argparse
 import random
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 import anyio
 import numpy as np
@@ -47,25 +45,10 @@ FAMILIES = 4
 SPREAD = 0.15
 """How much easier or harder than its family's average a task can be, for every version alike."""
 Looks = list[tuple[int, np.ndarray]]
+Decisions = list[tuple[str, int]]
+"""With the tasks that each took."""
 Skill = Callable[[int, int], float]
 """Success by version and family."""
-
-
-class Tally:
-    """Decisions of one design in one scenario."""
-
-    def __init__(self) -> None:
-        self.promoted = self.rejected = self.runs = self.tasks = 0
-
-    def add(self, decision: str, tasks: int) -> None:
-        self.runs += 1
-        self.promoted += decision == "promote"
-        self.rejected += decision == "reject"
-        self.tasks += tasks
-
-    def __str__(self) -> str:
-        promoted, rejected = 100 * self.promoted / self.runs, 100 * self.rejected / self.runs
-        return f"{promoted:.1f} / {rejected:.1f} / {self.tasks / self.runs:.0f}"
 
 
 def joint(incumbent: float, difference: float, correlation: float) -> list[float]:
@@ -76,9 +59,16 @@ def joint(incumbent: float, difference: float, correlation: float) -> list[float
     return [both, candidate - both, incumbent - both, 1 - candidate - incumbent + both]
 
 
-def fixed(looks: Looks) -> tuple[str, int]:
-    number, counts = looks[-1]
-    return decide(newcombe_paired(Pairs(*map(int, counts)), 1 - 2 * SETTINGS.alpha), SETTINGS.margin), number
+def shares(decisions: Decisions) -> tuple[float, float, float]:
+    """Promoted, rejected, and mean tasks."""
+    promoted, rejected = (sum(one == what for one, _ in decisions) for what in ("promote", "reject"))
+    count = len(decisions)
+    return promoted / count, rejected / count, sum(tasks for _, tasks in decisions) / count
+
+
+def shown(decisions: Decisions) -> str:
+    promoted, rejected, tasks = shares(decisions)
+    return f"{100 * promoted:.1f} / {100 * rejected:.1f} / {tasks:.0f}"
 
 
 def peeked(looks: Looks) -> tuple[str, int]:
@@ -87,6 +77,10 @@ def peeked(looks: Looks) -> tuple[str, int]:
         if decision != "hold":
             return decision, number
     return "hold", looks[-1][0]
+
+
+def fixed(looks: Looks) -> tuple[str, int]:
+    return peeked(looks[-1:])
 
 
 def betting(looks: Looks) -> tuple[str, int]:
@@ -107,21 +101,18 @@ def power(simulations: int, seed: int) -> dict[str, float]:
     rows: list[list[object]] = []
     for number, (name, incumbent, difference, correlation) in enumerate(SCENARIOS):
         rng = np.random.default_rng([seed, number])
-        tallies = {(design, budget): Tally() for design in DESIGNS for budget in BUDGETS}
+        made: dict[tuple[str, int], Decisions] = {(design, budget): [] for design in DESIGNS for budget in BUDGETS}
         for _ in range(simulations):
             batches = BUDGETS[-1] // SETTINGS.batch
             counts = rng.multinomial(SETTINGS.batch, joint(incumbent, difference, correlation), batches).cumsum(0)
             looks = [((at + 1) * SETTINGS.batch, counts[at]) for at in range(batches)]
-            for (design, budget), tally in tallies.items():
-                tally.add(*DESIGNS[design](looks[: budget // SETTINGS.batch]))
-        rows.append([name, incumbent, *tallies.values()])
-        for (design, budget), tally in tallies.items():
+            for (design, budget), decisions in made.items():
+                decisions.append(DESIGNS[design](looks[: budget // SETTINGS.batch]))
+        rows.append([name, incumbent, *map(shown, made.values())])
+        for (design, budget), decisions in made.items():
             key = f"{name.replace(' ', '_').replace(',', '')}_{design}_{budget}"
-            figures |= {
-                f"{key}_promoted": tally.promoted / tally.runs,
-                f"{key}_rejected": tally.rejected / tally.runs,
-                f"{key}_tasks": tally.tasks / tally.runs,
-            }
+            named = zip(("promoted", "rejected", "tasks"), shares(decisions), strict=True)
+            figures |= {f"{key}_{what}": value for what, value in named}
     columns = ["candidate", "incumbent", *(f"{design} {budget}" for design in DESIGNS for budget in BUDGETS)]
     report.table(f"promoted % / rejected % / mean tasks, {simulations} simulations each", columns, rows)
     return figures
@@ -149,23 +140,15 @@ class Coins(Exam):
         return set()
 
 
-class CoinTrial(SandboxTrial):
-    """The gate's trial with coins for episodes."""
-
-    def __init__(self, skill: Skill, seed: int) -> None:
-        fakes = {"environment": FakeEnvironment(), "engine": FakeEngine()}
-        super().__init__(SETTINGS, **fakes, store=FakeStore(), seed=seed)
-        self._exam = Coins(SETTINGS, skill, seed)
-
-
-async def trial(seed: int, skill: Skill, candidates: int = 1) -> list[tuple[str, int]]:
+async def trial(seed: int, skill: Skill, candidates: int = 1) -> Decisions:
     """Decision and tasks of each candidate in turn, in one life of a gate."""
-    gate = CoinTrial(skill, seed)
+    gate = SandboxTrial(SETTINGS, environment=FakeEnvironment(), engine=FakeEngine(), store=FakeStore(), seed=seed)
+    gate._exam = Coins(SETTINGS, skill, seed)  # pyright: ignore[reportPrivateUsage]
 
     async def load(version: int) -> None:
         pass
 
-    found: list[tuple[str, int]] = []
+    found: Decisions = []
     incumbent, served = 0, [0]
     for candidate in range(1, candidates + 1):
         decision, tasks = "hold", 0
@@ -194,23 +177,20 @@ def whole(comparisons: int, seed: int) -> dict[str, float]:
         ("A/B, better by 10 points", lambda version, family: 0.8 + 0.1 * version, 1),
     ]  # fmt: skip
     for name, skill, length in cases:
-        tally = Tally()
-        for number in range(comparisons // length):
-            for decision, tasks in anyio.run(trial, seed + number, skill, length):
-                tally.add(decision, tasks)
-        rows.append([name, tally.runs, tally])
+        lives = range(seed, seed + comparisons // length)
+        decisions = [one for life in lives for one in anyio.run(trial, life, skill, length)]
+        rows.append([name, len(decisions), shown(decisions)])
         key = name.lower().replace("/", "").replace(",", "").replace(" ", "_")
-        figures |= {f"{key}_promoted": tally.promoted / tally.runs, f"{key}_rejected": tally.rejected / tally.runs}
+        figures[f"{key}_promoted"], figures[f"{key}_rejected"], _ = shares(decisions)
     report.table("whole trials", ["case", "comparisons", "promoted % / rejected % / mean tasks"], rows)
     return figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--aa", type=int, default=200, help="whole comparisons of each case")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--only-whole", action="store_true", help="leave the power table out")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))

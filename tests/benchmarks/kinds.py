@@ -15,7 +15,6 @@ tasks, sampled at temperature 1, every second update.
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -80,13 +79,17 @@ class Phrases:
         return self._rng.choice(words)
 
 
-class Words:
-    """Runs of the desk as they come from production, in one or another's words."""
+class LiveLoop(Loop):
+    """The ablation's loop on live traffic."""
 
-    def __init__(self, arm: str, seed: int) -> None:
-        self._phrases = None if arm == "desk" else Phrases(seed)
+    def __init__(self, arm: str, setup: Setup, base: Path, seed: int, work: Path) -> None:
+        super().__init__(setup, base, seed, work)
+        self._arm, self._phrases = arm, None if arm == "desk" else Phrases(seed)
+        self.errors: list[float] = []
+        """Of each estimate: outcome less what was expected."""
 
-    def __call__(self, item: BatchItem) -> BatchItem:
+    def _said(self, item: BatchItem) -> BatchItem:
+        """`item` as it comes from production, in one or another's words."""
         run = item.attributed.trajectory
         goal = run.goal
         if self._phrases is not None:
@@ -95,18 +98,8 @@ class Words:
         run = msgspec.structs.replace(run, source="production", goal=goal)
         return msgspec.structs.replace(item, attributed=msgspec.structs.replace(item.attributed, trajectory=run))
 
-
-class LiveLoop(Loop):
-    """The ablation's loop on live traffic."""
-
-    def __init__(self, arm: str, setup: Setup, base: Path, seed: int, work: Path) -> None:
-        super().__init__(setup, base, seed, work)
-        self._arm, self._words = arm, Words(arm, seed)
-        self.errors: list[float] = []
-        """Of each estimate: outcome less what was expected."""
-
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
-        live = [self._words(item) for item in fresh]
+        live = [self._said(item) for item in fresh]
         if self._arm == "none":
             return live
         live = super()._expecting(live)
@@ -116,22 +109,14 @@ class LiveLoop(Loop):
         return live
 
 
-class Ran(msgspec.Struct, frozen=True):
-    """One arm with one seed."""
-
-    runs: int
-    """Until held-out success was 80 %; the limit if it never was."""
-    reached: bool
-    neighbourhoods: int
-    bias: float
-    """Mean of outcome less estimate."""
-    seconds: float
+Ran = tuple[int, bool, int, float]
+"""Runs until held-out success was 80 % (the limit if it never was), whether it was, neighbourhoods, and the mean of
+outcome less estimate."""
 
 
 def cell(arm: str, setup: Setup, seed: int) -> Ran:
     """One run of the benchmark."""
     torch.set_num_threads(1)
-    began = time.process_time()
     base = bases.require(bases.warm_start(0))
     with tempfile.TemporaryDirectory() as work:
         loop = LiveLoop(arm, setup, base, seed, Path(work))
@@ -141,10 +126,9 @@ def cell(arm: str, setup: Setup, seed: int) -> Ran:
             if number % setup.eval_every == 0 and loop.measure().success >= WANTED:
                 reached = number
                 break
-        found = Ran(
-            (reached or setup.updates) * RUNS, bool(reached), sum(len(agent.places) for agent in loop.kinds.agents),
-            statistics.fmean(loop.errors) if loop.errors else 0.0, time.process_time() - began,
-        )  # fmt: skip
+        places = sum(len(agent.places) for agent in loop.kinds.agents)
+        bias = statistics.fmean(loop.errors) if loop.errors else 0.0
+        found = (reached or setup.updates) * RUNS, bool(reached), places, bias
     print(f"{arm}, seed {seed}: {found}", flush=True)
     return found
 
@@ -165,11 +149,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     found = {arm: [cell(arm, setup, seed) for seed in seeds] for arm in options.arms}
-    medians = {arm: statistics.median(ran.runs for ran in own) for arm, own in found.items()}
+    medians = {arm: statistics.median(runs for runs, *_ in own) for arm, own in found.items()}
     rows = [
-        (arm, f"{medians[arm]:.0f}", " ".join(str(ran.runs) if ran.reached else f">{ran.runs}" for ran in own),
-         f"{statistics.fmean(ran.neighbourhoods for ran in own):.1f}",
-         f"{statistics.fmean(ran.bias for ran in own):+.3f}")
+        (arm, f"{medians[arm]:.0f}", " ".join(f"{'' if reached else '>'}{runs}" for runs, reached, *_ in own),
+         f"{statistics.fmean(places for _, _, places, _ in own):.1f}",
+         f"{statistics.fmean(bias for *_, bias in own):+.3f}")
         for arm, own in found.items()
     ]  # fmt: skip
     columns = ("goals", "median runs", "by seed", "neighbourhoods", "outcome - estimate")

@@ -253,33 +253,19 @@ WANTED = {
 """The right verdict on each."""
 
 
-class Tally(msgspec.Struct):
-    """Verdicts, and how many of them the lies changed."""
-
-    verdicts: int = 0
-    right: int = 0
-    """Where nobody lies."""
-    changed: dict[str, int] = {}
-    """By what was judged."""
-
-    @property
-    def rate(self) -> float:
-        return sum(self.changed.values()) / self.verdicts
-
-
-async def attacked(part: str, share: float, *, loud: bool, seeds: Sequence[int]) -> Tally:
-    """One row of the table."""
-    tally = Tally(changed={})
+async def attacked(part: str, share: float, *, loud: bool, seeds: Sequence[int]) -> tuple[int, int, dict[str, int]]:
+    """Verdicts, how many are right where nobody lies, and by what was judged how many the lies changed."""
+    verdicts, right, changed = 0, 0, dict[str, int]()
     for honest in HONEST:
         for seed in seeds:
             cell = Cell(honest, share, loud, seed)
             lied = await VERDICTS[part](cell)
             truth = await VERDICTS[part](msgspec.structs.replace(cell, lies=False))
             for name, verdict in truth.items():
-                tally.verdicts += 1
-                tally.right += verdict == WANTED[name]
-                tally.changed[name] = tally.changed.get(name, 0) + (lied[name] != verdict)
-    return tally
+                verdicts += 1
+                right += verdict == WANTED[name]
+                changed[name] = changed.get(name, 0) + (lied[name] != verdict)
+    return verdicts, right, changed
 
 
 async def alone(seeds: Sequence[int]) -> dict[str, float]:
@@ -299,25 +285,21 @@ async def measure(seeds: Sequence[int]) -> dict[str, float]:
     rows: list[list[object]] = []
     judged: list[str] = []
     for share in SHARES:
-        tallies = {
-            (part, loud): await attacked(part, share, loud=loud, seeds=seeds)
-            for part in VERDICTS
-            for loud in (False, True)
-        }
-        for loud, name in ((False, "honest"), (True, "loud")):
-            told = [one for part in VERDICTS for one in tallies[part, loud].changed.items()]
-            rows.append([f"{share:.0%} {name}", *(changed for _, changed in told)])
-            judged = [name for name, _ in told]
+        told: dict[bool, dict[str, int]] = {False: {}, True: {}}
         for part in VERDICTS:
-            both = [tallies[part, loud] for loud in (False, True)]
-            changed, verdicts = (sum(sum(one.changed.values()) for one in both), sum(one.verdicts for one in both))
+            key, all_of, all_right, all_changed = f"share_{share * 100:.0f}_{part}", 0, 0, 0
+            for loud, feedback in ((False, "honest"), (True, "loud")):
+                verdicts, right, changed = await attacked(part, share, loud=loud, seeds=seeds)
+                lost = sum(changed.values())
+                told[loud] |= changed
+                figures[f"{key}_changed_{feedback}_feedback"] = lost / verdicts
+                all_of, all_right, all_changed = all_of + verdicts, all_right + right, all_changed + lost
             figures |= {
-                f"share_{share * 100:.0f}_{part}_changed": changed / verdicts,
-                f"share_{share * 100:.0f}_{part}_changed_honest_feedback": both[0].rate,
-                f"share_{share * 100:.0f}_{part}_changed_loud_feedback": both[1].rate,
-                f"share_{share * 100:.0f}_{part}_verdicts": verdicts,
-                f"share_{share * 100:.0f}_{part}_right_without_lies": sum(one.right for one in both) / verdicts,
-            }
+                f"{key}_changed": all_changed / all_of, f"{key}_verdicts": all_of,
+                f"{key}_right_without_lies": all_right / all_of,
+            }  # fmt: skip
+        rows += [[f"{share:.0%} {name}", *told[loud].values()] for loud, name in ((False, "honest"), (True, "loud"))]
+        judged = list(told[True])
     figures["share"] = 0.2
     figures |= {f"{part}_changed": figures[f"share_20_{part}_changed"] for part in VERDICTS}
     report.table(

@@ -1,6 +1,6 @@
 """How far the gate's estimate of a candidate's success from recorded runs can be believed, and how long runs may be.
 
-    python -m tests.benchmarks.replay [--part estimators|temperature|parties|vetoes] [--draws 300] [--seed 0]
+    python -m tests.benchmarks.replay [--part estimators|vetoes] [--draws 300] [--seed 0]
 
 Two policies with known truth. A run has ten decisions (four where it is short), each good or bad, and succeeds if
 enough are good; two kinds of task, one harder. Around each decision stand tokens that mean nothing: the candidate's
@@ -9,18 +9,15 @@ both policies is a binomial tail. KL is of the whole run, by token; what the dec
 """
 
 import argparse
-from collections.abc import Callable
 from math import comb, log
 
 import msgspec
 import numpy as np
 
-from actors.gate.replay_trial import ReplayTrialSettings
-from actors.gate.weighing import Weighed, pooled, veto
+from actors.gate.replay_trial import _CONFIDENCE, _EFFECTIVE_SHARE, ReplayTrialSettings
+from actors.gate.weighing import Weighed, veto
 from actors.statistics.intervals import Interval, decide
 from actors.statistics.off_policy import pull as pull_of
-from actors.statistics.off_policy import token_terms
-from actors.statistics.parties import newest, thinned
 
 SETTINGS = ReplayTrialSettings()
 LENGTHS = (20, 200, 2000, 8000)
@@ -102,7 +99,7 @@ def pool(length: int, kl: float, truth: float, rng: np.random.Generator) -> Pool
 def _pull(outcome: np.ndarray, score: np.ndarray) -> tuple[Interval, float]:
     """The gate's estimate, and the share of the runs that is effective."""
     found = pull_of(outcome, score)
-    return found.interval(SETTINGS.confidence), found.effective / len(outcome)
+    return found.interval(_CONFIDENCE), found.effective / len(outcome)
 
 
 def estimators(draws: int, seed: int) -> list[list[object]]:
@@ -124,67 +121,13 @@ def estimators(draws: int, seed: int) -> list[list[object]]:
 def _figures(found: list[tuple[Interval, float]], truth: float) -> list[float]:
     gaps = np.array([one.estimate for one, _ in found])
     cover = np.mean([one.low <= truth <= one.high for one, _ in found])
-    far = np.array([share < SETTINGS.effective_share for _, share in found])
+    far = np.array([share < _EFFECTIVE_SHARE for _, share in found])
     said = np.array([decide(one, SETTINGS.margin) for one, _ in found])
     said[far] = "far"
     return [
         float(gaps.mean() - truth), float(gaps.std()), float(cover), float(np.mean([share for _, share in found])),
         *(float((said == what).mean()) for what in ("promote", "reject", "hold", "far")),
     ]  # fmt: skip
-
-
-HONEST = ["a", "b", "c", "d", "e", "f", "g"]
-RUNS = 8000
-"""Held-out runs that are looked through."""
-ATTACKS: dict[str, Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]] = {
-    # outcomes, scores (which nobody outside knows: the worst there can be), chance -> what is reported
-    "none": lambda o, s, r: o,
-    "inverts": lambda o, s, r: 1 - o,
-    "all failed": lambda o, s, r: np.zeros_like(o),
-    "against, knows scores": lambda o, s, r: (s < 0).astype(float),
-    "for, knows scores": lambda o, s, r: (s > 0).astype(float),
-    "against, every third": lambda o, s, r: np.where(r.random(len(o)) < 1 / 3, (s < 0).astype(float), o),
-    "for, every third": lambda o, s, r: np.where(r.random(len(o)) < 1 / 3, (s > 0).astype(float), o),
-}
-
-
-def parties(draws: int, seed: int) -> list[list[object]]:
-    """One hostile party of several, all of whose runs are reported and one in twenty of the others'."""
-    rows: list[list[object]] = []
-    for length, kl in ((200, 1e-3), (2000, 1e-3)):
-        for truth in (-0.15, -0.05, 0.0, 0.15):
-            runs = pool(length, kl, truth, np.random.default_rng([seed, length, round(truth * 100) + 100]))
-            assert runs is not None
-            for number in (3, 7):
-                for share in (0.05, 0.1, 0.2):
-                    for name, attack in ATTACKS.items():
-                        rng = np.random.default_rng(
-                            [seed, length, round(truth * 100) + 100, number, round(share * 100)]
-                        )
-                        said = [_verdicts(runs, number, share, attack, rng) for _ in range(draws)]
-                        rows.append([length, truth, number + 1, share, name, *_shares(said)])
-    return rows
-
-
-def _verdicts(runs: Pool, number: int, share: float, attack: object, rng: np.random.Generator) -> tuple[str, str]:
-    """What the gate says with the rule, and without."""
-    hostile = rng.random(RUNS) < share
-    told = hostile | (rng.random(RUNS) < 0.05)
-    drawn = rng.integers(0, POOL, int(told.sum()))
-    hostile = hostile[told]
-    whose = np.where(hostile, "hostile", np.array(HONEST)[rng.integers(0, number, len(drawn))])
-    outcome, score = runs.outcome[drawn].copy(), runs.score[drawn]
-    outcome[hostile] = attack(outcome[hostile], score[hostile], rng)  # type: ignore[operator]
-    plain = slice(0, SETTINGS.most)
-    alone = decide(pull_of(outcome[plain], score[plain]).interval(SETTINGS.confidence), SETTINGS.margin)
-    window = newest(whose.tolist(), SETTINGS.most, RUNS)
-    window = [window[place] for place in thinned(whose[window].tolist())]
-    found = [Weighed(("t", ()), str(whose[at]), float(outcome[at]), float(score[at])) for at in window]
-    return decide(pooled(found).pull.interval(SETTINGS.confidence), SETTINGS.margin), alone
-
-
-def _shares(said: list[tuple[str, str]]) -> list[float]:
-    return [sum(one[which] == what for one in said) / len(said) for which in (0, 1) for what in ("promote", "reject")]
 
 
 def vetoes(draws: int, seed: int) -> list[list[object]]:
@@ -214,95 +157,7 @@ def vetoes(draws: int, seed: int) -> list[list[object]]:
     return rows
 
 
-WORDS = 12
-"""Tokens of the vocabulary."""
-STEEP = 2.0
-"""What the share of right words adds to the chance of success."""
-STATES = 400
-"""Prefixes, half of them of the hard kind, each with a distribution of its own."""
-
-
-WORLDS = 20
-
-
-def temperature(draws: int, seed: int) -> list[list[object]]:
-    """Runs sampled at a temperature, scored at 1. A run visits states of its kind; in each the first word is right. Its
-    chance of success is a line in the share that was right. The candidate's logits have moved at random, and are
-    `sharper` times those before; that of the right word has moved so that the truth is met. Runs of the hard kind are
-    half as long again, and fail more often. Each world has distributions of its own: what is said of a heat is the mean
-    over worlds, with the mean size of a world's bias."""
-    rows: list[list[object]] = []
-    for heat in (1.0, 0.7, 0.5, 1.3):
-        for sharper in (1.0, 1.05):
-            for truth in (0.0, 0.1, -0.1):
-                by_method: dict[str, list[list[float]]] = {}
-                for world in range(WORLDS):
-                    rng = np.random.default_rng(
-                        [seed, world, round(heat * 10), round(sharper * 100), round(truth * 10) + 10]
-                    )
-                    for name, found in _heated(heat, sharper, truth, max(2, draws // WORLDS), rng).items():
-                        by_method.setdefault(name, []).append(found)
-                for name, found in by_method.items():
-                    means = np.mean(found, 0)
-                    rows.append([heat, sharper, truth, name, float(np.mean(np.abs([one[1] for one in found]))), *means])
-    return rows
-
-
-def _heated(heat: float, sharper: float, truth: float, draws: int, rng: np.random.Generator) -> dict[str, list[float]]:
-    """By method: KL a token, and what `_figures` says."""
-    incumbent = rng.normal(0, 2, (STATES, WORDS))
-    incumbent[:, 0] = 1.0 + rng.normal(0, 1, STATES)
-    moved = sharper * incumbent + rng.normal(0, 0.05, (STATES, WORDS))
-    hard = np.arange(STATES) < STATES // 2
-    incumbent[hard, 0] -= 0.5
-
-    def chances(logits: np.ndarray, by: float = 1.0) -> np.ndarray:
-        odds = np.exp((logits - logits.max(1, keepdims=True)) / by)
-        return odds / odds.sum(1, keepdims=True)
-
-    acts = chances(incumbent, heat)
-    usual = [acts[hard == one, 0].mean() for one in (False, True)]
-
-    def gain(by: float) -> float:
-        tried = moved.copy()
-        tried[:, 0] += by
-        now = chances(tried, heat)
-        return STEEP * float(np.mean([now[hard == one, 0].mean() - usual[one] for one in (False, True)]))
-
-    low, high = -4.0, 4.0
-    for _ in range(50):
-        by = (low + high) / 2
-        low, high = (by, high) if gain(by) < truth else (low, by)
-    moved[:, 0] += low
-    new, old = np.log(chances(moved)), np.log(chances(incumbent))
-    kl = float((chances(incumbent) * (old - new)).sum(1).mean())
-    cumulative = acts.cumsum(1)
-    found: dict[str, list[tuple[Interval, float]]] = {
-        "recorded (used)": [], "as the incumbent's at 1": [], "ratio to 1/T, centred": [],
-    }  # fmt: skip
-    for _ in range(draws):
-        told: list[float] = []
-        scores: list[tuple[float, float]] = []
-        heated: list[tuple[float, int]] = []
-        for _ in range(128):
-            kind = bool(rng.random() < 0.5)
-            states = rng.choice(np.flatnonzero(hard == kind), 90 if kind else 60)
-            words = (rng.random(len(states))[:, None] > cumulative[states]).sum(1).clip(0, WORDS - 1)
-            chance = (0.35 if kind else 0.65) + STEEP * (float((words == 0).mean()) - usual[kind])
-            told.append(float(rng.random() < chance))
-            mine, theirs, recorded = new[states, words], old[states, words], np.log(acts[states, words])
-            one, other = (token_terms(mine, theirs, by, SETTINGS.weight_limit).sum() for by in (recorded, theirs))
-            scores.append((float(one), float(other)))
-            heated.append((float(np.expm1((mine - theirs) / heat).sum()), len(states)))
-        mean = sum(total for total, _ in heated) / sum(number for _, number in heated)
-        centred = [total - mean * number for total, number in heated]
-        for name, values in zip(found, (*zip(*scores, strict=True), centred), strict=True):
-            one = pull_of(told, values)
-            found[name].append((one.interval(SETTINGS.confidence), one.effective / len(told)))
-    return {name: [kl, *_figures(said, truth)] for name, said in found.items()}
-
-
-PARTS = {"estimators": estimators, "parties": parties, "temperature": temperature, "vetoes": vetoes}
+PARTS = {"estimators": estimators, "vetoes": vetoes}
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], 
 
 def arguments(description: str) -> argparse.ArgumentParser:
     """A parser with what every benchmark takes."""
-    parser = argparse.ArgumentParser(description=description)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     return parser
 

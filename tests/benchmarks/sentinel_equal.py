@@ -10,16 +10,13 @@ Counted are
 * swaps between equal versions of which a version monitor says or does anything,
 * swaps, one every 300 runs, of which something is said about one agent, and how soon one that fares worse is found,
 * weeks of one agent in which errors or success are told as a drift, and how soon a real change is,
-* eras in which a kind of goal is said to have fallen, of production and in the sandbox,
 * trials of a version that is as good, and ends as worse.
 """
 
-import argparse
 import random
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -35,7 +32,6 @@ from tests.benchmarks import report
 from tests.support.behaviour import Behaviour, Watch, runs
 
 AGENTS, PARTIES = 10, 8
-ERAS = 5
 GAP = 6.0
 """Seconds between two runs of all agents."""
 DAY = 86_400.0
@@ -69,6 +65,13 @@ class Weather:
         return AWAY if self.away(agent, at) else SUCCESS - by_day
 
 
+def run_of(run: RunSummary, agent: int, at: float, party: int, outcome: float | None) -> RunSummary:
+    """`run`, of that agent and party, at a time."""
+    return msgspec.structs.replace(
+        run, agent=f"t/a{agent}", party=f"p{party}", tools=f"d{agent}", started=at, ended=at + 1.0, outcome=outcome
+    )
+
+
 def swap(seed: int, bursts: bool) -> set[str]:
     """What is said of a swap between equal versions: 1,000 runs before it, 500 after."""
     rng, watch = random.Random(seed), Watch()
@@ -78,12 +81,8 @@ def swap(seed: int, bursts: bool) -> set[str]:
         listed: list[RunSummary] = []
         for run in runs(rng, version, Behaviour(), first, count):
             agent, at = rng.randrange(AGENTS), start + int(run.id[1:]) * GAP
-            listed.append(
-                msgspec.structs.replace(
-                    run, agent=f"t/a{agent}", party=f"p{rng.randrange(PARTIES)}", tools=f"d{agent}", started=at,
-                    ended=at + 1.0, outcome=float(rng.random() < weather.success(agent, at)),
-                )
-            )  # fmt: skip
+            party = rng.randrange(PARTIES)
+            listed.append(run_of(run, agent, at, party, float(rng.random() < weather.success(agent, at))))
         return listed
 
     watch.swap(0, start)
@@ -117,10 +116,7 @@ def chain(
             worse_now = fallen is not None and agent < agents and version >= PLANTED
             success = fallen if worse_now else weather.success(agent, at)
             solved = float(rng.random() < success) if rng.random() < reported else None
-            run = msgspec.structs.replace(
-                one, agent=f"t/a{agent}", party=f"p{rng.randrange(PARTIES)}", tools=f"d{agent}", started=at,
-                ended=at + 1.0, outcome=solved,
-            )  # fmt: skip
+            run = run_of(one, agent, at, rng.randrange(PARTIES), solved)
             history.add(run)
             if run.outcome is None:
                 continue
@@ -196,11 +192,10 @@ def trial(seed: int, bursts: bool) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=200, help="runs a row")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the others follow it")
     parser.add_argument("--weeks", type=int, default=200, help="weeks of an agent a row")
-    parser.add_argument("--json", type=Path, help="file for the figures")
     args = parser.parse_args()
     seeds = range(args.first, args.first + args.seeds)
     figures: dict[str, float] = {}
@@ -210,21 +205,21 @@ def main() -> None:
         figures[f"{what}, {weather}"] = count / of
         rows.append((what, weather, f"{count:g} of {of} {unit}", stated, f"{time.perf_counter() - begun:.0f} s"))
 
+    swaps, weeks = f"{VersionSettings().error_rate:.0%} a swap", f"{ToolSettings().error_rate:.0%} an agent and week"
+    few, watched = args.seeds // 5, range(args.first, args.first + args.weeks)
     for bursts in (False, True):
         weather, begun = "bursts" if bursts else "steady", time.perf_counter()
         found = [swap(seed, bursts) for seed in seeds]
-        stated = f"{VersionSettings().error_rate:.0%} a swap"
-        row("versions, told", weather, sum(map(bool, found)), args.seeds, "swaps", stated, begun)
-        row("versions, acted", weather, sum(bool(one - {"tell"}) for one in found), args.seeds, "swaps", stated, begun)
+        row("versions, told", weather, sum(map(bool, found)), args.seeds, "swaps", swaps, begun)
+        row("versions, acted", weather, sum(bool(one - {"tell"}) for one in found), args.seeds, "swaps", swaps, begun)
         for reported in (1.0, 0.2):
             begun = time.perf_counter()
-            said = sum(len(chain(seed, bursts, reported)) for seed in seeds[: args.seeds // 5])
-            row(f"agents, {reported:.0%} reported", weather, said, 20 * (args.seeds // 5), "swaps", stated, begun)
+            said = sum(len(chain(seed, bursts, reported)) for seed in seeds[:few])
+            row(f"agents, {reported:.0%} reported", weather, said, 20 * few, "swaps", swaps, begun)
         for reported in (1.0, 0.05):
             begun = time.perf_counter()
-            weeks = sum(bool(week(seed, bursts, reported)) for seed in range(args.first, args.first + args.weeks))
-            stated = f"{ToolSettings().error_rate:.0%} an agent and week"
-            row(f"tool drift, {reported:.0%} reported", weather, weeks, args.weeks, "weeks", stated, begun)
+            drifts = sum(bool(week(seed, bursts, reported)) for seed in watched)
+            row(f"tool drift, {reported:.0%} reported", weather, drifts, args.weeks, "weeks", weeks, begun)
         begun = time.perf_counter()
         ended = sum(trial(seed, bursts) for seed in seeds)
         row("trial", weather, ended, args.seeds, "trials", f"{CanarySettings().error:.0%} a trial", begun)

@@ -105,7 +105,6 @@ def _row(ran: Ran) -> tuple[object, ...]:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = report.arguments(__doc__ or "")
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cells", nargs="+", default=[], metavar="CELL", help="only these, such as better-10-0.05-0")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")

@@ -93,12 +93,6 @@ async def test_a_rollback_goes_to_the_version_before_and_stays_there(bench, deta
     assert await bench.tell(bench.promote(5)) == [], "a version that was rolled back does not come back"
 
 
-async def test_while_frozen_nothing_new_is_swapped_in_and_after_the_thaw_it_is(bench):
-    await bench.tell(bench.order("freeze"))
-    assert await bench.tell(bench.promote(3)) == []
-    assert kinds(await bench.tell(bench.order("thaw"))) == [("swapped", "a", 3)]
-
-
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_an_engine_that_came_up_anew_gets_what_it_served_even_while_frozen(bench, restarted):
     await bench.tell(bench.promote(3))

@@ -268,16 +268,6 @@ async def test_a_rollback_further_back_ends_the_trial_with_what_was_stable(bench
 
 
 @ALONE
-async def test_what_was_promoted_before_anything_served_is_compared_with_what_the_engine_came_up_with(tmp_path, size):
-    bench = Bench(tmp_path)
-    bench.store.save([bench.promote(3)])
-    bench.clock.now += 1
-    await bench.swapper.start()
-    assert kinds(await bench.tick()) == [("started", "a", 0)]
-    assert (kinds(await bench.tick()), bench.standing) == ([("swapped", "a", 3)], (0, 3, None))
-
-
-@ALONE
 async def test_without_anything_good_to_go_back_to_there_is_no_trial(tmp_path, size):
     bench = Bench(tmp_path)
     bench.engines["a"].current = 3

@@ -149,6 +149,7 @@ async def test_holds_to_the_end_send_the_learner_back(bench):
     *verdicts, order = found
     assert [item.decision for item in verdicts] == ["hold"] * 4
     assert (told(order), bench.gate.counts["hold"]) == (("rebase", "1", "0"), 4)
+    assert (await bench.tick(), len(bench.trial.asked)) == ([], 4)
 
 
 @pytest.mark.parametrize("serves", [True, False])
@@ -170,15 +171,6 @@ async def test_a_promotion_that_waits_for_another_trial_is_waited_for_however_lo
     bench.serve(1)
     (verdict,) = await bench.tick()
     assert (verdict.version, verdict.incumbent) == (2, 1)
-
-
-async def test_what_was_dropped_with_the_trial_that_it_waited_for_is_not_waited_for(bench):
-    await bench.train(1, 0)
-    bench.serve(1)
-    await bench.train(2, 1)
-    bench.roll_back(1)
-    verdict, *_ = await bench.train(3, 2)
-    assert verdict.reason == "comes of v1, which was rolled back"
 
 
 async def test_when_an_operator_puts_another_version_in_its_place_the_learner_follows(bench):

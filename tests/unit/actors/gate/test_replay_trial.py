@@ -145,24 +145,7 @@ async def test_the_incumbent_is_scored_where_what_was_recorded_is_not_its_own(sa
     assert found.measurements["incumbent_difference"] == pytest.approx(2 * shift, rel=0.1)
 
 
-async def test_a_candidate_is_looked_at_again_only_when_there_is_more_to_see():
-    traffic, engine = Traffic().save(20, 5), Scoring(0.05)
-    settings = msgspec.structs.replace(SETTINGS, margin=0.0)
-    trial = ReplayTrial(settings, engine=engine, store=traffic.store)
-
-    async def look() -> str:
-        engine.current = 1
-        return (await trial.compare(1, 0, [0], loader(engine))).decision
-
-    assert [await look(), await look()] == ["hold", "wait"]
-    scored = len(engine.scored)
-    traffic.save(1)
-    assert (await look(), len(engine.scored)) == ("wait", scored), "one more outcome is not worth a look"
-    traffic.save(2)
-    assert await look() != "wait"
-
-
-async def test_new_runs_are_looked_at_though_a_full_window_does_not_grow(monkeypatch):
+async def test_it_is_looked_at_again_only_for_new_runs_though_a_full_window_does_not_grow(monkeypatch):
     monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
     traffic, engine = honest(5, each=64), Scoring(0.0, 0.02)
     trial = ReplayTrial(msgspec.structs.replace(DEFAULTS, most=64), engine=engine, store=traffic.store)
@@ -172,8 +155,9 @@ async def test_new_runs_are_looked_at_though_a_full_window_does_not_grow(monkeyp
         return (await trial.compare(1, 0, [0], loader(engine))).decision
 
     assert [await look(), await look()] == ["hold", "wait"]
+    scored = len(engine.scored)
     traffic.save(4, 5, tenant="a")
-    assert await look() == "wait", "four more are not worth a look"
+    assert (await look(), len(engine.scored)) == ("wait", scored), "four more are not worth a look"
     traffic.save(4, 5, tenant="b")
     assert await look() == "hold"
 

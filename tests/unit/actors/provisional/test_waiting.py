@@ -3,14 +3,17 @@
 import random
 
 import msgspec
+import pytest
 
 from actors.messages import Step, Trajectory
 from actors.provisional import waiting
-from actors.provisional.outcome_model import learn
+from actors.provisional.outcome_model import Piece, learn
 from actors.provisional.waiting import RIPE, Provisional
 
+LATER = 1e9
 
-def run(number: int, said: str = "", outcome: float | None = None, **fields: object) -> Trajectory:
+
+def run(number: int, said: str = "", outcome: float | None = None, **fields) -> Trajectory:
     steps = (Step(exchange_id=f"x{number}", text="Done.", observation=said, role="desk#1"),)
     if said:
         steps = (*steps, Step(exchange_id=f"y{number}", text="I see.", role="desk#1"))
@@ -21,86 +24,70 @@ def run(number: int, said: str = "", outcome: float | None = None, **fields: obj
     return Trajectory(id=f"r{number}", **{**values, **fields})
 
 
-def taught(outcomes: int = 120) -> Provisional:
+def known_of(known: Provisional, key: str) -> Piece:
+    piece = known.model.knows(key)
+    assert piece is not None
+    return piece
+
+
+@pytest.fixture
+def taught() -> Provisional:
     known, rng = Provisional(), random.Random(0)
-    for number in range(outcomes):
+    for number in range(120):
         well = rng.random() < 0.6
         known.saw(run(number, "thanks, perfect" if well else "that is wrong", float(well)))
-    known.ripen(1e9)
+    known.ripen(LATER)
     wanted = known.model.to_learn()
     assert wanted is not None
     assert known.model.adopt(learn(*wanted))
     return known
 
 
-def test_a_run_is_due_once_when_it_is_ripe_and_the_model_may_speak() -> None:
-    known = taught()
-    known.saw(run(500, "and what are your opening hours"))
-    assert known.due(run(500).ended + RIPE - 1, 10) == []
-    (due,) = known.due(run(500).ended + RIPE, 10)
-    assert (due.id, due.weight) == ("r500", 1.0)
-    assert known.due(1e9, 10) == []
-    known.give_again()
-    assert len(known.due(1e9, 10)) == 1
+def test_a_run_is_due_once_when_it_is_ripe_and_the_model_may_speak(taught) -> None:
+    taught.saw(run(500, "and what are your opening hours"))
+    assert taught.due(run(500).ended + RIPE - 1, 10) == []
+    (due,) = taught.due(run(500).ended + RIPE, 10)
+    assert (due.id, due.weight, taught.due(LATER, 10)) == ("r500", 1.0, [])
+    taught.give_again()
+    assert len(taught.due(LATER, 10)) == 1
 
 
-def test_nothing_more_is_waited_for_once_the_user_has_reacted() -> None:
-    known = taught()
-    known.saw(run(500, "thanks, perfect"))
-    (due,) = known.due(run(500).ended, 10)
+def test_nothing_more_is_waited_for_once_the_user_has_reacted(taught) -> None:
+    taught.saw(run(500, "thanks, perfect"))
+    (due,) = taught.due(run(500).ended, 10)
     assert due.chance > 0.8
 
 
-def test_a_prompt_report_waits_for_the_aftermath_that_the_model_will_be_asked_with() -> None:
+@pytest.mark.parametrize("exam", [True, False])
+def test_a_report_waits_for_the_aftermath_which_the_gates_runs_tell_of_too(exam) -> None:
     known = Provisional()
     known.saw(run(1, outcome=0.0))
     assert len(known.model) == 0
-    known.saw(run(2, continues="r1", resumed_with="that is wrong", caller="key1", started=12.0, ended=13.0))
-    known.ripen(1e9)
-    piece = known.model.knows("r1")
-    assert piece is not None
-    assert piece.vector.signals["complaint"] == -1
+    later = {"continues": "r1", "resumed_with": "that is wrong", "caller": "key1", "started": 12.0, "ended": 13.0}
+    known.saw(run(2, outcome=1.0 if exam else None, **later), exam=exam)
+    known.ripen(LATER)
+    assert known_of(known, "r1").vector.signals["complaint"] == -1
+    assert not exam or known.runs == ["r1"]
 
 
-def test_a_late_report_is_learned_from_with_what_was_known_when_the_run_was_ripe() -> None:
-    known = taught()
-    known.saw(run(500, "thanks, perfect"))
-    known.ripen(1e9)
-    known.told(run(500, "thanks, perfect", 0.0))
-    piece = known.model.knows("r500")
-    assert piece is not None
-    assert (piece.outcome, piece.by) == (0.0, 1)
-    assert piece.said is not None
-    assert piece.said > 0.8
-    assert known.counts["contradicted"] == 1, "the report wins, and that they differ is counted"
-    assert known.due(1e9, 10) == []
-    known.told(run(500, "thanks, perfect", 1.0, outcome_revision=1))
-    again = known.model.knows("r500")
-    assert again is not None
-    assert again.outcome == 1.0
+def test_a_late_report_is_learned_from_with_what_was_known_when_the_run_was_ripe(taught) -> None:
+    taught.saw(run(500, "thanks, perfect"))
+    taught.ripen(LATER)
+    taught.told(run(500, "thanks, perfect", 0.0))
+    piece = known_of(taught, "r500")
+    assert (piece.outcome, piece.by, (piece.said or 0) > 0.8) == (0.0, 1, True)
+    assert taught.counts["contradicted"] == 1, "the report wins, and that they differ is counted"
+    assert taught.due(LATER, 10) == []
+    taught.told(run(500, "thanks, perfect", 1.0, outcome_revision=1))
+    assert known_of(taught, "r500").outcome == 1.0
 
 
-def test_it_never_learns_from_what_it_said_itself() -> None:
-    known = taught()
-    before = len(known.model)
-    known.saw(run(500))
-    known.ripen(1e9)
-    known.told(msgspec.structs.replace(run(500, outcome=0.7), provisional=True))
-    assert len(known.model) == before
-
-
-def test_the_gates_runs_tell_of_others_and_are_not_read_themselves() -> None:
-    known = Provisional()
-    known.saw(run(1, outcome=0.0))
-    known.saw(
-        run(2, outcome=1.0, continues="r1", resumed_with="that is wrong", caller="key1", started=12.0, ended=13.0),
-        exam=True,
-    )
-    known.ripen(1e9)
-    assert known.runs == ["r1"]
-    piece = known.model.knows("r1")
-    assert piece is not None
-    assert piece.vector.signals["complaint"] == -1
+def test_it_never_learns_from_what_it_said_itself(taught) -> None:
+    before = len(taught.model)
+    taught.saw(run(500))
+    taught.ripen(LATER)
+    taught.told(msgspec.structs.replace(run(500, outcome=0.7), provisional=True))
+    assert len(taught.model) == before
 
 
 def test_side_calls_the_sandbox_and_repeats_are_left_out() -> None:
@@ -110,13 +97,12 @@ def test_side_calls_the_sandbox_and_repeats_are_left_out() -> None:
     assert known.counts["runs"] == 1
 
 
-def test_what_waits_is_bounded_and_what_makes_room_is_counted(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_what_waits_is_bounded_and_what_makes_room_is_counted(monkeypatch) -> None:
     monkeypatch.setattr(waiting, "OPEN", 5)
     monkeypatch.setattr(waiting, "KNOWN", 7)
     known = Provisional()
     for number in range(30):
         known.saw(run(number, "x" * 1_000_000))
-    assert len(known) == 12
-    assert (known.counts["made_room"], known.counts["forgotten"]) == (25, 18)
+    assert (len(known), known.counts["made_room"], known.counts["forgotten"]) == (12, 25, 18)
     known.erase([f"r{number}" for number in range(30)])
     assert len(known) == 0

@@ -33,6 +33,7 @@ BACK = order("rollback", 5, version="2")
         ((FIRST,), False, 0),
         ((FIRST, verdict(2, 2)), False, 2),
         ((FIRST, verdict(2, 2), verdict(3, 3)), False, 3),
+        ((verdict(3, 0.5), FIRST), False, 3),  # promoted before anything served
         ((FIRST, verdict(2, 2)), True, 0),
         ((FIRST, *SECOND), True, 2),
         ((FIRST, *SECOND, BACK), False, 0),
