@@ -92,13 +92,6 @@ def test_calls_come_back_with_bodies_of_any_bytes(request: bytes, response: byte
     assert msgspec.structs.replace(back, request=request, response=response) == call
 
 
-def test_json_of_many_lines_stays_the_same_json_on_one() -> None:
-    call = exchange("run", 0, request=b'{\r\n "a": [1.0,\n 12345678901234567890123]}')
-    found = from_line(to_line(call))
-    assert isinstance(found, Exchange)
-    assert found.request == call.request.replace(b"\n", b" ").replace(b"\r", b" ")
-
-
 def test_attributed_trajectories_and_feedback_come_back() -> None:
     labels = (StepLabel("GOOD", 0.5, "why"),)
     judged = Attributed(
@@ -152,15 +145,6 @@ def test_a_line_that_is_no_record_says_what_is_wrong(broken: bytes, why: str) ->
         from_line(broken)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5))
-def test_no_field_of_another_form_raises_anything_else(junk: object) -> None:
-    for name in ("type", "schema", "id", "steps", "rows", "tools", "outcome"):
-        try:
-            from_line(line(**{name: junk}))
-        except InvalidLine:
-            continue
-
-
 def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
     first, second, end = from_chat(json.dumps(CHAT).encode(), tenant="acme", now=100.0)
     assert isinstance(first, Exchange)
@@ -176,16 +160,12 @@ def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
     assert {one.explicit, two.explicit} == {end.trajectory_id}
     assert (one.tenant, one.why_not, end.outcome, end.final) == ("acme", "imported", 1.0, True)
     assert first.started < second.started
-
-
-def test_the_same_conversation_always_has_the_same_ids() -> None:
-    text = json.dumps(CHAT).encode()
     ids = [
-        [record.id for record in from_chat(text, tenant=tenant, now=now)]
-        for tenant, now in (("a", 1.0), ("a", 2.0), ("b", 1.0))
+        [record.id for record in from_chat(json.dumps(CHAT).encode(), tenant=tenant, now=now)]
+        for tenant, now in (("acme", 1.0), ("b", 1.0))
     ]
-    assert ids[0] == ids[1]
-    assert not set(ids[0]) & set(ids[2])
+    assert ids[0] == [first.id, second.id, end.id], "the same conversation always has the same ids"
+    assert not set(ids[0]) & set(ids[1])
 
 
 @pytest.mark.parametrize(
