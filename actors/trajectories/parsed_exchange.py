@@ -11,6 +11,7 @@ from itertools import takewhile
 
 import msgspec
 
+from actors.dialects import Item, canonical, digest, read_conversation
 from actors.messages import (
     GRAMMARS,
     Exchange,
@@ -22,7 +23,6 @@ from actors.messages import (
     token_versions,
 )
 from actors.messages.sampling import NUMBERS
-from actors.trajectories.dialects import Item, canonical, digest, read_conversation
 from actors.trajectories.rerendering import Rerendered
 
 _FULL = Sampling()
