@@ -22,6 +22,7 @@ import msgspec
 import structlog
 
 from actors.messages import Exchange, Feedback, Message
+from actors.ports.engines import Engine
 from actors.store import Joined, Late, Store, stitchable
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
@@ -29,7 +30,7 @@ from actors.trajectories.builder import build_all
 from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
 from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
-from actors.trajectories.rerendering import Rerendered, Rerenderer, Tokenizer
+from actors.trajectories.rerendering import Rerendered, Rerenderer
 from actors.trajectories.stitching import Closing, Limits, Stitcher, about_all
 
 _log = structlog.get_logger(__name__)
@@ -71,7 +72,7 @@ class Assembler:
         clock: Callable[[], float],
         serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
         ticks: Callable[[], float] | None = None,
-        engine: Tokenizer | None = None,
+        engine: Engine | None = None,
         engines: Mapping[str, Defaulting] | None = None,
         limits: Limits | None = None,
     ) -> None:

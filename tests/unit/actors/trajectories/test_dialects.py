@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from actors.messages import Exchange, ToolCall
-from actors.messages.dialects import ENDINGS, dialect_at
 from actors.dialects import DIALECTS, read_conversation
 from actors.dialects.conversation import Conversation, Item
+from actors.messages import Exchange, ToolCall
+from actors.messages.dialects import ENDINGS, dialect_at
 from actors.trajectories.parsed_exchange import read_turn
 from tests.support.traffic import exchange
 

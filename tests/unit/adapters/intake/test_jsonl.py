@@ -103,7 +103,7 @@ def test_attributed_trajectories_and_feedback_come_back() -> None:
     assert from_line(to_line(judged)) == judged
     said = Feedback(id="f", received=1.5, custom_id="mine", outcome=0.25, step=3, kind="step", text="good")
     assert from_line(to_line(said)) == said
-    call = exchange("run", 0, hints=Hints(tool_call_ids=("a", "b")), versions=(VersionSpan(3, 0, 4),))
+    call = exchange("run", 0, hints=Hints(custom_id="mine"), versions=(VersionSpan(3, 0, 4),))
     assert from_line(to_line(call)) == call
 
 
