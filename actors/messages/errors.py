@@ -15,13 +15,7 @@ class MalformedMessage(MessageError):
 
 
 class UnsupportedSchema(MessageError):
-    """The message was written by a newer version of evolved.
-
-    Attributes:
-        kind: message type as it stands on the wire.
-        found: schema number of the message.
-        known: highest schema number that this process reads.
-    """
+    """The message was written by a newer version of evolved."""
 
     def __init__(self, kind: str, found: int, known: int) -> None:
         super().__init__(

@@ -135,7 +135,6 @@ def read_turn(
     Args:
         processed: engines whose log-probs are those of the distribution that was sampled from.
         version: weights that sampled it, where the engine does not say; -1 if that is not known.
-        keys_share_runs: as in `ParsedExchange`.
         rerendered: tokens of a call that something was taken out of; without them it has none.
     """
     said = read_conversation(exchange)

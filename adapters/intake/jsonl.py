@@ -86,14 +86,7 @@ def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedba
     """A conversation as the calls that it must have been made of: each answer of the assistant is one.
 
     The last record says that it is over, and how it ended if the line has an `outcome`. The same line always gives the
-    same ids, so importing it twice is importing it once.
-
-    Args:
-        tenant: whose it is.
-        now: unix seconds: the line does not say when it happened.
-
-    Raises:
-        InvalidLine: no conversation, or nobody answered in it.
+    same ids, so importing it twice is importing it once. Raises InvalidLine if nobody answered in it.
     """
     try:
         body = msgspec.json.decode(line, type=_Chat)
