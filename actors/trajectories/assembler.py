@@ -2,9 +2,9 @@
 
     traffic.exchange, traffic.feedback -> [stitching] -> trajectory.closed
 
-Every exchange is kept; a call of a conversation that succeeded becomes a step of exactly one trajectory, which closes on
-final feedback, after a time without calls, or at a limit. Calls beside its main line (titles, summaries, retries) are
-stored as `side_of` it and published to nobody.
+Every exchange is kept; a call of a conversation that succeeded becomes a step of one trajectory, which closes on final
+feedback, after a time without calls, or at a limit. Calls beside its main line (titles, summaries, retries) are stored
+as `side_of` it and published to nobody.
 
 A closed trajectory has been judged, maybe trained on: it is never published again. A call that comes for it afterwards
 opens one that `continues` it; feedback makes a revision of its outcome (`actors.store.outcomes`). What is open lives in

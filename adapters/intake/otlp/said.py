@@ -32,8 +32,8 @@ def chat(
     tools: Sequence[Any] = (),
     asked: Mapping[str, Any] | None = None,
 ) -> Said | None:
-    """A chat call of `messages`, `choices` and `tools` in the form of chat completions, with the span's `attributes` and
-    further fields of the request; None if nothing that anybody said was captured."""
+    """A chat call of `messages`, `choices` and `tools` as chat completions has them, with the span's `attributes` and
+    further fields of the request (`asked`); None if nothing that anybody said was captured."""
     if not any(_has_text(message) for message in messages):
         return None
     request: dict[str, Any] = {"model": model_of(attributes), "messages": messages}
