@@ -1,8 +1,4 @@
-"""Which dialect is spoken at a path.
-
-How a dialect's streams are merged and where its token ids stand is for `adapters.intake.dialects`, what was said in it
-for `actors.trajectories.dialects`: each has one module a dialect, under the names of this table.
-"""
+"""Which dialect is spoken at a path; how, `actors.dialects` knows."""
 
 from typing import Literal
 

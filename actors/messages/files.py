@@ -20,18 +20,9 @@ Sync = Literal["none", "file", "directory"]
 def writing_whole(
     path: Path, *, mode: int = 0o666, sync: Sync = "file", exclusive: bool = False
 ) -> Generator[IO[bytes]]:
-    """A file to write to that gets the name `path` at the end, in the place of what is there; an exception in between
-    leaves `path` as it was.
-
-    Args:
-        mode: permissions, less the umask.
-        sync: how durable it is.
-        exclusive: an existing file stays.
-
-    Raises:
-        FileExistsError: `exclusive`, and there is one.
-        OSError: no such directory, disk full, no permission, or `path` is a directory or a device (renaming a file to
-            /dev/null would take it from the whole machine); `path` is as it was.
+    """A file to write to that gets the name `path` at the end, in the place of what is there; after any exception
+    `path` is as it was. `exclusive`: an existing file stays (FileExistsError). A directory or a device is refused:
+    renaming a file to /dev/null would take it from the whole machine.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))

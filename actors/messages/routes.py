@@ -29,11 +29,11 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_routes(path: Path, routes: Routes) -> None:
-    """Replace the file at `path`."""
+    """Replace the file at `path`; after an OSError the old one is still there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, msgspec.json.encode(routes))
 
 
 def read_routes(path: Path) -> Routes:
-    """What stands in the file at `path`."""
+    """What stands in the file at `path`; OSError or msgspec.DecodeError if it cannot be read."""
     return msgspec.json.decode(path.read_bytes(), type=Routes)

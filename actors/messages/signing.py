@@ -54,14 +54,10 @@ class SigningKey:
 
     @classmethod
     def load(cls, path: Path, trusted: Path) -> "SigningKey":
-        """The key in `path` (PKCS #8, PEM), made with owner-only permissions on first use.
-
-        Two processes that start together agree: the file appears whole under its name or not at all, and the loser
-        reads the winner's. A key that is made here is added to the public keys in `trusted`, so that nothing is to be
-        done on one machine; a key that somebody brought is only if there is no such file.
-
-        Raises:
-            BadKey: the file holds no ed25519 private key, or a file cannot be read or made.
+        """The key in `path` (PKCS #8, PEM), made with owner-only permissions on first use; of two processes that start
+        together the loser reads the winner's. A key that is made here is added to the public keys in `trusted`, so that
+        nothing is to be done on one machine; a key that somebody brought is only if there is no such file. Raises
+        BadKey.
         """
         try:
             made = not path.exists() and _make(path)

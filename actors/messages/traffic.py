@@ -37,8 +37,6 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
 
     trajectory_id: str = ""
     """Explicit: `x-evolved-trajectory` header or `metadata.trajectory_id` of the request."""
-    tool_call_ids: tuple[str, ...] = ()
-    """Tool calls of earlier responses that this request answers."""
     previous_response_id: str = ""
     conversation: str = ""
     """Conversation of the responses API that the call belongs to; an explicit trajectory id goes before it."""

@@ -2,17 +2,13 @@
 
     traffic.exchange, traffic.feedback -> [stitching] -> trajectory.closed
 
-Every exchange is kept, the failed and the strange ones too; a call of a conversation that succeeded becomes a step of
-exactly one trajectory. A trajectory closes on final feedback, after a time without calls, or at a limit. Calls beside
-its main line (titles, summaries, retries) become trajectories of their own, stored as `side_of` it and published to
-nobody.
+Every exchange is kept; a call of a conversation that succeeded becomes a step of one trajectory, which closes on final
+feedback, after a time without calls, or at a limit. Calls beside its main line (titles, summaries, retries) are stored
+as `side_of` it and published to nobody.
 
-A closed trajectory has been judged, maybe trained on: it never changes and is never published again. A call that comes
-for it afterwards opens a new trajectory that says which one it `continues`, with an outcome of its own if one is told;
-feedback that comes afterwards makes a revision of the closed one's outcome (`actors.store.outcomes`), and everybody who
-learns from outcomes takes that in.
-
-What is open lives in memory, bounded, and is rebuilt from the store at every start.
+A closed trajectory has been judged, maybe trained on: it is never published again. A call that comes for it afterwards
+opens one that `continues` it; feedback makes a revision of its outcome (`actors.store.outcomes`). What is open lives in
+memory, bounded, and is rebuilt from the store at every start.
 """
 
 from collections import Counter
@@ -22,6 +18,7 @@ import msgspec
 import structlog
 
 from actors.messages import Exchange, Feedback, Message
+from actors.ports.engines import Engine
 from actors.store import Joined, Late, Store, stitchable
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
@@ -29,7 +26,7 @@ from actors.trajectories.builder import build_all
 from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
 from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
-from actors.trajectories.rerendering import Rerendered, Rerenderer, Tokenizer
+from actors.trajectories.rerendering import Rerendered, Rerenderer
 from actors.trajectories.stitching import Closing, Limits, Stitcher, about_all
 
 _log = structlog.get_logger(__name__)
@@ -71,21 +68,18 @@ class Assembler:
         clock: Callable[[], float],
         serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
         ticks: Callable[[], float] | None = None,
-        engine: Tokenizer | None = None,
+        engine: Engine | None = None,
         engines: Mapping[str, Defaulting] | None = None,
         limits: Limits | None = None,
     ) -> None:
         """
         Args:
-            store: what is open and what waits is rebuilt from it.
-            clock: unix seconds.
             serving: which weights an engine served from then to then, -1 if unknown (`ServingTimes.version`); asked
                 where the engine's own answer does not say.
             ticks: seconds that no setting of the clock moves, for how long a trajectory has been idle: an hour that is
                 skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
             engines: say how they sample what a request does not speak of; of others it is taken that they do nothing.
-            limits: those that no setting changes.
         """
         self._defaults = EngineDefaults(engines or {}, ticks or clock)
         self._rerender = Rerenderer(engine)

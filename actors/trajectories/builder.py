@@ -58,11 +58,6 @@ def build_all(closing: Closing) -> list[Built]:
     return built
 
 
-def build(closing: Closing) -> Trajectory:
-    """The main line of `closing`."""
-    return build_all(closing)[0].run
-
-
 def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence[Feedback]) -> Trajectory:
     roles = roles_of(turns)
     rows, where = _rows(turns, roles)

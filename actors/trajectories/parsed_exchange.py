@@ -11,6 +11,7 @@ from itertools import takewhile
 
 import msgspec
 
+from actors.dialects import Item, canonical, digest, read_conversation
 from actors.messages import (
     GRAMMARS,
     Exchange,
@@ -22,7 +23,6 @@ from actors.messages import (
     token_versions,
 )
 from actors.messages.sampling import NUMBERS
-from actors.trajectories.dialects import Item, canonical, digest, read_conversation
 from actors.trajectories.rerendering import Rerendered
 
 _FULL = Sampling()
@@ -135,7 +135,6 @@ def read_turn(
     Args:
         processed: engines whose log-probs are those of the distribution that was sampled from.
         version: weights that sampled it, where the engine does not say; -1 if that is not known.
-        keys_share_runs: as in `ParsedExchange`.
         rerendered: tokens of a call that something was taken out of; without them it has none.
     """
     said = read_conversation(exchange)
@@ -171,7 +170,7 @@ def read_turn(
         custom_id=hints.custom_id,
         explicit=hints.trajectory_id or hints.conversation,
         previous=hints.previous_response_id,
-        answered=_answered(items, hints.tool_call_ids),
+        answered=_answered(items),
         opening=digest(said.tools, *(form for item, form in zip(items, forms, strict=True) if item.role == "system")),
         # Calls of one agent have the same words: kept once.
         system=sys.intern("\n".join(item.text for item in takewhile(_is_system, items))[:_MAX_SYSTEM]),
@@ -281,8 +280,8 @@ def _outline(about: bytes, depth: int, answer: Item, form: bytes) -> str:
     return digest(about, b"%d" % depth, form)
 
 
-def _answered(items: Sequence[Item], told: Sequence[str]) -> tuple[str, ...]:
-    ids = dict.fromkeys(told)
+def _answered(items: Sequence[Item]) -> tuple[str, ...]:
+    ids = dict[str, None]()
     for item in items:
         ids.update(dict.fromkeys(call.id for call in item.calls if call.id))
         ids.update(dict.fromkeys(item.refs))

@@ -7,13 +7,15 @@ A redacted span is a case of a stripped one: ids around it are kept, what nobody
 of the answer are recomputed in the context that is left, by the learner. Recorded ones are of the one with the secret.
 """
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import anyio
 import msgspec
 import numpy as np
 
 from actors.messages import Exchange, floats_array, ids_array, pack_array, token_versions
+from actors.ports.engines import Engine
 from actors.ports.errors import EngineRejected, EngineUnavailable
 
 _MASKED = -1
@@ -32,18 +34,6 @@ _OTHERWISE = frozenset(
 """Fields of a request that change how its prompt is rendered, beside messages and tools."""
 
 
-class Tokenizer(Protocol):
-    """What an engine does with text (`actors.ports.engines.Engine`)."""
-
-    async def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
-        """Prompt ids of a conversation."""
-        ...
-
-    async def tokenize(self, text: str) -> list[int]:
-        """Ids of a text, without special tokens."""
-        ...
-
-
 class Rerendered(msgspec.Struct, frozen=True, kw_only=True):
     """A redacted call's tokens, as in `ParsedExchange`."""
 
@@ -60,7 +50,7 @@ class Rerendered(msgspec.Struct, frozen=True, kw_only=True):
 class Rerenderer:
     """Asks the engine, within bounds, and remembers what stands in."""
 
-    def __init__(self, engine: Tokenizer | None) -> None:
+    def __init__(self, engine: Engine | None) -> None:
         """
         Args:
             engine: None: redacted calls have no tokens.
@@ -70,8 +60,9 @@ class Rerenderer:
         self.failed = 0
         """Calls that no engine rendered in time: they are kept without tokens."""
 
-    async def __call__(self, exchanges: list[Exchange], version: "VersionOf") -> dict[str, Rerendered]:
-        """By id, those of `exchanges` that something was taken out of and that can be rendered."""
+    async def __call__(self, exchanges: list[Exchange], version: Callable[[Exchange], int]) -> dict[str, Rerendered]:
+        """By id, those of `exchanges` that something was taken out of and that can be rendered; `version` says which
+        weights sampled one whose engine does not say, -1 if unknown."""
         wanted = [exchange for exchange in exchanges if self._engine is not None and _can(exchange)]
         found: dict[str, Rerendered] = {}
         if not wanted:
@@ -135,12 +126,6 @@ class Rerenderer:
                 self._stand_ins.clear()
             self._stand_ins[text] = ids
         return ids
-
-
-class VersionOf(Protocol):
-    """Which weights sampled a call whose engine does not say; -1 if unknown."""
-
-    def __call__(self, exchange: Exchange, /) -> int: ...
 
 
 def _sampled(

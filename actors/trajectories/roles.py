@@ -11,9 +11,9 @@ and tools are compared only where prompts do not decide. Pure.
 import re
 from collections.abc import Sequence
 
+from actors.dialects import digest
 from actors.messages import Handoff
 from actors.ports.answers import listed_tools
-from actors.trajectories.dialects import digest
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 _HEAD = 400

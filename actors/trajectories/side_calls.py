@@ -166,10 +166,6 @@ def works_with(path: Sequence[ParsedExchange], others: Sequence[ParsedExchange])
 
     A title or a summary takes from the work and gives nothing back. A worker was given its task in a planner's tool
     call, or its answer comes back as that call's result; a planner's plan is what the worker is told to do.
-
-    Args:
-        path: one conversation, by start.
-        others: turns of other conversations of the session.
     """
     return _answered(path[-1], others) or _asked(path[0], others)
 

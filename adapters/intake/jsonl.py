@@ -3,13 +3,12 @@
     {"type": "trajectory" | "attributed" | "exchange" | "feedback", ...}      ours, field for field
     {"messages": [...], "tools": [...], "outcome": 1.0}     a conversation, as fine-tuning takes it
 
-Token ids are lists of integers, log-probs of numbers: a float32 written as a double comes back bit for bit. Bodies of
-calls stand in the line as the JSON that they are.
+Arrays (token ids, log-probs, versions) are base64 of their bytes. Bodies of calls stand in the line as the JSON that
+they are.
 """
 
 import base64
 import binascii
-import math
 from typing import Any
 
 import msgspec
@@ -24,16 +23,13 @@ from actors.messages import (
     Sampling,
     Trajectory,
     derived_id,
-    pack_array,
 )
 from actors.ports.errors import AdapterError
 
 Record = Trajectory | Attributed | Exchange | Feedback
-_ROW = {"ids": "<i4", "step": "<i2", "logprobs": "<f4", "versions": "<i4"}
-_CALL = {"prompt_ids": "<i4", "response_ids": "<i4", "logprobs": "<f4"}
 _BODIES = ("request", "response")
+_ARRAYS = ("prompt_ids", "response_ids", "logprobs")
 _BASE64 = "_base64"
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _KINDS: dict[str, type[Record]] = {
     "trajectory": Trajectory, "attributed": Attributed, "exchange": Exchange, "feedback": Feedback,
 }  # fmt: skip
@@ -47,15 +43,14 @@ class InvalidLine(AdapterError):
 
 def to_line(record: Record) -> bytes:
     """`record` as one line, without its end."""
-    plain = msgspec.to_builtins(record, builtin_types=(bytes,))
+    plain = msgspec.to_builtins(record)
     if isinstance(record, Exchange):
         for name in _BODIES:
-            _put_body(plain, name, plain.pop(name))
-        _unpack(plain, _CALL)
+            _put_body(plain, name, getattr(record, name))
     elif isinstance(record, Trajectory):
-        _trajectory_out(plain)
+        _put_body(plain, "tools", record.tools)
     elif isinstance(record, Attributed):
-        _trajectory_out(plain["trajectory"])
+        _put_body(plain["trajectory"], "tools", record.trajectory.tools)
     return msgspec.json.encode(plain)
 
 
@@ -86,14 +81,7 @@ def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedba
     """A conversation as the calls that it must have been made of: each answer of the assistant is one.
 
     The last record says that it is over, and how it ended if the line has an `outcome`. The same line always gives the
-    same ids, so importing it twice is importing it once.
-
-    Args:
-        tenant: whose it is.
-        now: unix seconds: the line does not say when it happened.
-
-    Raises:
-        InvalidLine: no conversation, or nobody answered in it.
+    same ids, so importing it twice is importing it once. Raises InvalidLine if nobody answered in it.
     """
     try:
         body = msgspec.json.decode(line, type=_Chat)
@@ -171,17 +159,9 @@ def _plain(raw: msgspec.Raw) -> Any:
         raise InvalidLine(f"no JSON: {error}") from error
 
 
-# Out
-
-
-def _trajectory_out(plain: dict[str, Any]) -> None:
-    _put_body(plain, "tools", plain.pop("tools"))
-    for row in plain["rows"]:
-        _unpack(row, _ROW)
-
-
 def _put_body(plain: dict[str, Any], name: str, body: bytes) -> None:
     """JSON as it is, which may not hold an end of line; what is no JSON in base64; nothing if it is empty."""
+    del plain[name]
     if not body:
         return
     try:
@@ -190,22 +170,6 @@ def _put_body(plain: dict[str, Any], name: str, body: bytes) -> None:
         plain[name] = msgspec.Raw(body.replace(b"\n", b" ").replace(b"\r", b" "))
     except _DECODE_ERRORS:
         plain[name + _BASE64] = base64.b64encode(body).decode()
-
-
-def _unpack(plain: dict[str, Any], arrays: dict[str, str]) -> None:
-    for name, dtype in arrays.items():
-        values = np.frombuffer(plain[name], dtype=dtype)
-        numbers: list[Any] = values.tolist()
-        if dtype == "<f4" and not np.isfinite(values).all():
-            numbers = [number if math.isfinite(number) else _named(number) for number in numbers]
-        plain[name] = numbers
-
-
-def _named(number: float) -> str:
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-# In
 
 
 def _in(kind: type[Record], fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
@@ -223,27 +187,7 @@ def _in(kind: type[Record], fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
             plain[name] = base64.b64decode(_plain(fields[name + _BASE64]), validate=True)
         else:
             plain[name] = b""
-    if kind is Exchange:
-        _pack(plain, _CALL)
-    if kind is Trajectory:
-        for row in plain.get("rows", ()):
-            _pack(row, _ROW)
     return plain
-
-
-def _pack(plain: Any, arrays: dict[str, str]) -> None:
-    if not isinstance(plain, dict):
-        raise ValueError("rows: a list of objects is expected")
-    for name, dtype in arrays.items():
-        numbers = plain.get(name, [])
-        if not isinstance(numbers, list):
-            raise ValueError(f"{name}: a list of numbers is expected")
-        if dtype == "<f4":
-            plain[name] = pack_array([_NOT_FINITE.get(n, n) if isinstance(n, str) else n for n in numbers], dtype)
-            continue
-        if any(type(number) is not int for number in numbers):
-            raise ValueError(f"{name}: whole numbers are expected")
-        plain[name] = pack_array(numbers, dtype)
 
 
 def _check(record: Record) -> None:
@@ -252,20 +196,21 @@ def _check(record: Record) -> None:
     Raises:
         InvalidLine: names the row, or the step.
     """
+    if isinstance(record, Exchange) and any(len(getattr(record, name)) % 4 for name in _ARRAYS):
+        raise InvalidLine(f"{', '.join(_ARRAYS)}: four bytes a token are expected")
     run = record.trajectory if isinstance(record, Attributed) else record
     if not isinstance(run, Trajectory):
         return
     if not run.steps:
         raise InvalidLine("a trajectory without steps")
     for number, row in enumerate(run.rows):
-        tokens = len(row.ids) // 4
-        lengths = (len(row.step) // 2, len(row.logprobs) // 4, len(row.versions) // 4)
-        if any(length != tokens for length in lengths):
-            raise InvalidLine(f"rows[{number}]: {tokens} ids, but {lengths} steps, log-probs and versions")
+        size = len(row.ids)
+        if size % 4 or any(other != size for other in (2 * len(row.step), len(row.logprobs), len(row.versions))):
+            raise InvalidLine(f"rows[{number}]: ids, steps, log-probs and versions are not of as many tokens")
         steps = np.frombuffer(row.step, dtype="<i2")
         if steps.size and (steps.min() < -1 or steps.max() >= len(run.steps)):
             raise InvalidLine(f"rows[{number}].step: names a step that is not there")
-        if not 0 <= row.hint[0] <= row.hint[1] <= tokens:
+        if not 0 <= row.hint[0] <= row.hint[1] <= steps.size:
             raise InvalidLine(f"rows[{number}].hint: not a span of the row")
     for number, step in enumerate(run.steps):
         if not -1 <= step.row < len(run.rows):

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from adapters.intake.dialects import Dialect, Merged
-from adapters.intake.dialects.form import DECODE_ERRORS
+from actors.dialects import Dialect, Merged
+from actors.dialects.form import DECODE_ERRORS
 
 _DONE = b"[DONE]"
 _LINE = b"data: "

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
+from actors.dialects import Dialect, Tokens, dialect_of
+from actors.dialects.anthropic import TOKENS
+from actors.dialects.chat import CHAT
+from actors.dialects.form import DECODE_ERRORS, FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from actors.messages import Exchange, Hints
 from actors.messages.spool import RawExchange
-from adapters.intake.dialects import Dialect, Tokens, dialect_of
-from adapters.intake.dialects.anthropic import TOKENS
-from adapters.intake.dialects.form import DECODE_ERRORS, FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from adapters.intake.sampling import read_sampling
 from adapters.intake.streams import merge
 
@@ -114,7 +115,7 @@ def _tokens(raw: RawExchange, dialect: Dialect, fields: Fields | None) -> Tokens
     none; whoever has a tokenizer may render what is left of it."""
     if fields is None or raw.status >= 400:
         return Tokens(why="no response")
-    if raw.redacted and dialect.name != "chat":
+    if raw.redacted and dialect is not CHAT:
         return Tokens(why=f"redacted {raw.redacted[0]}")
     if "prompt" in raw.redacted:
         fields = {**fields, "prompt_token_ids": msgspec.Raw(b"[]")}

@@ -36,14 +36,8 @@ _LONG_NAME = 12
 
 
 def collect(value: Any, into: list[str], finder: Finder, key: str = "", free: bool = False) -> bool:
-    """Gather the strings of `value` that `redact` would search.
-
-    Args:
-        free: no field of it is the protocol's.
-
-    Returns:
-        Whether a field is to be taken out by its name or its number alone.
-    """
+    """Gather the strings of `value` that `redact` would search; returns whether a field is to go by its name or its
+    number alone. `free`: no field of it is the protocol's."""
     kind = type(value)
     if kind is str:
         if len(value) < _SHORTEST or is_file(value):
@@ -174,11 +168,8 @@ def redact_response(body: Any, scrub: Scrub) -> Any:
 
 
 def drop_tokens(value: Any, *, prompt: bool, response: bool) -> bool:
-    """Take token ids and log-probs out of a response, in place: they decode to what was redacted.
-
-    Returns:
-        Whether there was anything.
-    """
+    """Take token ids and log-probs out of a response, in place: they decode to what was redacted. Returns whether there
+    was anything."""
     gone = False
     if isinstance(value, dict):
         fields = (_PROMPT_FIELDS if prompt else frozenset()) | (_RESPONSE_FIELDS if response else frozenset())
@@ -197,18 +188,9 @@ def drop_tokens(value: Any, *, prompt: bool, response: bool) -> bool:
 
 
 def masked_tokens(body: Any, choices: list[dict[str, Any]], scrub: Scrub, *, prompt: bool, response: bool) -> bool:
-    """Take out of a response, in place, what decodes to a find, and keep the other tokens of its only answer.
-
-    Args:
-        body: the response, or a list of the events of one.
-        choices: in it, of its only answer; empty if there is none, or several.
-        scrub: `taken` has what was taken out of the response.
-        prompt: something was taken out of the prompt.
-        response: something was taken out of the response.
-
-    Returns:
-        Whether anything changed.
-    """
+    """Take out of a response (or a list of its events), in place, what decodes to a find in the prompt or the response,
+    and keep the other tokens of its only answer, whose `choices` are empty if there is none, or several. Returns
+    whether anything changed."""
     kept: list[dict[str, Any]] = []
     if choices and mask(choices, scrub.taken, scrub):
         kept = [{name: choice.pop(name) for name in ("token_ids", "logprobs") if name in choice} for choice in choices]

@@ -182,7 +182,6 @@ class Strict:
             custom_id=self.outer_id(hints.custom_id),
             conversation=self.outer_id(hints.conversation),
             previous_response_id=self.inner_id(hints.previous_response_id),
-            tool_call_ids=tuple(self.inner_id(one) for one in hints.tool_call_ids),
         )
 
     def _kept(self, value: Any, key: str, done: Mapping[tuple[int, str], str], depth: int) -> Any:

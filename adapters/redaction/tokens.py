@@ -20,16 +20,9 @@ _Span = tuple[int, int, bytes]
 
 
 def mask(holders: list[dict[str, Any]], found: Mapping[str, str], scrub: Scrub) -> bool:
-    """Mask the tokens of one answer in place.
-
-    Args:
-        holders: choices of the response, or of a stream's events, that carry its pieces, in order.
-        found: placeholders by value, of all that was taken out of this answer.
-        scrub: knows what was taken out of the prompt, too.
-
-    Returns:
-        Whether what is left decodes to none of it. If not, nothing was changed, and all of it must go.
-    """
+    """Mask the tokens of one answer in place: `holders` carry its pieces in order, `found` has placeholders by value of
+    what was taken out of it, `scrub` knows the prompt's too. Returns whether what is left decodes to none of it; if
+    not, nothing was changed, and all of it must go."""
     pieces = _pieces(holders)
     if pieces is None:
         return False

@@ -14,7 +14,6 @@ from actors.messages import (
     Attribution,
     Exchange,
     Feedback,
-    Hints,
     Step,
     StepLabel,
     TokenRow,
@@ -200,7 +199,6 @@ def _exchange(
         response=json.dumps({"id": response_id, "choices": [{"message": reply}]}).encode(), response_id=response_id,
         prompt_ids=pack_array(prompt, "<i4"), response_ids=pack_array(sampled, "<i4"),
         logprobs=pack_array(scores, "<f4"), versions=(VersionSpan(run.version, 0, len(sampled)),),
-        hints=Hints(tool_call_ids=(f"call-{run.id}",) if number else ()),
     )  # fmt: skip
 
 

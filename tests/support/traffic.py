@@ -43,7 +43,6 @@ def exchange(
     for past in range(number):
         prompt += [*_sampled(past), 5, 6, 7]
     sampled = _sampled(number)
-    answered = tuple(_call_id(run, past, call_ids) for past in range(number))
     values: dict[str, Any] = {
         "id": f"x-{key}",
         "tenant": tenant,
@@ -59,7 +58,7 @@ def exchange(
         "logprobs": pack_array([-0.5] * len(sampled), "<f4") if tokens else b"",
         "versions": (VersionSpan(version, 0, len(sampled)),),
         "sampling": Sampling(),
-        "hints": Hints(trajectory_id=run if explicit else "", tool_call_ids=answered),
+        "hints": Hints(trajectory_id=run if explicit else ""),
     }
     return Exchange(**{**values, **fields})
 

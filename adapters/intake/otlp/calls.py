@@ -42,11 +42,8 @@ def opted_out(span: Span) -> bool:
 def exchange_from(span: Span, settings: SpanSettings, *, tenant: str = "", caller: str = "") -> Exchange | None:
     """The call; None if what was said in it was not captured, or if it wants to be kept nowhere.
 
-    A call that failed comes with its status, or 500; one whose answer nobody captured is not complete.
-
-    Args:
-        tenant: whose it is for certain; empty: as the settings say.
-        caller: id of the key that it came with.
+    A call that failed comes with its status, or 500; one whose answer nobody captured is not complete. `tenant` and
+    `caller` are those of the key that it came with; without a tenant the settings say whose it is.
     """
     attributes = span.attributes
     said = _said(attributes)

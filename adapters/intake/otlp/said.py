@@ -32,15 +32,8 @@ def chat(
     tools: Sequence[Any] = (),
     asked: Mapping[str, Any] | None = None,
 ) -> Said | None:
-    """A chat call; None if nothing that anybody said was captured.
-
-    Args:
-        messages: of the request, as chat completions has them.
-        choices: of the response: index, message, finish_reason.
-        attributes: of the span.
-        tools: definitions, as chat completions has them.
-        asked: further fields of the request.
-    """
+    """A chat call of `messages`, `choices` and `tools` as chat completions has them, with the span's `attributes` and
+    further fields of the request (`asked`); None if nothing that anybody said was captured."""
     if not any(_has_text(message) for message in messages):
         return None
     request: dict[str, Any] = {"model": model_of(attributes), "messages": messages}

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from actors.dialects import DIALECTS, read_conversation
+from actors.dialects.conversation import Conversation, Item
 from actors.messages import Exchange, ToolCall
 from actors.messages.dialects import ENDINGS, dialect_at
-from actors.trajectories.dialects import READERS, read_conversation
-from actors.trajectories.dialects.conversation import Conversation, Item
 from actors.trajectories.parsed_exchange import read_turn
 from tests.support.traffic import exchange
 
@@ -38,7 +38,7 @@ def test_a_turn_is_the_same_in_every_dialect(dialect: str, number: int) -> None:
 
 
 def test_only_endpoints_with_a_conversation_are_read() -> None:
-    assert [READERS[dialect] for dialect in ENDINGS.values()] == list(READERS.values())
+    assert [*ENDINGS.values()] == [*DIALECTS]
     assert not any(dialect_at(path) for path in ("/v1/embeddings", "/v1/models", "/v1/audio/speech", ""))
     assert read("/v1/embeddings", {"input": "x"}) == Conversation(items=())
 

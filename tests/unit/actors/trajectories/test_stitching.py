@@ -41,7 +41,6 @@ from tests.unit.actors.trajectories.made import (
     user,
 )
 
-NOBODYS = Hints(tool_call_ids=("none",))
 PLAIN = run_of(call_ids=False)
 TWIN = msgspec.structs.replace(PLAIN[0], id="x-twin", response_id="r-twin", started=101.0)
 OPENING = [system("desk"), user("add 2 and 2")]
@@ -103,12 +102,15 @@ STITCHED: dict[str, tuple[list, dict[str, object]]] = {
     "a reply without tool calls": (
         [
             exchange("a", 0, response=json.dumps(SAYS_HM).encode()),
-            exchange("a", 0, id="x2", response_id="r2", started=105.0, hints=NOBODYS,
-                     request=json.dumps(GOES_ON).encode()),
+            exchange("a", 0, id="x2", response_id="r2", started=105.0, request=json.dumps(GOES_ON).encode()),
         ],
         {"a-0 x2": 0.8},
     ),
-    "an id that nobody made": ([exchange(run, 0, hints=NOBODYS) for run in "ab"], {"a-0": 1.0, "b-0": 1.0}),
+    "an id that nobody made": (
+        [call(f"x-{one}", [user(one), calls("add", f"call-{one}"), result("none", "4")], says("4"), at=1.0)
+         for one in "ab"],
+        {"x-a": 0.5, "x-b": 0.5},
+    ),
     "a lost call": ([exchange("a", number) for number in (0, 2, 3)], {"a-0 a-2 a-3": 1.0}),
     # Clients rewrite what they send back.
     "blank for null": (two(ANSWER, [without_ids({**ANSWER, "content": ""}), RESULT]), {"x1 x2": 0.8}),

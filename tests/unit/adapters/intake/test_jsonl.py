@@ -1,5 +1,6 @@
 """Records as lines: what goes out comes back the same, to the last bit, and what is no record says what is wrong."""
 
+import base64
 import json
 
 import msgspec
@@ -60,7 +61,12 @@ def trajectory(logprobs: list[float], text: str = "é\n\u2028") -> Trajectory:
 
 def line(**changes: object) -> bytes:
     plain = json.loads(to_line(trajectory([-0.5, -1.5])))
-    return json.dumps({**plain, **changes}).encode()
+    return msgspec.json.encode({**plain, **changes})
+
+
+def rows(**changes: object) -> bytes:
+    """A trajectory with one row, of one token."""
+    return line(rows=[msgspec.to_builtins(row([-0.5]), builtin_types=(bytes,)) | changes])
 
 
 @given(FLOATS, st.text())
@@ -92,13 +98,6 @@ def test_calls_come_back_with_bodies_of_any_bytes(request: bytes, response: byte
     assert msgspec.structs.replace(back, request=request, response=response) == call
 
 
-def test_json_of_many_lines_stays_the_same_json_on_one() -> None:
-    call = exchange("run", 0, request=b'{\r\n "a": [1.0,\n 12345678901234567890123]}')
-    found = from_line(to_line(call))
-    assert isinstance(found, Exchange)
-    assert found.request == call.request.replace(b"\n", b" ").replace(b"\r", b" ")
-
-
 def test_attributed_trajectories_and_feedback_come_back() -> None:
     labels = (StepLabel("GOOD", 0.5, "why"),)
     judged = Attributed(
@@ -110,18 +109,16 @@ def test_attributed_trajectories_and_feedback_come_back() -> None:
     assert from_line(to_line(judged)) == judged
     said = Feedback(id="f", received=1.5, custom_id="mine", outcome=0.25, step=3, kind="step", text="good")
     assert from_line(to_line(said)) == said
-    call = exchange("run", 0, hints=Hints(tool_call_ids=("a", "b")), versions=(VersionSpan(3, 0, 4),))
+    call = exchange("run", 0, hints=Hints(custom_id="mine"), versions=(VersionSpan(3, 0, 4),))
     assert from_line(to_line(call)) == call
 
 
 def test_a_line_can_be_read_by_a_person() -> None:
     plain = json.loads(to_line(trajectory([-0.5, float("nan"), float("-inf")])))
-    assert plain["rows"][0]["ids"] == [0, 1, 2]
-    assert plain["rows"][0]["logprobs"] == [-0.5, "NaN", "-Infinity"]
+    assert np.frombuffer(base64.b64decode(plain["rows"][0]["ids"]), "<i4").tolist() == [0, 1, 2]
     assert plain["tools"] == [{"a": 1.5}]
     call = json.loads(to_line(exchange("run", 0)))
     assert call["request"]["messages"][1] == {"role": "user", "content": "goal of run"}
-    assert len(call["response_ids"]) == 4
 
 
 @pytest.mark.parametrize(
@@ -135,30 +132,21 @@ def test_a_line_can_be_read_by_a_person() -> None:
         (b'{"type": "attributed", "id": "x"}', "without its trajectory"),
         (line(schema=99), "newer evolved"),
         (line(goal=7), "goal"),
-        (line(rows=7), "not iterable"),
+        (line(rows=7), "Expected `array`"),
         (line(steps=[]), "without steps"),
-        (line(rows=[{"ids": [1], "step": [0], "logprobs": [], "versions": [1]}]), "1 ids, but"),
-        (line(rows=[{"ids": [1], "step": [1], "logprobs": [0], "versions": [1]}]), "a step that is not there"),
-        (line(rows=[{"ids": [1.5], "step": [0], "logprobs": [0], "versions": [1]}]), "whole numbers"),
-        (line(rows=[{"ids": [2**31], "step": [0], "logprobs": [0], "versions": [1]}]), "out of bounds"),
-        (line(rows=[{"ids": [1], "step": [0], "logprobs": ["x"], "versions": [1]}]), "could not convert"),
-        (line(rows=[{"ids": 1, "step": [0], "logprobs": [0], "versions": [1]}]), "list of numbers"),
-        (line(rows=[{"ids": [1], "step": [0], "logprobs": [0], "versions": [1], "hint": [0, 2]}]), "hint"),
+        (rows(logprobs=b""), "as many tokens"),
+        (rows(ids=b"123", step=b"12", logprobs=b"123", versions=b"123"), "as many tokens"),
+        (rows(step=pack_array([1], "<i2")), "a step that is not there"),
+        (rows(hint=[0, 2]), "hint"),
+        (line(rows=[{"ids": "no base64!"}]), "base64"),
+        (line(rows=[{"ids": [1]}]), "got `array`"),
+        (to_line(exchange("run", 0, response_ids=b"123")), "four bytes a token"),
         (line(rows=[]), "a row that is not there"),
     ],
 )
 def test_a_line_that_is_no_record_says_what_is_wrong(broken: bytes, why: str) -> None:
     with pytest.raises(InvalidLine, match=why):
         from_line(broken)
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5))
-def test_no_field_of_another_form_raises_anything_else(junk: object) -> None:
-    for name in ("type", "schema", "id", "steps", "rows", "tools", "outcome"):
-        try:
-            from_line(line(**{name: junk}))
-        except InvalidLine:
-            continue
 
 
 def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
@@ -176,16 +164,12 @@ def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
     assert {one.explicit, two.explicit} == {end.trajectory_id}
     assert (one.tenant, one.why_not, end.outcome, end.final) == ("acme", "imported", 1.0, True)
     assert first.started < second.started
-
-
-def test_the_same_conversation_always_has_the_same_ids() -> None:
-    text = json.dumps(CHAT).encode()
     ids = [
-        [record.id for record in from_chat(text, tenant=tenant, now=now)]
-        for tenant, now in (("a", 1.0), ("a", 2.0), ("b", 1.0))
+        [record.id for record in from_chat(json.dumps(CHAT).encode(), tenant=tenant, now=now)]
+        for tenant, now in (("acme", 1.0), ("b", 1.0))
     ]
-    assert ids[0] == ids[1]
-    assert not set(ids[0]) & set(ids[2])
+    assert ids[0] == [first.id, second.id, end.id], "the same conversation always has the same ids"
+    assert not set(ids[0]) & set(ids[1])
 
 
 @pytest.mark.parametrize(

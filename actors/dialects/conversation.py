@@ -96,6 +96,16 @@ def text_of(content: Any) -> str:
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
+def dicts(found: Any) -> list[dict[str, Any]]:
+    """The objects in a list of JSON; none if it is no list."""
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
+def as_json(tools: Any) -> bytes:
+    """A request's tool list, empty if it has none."""
+    return msgspec.json.encode(tools) if tools else b""
+
+
 def tool_call(name: Any, arguments: Any, call_id: Any) -> ToolCall:
     """A call from what a dialect holds of it; arguments that are no text become JSON."""
     if not isinstance(arguments, str):

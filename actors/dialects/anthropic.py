@@ -3,12 +3,14 @@
 vLLM's plug-in tells the tokens in one object: a field of the answer, or an event of the stream (`evolved_tokens`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from adapters.intake.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, pack, value
+from actors.dialects.conversation import Conversation, Item, as_json, dicts, merged, text_of, tool_call
+from actors.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, pack, value
+from actors.ports.tool_answers.reader import flagged
 
 TOKENS = "evolved_tokens"
 """The field of a request that asks for tokens, the field of the answer that has them, and the event of a stream."""
@@ -120,6 +122,61 @@ def _tokens(body: Fields) -> Tokens:
     return pack(told.prompt_token_ids, told.token_ids, told.logprobs, told.weight_versions)
 
 
-def anthropic() -> Dialect:
-    """`/v1/messages`."""
-    return Dialect(name="anthropic", merge=_merge, ended=_ended, tokens=_tokens)
+_LIMITS = ("max_tokens", "model_context_window_exceeded")
+
+
+def _read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
+    items: list[Item] = []
+    if system := text_of(request.get("system")):
+        items.append(Item("system", system))
+    for message in dicts(request.get("messages")):
+        if message.get("role") == "assistant":
+            items.append(_answer(message.get("content")))
+        else:
+            items += _said(message.get("content"))
+    answered = isinstance(response.get("content"), list)
+    return Conversation(
+        items=merged(items),
+        answers=[_answer(response["content"], response.get("stop_reason") in _LIMITS)] if answered else [],
+        tools=as_json(request.get("tools")),
+    )
+
+
+def _answer(content: Any, cut: bool = False) -> Item:
+    if not isinstance(content, list):
+        return Item("assistant", text_of(content), cut=cut)
+    blocks = dicts(content)
+    text = "\n".join(
+        block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)
+    )
+    calls = tuple(
+        tool_call(block.get("name"), block.get("input"), block.get("id"))
+        for block in blocks
+        if block.get("type") == "tool_use"
+    )
+    return Item("assistant", text, calls, cut=cut)
+
+
+def _said(content: Any) -> Iterator[Item]:
+    """Tool results first, as the API wants them; then what the user said."""
+    if not isinstance(content, list):
+        yield Item("user", text_of(content))
+        return
+    words: list[str] = []
+    for block in dicts(content):
+        if block.get("type") == "tool_result":
+            call_id = block.get("tool_use_id")
+            text = flagged(text_of(block.get("content")), block.get("is_error") is True)
+            yield Item("tool", text, (), call_id if isinstance(call_id, str) else "")
+        elif (said := _words(block)) is not None:
+            words.append(said)
+    if words:
+        yield Item("user", "\n".join(words))
+
+
+def _words(block: dict[str, Any]) -> str | None:
+    text = block.get("text") if block.get("type") == "text" else None
+    return text if isinstance(text, str) else None
+
+
+ANTHROPIC = Dialect(merge=_merge, ended=_ended, tokens=_tokens, read=_read)

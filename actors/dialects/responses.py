@@ -1,11 +1,12 @@
-"""`/v1/responses`: a list of output items, whose stream ends by repeating the whole response."""
+"""`/v1/responses`: a list of items in, a list of items out, whose stream ends by repeating the whole response."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from adapters.intake.dialects.form import FIELDS, NULL, Dialect, Fields, Merged, Tokens, error_text, pack, value
+from actors.dialects.conversation import Conversation, Item, Role, as_json, dicts, merged, text_of, tool_call
+from actors.dialects.form import FIELDS, NULL, Dialect, Fields, Merged, Tokens, error_text, pack, value
 
 _WHERE = "/v1/responses"
 _TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
@@ -103,6 +104,71 @@ def _tokens(body: Fields) -> Tokens:
     return pack(asked[0].tokens, said[0].tokens, said[0].logprobs, said[0].weight_versions)
 
 
-def responses() -> Dialect:
-    """`/v1/responses`."""
-    return Dialect(name="responses", merge=_merge, ended=_ended, tokens=_tokens)
+_ROLES: dict[Any, Role] = {"assistant": "assistant", "system": "system", "developer": "system"}
+_SILENT = ("reasoning", "compaction")
+"""Items that clients keep or leave out as they like."""
+
+
+def _read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
+    said = request.get("input")
+    items = [Item("user", said)] if isinstance(said, str) else _items(said)
+    if isinstance(instructions := request.get("instructions"), str) and instructions:
+        items.insert(0, Item("system", instructions))
+    output = response.get("output")
+    answers = merged(item for item in _items(output) if item.role == "assistant")[:1]
+    if isinstance(output, list) and not answers:
+        # The model said nothing, or thought and said nothing: that is an answer, as it is in a chat.
+        answers = [Item("assistant")]
+    return Conversation(
+        items=merged(items),
+        answers=[msgspec.structs.replace(answer, cut=_cut(response)) for answer in answers],
+        tools=as_json(request.get("tools")),
+    )
+
+
+def _cut(response: Mapping[str, Any]) -> bool:
+    details = response.get("incomplete_details")
+    return isinstance(details, Mapping) and details.get("reason") == "max_output_tokens"
+
+
+def _items(listed: Any) -> list[Item]:
+    return [item for entry in dicts(listed) if (item := _item(entry)) is not None]
+
+
+def _item(entry: dict[str, Any]) -> Item | None:
+    kind = entry.get("type")
+    kind = kind if isinstance(kind, str) else "message"
+    if kind in _SILENT:
+        return None
+    refs = _ref(entry.get("id"))
+    if kind == "message":
+        said = entry.get("role")
+        role = _ROLES.get(said, "user") if isinstance(said, str) else "user"
+        text = text_of(entry.get("content"))
+        if role == "assistant":
+            return Item("assistant", text or _refusal(entry.get("content")), (), "", refs)
+        return Item(role, text)
+    if kind == "item_reference":
+        # The server keeps the answer: the client sends its id alone.
+        return Item("assistant", "", (), "", refs)
+    call_id = entry.get("call_id")
+    if kind.endswith("_output"):
+        output = entry.get("output")
+        text = text_of(output) or (msgspec.json.encode(output).decode() if isinstance(output, dict) else "")
+        return Item("tool", text, (), call_id if isinstance(call_id, str) else "")
+    if kind.endswith("_call"):
+        arguments = entry.get("arguments", entry.get("input", entry.get("action")))
+        return Item("assistant", "", (tool_call(entry.get("name") or kind, arguments, call_id),), "", refs)
+    return None
+
+
+def _refusal(content: Any) -> str:
+    parts = (part.get("refusal") for part in dicts(content))
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _ref(found: Any) -> tuple[str, ...]:
+    return (found,) if isinstance(found, str) and found else ()
+
+
+RESPONSES = Dialect(merge=_merge, ended=_ended, tokens=_tokens, read=_read)

@@ -1,11 +1,14 @@
 """`/v1/chat/completions` and `/v1/completions`: choices, deltas, and the token fields that vLLM adds to them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from adapters.intake.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, objects, pack, value
+from actors.dialects.conversation import Conversation, Item, Role, as_json, dicts, merged, text_of, tool_call
+from actors.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, objects, pack, value
+from actors.messages import ToolCall
 
 _ABORTED = ("abort", "error")
 _ABORT_MARKS = (b'"abort"', b'"error"')
@@ -256,27 +259,67 @@ def _masked(ids: Sequence[int], entries: Sequence[_Entry] | None) -> tuple[str, 
     return tuple(entry.token for at, entry in enumerate(told) if ids[at] == -1 and (at == 0 or ids[at - 1] != -1))
 
 
-def _merge_chat(events: Sequence[bytes]) -> Merged:
-    return _merge(events, text=False)
+_ROLES: dict[Any, Role] = {
+    "system": "system", "developer": "system", "assistant": "assistant", "tool": "tool", "function": "tool",
+}  # fmt: skip
 
 
-def _merge_text(events: Sequence[bytes]) -> Merged:
-    return _merge(events, text=True)
+def _read_chat(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
+    answers = [(choice.get("message"), _cut(choice)) for choice in dicts(response.get("choices"))]
+    return Conversation(
+        items=merged(_item(message) for message in dicts(request.get("messages"))),
+        answers=[_answer(answer, cut) for answer, cut in answers if isinstance(answer, dict) and answer],
+        tools=as_json(request.get("tools") or request.get("functions")),
+    )
 
 
-def _chat_tokens(body: Fields) -> Tokens:
-    return _tokens(body, where="/v1/chat/completions")
+def _read_completion(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
+    """A text completion: the prompt is one thing that a user said, whatever the client's template put into it."""
+    prompt = request.get("prompt")
+    text = prompt if isinstance(prompt, str) else ""
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
+        text = prompt[0]
+    answers = [(choice.get("text"), _cut(choice)) for choice in dicts(response.get("choices"))]
+    return Conversation(
+        items=[Item("user", text)] if prompt else [],
+        answers=[Item("assistant", answer, cut=cut) for answer, cut in answers if isinstance(answer, str)],
+    )
 
 
-def _text_tokens(body: Fields) -> Tokens:
-    return _tokens(body, where="/v1/completions")
+def _cut(choice: dict[str, Any]) -> bool:
+    return choice.get("finish_reason") == "length"
 
 
-def chat() -> Dialect:
-    """`/v1/chat/completions`."""
-    return Dialect(name="chat", merge=_merge_chat, ended=_ended, tokens=_chat_tokens)
+def _item(message: dict[str, Any]) -> Item:
+    said = message.get("role")
+    role = _ROLES.get(said, "user") if isinstance(said, str) else "user"
+    if role == "assistant":
+        return _answer(message)
+    call_id = message.get("tool_call_id") if role == "tool" else ""
+    return Item(role, text_of(message.get("content")), (), call_id if isinstance(call_id, str) else "")
 
 
-def completions() -> Dialect:
-    """`/v1/completions`."""
-    return Dialect(name="completions", merge=_merge_text, ended=_ended, tokens=_text_tokens)
+def _answer(message: dict[str, Any], cut: bool = False) -> Item:
+    calls: list[ToolCall] = []
+    for call in dicts(message.get("tool_calls")):
+        function = call.get("function")
+        if isinstance(function, dict):
+            calls.append(tool_call(function.get("name"), function.get("arguments"), call.get("id")))
+        elif isinstance(custom := call.get("custom"), dict):
+            calls.append(tool_call(custom.get("name"), custom.get("input"), call.get("id")))
+    if isinstance(old := message.get("function_call"), dict):
+        calls.append(tool_call(old.get("name"), old.get("arguments"), ""))
+    text = text_of(message.get("content"))
+    if not text and isinstance(refusal := message.get("refusal"), str):
+        text = refusal
+    return Item("assistant", text, tuple(calls), cut=cut)
+
+
+CHAT = Dialect(
+    merge=partial(_merge, text=False), ended=_ended, tokens=partial(_tokens, where="/v1/chat/completions"),
+    read=_read_chat,
+)  # fmt: skip
+COMPLETIONS = Dialect(
+    merge=partial(_merge, text=True), ended=_ended, tokens=partial(_tokens, where="/v1/completions"),
+    read=_read_completion,
+)  # fmt: skip

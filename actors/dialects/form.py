@@ -5,11 +5,12 @@ Values that nobody looks into stay as the bytes that the engine wrote (`msgspec.
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from actors.dialects.conversation import Conversation
 from actors.messages import VersionSpan, version_number
 
 Fields = dict[str, msgspec.Raw]
@@ -48,13 +49,14 @@ class Tokens(msgspec.Struct, frozen=True):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """How one endpoint speaks."""
 
-    name: str
     merge: Callable[[Sequence[bytes]], Merged]
     """The data of each server-sent event -> the response. Raises msgspec.DecodeError for what it cannot merge."""
     ended: Callable[[Fields], bool]
     """Whether the response is whole, and not broken off by the engine."""
     tokens: Callable[[Fields], Tokens]
     """May raise `TOKEN_ERRORS`."""
+    read: Callable[[Mapping[str, Any], Mapping[str, Any]], Conversation]
+    """(request, response) -> what was said."""
 
 
 def value(fields: Fields, name: str) -> Any:
