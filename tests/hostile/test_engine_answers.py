@@ -248,25 +248,6 @@ def test_what_comes_over_an_idle_connection_is_nobodys_answer(rig: Rig, late: by
     rig.still_sane()
 
 
-def test_empty_lines_behind_an_answer_are_no_answer(rig: Rig) -> None:
-    """Parsers skip them before the next one (RFC 9112, 2.2); so may whoever passes them on."""
-
-    def script(asked: Asked, line: Line) -> bool:
-        line.send(sized(b"{}") + b"\r\n\r\n")
-        return True
-
-    rig.engine.script = script
-    with rig.client() as client:
-        client.send(ask(PATHS[0]))
-        assert client.response().body == b"{}"
-        rig.engine.fresh()
-        client.send(b"GET /v1/again HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
-        after = client.rest().lstrip(b"\r\n")
-    assert after == b"" or after.endswith(b'{"target": "/v1/again", "size": 0}')
-    assert after.count(b"HTTP/1.1") <= 1
-    rig.still_sane()
-
-
 def test_a_flood_of_interim_answers_ends(rig: Rig) -> None:
     sent = []
     interim = b"HTTP/1.1 103 Early Hints\r\nLink: <" + b"x" * 1000 + b">\r\n\r\n"

@@ -4,7 +4,6 @@ connections that say nothing. And what a web page may not do."""
 import contextlib
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -119,12 +118,3 @@ def test_a_web_page_does_not_use_the_admin_port(rig: Rig, fields: bytes, status:
     with Client(rig.tap.admin_port) as client:
         client.send(b"GET /metrics HTTP/1.1\r\n%b\r\n" % fields)
         assert client.response().status == status
-
-
-def test_what_a_page_asks_the_engine_passes_and_is_not_kept(rig: Rig, tmp_path: Path) -> None:
-    with rig.client() as client:
-        client.send(
-            b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\nOrigin: https://x.example\r\nContent-Length: 2\r\n\r\n{}"
-        )
-        assert client.response().status == 200
-    assert rig.tap.metrics()['evolved_tap_not_kept_total{reason="other_site"}'] >= 1
