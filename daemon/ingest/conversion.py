@@ -7,9 +7,7 @@ would do in an hour of traffic, so it happens in a process of its own (`daemon.i
 """
 
 from pathlib import Path
-from typing import Protocol
 
-import anyio.to_thread
 import msgspec
 import structlog
 
@@ -55,23 +53,6 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Exchanges with an error."""
 
 
-class Loader(Protocol):
-    """Gives batches, wherever they are made."""
-
-    async def load(self, request: Load) -> Batch:
-        """The records that follow on `request.position`; the same ones each time it is asked for.
-
-        Raises:
-            ConverterEnded: it has to be asked again.
-            OSError: the disk failed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of what it holds; `load` takes it up again."""
-        ...
-
-
 class Conversion:
     """Reads and converts."""
 
@@ -79,7 +60,7 @@ class Conversion:
         self._readers: dict[str, SpoolReader] = {}
 
     def make(self, request: Load) -> Batch:
-        """See `Loader.load`. Blocks."""
+        """See `Converter.load`. Blocks."""
         reader = self._readers.get(request.spool)
         if reader is None:
             reader = self._readers[request.spool] = SpoolReader(Path(request.spool))
@@ -102,19 +83,6 @@ class Conversion:
             kinds=kinds,
             unreadable=unreadable,
         )
-
-
-class InThread:
-    """`Loader` in a thread of this process: for few records, and for tests."""
-
-    def __init__(self) -> None:
-        self._conversion = Conversion()
-
-    async def load(self, request: Load) -> Batch:
-        return await anyio.to_thread.run_sync(self._conversion.make, request)
-
-    def close(self) -> None:
-        self._conversion = Conversion()
 
 
 def convert(record: Spooled) -> tuple[Outgoing, str, bool]:

@@ -84,12 +84,7 @@ class Summary(msgspec.Struct):
 
 
 def import_file(config: Config, source: str, options: Options, *, say: Report) -> Summary:
-    """Publish the records in the file `source`, or from standard input for "-".
-
-    Raises:
-        TransferFailed: the file cannot be read.
-        StartFailed: there is no broker.
-    """
+    """Publish the records in the file `source`, or from standard input for "-"."""
     if source != "-" and not Path(source).is_file():
         raise TransferFailed(f"{source}: no such file")
     if options.dry_run:

@@ -101,16 +101,7 @@ class OtlpIntake:
         require_key: bool = False,
         listening: Callable[[int], None] = lambda port: None,
     ) -> None:
-        """
-        Args:
-            redact: takes out what must not be stored; called in a worker thread.
-            keys: agents' keys; whose key it is, the calls belong to.
-            require_key: refuse exports without one.
-            listening: told the port.
-
-        Raises:
-            ConfigError: a certificate that cannot be used.
-        """
+        """`redact` takes out what must not be stored, in a worker thread; an agent's key says whose the calls are."""
         self._settings, self._bus, self._redact = settings, bus, redact
         self._keys, self._require_key, self._listening = keys, require_key, listening
         self._tls = server_tls(settings.tls_cert, settings.tls_key, "", section="intake")
@@ -122,11 +113,7 @@ class OtlpIntake:
         """Calls: published, no_content, opted_out, unreadable. Spans that are none: other. Exports: status_<code>."""
 
     async def run(self, lifecycle: Lifecycle) -> None:
-        """Serve until draining.
-
-        Raises:
-            OSError: the port is taken.
-        """
+        """Serve until draining."""
         sock = socket.create_server((self._settings.host, self._settings.port), reuse_port=False)
         self._listening(sock.getsockname()[1])
         log.info("otlp_listening", host=self._settings.host, port=sock.getsockname()[1])
@@ -260,11 +247,7 @@ async def _body(request: Request) -> bytes:
 
 
 def agent_keys(path: Path | None) -> KeyRing | None:
-    """The keys in the file at `path`; none if nobody has keys.
-
-    Raises:
-        ConfigError: the file cannot be used.
-    """
+    """The keys in the file at `path`; none if nobody has keys."""
     try:
         return None if path is None else KeyRing(path, clock=time.time)
     except KeysUnusable as error:
@@ -272,11 +255,7 @@ def agent_keys(path: Path | None) -> KeyRing | None:
 
 
 class _Refused(Exception):
-    """An export that is answered with an error.
-
-    Attributes:
-        status: of HTTP.
-    """
+    """An export that is answered with an error of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

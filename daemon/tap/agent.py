@@ -35,19 +35,11 @@ class Route(Protocol):
     """Who answers the requests of a listener."""
 
     def admit(self, head: Head) -> None:
-        """Refuse a request before its body is taken in, as far as its head tells.
-
-        Raises:
-            Refused: what the agent is told instead.
-        """
+        """Refuse a request before its body is taken in, as far as its head tells."""
         ...
 
     def answer(self, request: Request, agent: "Agent") -> Call | None:
-        """Answer by `agent.reply`, at once or later, or give the call that will.
-
-        Raises:
-            Refused: what the agent is told instead.
-        """
+        """Answer by `agent.reply`, at once or later, or give the call that will; or refuse."""
         ...
 
 
@@ -66,14 +58,7 @@ class Agent(asyncio.Protocol):
         max_connections: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            route: who answers a request.
-            agents: all open connections, this one among them for as long as it is open.
-            request_seconds: from the first byte of a request to its last.
-            keep_alive_seconds: how long to wait for the next one.
-            clock: seconds, monotonic.
-        """
+        """`agents` are all open connections, this one among them for as long as it is open."""
         self._route, self._parser, self._agents, self._counts = route, parser, agents, counts
         self._request_seconds, self._keep_alive_seconds = request_seconds, keep_alive_seconds
         self._max_connections, self._clock = max_connections, clock
@@ -248,9 +233,9 @@ class Agent(asyncio.Protocol):
         (self._transport.pause_reading if self._full else self._transport.resume_reading)()
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its agent to ask something; whether there was one.
-
-        Whoever only connects, or never ends the head of a request, must not keep others out."""
+        """Close the connection that has waited longest for its agent to ask something; whether there was one. Whoever
+        only connects, or never ends the head of a request, must not keep others out.
+        """
         idle = min((one for one in self._agents if one.idle), key=lambda one: (one.served, one.since), default=None)
         if idle is None:
             return False

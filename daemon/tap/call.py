@@ -11,7 +11,7 @@ slows down the other side: nothing but the socket buffers and one piece lies in 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -28,6 +28,9 @@ from daemon.tap.response_filter import Hidden, ResponseFilter
 from daemon.tap.router import Router
 from daemon.tap.settings import TapSettings
 from daemon.tap.upstream import EngineConnection, Upstream
+
+if TYPE_CHECKING:
+    from daemon.tap.agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -60,26 +63,6 @@ class TapContext:
         return found
 
 
-class Client(Protocol):
-    """The agent's side, as a call sees it."""
-
-    def send(self, data: bytes) -> None:
-        """Bytes for the agent."""
-        ...
-
-    def within(self, seconds: float, phase: str) -> None:
-        """`phase` begins and may take `seconds`."""
-        ...
-
-    def call_ended(self, go_on: bool) -> None:
-        """The answer is out; `go_on` if the connection can take the next request."""
-        ...
-
-    def hear(self, listen: bool) -> None:
-        """Read on, or not for now: the engine takes no more of the request."""
-        ...
-
-
 class Call:
     """One request that the engine answers."""
 
@@ -107,7 +90,7 @@ class Call:
         "_visitor",
     )  # fmt: skip
 
-    def __init__(self, context: TapContext, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
+    def __init__(self, context: TapContext, client: "Agent", request: Request, visitor: Visitor, closing: bool) -> None:
         """
         Args:
             closing: this is the last answer on the agent's connection, and the agent should be told.

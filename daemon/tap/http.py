@@ -24,10 +24,7 @@ _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"
 
 
 class RequestParser:
-    """Bytes of one client connection in, requests out.
-
-    Methods named `on_` are httptools' callbacks.
-    """
+    """Bytes of one client connection in, requests out. Methods named `on_` are httptools' callbacks."""
 
     def __init__(
         self,
@@ -39,12 +36,8 @@ class RequestParser:
         admit: Callable[[Head], None] = lambda head: None,
         held: Held | None = None,
     ) -> None:
-        """
-        Args:
-            hold: for a path (with its query) the size up to which a body is waited for as a whole.
-            clock: unix seconds.
-            admit: raises `Refused` if no body is to be taken in behind this head.
-            held: what all connections hold together; without it this one has a room of its own.
+        """`hold` gives, for a path with its query, the size up to which a body is waited for as a whole; `admit`
+        refuses a body by its head; `held` is what all connections hold together.
         """
         self._admit, self._held = admit, held or Held()
         self._max_head, self._max_body, self._hold, self._clock = max_header_bytes, max_body_bytes, hold, clock
@@ -90,11 +83,7 @@ class RequestParser:
         return Request(head, body, self._clock())
 
     def feed(self, data: bytes) -> None:
-        """Take bytes; requests appear in `requests`.
-
-        Raises:
-            Refused: the connection cannot be understood any further; what is in `requests` still counts.
-        """
+        """Take bytes; requests appear in `requests`, and count even if what follows cannot be understood."""
         before, fresh = len(self.requests), not self.partial
         self._head_cache = None
         try:

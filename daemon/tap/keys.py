@@ -79,13 +79,6 @@ class KeyRing:
     """The keys in a file, for those who check them."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
-        """
-        Args:
-            clock: unix seconds.
-
-        Raises:
-            KeysUnusable: no such file, or not one that can be trusted.
-        """
         self._path, self._clock = path, clock
         self._seen: tuple[int, int, int] | None = None
         self._by_id: dict[bytes, tuple[bytes, Key]] = {}
@@ -125,22 +118,14 @@ class KeyRing:
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
-    """The keys in the file at `path`.
-
-    Raises:
-        KeysUnusable: no such file, or not one that can be trusted.
-    """
+    """The keys in the file at `path`."""
     return _read(path)[0]
 
 
 def add_key(
     path: Path, *, tenant: str, scope: Scope, now: float, expires: float | None = None, note: str = ""
 ) -> tuple[str, Key]:
-    """A new key in the file at `path`, which is made if need be: its text, to be shown once, and what is kept of it.
-
-    Raises:
-        KeysUnusable: the file cannot be read or written, or is full.
-    """
+    """A new key in the file at `path`, which is made if need be: its text, to be shown once, and what is kept of it."""
     with _changing(path) as keys:
         if len(keys) >= _MAX_KEYS:
             raise KeysUnusable(f"{path}: {_MAX_KEYS} keys are in there; start another file")
@@ -157,11 +142,7 @@ def add_key(
 
 
 def revoke_key(path: Path, key_id: str, *, now: float) -> Key | None:
-    """Revoke a key; None if there is none of that id. One that is revoked already stays as it is.
-
-    Raises:
-        KeysUnusable: the file cannot be read or written.
-    """
+    """Revoke a key; None if there is none of that id. One that is revoked already stays as it is."""
     if not path.exists():
         return None
     with _changing(path) as keys:
@@ -174,9 +155,8 @@ def revoke_key(path: Path, key_id: str, *, now: float) -> Key | None:
 
 
 def presented(own: bytes, authorization: bytes) -> bytes:
-    """The key that somebody shows: in `x-evolved-key`, as a bearer's token, or as the password of a browser's login.
-
-    Empty if there is none: any other authorization is not ours to look at.
+    """The key that somebody shows: in `x-evolved-key`, as a bearer's token, or as the password of a browser's login;
+    empty if there is none, as any other authorization is not ours to look at.
     """
     if own:
         return own.strip()

@@ -51,9 +51,8 @@ class _Waiting(msgspec.Struct, gc=False):
 
 
 class Recorder:
-    """Keeps one recorder process alive and feeds it. Used from the event loop alone.
-
-    `offer` does no I/O, never blocks and never raises.
+    """Keeps one recorder process alive and feeds it, from the event loop alone. `offer` does no I/O, never blocks and
+    never raises.
     """
 
     def __init__(
@@ -65,13 +64,8 @@ class Recorder:
         rng: random.Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            order: what the child is told at its start.
-            memory_bytes: of records that are not settled; what comes beyond is shed and counted.
-            silence_seconds: a child that settles nothing for so long, with work to do, is killed.
-            rng: for the jitter of restarts.
-            clock: seconds, monotonic.
+        """`memory_bytes` of records may wait, what comes beyond is shed and counted; a child that settles nothing for
+        `silence_seconds`, with work to do, is killed.
         """
         self._order, self._memory, self._silence = order, memory_bytes, silence_seconds
         self._rng, self._clock = rng, clock
@@ -154,10 +148,8 @@ class Recorder:
         return True
 
     def when_safe(self, then: Callable[[bool], None]) -> None:
-        """Call `then` as soon as it is known whether the record offered last is on disk for good.
-
-        With True only if no record at all was lost since: it is not known which one that was. With False whoever waits
-        has it sent again, under the same id.
+        """Call `then` as soon as it is known whether the record offered last is on disk for good: True only if no
+        record at all was lost since. With False whoever waits has it sent again, under the same id.
         """
         last = self._unsent[-1] if self._unsent else None
         if last is None:
@@ -175,11 +167,7 @@ class Recorder:
         last.then = both
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep a child alive until `stop`; then let it write what is left, and end.
-
-        Raises:
-            OSError: no process can be made at all.
-        """
+        """Keep a child alive until `stop`; then let it write what is left, and end."""
         halting = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():

@@ -30,10 +30,8 @@ token ids, and are counted as `not_held`."""
 
 
 class Held:
-    """Bytes of request bodies that a tap holds in memory, of all its connections together.
-
-    Whoever may connect may send: without a bound over all connections each of them costs up to 8 MiB. What finds no
-    room is not refused, for it may be an agent's: it is passed on as it comes, without being held or kept.
+    """Bytes of request bodies that a tap holds in memory, of all its connections together. What finds no room is not
+    refused, for it may be an agent's: it is passed on as it comes, without being held or kept.
     """
 
     __slots__ = ("limit", "refused", "taken")
@@ -132,11 +130,8 @@ class Head(msgspec.Struct, gc=False, eq=False):
         )
 
     def onward(self, host: bytes, dropped: frozenset[bytes]) -> bytes:
-        """Its bytes for an engine, without length and blank line: end-to-end headers as they came, the rest ours.
-
-        Args:
-            host: for the Host header.
-            dropped: names, in lower case, of headers that do not travel on.
+        """Its bytes for an engine, without length and blank line: end-to-end headers as they came but those `dropped`
+        (in lower case), the rest ours.
         """
         known = self._onward
         if known is None or known[0] is not host or known[1] is not dropped:
@@ -179,12 +174,7 @@ class Request(msgspec.Struct, gc=False):
 
 
 def request_bytes(request: Request, host: bytes, body: bytes, *, dropped: frozenset[bytes] = DROPPED) -> bytes:
-    """`request` as it goes to the engine, with `body`.
-
-    Args:
-        host: for the Host header.
-        dropped: names, in lower case, of headers that do not travel on; `DROPPED` must be among them.
-    """
+    """`request` as it goes to the engine, with `body`; `DROPPED` must be among the `dropped` headers."""
     head, upload = request.head, request.upload
     onward = head.onward(host, dropped)
     if upload is not None:

@@ -126,12 +126,7 @@ class RouteGossip:
     """One worker's lines to the others."""
 
     def __init__(self, directory: Path, number: int, count: int) -> None:
-        """
-        Args:
-            directory: where each worker has its socket.
-            number: ours, from 0.
-            count: of all workers.
-        """
+        """Worker `number` of `count`, from 0; each has its socket in `directory`."""
         self._lines = {other: _Line(directory / f"routes.{other}") for other in range(count) if other != number}
         self._path, self._number, self._count = directory / f"routes.{number}", number, count
         self._decoder = msgspec.msgpack.Decoder(_Learned)

@@ -42,11 +42,6 @@ class Router:
     """All engines behind the tap."""
 
     def __init__(self, upstreams: Sequence[Upstream], *, rng: random.Random | None = None) -> None:
-        """
-        Args:
-            upstreams: one at least.
-            rng: draws the canary's trajectories; needed with several.
-        """
         self.upstreams = tuple(upstreams)
         self._rng = rng or random.Random()
         self._routes: OrderedDict[bytes, Upstream] = OrderedDict()

@@ -43,9 +43,8 @@ def segment_head(mark: bytes) -> bytes:
 
 
 def mark_of(start: bytes) -> bytes:
-    """The mark of a segment that begins with `start` (its head and a mark); empty if there is no head, or not yet.
-
-    One flipped bit anywhere in it does no harm.
+    """The mark of a segment that begins with `start` (its head and a mark); empty if there is no head, or not yet. One
+    flipped bit anywhere in it does no harm.
     """
     ends = start[: len(_MAGIC)] + start[HEAD_BYTES - len(_MAGIC) : HEAD_BYTES]
     if len(start) < HEAD_BYTES or (int.from_bytes(ends) ^ int.from_bytes(2 * _MAGIC)).bit_count() > 1:

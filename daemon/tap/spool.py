@@ -50,18 +50,13 @@ class SpoolLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolWriter:
-    """Takes records and writes them in a thread of its own.
-
-    `offer` does no I/O, does not block unless it is told to be patient, and never raises. A disk that fails or is full
-    is retried for as long as the process lives; what does not fit meanwhile is shed and counted.
+    """Takes records and writes them in a thread of its own. `offer` does no I/O, blocks only if it is told to be
+    patient, and never raises. A disk that fails or is full is retried for as long as the process lives; what does not
+    fit is shed and counted.
     """
 
     def __init__(self, directory: Path, limits: SpoolLimits) -> None:
-        """
-        Args:
-            directory: created when first needed, for the owner alone; may have one writer at a time.
-            limits: see there.
-        """
+        """The directory is created when first needed, for the owner alone; it may have one writer at a time."""
         self._directory, self._limits = directory, limits
         self._queue: deque[tuple[bytes, bytes]] = deque()
         # Each of the two is written by one thread only, so their difference needs no lock.
@@ -123,12 +118,8 @@ class SpoolWriter:
         return self._full
 
     def offer(self, record_id: bytes, payload: bytes, *, patient: bool = False) -> bool:
-        """Take a record; False if it was shed.
-
-        Args:
-            record_id: 16 bytes.
-            payload: at most `MAX_PAYLOAD` bytes.
-            patient: wait for room in memory instead of shedding; not for an event loop.
+        """Take a record, whose id is 16 bytes; False if it was shed. `patient` waits for room in memory instead: not
+        for an event loop.
         """
         size = len(payload) + HEADER.size
         while patient and 0 < self._limits.memory_bytes - size < self.waiting_bytes and not self._closing.is_set():

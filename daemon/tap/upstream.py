@@ -7,31 +7,18 @@ is the moment between the engine's close and our notice, which `daemon.tap.call`
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from daemon.tap.errors import UpstreamUnreachable
 from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
 
+if TYPE_CHECKING:
+    from daemon.tap.call import Call
+
 _IDLE_SECONDS = 4.0
 """A connection idle for longer is closed: uvicorn, and so vLLM, closes after 5, and a request that meets that moment is
 sent twice."""
-
-
-class Caller(Protocol):
-    """Who uses a connection at the moment."""
-
-    def on_reply(self, data: bytes) -> None:
-        """Bytes from the engine."""
-        ...
-
-    def on_engine_lost(self, error: Exception | None) -> None:
-        """The engine closed."""
-        ...
-
-    def on_engine_full(self, full: bool) -> None:
-        """The engine takes no more of the request for now, or again."""
-        ...
 
 
 class EngineConnection(asyncio.Protocol):
@@ -42,7 +29,7 @@ class EngineConnection(asyncio.Protocol):
     def __init__(self, upstream: "Upstream") -> None:
         self._upstream = upstream
         self.transport: asyncio.Transport
-        self.caller: Caller | None = None
+        self.caller: Call | None = None
         self.idle_since = 0.0
         self.used = False
         """It has carried a response before."""
@@ -99,13 +86,6 @@ class Upstream:
         tls: ssl.SSLContext | None,
         clock: Callable[[], float],
     ) -> None:
-        """
-        Args:
-            name: the engine's name in records.
-            weight: its share of new trajectories, relative to the others'.
-            tls: for https.
-            clock: seconds, monotonic.
-        """
         self.name, self.address, self.weight = name, address, weight
         self._tls, self._clock = tls, clock
         self._idle: list[EngineConnection] = []
@@ -140,11 +120,7 @@ class Upstream:
         return None
 
     async def dial(self) -> EngineConnection:
-        """A new connection.
-
-        Raises:
-            UpstreamUnreachable: refused, unreachable, the name does not resolve, or its certificate is not valid.
-        """
+        """A new connection."""
         where = self.address
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
@@ -155,11 +131,7 @@ class Upstream:
         return connection
 
     async def probe(self) -> bool:
-        """Whether GET /health is answered with 200.
-
-        Raises:
-            OSError, asyncio.IncompleteReadError: no connection, or none that speaks HTTP.
-        """
+        """Whether GET /health is answered with 200; raises if nobody does."""
         reader, writer = await asyncio.open_connection(self.address.host, self.address.port, ssl=self._tls)
         try:
             writer.write(b"GET /health HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % self.authority)

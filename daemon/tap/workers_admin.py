@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -26,20 +26,14 @@ from daemon.tap.metrics import Counts
 from daemon.tap.request import Head, Request
 from daemon.tap.settings import TapSettings
 
+if TYPE_CHECKING:
+    from daemon.tap.workers import Worker
+
 _ASK_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
 _FORWARDED = (b"authorization", b"x-evolved-key")
 
 log = structlog.get_logger(__name__)
-
-
-class Known(Protocol):
-    """What the admin page knows of a worker."""
-
-    number: int
-    ready: bool
-    restarts: int
-    admin_path: Path
 
 
 class _Collected:
@@ -55,7 +49,7 @@ class _Collected:
 class WorkersAdmin:
     """Serves the admin port."""
 
-    def __init__(self, settings: TapSettings, workers: Sequence[Known]) -> None:
+    def __init__(self, settings: TapSettings, workers: "Sequence[Worker]") -> None:
         """
         Raises:
             InvalidTapSettings: the admin host can be reached by others, and there is no admin key.

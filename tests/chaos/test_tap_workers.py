@@ -22,7 +22,6 @@ from actors.messages import decode
 from actors.messages.routes import Routes, write_routes
 from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.ingest.conversion import InThread
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.segments import spools
 from daemon.tap.spool_reader import SpoolReader
@@ -141,7 +140,7 @@ async def shipped(directories: list[Path], wanted: int) -> list[str]:
     subscription = await bus.subscribe("test", [TRAFFIC_EXCHANGE])
     shipper = Shipper(
         directories, bus, settings=ShipperSettings(), metrics=ShipperMetrics(CollectorRegistry()),
-        rng=random.Random(1), loader=InThread,
+        rng=random.Random(1),
     )  # fmt: skip
     unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
     found: list[str] = []
