@@ -29,12 +29,9 @@ class Load(msgspec.Struct, frozen=True):
     """Which records are wanted."""
 
     spool: str
-    """Its directory."""
     position: Position
     limit: int
-    """Records at most."""
     max_bytes: int
-    """No more records once there are so many bytes of them."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +43,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     exhausted: int = -1
     """Bytes of the last segment if it was read to its end; -1: there may be more."""
     torn: int = 0
-    """Places where bytes were skipped."""
     kinds: dict[str, int] = {}
     """Items that are exchange, feedback or dead."""
     unreadable: int = 0
-    """Exchanges with an error."""
 
 
 class Conversion:
@@ -60,7 +55,6 @@ class Conversion:
         self._readers: dict[str, SpoolReader] = {}
 
     def make(self, request: Load) -> Batch:
-        """See `Converter.load`. Blocks."""
         reader = self._readers.get(request.spool)
         if reader is None:
             reader = self._readers[request.spool] = SpoolReader(Path(request.spool))
@@ -105,6 +99,5 @@ def convert(record: Spooled) -> tuple[Outgoing, str, bool]:
 
 
 def dead(record: Spooled, error: str) -> Outgoing:
-    """`record` as a dead letter."""
     letter = DeadLetter(actor="spool", input_id=record.id.hex(), subject="", data=record.payload, error=error[:2000])
     return Outgoing(DEAD_SPOOL, f"{DEAD_SPOOL}:{record.id.hex()}", msgspec.msgpack.encode(letter))

@@ -68,7 +68,6 @@ class Converter:
 
     @property
     def pid(self) -> int | None:
-        """Of the child, if there is one."""
         return None if self._child is None else self._child.pid
 
     async def load(self, request: Load) -> Batch:
@@ -102,13 +101,11 @@ class Converter:
         return batch
 
     async def _give_up(self, request: Load) -> Batch:
-        """The first record that follows, as a dead letter."""
         batch = await anyio.to_thread.run_sync(_unread, request, self._deaths)
         self._suspect, self._deaths = None, 0
         return batch
 
     def close(self) -> None:
-        """End the child."""
         child, self._child = self._child, None
         if child is not None:
             child.end()
@@ -152,7 +149,6 @@ class _Child:
         return self._process.pid
 
     def load(self, request: Load, ahead: bool) -> Batch:
-        """The batch; `ahead`: and ask for the one behind it."""
         with self._in_use:
             return self._load(request, ahead)
 

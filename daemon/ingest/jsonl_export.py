@@ -34,7 +34,6 @@ class Progress:
         self._began = self._said = time.monotonic()
 
     def at(self, number: int) -> None:
-        """`number` are done."""
         now = time.monotonic()
         if now - self._said < _REPORT_SECONDS:
             return

@@ -74,9 +74,7 @@ class Summary(msgspec.Struct):
     """By kind; a conversation is as many exchanges as it has answers, and one feedback."""
     bad: int = 0
     shown: list[Bad] = []
-    """The first of them."""
     redacted: dict[str, int] = {}
-    """Finds that were taken out, by kind."""
     published: int = 0
     stopped_at: int | None = None
     """First line of what the bus did not take any more; none if it took all."""

@@ -168,7 +168,6 @@ class Shipper:
         return spare <= 0 or await lifecycle.pause(spare)
 
     async def _load(self, loader: Converter, request: Load, lifecycle: Lifecycle) -> Batch | None:
-        """None if draining began first."""
         with lifecycle.interruptible():
             return await loader.load(request)
         return None
@@ -199,7 +198,6 @@ class Shipper:
             return result
 
     async def _replay(self, spools: Sequence[_Spool]) -> None:
-        """Go back, if the broker has lost what it confirmed."""
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
         for spool in spools if losses > self._losses else ():
             size = await anyio.to_thread.run_sync(spool.reader.rewind)

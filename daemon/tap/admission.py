@@ -21,7 +21,6 @@ from daemon.tap.sampling import opted_out, sampled
 _KEY, _TENANT, _OUT = b"x-evolved-key", b"x-evolved-tenant", b"x-evolved-opt-out"
 _TRAJECTORY, _AUTHORIZATION = b"x-evolved-trajectory", b"authorization"
 _TOLD = frozenset({_KEY, _TENANT, _OUT, _TRAJECTORY})
-"""Headers that are meant for the door."""
 _FEEDBACK, _HEALTH = b"/v1/feedback", b"/health"
 _NO = frozenset({b"", b"0", b"false", b"no"})
 _UNASKED_TYPES = frozenset({b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"})
@@ -58,7 +57,6 @@ class Visitor(msgspec.Struct, frozen=True, gc=False):
     caller: str = ""
     """Id of the agent's key; empty without one."""
     keep: bool = True
-    """A record is to be written."""
     why_not: str = ""
     """opted_out, other_site (a web page sent it, without a key) or sampled_out."""
     strip_authorization: bool = False
@@ -216,7 +214,6 @@ def is_this_machine(host: bytes) -> bool:
 
 
 def check_door(settings: DoorSettings) -> None:
-    """Refuse rules that cannot be meant."""
     if settings.require_key and not settings.keys_file:
         raise InvalidTapSettings(
             "tap.door.require_key is on and tap.door.keys_file is empty: nobody could come in; make a key with "

@@ -70,7 +70,6 @@ class Agent(asyncio.Protocol):
         """The one that is being answered."""
         self._refusal: Refused | None = None
         self._heard = False
-        """Something came in."""
         self._deaf = False
         """What comes in now is thrown away."""
         self._lingering = False
@@ -86,7 +85,6 @@ class Agent(asyncio.Protocol):
         self.served = False
         """It was answered something, and not by a refusal."""
         self.since = clock()
-        """When it was last answered, or began."""
         self._beginning = False
 
     # Bytes and the socket's state.
@@ -189,7 +187,6 @@ class Agent(asyncio.Protocol):
     # Its own life.
 
     def late(self) -> None:
-        """What was waited for is overdue."""
         self.due = math.inf
         if self._call is not None:
             self._call.late(self.phase)
@@ -208,7 +205,6 @@ class Agent(asyncio.Protocol):
             self._next()
 
     def cut(self) -> None:
-        """Close now."""
         self._transport.abort()
 
     def _answered(self, go_on: bool) -> None:
@@ -228,7 +224,6 @@ class Agent(asyncio.Protocol):
             self._next()
 
     def _unpause(self) -> None:
-        """Read on, unless the agent does not read either."""
         self._paused = self._full
         (self._transport.pause_reading if self._full else self._transport.resume_reading)()
 

@@ -115,13 +115,10 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     """How one request is treated."""
 
     body: bytes
-    """What goes to the engine."""
     keep: bool
-    """A record is to be written."""
     added: tuple[str, ...] = ()
     """Fields asked for by the tap, to be hidden from the agent."""
     dropped: frozenset[bytes] = DROPPED
-    """Headers that do not travel on, in lower case."""
 
 
 class RecordIds:
@@ -131,7 +128,6 @@ class RecordIds:
         self._random, self._number = os.urandom(8), 0
 
     def next(self) -> str:
-        """128 bits, hex."""
         self._number += 1
         return (self._random + self._number.to_bytes(8)).hex()
 
@@ -216,7 +212,6 @@ class Capture:
         )
 
     def mirrored(self, request: Request, visitor: Visitor) -> RawExchange:
-        """The record of a request whose answer nobody shows us."""
         copied = request.head.copied or self._copied(request.head)
         return RawExchange(
             id=new_id(),

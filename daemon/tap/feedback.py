@@ -28,7 +28,6 @@ from daemon.tap.recorder import Recorder
 from daemon.tap.request import Request
 
 MAX_LIST = 1000
-"""Reports in one post."""
 _MAX_STEP = 1_000_000
 _MAX_BYTES = 262_144
 """Of a post: a full list of reports with short words."""
@@ -160,7 +159,6 @@ def _record(told: FeedbackBody, tenant: str, received: float, place: str) -> Fee
 
 
 def _kind(told: FeedbackBody, outcome: float | None) -> Kind:
-    """What a report is that does not say so."""
     if outcome is None and told.text.strip():
         return "comment"
     return "outcome" if told.step is None else "step"

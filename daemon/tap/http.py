@@ -44,21 +44,18 @@ class RequestParser:
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()
         self.partial = False
-        """A request has begun and is not whole."""
         self.expects = False
         """The client waits for `100 Continue` before it sends the body."""
         self._refusal: Refused | None = None
         self._head_done = False
         self._upload: Upload | None = None
         self._head: Head | None = None
-        """Of the last request."""
         self._head_cache: HeadCache | None = None
         """Its bytes, if the next request may begin with the same."""
         self._room = 0
         """The largest body that is waited for behind it."""
         self._body: list[bytes] = []
         self._body_held = 0
-        """Bytes of it that are counted as held."""
         self.on_message_begin()
         self.partial = False
 
@@ -221,14 +218,12 @@ class RequestParser:
         return Request(last, body, self._clock(), upload)
 
     def release(self) -> None:
-        """Forget all that has come in and was not handed out."""
         self._forget_body()
         for request in self.requests:
             self.done_with(request)
         self.requests.clear()
 
     def done_with(self, request: Request) -> None:
-        """The body of `request` is held no longer."""
         self._held.give(request.held)
         request.held = 0
 
@@ -288,7 +283,6 @@ def chunk(data: bytes) -> bytes:
 def response_bytes(
     status: int, body: bytes, *, content_type: str = "application/json", close: bool = False, extra: Sequence[str] = ()
 ) -> bytes:
-    """A response of our own."""
     head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {content_type}"]
     head += [f"Content-Length: {len(body)}", *extra]
     if close:

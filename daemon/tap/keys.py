@@ -39,7 +39,6 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 LADDER: tuple[Scope, ...] = ("read", "content", "operate", "admin")
 """A key of one of these opens what those before it open."""
 OPERATORS = frozenset[Scope]({*LADDER, "teach"})
-"""Scopes of the operators' side."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +52,6 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     tenant: str
     scope: Scope = "agent"
     created: float
-    """Unix seconds."""
     expires: float | None = None
     """Unix seconds; none: never."""
     revoked: float | None = None
@@ -61,7 +59,6 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     note: str = ""
 
     def state(self, now: float) -> Literal["active", "expired", "revoked"]:
-        """Whether it opens anything."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= now else "active"
@@ -118,7 +115,6 @@ class KeyRing:
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
-    """The keys in the file at `path`."""
     return _read(path)[0]
 
 

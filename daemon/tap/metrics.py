@@ -34,16 +34,12 @@ class Counts:
         self.stale = 0
         """Requests sent again because a pooled connection had been closed."""
         self.connections = 0
-        """Open now."""
         self.in_flight = 0
-        """Calls under way now."""
         self.overhead = [0] * (len(BUCKETS_US) + 1)
         """Calls by our own time on them, one a bucket."""
         self.overhead_ns = 0
-        """The sum of that."""
 
     def observe(self, nanoseconds: int) -> None:
-        """A call had so much work of ours in it."""
         self.overhead_ns += nanoseconds
         self.overhead[bisect_left(BUCKETS_US, nanoseconds / 1000)] += 1
 

@@ -42,7 +42,6 @@ class _Waiting(msgspec.Struct, gc=False):
     """A record that is not settled."""
 
     head: bytes
-    """Of its frame."""
     data: bytes
     then: Callable[[bool], None] | None = None
     """Called when it is, and all before it: whether all of them are safe."""
@@ -88,7 +87,6 @@ class Recorder:
         self._gone = Progress()
         """The figures of the children that have ended, added up."""
         self.progress = Progress()
-        """Of the child that runs."""
         self.shed_memory = 0
         """Records refused because memory was full, or because the tap is closing."""
         self.shed_poison = 0
@@ -97,37 +95,30 @@ class Recorder:
 
     @property
     def waiting(self) -> int:
-        """Records not settled."""
         return len(self._unsent) + len(self._sent) + len(self._backlog)
 
     @property
     def waiting_bytes(self) -> int:
-        """Their size."""
         return self._bytes
 
     @property
     def written(self) -> int:
-        """Records on disk."""
         return self._gone.written + self.progress.written
 
     @property
     def shed_disk(self) -> int:
-        """Records lost to quota or disk."""
         return self._gone.shed + self.progress.shed
 
     @property
     def errors(self) -> int:
-        """Failed writes."""
         return self._gone.errors + self.progress.errors
 
     @property
     def redacted(self) -> int:
-        """Records in which something was taken out."""
         return self._gone.redacted + self.progress.redacted
 
     @property
     def shed(self) -> int:
-        """Records lost, for whatever reason."""
         return self.shed_memory + self.shed_poison + self.shed_disk
 
     @property
@@ -136,7 +127,6 @@ class Recorder:
         return self.progress.healthy and not self.progress.full and not self._closing and self._bytes < self._memory
 
     def offer(self, record: Message) -> bool:
-        """Take a record; False if it was shed."""
         payload = encode(record)
         if self._closing or len(payload) > MAX_PAYLOAD or self._bytes + len(payload) > self._memory:
             self.shed_memory += 1

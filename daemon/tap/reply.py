@@ -152,7 +152,6 @@ class ReplyParser:
             self.body.append(body)
 
     def eof(self) -> bool:
-        """The engine closed: whether that is how this response ends."""
         if self.head_done and not self._sized and self.head.status >= 200:
             self.done = True
         return self.done

@@ -40,10 +40,8 @@ class Held:
         self.limit = limit
         self.taken = 0
         self.refused = 0
-        """Times that there was no room."""
 
     def take(self, size: int) -> bool:
-        """Whether there is room for `size` bytes more, which then are taken."""
         if self.taken + size > self.limit:
             self.refused += 1
             return False
@@ -51,7 +49,6 @@ class Held:
         return True
 
     def give(self, size: int) -> None:
-        """So many bytes are gone."""
         self.taken -= size
 
 
@@ -64,23 +61,19 @@ class Upload:
         self.length = length
         """Bytes as announced; None if the client sends it in chunks."""
         self.size = 0
-        """Bytes that have come."""
         self.pieces: list[bytes] = []
         """Not yet taken by the listener."""
         self.done = self.over = False
         """All of it has come; nobody waits for more of it."""
         self.refusal: Refused | None = None
-        """It broke a limit in the middle."""
         self.listener: Callable[[], None] | None = None
         """Called whenever there is something new."""
 
     def take(self) -> bytes:
-        """What has come since the last call."""
         pieces, self.pieces = self.pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def tell(self) -> None:
-        """Something is new."""
         if self.listener is not None:
             self.listener()
 
@@ -97,9 +90,7 @@ class Head(msgspec.Struct, gc=False, eq=False):
 
     method: bytes
     target: bytes
-    """As it stands in the request line."""
     path: bytes
-    """The target without its query."""
     headers: list[tuple[bytes, bytes, bytes]]
     """(name in lower case, name, value), all but Content-Length, which is each body's own"""
     old: bool = False
@@ -108,7 +99,6 @@ class Head(msgspec.Struct, gc=False, eq=False):
     connection: bytes = b""
     """What the Connection headers say, joined by commas."""
     framed: bool = False
-    """It says how long its body is."""
     named: dict[bytes, bytes] = {}
     """Values by name in lower case; the last one if there are several."""
     copied: Copied | None = None
@@ -121,7 +111,6 @@ class Head(msgspec.Struct, gc=False, eq=False):
         self.named = {lower: value for lower, _, value in self.headers}
 
     def says(self, other: "Head") -> bool:
-        """Whether it says the same as `other`."""
         return (
             self.headers == other.headers
             and self.target == other.target
@@ -165,7 +154,6 @@ class Request(msgspec.Struct, gc=False):
 
     @property
     def path(self) -> bytes:
-        """The target without its query."""
         return self.head.path
 
     def header(self, name: bytes) -> bytes:

@@ -91,7 +91,6 @@ class ResponseFilter:
             raise UpstreamBroke(f"an answer above {4 * _MAX_EVENT} bytes")
 
     def whole(self) -> bytes:
-        """The plain answer, rewritten."""
         return self._rewritten(b"".join(self._held))
 
     def rest(self) -> bytes:
@@ -222,7 +221,6 @@ def _says_nothing(data: bytes) -> bool:
 
 
 def _last_end(data: bytes) -> int:
-    """Where the last whole event of `data` ends."""
     if data.endswith(b"\n\n"):
         return len(data)
     end = data.rfind(b"\n\n")

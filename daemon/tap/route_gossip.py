@@ -135,7 +135,6 @@ class RouteGossip:
         self._learned: Callable[[str, Sequence[bytes]], None] | None = None
         self._memory: Memory = tuple
         self.heard = 0
-        """Messages that came."""
 
     @property
     def dropped(self) -> int:
@@ -174,7 +173,6 @@ class RouteGossip:
         self._path.unlink(missing_ok=True)
 
     def catch_up(self) -> None:
-        """Take over what has come by now."""
         if self._listener is None:
             return
         loop = asyncio.get_running_loop()

@@ -96,7 +96,6 @@ class Tap:
         door = Admission(settings.door, clock=time.time)
         capture = Capture(tokens=settings.capture_tokens)
         self.held = Held()
-        """Bodies in memory."""
         context = TapContext(settings, self.router, capture, self.spool, self.counts, self.held)
         desk = FeedbackDesk(self.spool, self.counts, clock=time.time)
         self._capture, self._door = capture, door
@@ -116,7 +115,6 @@ class Tap:
         self._admin = AdminRoute(registry, door, settings.admin_host)
 
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Serve until `stop`, then drain."""
         written = asyncio.Event()
         async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
             recorder = group.create_task(self.spool.run(written))

@@ -103,7 +103,6 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def upstreams_of(settings: TapSettings) -> list[tuple[UpstreamSettings, Address]]:
-    """The engines behind the tap."""
     if not settings.upstreams:
         only = UpstreamSettings(url=settings.upstream, name=settings.engine)
         return [(only, _address("tap.upstream", settings.upstream))]

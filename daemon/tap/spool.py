@@ -70,7 +70,6 @@ class SpoolWriter:
         self.safe = 0
         """Of these, those that a power failure does not take: the disk was told to keep them and said that it had."""
         self.errors = 0
-        """Failed attempts to write or sync."""
         self.disk_bytes = 0
         """Size of all segments, those of the past included, as of the last look."""
         self.healthy = True
@@ -90,17 +89,14 @@ class SpoolWriter:
 
     @property
     def waiting(self) -> int:
-        """Records in memory."""
         return len(self._queue)
 
     @property
     def waiting_bytes(self) -> int:
-        """Their size."""
         return self._offered_bytes - self._taken_bytes
 
     @property
     def shed(self) -> int:
-        """Records lost, for whatever reason."""
         return self.shed_memory + self.shed_disk
 
     @property
@@ -109,12 +105,10 @@ class SpoolWriter:
         return self.healthy and not self._full and not self._closing.is_set()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     @property
     def full(self) -> bool:
-        """Whether the quota is reached."""
         return self._full
 
     def offer(self, record_id: bytes, payload: bytes, *, patient: bool = False) -> bool:
@@ -200,7 +194,6 @@ class SpoolWriter:
         self._synced, self._dirty, self.safe = time.monotonic(), False, self.written
 
     def _take(self) -> list[tuple[bytes, bytes]]:
-        """The next records, a few megabytes at most."""
         batch: list[tuple[bytes, bytes]] = []
         size = 0
         while self._queue and size < _WRITE_BYTES:

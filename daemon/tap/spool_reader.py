@@ -57,10 +57,8 @@ class SpoolReader:
         cursor = read_cursor(directory)
         self._at = Position(cursor.segment, cursor.offset)
         self.sequence = cursor.sequence
-        """As it was committed last."""
         self._barren: tuple[Position, int] | None = None
         self._marked = (-1, b"")
-        """A segment and its mark."""
         self.torn = 0
         """Places where bytes were skipped."""
 
@@ -138,7 +136,6 @@ class SpoolReader:
         return removed
 
     def lag_bytes(self) -> int:
-        """Bytes between the position and the end of the spool."""
         later = (number for number in segment_numbers(self._directory) if number > self._at.segment)
         return max(0, self._size(self._at.segment) - self._at.offset) + sum(self._size(number) for number in later)
 
@@ -177,7 +174,6 @@ class SpoolReader:
             os.close(file)
 
     def _mark(self, file: int) -> bytes:
-        """The mark of the segment that is being read."""
         if self._marked[0] != self._at.segment or not self._marked[1]:
             self._marked = (self._at.segment, mark_of(os.pread(file, 2 * HEAD_BYTES, 0)))
         return self._marked[1]

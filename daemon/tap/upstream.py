@@ -34,7 +34,6 @@ class EngineConnection(asyncio.Protocol):
         self.used = False
         """It has carried a response before."""
         self.reply = ReplyParser()
-        """Reads the response under way."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -92,21 +91,17 @@ class Upstream:
         bare = f"[{address.host}]" if ":" in address.host else address.host
         usual = address.port == (443 if tls else 80)
         self.authority = (bare if usual else f"{bare}:{address.port}").encode()
-        """For the Host header."""
         self.healthy = True
         self.closed = False
         """Gets no new trajectory while another engine is open."""
         self.trajectories = 0
-        """New ones that it was given."""
         self.said_down = False
         """Its absence has been logged."""
         self.credit = 0.0
-        """For the weighted round robin."""
         self.in_flight = 0
 
     @property
     def idle(self) -> int:
-        """Connections in the pool."""
         return len(self._idle)
 
     def take(self) -> EngineConnection | None:
@@ -120,7 +115,6 @@ class Upstream:
         return None
 
     async def dial(self) -> EngineConnection:
-        """A new connection."""
         where = self.address
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
@@ -141,17 +135,14 @@ class Upstream:
             writer.close()
 
     def keep(self, connection: EngineConnection) -> None:
-        """Into the pool."""
         connection.idle_since = self._clock()
         self._idle.append(connection)
 
     def forget(self, connection: EngineConnection) -> None:
-        """Out of the pool."""
         if connection in self._idle:
             self._idle.remove(connection)
 
     def sweep(self) -> None:
-        """Close what has been idle for too long."""
         limit = self._clock() - _IDLE_SECONDS
         late = [one for one in self._idle if one.idle_since <= limit]
         self._idle = [one for one in self._idle if one.idle_since > limit]
@@ -159,7 +150,6 @@ class Upstream:
             one.transport.close()
 
     def close(self) -> None:
-        """Close all idle connections."""
         connections, self._idle = self._idle, []
         for one in connections:
             one.transport.abort()

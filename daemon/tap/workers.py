@@ -93,7 +93,6 @@ class Workers:
         return self._workers
 
     async def run(self) -> None:
-        """Until SIGTERM, then drain."""
         settings, loop = self._settings, asyncio.get_running_loop()
         with tempfile.TemporaryDirectory(prefix="evolved-tap-") as name, contextlib.ExitStack() as stack:
             directory = Path(name)
@@ -142,7 +141,6 @@ class Workers:
         return shared
 
     async def _keep(self, worker: Worker, shared: Mapping[str, list[socket.socket]], directory: Path) -> None:
-        """One worker, until the end."""
         while not self._stopping.is_set():
             worker.ready, worker.heard = False, time.monotonic() + _START_SECONDS - SILENT_SECONDS
             sockets = {**shared, ADMIN: [worker.admin]}
