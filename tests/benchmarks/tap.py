@@ -140,9 +140,9 @@ class Bench:
         before = tap.overhead() if tap else None
         row.loads[measure].append(self._load(target, measure))
         if tap and before and measure is PLAIN:
-            after = tap.overhead()
-            if calls := after.calls - before.calls:
-                row.own_us.append((after.seconds - before.seconds) / calls * 1e6)
+            calls, seconds = (now - then for now, then in zip(tap.overhead(), before, strict=True))
+            if calls:
+                row.own_us.append(seconds / calls * 1e6)
 
     def _load(self, target: Target, measure: Measure, *, requests: int = 0) -> Load:
         row = self.rows[target.name]

@@ -24,6 +24,7 @@ from tests.clients.verdict import Verdict, judge
 from tests.support.patience import SLOW, Late, wait_until, within
 from tests.support.ports import free_port
 from tests.support.process import Process
+from tests.support.tap_process import tap_process
 
 ROOT = Path(__file__).parents[2]
 TOGETHER = 600.0
@@ -62,16 +63,10 @@ def scripted_engine(log: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def tap(upstream: str, directory: Path, **settings: object) -> Iterator[str]:
-    """`evolved tap` before `upstream`, with its spool in `directory`; gives its URL."""
-    port, admin = free_port(), free_port()
+    """A tap before `upstream`, with its spool in `directory`; gives its URL."""
     directory.mkdir(parents=True)
-    told = {"port": port, "admin_port": admin, "upstream": upstream, "spool_dir": str(directory / "spool"), **settings}
-    config = directory / "config.toml"
-    config.write_text("[tap]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items()))
-    command = [sys.executable, "-m", "daemon.cli", "tap", "--config", str(config)]
-    with Process(command, directory / "tap.log", cwd=ROOT) as process:
-        process.until_answers(f"http://127.0.0.1:{admin}/healthz")
-        yield f"http://127.0.0.1:{port}"
+    with tap_process(directory, int(upstream.rpartition(":")[2]), **settings) as running:
+        yield f"http://127.0.0.1:{running.port}"
 
 
 def given(engine: str) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,6 @@
 connections that say nothing. And what a web page may not do."""
 
 import contextlib
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from daemon.tap.admission import DoorSettings
 from daemon.tap.keys import add_key
 from tests.hostile.conftest import NEVER_SECONDS, Rig, rig_of
-from tests.support.patience import within
 from tests.support.wire import Client
 
 MEGA = 1 << 20
@@ -55,18 +53,6 @@ def test_answers_that_nobody_reads_are_not_made(rig: Rig) -> None:
         taken = rig.tap.stuff(client, asks)
     assert taken < len(asks) / 2, "the others wait in the client"
     rig.still_sane()
-
-
-def test_who_reads_late_gets_every_answer(rig: Rig) -> None:
-    count = 4000
-    with rig.client(receive_buffer=65_536) as client:
-        sending = threading.Thread(
-            target=client.send, args=(b"GET /elsewhere HTTP/1.1\r\nHost: tap\r\n\r\n" * count,), daemon=True
-        )
-        sending.start()
-        rig.tap.settle()
-        assert [client.response().status for _ in range(count)] == [404] * count
-        sending.join(within())
 
 
 def test_idle_connections_keep_nobody_out(keyed: tuple[Rig, bytes]) -> None:

@@ -6,7 +6,6 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -181,35 +180,6 @@ def test_a_deaf_engine_holds_the_client_back(tmp_path: Path, accepts: bool) -> N
 
 
 # -- clients that leave ------------------------------------------------------------------------------------------------
-
-
-def waits(ended: list[bool], *, first: bytes = b"") -> Callable[[Asked, Line], bool]:
-    """A script that says `first` and notes whether its caller leaves."""
-
-    def script(asked: Asked, line: Line) -> bool:
-        line.send(first)
-        ended.append(line.left())
-        return False
-
-    return script
-
-
-@pytest.mark.parametrize("how", ["close", "reset"])
-@pytest.mark.parametrize("first", [b"", STREAM + chunk(b"data: 1\n\n")], ids=["before the answer", "in mid-stream"])
-def test_when_the_client_leaves_the_engines_call_is_closed(rig: Rig, first: bytes, how: str) -> None:
-    ended: list[bool] = []
-    rig.engine.script = waits(ended, first=first)
-    client = rig.client()
-    client.send(asks(CHAT))
-    if first:
-        client.reader.more()
-    else:
-        wait_until(lambda: rig.engine.asked, "the engine is asked", every=0.005)
-    getattr(client, how)()
-    wait_until(lambda: ended, "the engine's call ends", every=0.005)
-    assert ended == [True], "at once, not at a deadline"
-    rig.engine.fresh()
-    rig.still_sane()
 
 
 @pytest.mark.parametrize("sent", [b"GE", GET, POST + b"Content-Length: 9\r\n\r\nhell"], ids=["line", "head", "body"])
