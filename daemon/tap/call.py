@@ -11,7 +11,7 @@ slows down the other side: nothing but the socket buffers and one piece lies in 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
@@ -28,9 +28,6 @@ from daemon.tap.response_filter import Hidden, ResponseFilter
 from daemon.tap.router import Router
 from daemon.tap.settings import TapSettings
 from daemon.tap.upstream import EngineConnection, Upstream
-
-if TYPE_CHECKING:
-    from daemon.tap.agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +60,15 @@ class TapContext:
         return found
 
 
+class Client(Protocol):
+    """The agent's side, as a call sees it."""
+
+    def send(self, data: bytes) -> None: ...
+    def within(self, seconds: float, phase: str) -> None: ...
+    def call_ended(self, go_on: bool) -> None: ...
+    def hear(self, listen: bool) -> None: ...
+
+
 class Call:
     """One request that the engine answers."""
 
@@ -90,7 +96,7 @@ class Call:
         "_visitor",
     )  # fmt: skip
 
-    def __init__(self, context: TapContext, client: "Agent", request: Request, visitor: Visitor, closing: bool) -> None:
+    def __init__(self, context: TapContext, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
         """
         Args:
             closing: this is the last answer on the agent's connection, and the agent should be told.

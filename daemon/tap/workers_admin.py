@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -26,14 +26,20 @@ from daemon.tap.metrics import Counts
 from daemon.tap.request import Head, Request
 from daemon.tap.settings import TapSettings
 
-if TYPE_CHECKING:
-    from daemon.tap.workers import Worker
-
 _ASK_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
 _FORWARDED = (b"authorization", b"x-evolved-key")
 
 log = structlog.get_logger(__name__)
+
+
+class Known(Protocol):
+    """What the admin page knows of a worker."""
+
+    number: int
+    ready: bool
+    restarts: int
+    admin_path: Path
 
 
 class _Collected:
@@ -49,7 +55,7 @@ class _Collected:
 class WorkersAdmin:
     """Serves the admin port."""
 
-    def __init__(self, settings: TapSettings, workers: "Sequence[Worker]") -> None:
+    def __init__(self, settings: TapSettings, workers: Sequence[Known]) -> None:
         """
         Raises:
             InvalidTapSettings: the admin host can be reached by others, and there is no admin key.
