@@ -7,9 +7,7 @@ would do in an hour of traffic, so it happens in a process of its own (`daemon.i
 """
 
 from pathlib import Path
-from typing import Protocol
 
-import anyio.to_thread
 import msgspec
 import structlog
 
@@ -31,12 +29,9 @@ class Load(msgspec.Struct, frozen=True):
     """Which records are wanted."""
 
     spool: str
-    """Its directory."""
     position: Position
     limit: int
-    """Records at most."""
     max_bytes: int
-    """No more records once there are so many bytes of them."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,28 +43,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     exhausted: int = -1
     """Bytes of the last segment if it was read to its end; -1: there may be more."""
     torn: int = 0
-    """Places where bytes were skipped."""
     kinds: dict[str, int] = {}
     """Items that are exchange, feedback or dead."""
     unreadable: int = 0
-    """Exchanges with an error."""
-
-
-class Loader(Protocol):
-    """Gives batches, wherever they are made."""
-
-    async def load(self, request: Load) -> Batch:
-        """The records that follow on `request.position`; the same ones each time it is asked for.
-
-        Raises:
-            ConverterEnded: it has to be asked again.
-            OSError: the disk failed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of what it holds; `load` takes it up again."""
-        ...
 
 
 class Conversion:
@@ -79,7 +55,6 @@ class Conversion:
         self._readers: dict[str, SpoolReader] = {}
 
     def make(self, request: Load) -> Batch:
-        """See `Loader.load`. Blocks."""
         reader = self._readers.get(request.spool)
         if reader is None:
             reader = self._readers[request.spool] = SpoolReader(Path(request.spool))
@@ -104,19 +79,6 @@ class Conversion:
         )
 
 
-class InThread:
-    """`Loader` in a thread of this process: for few records, and for tests."""
-
-    def __init__(self) -> None:
-        self._conversion = Conversion()
-
-    async def load(self, request: Load) -> Batch:
-        return await anyio.to_thread.run_sync(self._conversion.make, request)
-
-    def close(self) -> None:
-        self._conversion = Conversion()
-
-
 def convert(record: Spooled) -> tuple[Outgoing, str, bool]:
     """What `record` becomes on the bus: (item, "exchange" | "feedback" | "dead", whether its response is unreadable).
 
@@ -137,6 +99,5 @@ def convert(record: Spooled) -> tuple[Outgoing, str, bool]:
 
 
 def dead(record: Spooled, error: str) -> Outgoing:
-    """`record` as a dead letter."""
     letter = DeadLetter(actor="spool", input_id=record.id.hex(), subject="", data=record.payload, error=error[:2000])
     return Outgoing(DEAD_SPOOL, f"{DEAD_SPOOL}:{record.id.hex()}", msgspec.msgpack.encode(letter))

@@ -53,14 +53,10 @@ _answers: msgspec.msgpack.Decoder[Made | Failure] = msgspec.msgpack.Decoder(Made
 
 
 class Converter:
-    """`Loader` in a child process, which is started when it is needed."""
+    """Gives batches from a child process, which is started when it is needed."""
 
     def __init__(self, *, silence_seconds: float = 60.0, command: Sequence[str] = COMMAND) -> None:
-        """
-        Args:
-            silence_seconds: a child that does not answer for so long is killed. Below the shipper's stall time.
-            command: of the child; the descriptor of its socket is added.
-        """
+        """`silence_seconds`: a child that does not answer for so long is killed; below the shipper's stall time."""
         self._silence, self._command = silence_seconds, tuple(command)
         self._child: _Child | None = None
         self._suspect: Load | None = None
@@ -72,11 +68,14 @@ class Converter:
 
     @property
     def pid(self) -> int | None:
-        """Of the child, if there is one."""
         return None if self._child is None else self._child.pid
 
     async def load(self, request: Load) -> Batch:
-        """See `conversion.Loader.load`."""
+        """The records that follow on `request.position`; the same ones each time it is asked for.
+
+        Raises:
+            ConverterEnded: it has to be asked again.
+        """
         if self._deaths >= _ATTEMPTS and self._suspect is not None and _same(self._suspect, request):
             return await self._give_up(request)
         alone = self._careful > 0
@@ -102,13 +101,11 @@ class Converter:
         return batch
 
     async def _give_up(self, request: Load) -> Batch:
-        """The first record that follows, as a dead letter."""
         batch = await anyio.to_thread.run_sync(_unread, request, self._deaths)
         self._suspect, self._deaths = None, 0
         return batch
 
     def close(self) -> None:
-        """End the child."""
         child, self._child = self._child, None
         if child is not None:
             child.end()
@@ -127,11 +124,6 @@ class _Child:
     """One process. Its methods block, but for `end`; at most one of them runs at a time."""
 
     def __init__(self, command: Sequence[str], silence_seconds: float) -> None:
-        """Starts it.
-
-        Raises:
-            OSError: no process can be made.
-        """
         self._link, theirs = socket.socketpair()
         # As a blocking socket with the kernel's own deadline: with Python's, a whole batch could not be waited for in
         # one call, and each call more waits for the interpreter when it returns.
@@ -157,12 +149,6 @@ class _Child:
         return self._process.pid
 
     def load(self, request: Load, ahead: bool) -> Batch:
-        """The batch; `ahead`: and ask for the one behind it.
-
-        Raises:
-            _Gone: no answer.
-            OSError: the disk failed.
-        """
         with self._in_use:
             return self._load(request, ahead)
 
@@ -227,11 +213,7 @@ class _Child:
 
 
 def receive(link: socket.socket, size: int) -> bytes | None:
-    """Exactly `size` bytes; None at the end of the link. Blocks.
-
-    Raises:
-        OSError: the link broke; BlockingIOError if its deadline passed.
-    """
+    """Exactly `size` bytes; None at the end of the link. Blocks; BlockingIOError if the link's deadline passed."""
     data = b""
     while len(data) < size:
         # Interrupted by a stop of the process, the kernel gives less than all.

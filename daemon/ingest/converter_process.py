@@ -13,7 +13,6 @@ from daemon.logs import configure
 
 
 def serve(link: socket.socket) -> None:
-    """Until the end of the link."""
     conversion = Conversion()
     decode = msgspec.msgpack.Decoder(Load).decode
     encode = msgspec.msgpack.Encoder().encode

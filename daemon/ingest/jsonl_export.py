@@ -34,7 +34,6 @@ class Progress:
         self._began = self._said = time.monotonic()
 
     def at(self, number: int) -> None:
-        """`number` are done."""
         now = time.monotonic()
         if now - self._said < _REPORT_SECONDS:
             return
@@ -53,11 +52,7 @@ def export(
     tenant: str | None = None,
     say: Report,
 ) -> int:
-    """Write the records of `kind` to the file `out`, or to standard output for "-"; returns how many.
-
-    Raises:
-        TransferFailed: the store cannot be read, or the file not written.
-    """
+    """Write the records of `kind` to the file `out`, or to standard output for "-"; returns how many."""
     try:
         archive = Archive(config.store_url, kind, since=since, until=until, tenant=tenant, settings=config.store)
     except StoreError as error:
@@ -97,14 +92,7 @@ def _writing(out: str) -> Iterator[IO[bytes]]:
 
 
 def moment(text: str, now: float) -> float:
-    """The time that a person means, unix seconds.
-
-    Args:
-        text: "2026-05-01", "2026-05-01T12:30+02:00" (UTC unless it says otherwise), "36h" or "7d" ago, or unix seconds.
-
-    Raises:
-        ConfigError: none of these.
-    """
+    """Unix seconds of "2026-05-01", "2026-05-01T12:30+02:00" (else UTC), "36h" or "7d" ago, or unix seconds."""
     try:
         if text[-1:] in _UNITS:
             return now - float(text[:-1]) * _UNITS[text[-1]]

@@ -74,9 +74,7 @@ class Summary(msgspec.Struct):
     """By kind; a conversation is as many exchanges as it has answers, and one feedback."""
     bad: int = 0
     shown: list[Bad] = []
-    """The first of them."""
     redacted: dict[str, int] = {}
-    """Finds that were taken out, by kind."""
     published: int = 0
     stopped_at: int | None = None
     """First line of what the bus did not take any more; none if it took all."""
@@ -84,12 +82,7 @@ class Summary(msgspec.Struct):
 
 
 def import_file(config: Config, source: str, options: Options, *, say: Report) -> Summary:
-    """Publish the records in the file `source`, or from standard input for "-".
-
-    Raises:
-        TransferFailed: the file cannot be read.
-        StartFailed: there is no broker.
-    """
+    """Publish the records in the file `source`, or from standard input for "-"."""
     if source != "-" and not Path(source).is_file():
         raise TransferFailed(f"{source}: no such file")
     if options.dry_run:

@@ -60,13 +60,11 @@ _RETRY_AFTER = "5"
 """Seconds, with 429 and 503: exporters wait longer by themselves each time."""
 _TICK_SECONDS = 0.5
 _READ_SECONDS = 30.0
-"""For the body of a request."""
 _MOST_READ = 8
 """Times the limit: what is read of a body that is too large."""
 _GRACE_SECONDS = 1.0
 """For exports under way when draining begins."""
 _GRPC = {400: 3, 401: 16, 408: 4, 413: 3, 415: 3, 429: 8, 503: 14}
-"""HTTP status -> code of gRPC, for the body of a refusal."""
 
 
 class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,32 +99,17 @@ class OtlpIntake:
         require_key: bool = False,
         listening: Callable[[int], None] = lambda port: None,
     ) -> None:
-        """
-        Args:
-            redact: takes out what must not be stored; called in a worker thread.
-            keys: agents' keys; whose key it is, the calls belong to.
-            require_key: refuse exports without one.
-            listening: told the port.
-
-        Raises:
-            ConfigError: a certificate that cannot be used.
-        """
+        """`redact` takes out what must not be stored, in a worker thread; an agent's key says whose the calls are."""
         self._settings, self._bus, self._redact = settings, bus, redact
         self._keys, self._require_key, self._listening = keys, require_key, listening
         self._tls = server_tls(settings.tls_cert, settings.tls_key, "", section="intake")
         self.working = 0
-        """Exports under way."""
         self._one = anyio.CapacityLimiter(1)
         """Reading exports takes a core at most: the actors run in the same process."""
         self.counts: Counter[str] = Counter()
         """Calls: published, no_content, opted_out, unreadable. Spans that are none: other. Exports: status_<code>."""
 
     async def run(self, lifecycle: Lifecycle) -> None:
-        """Serve until draining.
-
-        Raises:
-            OSError: the port is taken.
-        """
         sock = socket.create_server((self._settings.host, self._settings.port), reuse_port=False)
         self._listening(sock.getsockname()[1])
         log.info("otlp_listening", host=self._settings.host, port=sock.getsockname()[1])
@@ -150,7 +133,6 @@ class OtlpIntake:
             group.cancel_scope.deadline = anyio.current_time() + 2 * _GRACE_SECONDS
 
     def app(self) -> Starlette:
-        """The ASGI application."""
         return Starlette(
             routes=[Route("/v1/traces", self._take, methods=["POST"])],
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(self._settings.allowed_hosts))],
@@ -215,7 +197,6 @@ class OtlpIntake:
         return key.tenant, key.id
 
     def _convert(self, spans: Sequence[Span], tenant: str, caller: str) -> tuple[list[Outgoing], Counter[str]]:
-        """In a worker thread."""
         items: list[Outgoing] = []
         counts: Counter[str] = Counter()
         for span in spans:
@@ -260,11 +241,6 @@ async def _body(request: Request) -> bytes:
 
 
 def agent_keys(path: Path | None) -> KeyRing | None:
-    """The keys in the file at `path`; none if nobody has keys.
-
-    Raises:
-        ConfigError: the file cannot be used.
-    """
     try:
         return None if path is None else KeyRing(path, clock=time.time)
     except KeysUnusable as error:
@@ -272,11 +248,7 @@ def agent_keys(path: Path | None) -> KeyRing | None:
 
 
 class _Refused(Exception):
-    """An export that is answered with an error.
-
-    Attributes:
-        status: of HTTP.
-    """
+    """An export that is answered with an error of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

@@ -27,7 +27,7 @@ from actors.system.errors import BusUnavailable
 from actors.system.lifecycle import Lifecycle
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import ConverterEnded
-from daemon.ingest.conversion import Batch, Load, Loader
+from daemon.ingest.conversion import Batch, Load
 from daemon.ingest.converter import Converter
 from daemon.tap.spool_reader import SpoolReader
 
@@ -88,7 +88,7 @@ class ShipperMetrics:
 class _Spool:
     """One spool and who reads it."""
 
-    def __init__(self, directory: Path, reader: SpoolReader, loader: Loader) -> None:
+    def __init__(self, directory: Path, reader: SpoolReader, loader: Converter) -> None:
         self.directory, self.reader, self.loader = directory, reader, loader
 
 
@@ -103,15 +103,9 @@ class Shipper:
         settings: ShipperSettings,
         metrics: ShipperMetrics,
         rng: random.Random,
-        loader: Callable[[], Loader] = Converter,
+        loader: Callable[[], Converter] = Converter,
         pace: Pace | None = None,
     ) -> None:
-        """
-        Args:
-            directories: the spools, one per tap process.
-            rng: for the jitter of retries.
-            loader: makes what reads and converts the records of one spool.
-        """
         self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
         self._rng, self._loader, self._pace = rng, loader, pace or Pace()
         self._swept = 0.0
@@ -122,12 +116,7 @@ class Shipper:
         """In this life, something."""
 
     async def run(self, lifecycle: Lifecycle) -> None:
-        """Publish until draining.
-
-        Raises:
-            BusMisconfigured: no stream takes the records.
-            OSError: the disk failed.
-        """
+        """Publish until draining; BusMisconfigured if no stream takes the records."""
         # From the cursors, not from where a crashed incarnation had got to.
         keep = self._settings.keep_seconds
         spools = [
@@ -178,8 +167,7 @@ class Shipper:
         spare = len(batch.items) / self._pace.records_per_second - (anyio.current_time() - began)
         return spare <= 0 or await lifecycle.pause(spare)
 
-    async def _load(self, loader: Loader, request: Load, lifecycle: Lifecycle) -> Batch | None:
-        """None if draining began first."""
+    async def _load(self, loader: Converter, request: Load, lifecycle: Lifecycle) -> Batch | None:
         with lifecycle.interruptible():
             return await loader.load(request)
         return None
@@ -210,7 +198,6 @@ class Shipper:
             return result
 
     async def _replay(self, spools: Sequence[_Spool]) -> None:
-        """Go back, if the broker has lost what it confirmed."""
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
         for spool in spools if losses > self._losses else ():
             size = await anyio.to_thread.run_sync(spool.reader.rewind)

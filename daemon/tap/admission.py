@@ -21,7 +21,6 @@ from daemon.tap.sampling import opted_out, sampled
 _KEY, _TENANT, _OUT = b"x-evolved-key", b"x-evolved-tenant", b"x-evolved-opt-out"
 _TRAJECTORY, _AUTHORIZATION = b"x-evolved-trajectory", b"authorization"
 _TOLD = frozenset({_KEY, _TENANT, _OUT, _TRAJECTORY})
-"""Headers that are meant for the door."""
 _FEEDBACK, _HEALTH = b"/v1/feedback", b"/health"
 _NO = frozenset({b"", b"0", b"false", b"no"})
 _UNASKED_TYPES = frozenset({b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"})
@@ -58,7 +57,6 @@ class Visitor(msgspec.Struct, frozen=True, gc=False):
     caller: str = ""
     """Id of the agent's key; empty without one."""
     keep: bool = True
-    """A record is to be written."""
     why_not: str = ""
     """opted_out, other_site (a web page sent it, without a key) or sampled_out."""
     strip_authorization: bool = False
@@ -69,13 +67,6 @@ class Admission:
     """Lets requests in."""
 
     def __init__(self, settings: DoorSettings, *, clock: Callable[[], float]) -> None:
-        """
-        Args:
-            clock: unix seconds.
-
-        Raises:
-            InvalidTapSettings: a share that is none, or a key file that cannot be used.
-        """
         check_door(settings)
         self._require = settings.require_key
         self._tenants, self._others = settings.tenants, settings.sampling
@@ -89,12 +80,7 @@ class Admission:
         self._plain = Visitor("default")
 
     def admit(self, request: Request) -> Visitor:
-        """Who makes the call.
-
-        Raises:
-            Refused: 401 without a key where one is required, or with one that opens nothing; 403 for an admin's key or
-                another tenant.
-        """
+        """Who makes the call; refused without a key where one is required, or with one that does not open this port."""
         head, told = request.head, request.head.named
         if head.quiet is None:
             head.quiet = (
@@ -114,11 +100,7 @@ class Admission:
         return Visitor(tenant, caller, True, "", strip)
 
     def check(self, head: Head) -> tuple[str, str]:
-        """Tenant, and id of the key, that a request with this head comes from: all that can be told before its body.
-
-        Raises:
-            Refused: as `admit`.
-        """
+        """Tenant, and id of the key, that a request with this head comes from: all that can be told before its body."""
         told = head.named
         tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
         caller = ""
@@ -131,11 +113,7 @@ class Admission:
         return tenant or "default", caller
 
     def check_own(self, head: Head, caller: str = "") -> None:
-        """Let feedback pass, unless a page in somebody's browser sent it: a page may post to every port of its machine.
-
-        Raises:
-            Refused: 403 or 415, with what to do.
-        """
+        """Let feedback pass, unless a page in a browser sent it: that may post to every port of its machine."""
         if caller:
             return
         if from_a_page(head):
@@ -148,13 +126,7 @@ class Admission:
             )  # fmt: skip
 
     def admit_admin(self, head: Head) -> None:
-        """Let an operator's request pass, whose key has the scope `read` or one above it; anybody's, while there is no
-        operator's key.
-
-        Raises:
-            Refused: 401 without an operator's key, 403 with one of another scope; while no key is needed, 403 to a
-                page in somebody's browser.
-        """
+        """Let a request pass whose key opens `read`; while there is no operator's key, anybody's but a web page's."""
         ring = self._ring
         if ring is None or not ring.guarded:
             # Who points a name of theirs at this machine (DNS rebinding) makes a page's requests look like our own.
@@ -178,14 +150,7 @@ class Admission:
             )  # fmt: skip
 
     def check_admin_host(self, setting: str, host: str) -> None:
-        """Refuse to stand open to the network.
-
-        Args:
-            setting: name of the setting that `host` is from.
-
-        Raises:
-            InvalidTapSettings: `host` is not this machine's alone, and there is no admin key.
-        """
+        """Refuse to stand open to the network without an admin key; `setting` is where `host` is from."""
         if not is_loopback(host) and (self._ring is None or not self._ring.guarded):
             raise InvalidTapSettings(
                 f"{setting} {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
@@ -249,11 +214,6 @@ def is_this_machine(host: bytes) -> bool:
 
 
 def check_door(settings: DoorSettings) -> None:
-    """Refuse rules that cannot be meant.
-
-    Raises:
-        InvalidTapSettings: a share that is none, or keys required without a key file.
-    """
     if settings.require_key and not settings.keys_file:
         raise InvalidTapSettings(
             "tap.door.require_key is on and tap.door.keys_file is empty: nobody could come in; make a key with "

@@ -35,19 +35,11 @@ class Route(Protocol):
     """Who answers the requests of a listener."""
 
     def admit(self, head: Head) -> None:
-        """Refuse a request before its body is taken in, as far as its head tells.
-
-        Raises:
-            Refused: what the agent is told instead.
-        """
+        """Refuse a request before its body is taken in, as far as its head tells."""
         ...
 
     def answer(self, request: Request, agent: "Agent") -> Call | None:
-        """Answer by `agent.reply`, at once or later, or give the call that will.
-
-        Raises:
-            Refused: what the agent is told instead.
-        """
+        """Answer by `agent.reply`, at once or later, or give the call that will; or refuse."""
         ...
 
 
@@ -66,14 +58,7 @@ class Agent(asyncio.Protocol):
         max_connections: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            route: who answers a request.
-            agents: all open connections, this one among them for as long as it is open.
-            request_seconds: from the first byte of a request to its last.
-            keep_alive_seconds: how long to wait for the next one.
-            clock: seconds, monotonic.
-        """
+        """`agents` are all open connections, this one among them for as long as it is open."""
         self._route, self._parser, self._agents, self._counts = route, parser, agents, counts
         self._request_seconds, self._keep_alive_seconds = request_seconds, keep_alive_seconds
         self._max_connections, self._clock = max_connections, clock
@@ -85,7 +70,6 @@ class Agent(asyncio.Protocol):
         """The one that is being answered."""
         self._refusal: Refused | None = None
         self._heard = False
-        """Something came in."""
         self._deaf = False
         """What comes in now is thrown away."""
         self._lingering = False
@@ -101,7 +85,6 @@ class Agent(asyncio.Protocol):
         self.served = False
         """It was answered something, and not by a refusal."""
         self.since = clock()
-        """When it was last answered, or began."""
         self._beginning = False
 
     # Bytes and the socket's state.
@@ -204,7 +187,6 @@ class Agent(asyncio.Protocol):
     # Its own life.
 
     def late(self) -> None:
-        """What was waited for is overdue."""
         self.due = math.inf
         if self._call is not None:
             self._call.late(self.phase)
@@ -223,7 +205,6 @@ class Agent(asyncio.Protocol):
             self._next()
 
     def cut(self) -> None:
-        """Close now."""
         self._transport.abort()
 
     def _answered(self, go_on: bool) -> None:
@@ -243,14 +224,13 @@ class Agent(asyncio.Protocol):
             self._next()
 
     def _unpause(self) -> None:
-        """Read on, unless the agent does not read either."""
         self._paused = self._full
         (self._transport.pause_reading if self._full else self._transport.resume_reading)()
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its agent to ask something; whether there was one.
-
-        Whoever only connects, or never ends the head of a request, must not keep others out."""
+        """Close the connection that has waited longest for its agent to ask something; whether there was one. Whoever
+        only connects, or never ends the head of a request, must not keep others out.
+        """
         idle = min((one for one in self._agents if one.idle), key=lambda one: (one.served, one.since), default=None)
         if idle is None:
             return False

@@ -63,21 +63,10 @@ class TapContext:
 class Client(Protocol):
     """The agent's side, as a call sees it."""
 
-    def send(self, data: bytes) -> None:
-        """Bytes for the agent."""
-        ...
-
-    def within(self, seconds: float, phase: str) -> None:
-        """`phase` begins and may take `seconds`."""
-        ...
-
-    def call_ended(self, go_on: bool) -> None:
-        """The answer is out; `go_on` if the connection can take the next request."""
-        ...
-
-    def hear(self, listen: bool) -> None:
-        """Read on, or not for now: the engine takes no more of the request."""
-        ...
+    def send(self, data: bytes) -> None: ...
+    def within(self, seconds: float, phase: str) -> None: ...
+    def call_ended(self, go_on: bool) -> None: ...
+    def hear(self, listen: bool) -> None: ...
 
 
 class Call:
@@ -127,17 +116,14 @@ class Call:
         self._head: list[bytes] = []
         """Bytes of the response until its head is whole, if there is a veil."""
         self._copy: list[bytes] | None = []
-        """What has gone by of an upload."""
         self._copy_size = 0
         self._reply: ReplyParser = context.nothing
 
     @property
     def upstream(self) -> Upstream:
-        """The engine that answers."""
         return self._upstream
 
     def begin(self) -> None:
-        """Send the request to the engine."""
         self._context.counts.in_flight += 1
         self._upstream.in_flight += 1
         # An upload cannot be sent a second time, so it does not go over a connection that may be stale.
@@ -198,7 +184,6 @@ class Call:
         self._busy += time.perf_counter_ns() - began
 
     def _pass_up(self) -> None:
-        """Send on what has come of the body."""
         upload = self._request.upload
         if upload is None or self._over or self._engine is None:
             return
@@ -274,15 +259,12 @@ class Call:
     # The agent's side.
 
     def abandon(self) -> None:
-        """The agent has left."""
         self._end("client_left", "")
 
     def late(self, phase: str) -> None:
-        """`phase` took too long."""
         self._fail("timeout", phase)
 
     def client_full(self, full: bool) -> None:
-        """The agent takes no more for now, or again."""
         if self._engine is not None:
             transport = self._engine.transport
             (transport.pause_reading if full else transport.resume_reading)()
@@ -412,7 +394,6 @@ class Call:
         self._forget_copy()
 
     def _tell(self, down: bool) -> None:
-        """One line when the engine goes away, one when it is back."""
         upstream = self._upstream
         if down != upstream.said_down:
             upstream.said_down = down

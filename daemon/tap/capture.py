@@ -62,11 +62,7 @@ _asked = msgspec.json.Decoder(_Asked)
 
 
 def check_path(path: bytes) -> None:
-    """Let `/v1/*` and `/health` pass: an engine's admin plane has no keys of its own.
-
-    Raises:
-        Refused: 404, in all other cases.
-    """
+    """Let `/v1/*` and `/health` pass: an engine's admin plane has no keys of its own."""
     plain = unquote_to_bytes(path) if b"%" in path else path
     if plain == b"/health":
         return
@@ -80,13 +76,11 @@ def check_path(path: bytes) -> None:
 
 
 def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:
-    """`body` with what is wanted of `path` (`logprobs`, `return_token_ids`, ...) asked for where it does not name it.
+    """The body for the engine, which asks for what is wanted of `path` where the client's does not name it; and the
+    names of the fields that were added.
 
     All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is, or as one that is
     none either: the engine's own error is the one to show.
-
-    Returns:
-        The body for the engine, and the names of the fields that were added.
     """
     start, end = body.find(b"{"), body.rfind(b"}")
     # vLLM (0.32) leaves an echoed prompt out of the text when it is asked for token ids.
@@ -121,13 +115,10 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     """How one request is treated."""
 
     body: bytes
-    """What goes to the engine."""
     keep: bool
-    """A record is to be written."""
     added: tuple[str, ...] = ()
     """Fields asked for by the tap, to be hidden from the agent."""
     dropped: frozenset[bytes] = DROPPED
-    """Headers that do not travel on, in lower case."""
 
 
 class RecordIds:
@@ -137,7 +128,6 @@ class RecordIds:
         self._random, self._number = os.urandom(8), 0
 
     def next(self) -> str:
-        """128 bits, hex."""
         self._number += 1
         return (self._random + self._number.to_bytes(8)).hex()
 
@@ -197,15 +187,7 @@ class Capture:
         finished: float,
         problem: str,
     ) -> RawExchange:
-        """The record of a call that has ended.
-
-        Args:
-            engine: who answered.
-            body: of the request; None if it was too large to be kept.
-            status: what the client saw.
-            finished: unix seconds.
-            problem: empty if all went well.
-        """
+        """The record of a call that has ended: `body` None was too large to keep, `status` is what the client saw."""
         if not problem and (reply.overflow or body is None):
             problem = "response_too_large" if reply.overflow else "request_too_large"
         copied = request.head.copied or self._copied(request.head)
@@ -230,7 +212,6 @@ class Capture:
         )
 
     def mirrored(self, request: Request, visitor: Visitor) -> RawExchange:
-        """The record of a request whose answer nobody shows us."""
         copied = request.head.copied or self._copied(request.head)
         return RawExchange(
             id=new_id(),

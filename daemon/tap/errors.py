@@ -17,13 +17,8 @@ class TapError(Exception):
 
 
 class Refused(TapError):
-    """A request that the tap does not pass on.
-
-    Attributes:
-        status: HTTP status.
-        code: machine-readable reason, for `error.code` and the metrics.
-        param: the field or header at fault, if there is one.
-        allow: methods that the path takes, for 405.
+    """A request that the tap does not pass on: HTTP status, a reason for `error.code` and the metrics, the field or
+    header at fault, and for 405 the methods that the path takes.
     """
 
     def __init__(self, status: int, code: str, message: str, *, param: str | None = None, allow: str = "") -> None:

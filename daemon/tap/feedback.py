@@ -28,7 +28,6 @@ from daemon.tap.recorder import Recorder
 from daemon.tap.request import Request
 
 MAX_LIST = 1000
-"""Reports in one post."""
 _MAX_STEP = 1_000_000
 _MAX_BYTES = 262_144
 """Of a post: a full list of reports with short words."""
@@ -77,11 +76,7 @@ class FeedbackDesk:
         self._spool, self._counts, self._clock = spool, counts, clock
 
     def answer(self, request: Request, visitor: Visitor) -> tuple[bytes, int]:
-        """The response to a post once its reports are safe, and how many there are.
-
-        Raises:
-            Refused: 405, 413, 422 with the field at fault, or 503 while the spool takes nothing.
-        """
+        """The response to a post whose reports are safe, and how many there are; 503 while the spool takes nothing."""
         try:
             if request.method != b"POST":
                 raise Refused(405, "method_not_allowed", "feedback is posted", allow="POST")
@@ -105,11 +100,7 @@ class FeedbackDesk:
 
 
 def read_feedback(body: bytes, tenant: str, received: float) -> tuple[list[Feedback], bool]:
-    """The records that `body` asks for, and whether it is a list.
-
-    Raises:
-        Refused: 422, with `param` naming the field; in a list with its place before it (`[3].outcome`).
-    """
+    """The records that `body` asks for, and whether it is a list; a refusal names the field (`[3].outcome`)."""
     listed = body.lstrip()[:1] == b"["
     try:
         told = _many.decode(body) if listed else [_one.decode(body)]
@@ -168,7 +159,6 @@ def _record(told: FeedbackBody, tenant: str, received: float, place: str) -> Fee
 
 
 def _kind(told: FeedbackBody, outcome: float | None) -> Kind:
-    """What a report is that does not say so."""
     if outcome is None and told.text.strip():
         return "comment"
     return "outcome" if told.step is None else "step"

@@ -14,24 +14,15 @@ class HeadCache:
     __slots__ = ("_after", "_before", "_size")
 
     def __init__(self, before: bytes, after: bytes) -> None:
-        """
-        Args:
-            before: all bytes up to the length's digits.
-            after: all bytes behind them, the blank line included.
-        """
+        """All bytes up to the length's digits, and all behind them, the blank line included."""
         self._before, self._after = before, after
         self._size = len(before) + len(after) + 1
         """Of a head, digits and all: the next one is mostly as long as the last."""
 
     @classmethod
     def of(cls, data: bytes, length: int) -> "HeadCache | None":
-        """The head of the message that `data` is, from its first byte to its last.
-
-        Args:
-            length: what its Content-Length says, as llhttp has read it.
-
-        Returns:
-            None if there is more or less in `data`, or its length does not stand in one place, in the usual way.
+        """The head of the message that `data` is, with `length` as llhttp has read it. None if there is more or less in
+        `data`, or its length does not stand in one place, in the usual way.
         """
         end = data.find(b"\r\n\r\n") + 4
         if end + length != len(data):
@@ -43,10 +34,8 @@ class HeadCache:
         return cls(data[: place + len(_LENGTH) + 1], data[place + len(line) - 2 : end])
 
     def body(self, data: bytes) -> bytes | None:
-        """The body, if `data` is one whole message with this head; else None.
-
-        The head that `data` must begin with is written out from how long `data` is, so one that says anything else,
-        or says it in another way, is not taken for it.
+        """The body, if `data` is one whole message with this head; else None. The head that `data` must begin with is
+        written out from how long `data` is, so one that says anything else, or in another way, is not taken for it.
         """
         size = self._size
         head = b"%b%d%b" % (self._before, len(data) - size, self._after)

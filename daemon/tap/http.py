@@ -24,10 +24,7 @@ _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"
 
 
 class RequestParser:
-    """Bytes of one client connection in, requests out.
-
-    Methods named `on_` are httptools' callbacks.
-    """
+    """Bytes of one client connection in, requests out. Methods named `on_` are httptools' callbacks."""
 
     def __init__(
         self,
@@ -39,33 +36,26 @@ class RequestParser:
         admit: Callable[[Head], None] = lambda head: None,
         held: Held | None = None,
     ) -> None:
-        """
-        Args:
-            hold: for a path (with its query) the size up to which a body is waited for as a whole.
-            clock: unix seconds.
-            admit: raises `Refused` if no body is to be taken in behind this head.
-            held: what all connections hold together; without it this one has a room of its own.
+        """`hold` gives, for a path with its query, the size up to which a body is waited for as a whole; `admit`
+        refuses a body by its head; `held` is what all connections hold together.
         """
         self._admit, self._held = admit, held or Held()
         self._max_head, self._max_body, self._hold, self._clock = max_header_bytes, max_body_bytes, hold, clock
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()
         self.partial = False
-        """A request has begun and is not whole."""
         self.expects = False
         """The client waits for `100 Continue` before it sends the body."""
         self._refusal: Refused | None = None
         self._head_done = False
         self._upload: Upload | None = None
         self._head: Head | None = None
-        """Of the last request."""
         self._head_cache: HeadCache | None = None
         """Its bytes, if the next request may begin with the same."""
         self._room = 0
         """The largest body that is waited for behind it."""
         self._body: list[bytes] = []
         self._body_held = 0
-        """Bytes of it that are counted as held."""
         self.on_message_begin()
         self.partial = False
 
@@ -90,11 +80,7 @@ class RequestParser:
         return Request(head, body, self._clock())
 
     def feed(self, data: bytes) -> None:
-        """Take bytes; requests appear in `requests`.
-
-        Raises:
-            Refused: the connection cannot be understood any further; what is in `requests` still counts.
-        """
+        """Take bytes; requests appear in `requests`, and count even if what follows cannot be understood."""
         before, fresh = len(self.requests), not self.partial
         self._head_cache = None
         try:
@@ -232,14 +218,12 @@ class RequestParser:
         return Request(last, body, self._clock(), upload)
 
     def release(self) -> None:
-        """Forget all that has come in and was not handed out."""
         self._forget_body()
         for request in self.requests:
             self.done_with(request)
         self.requests.clear()
 
     def done_with(self, request: Request) -> None:
-        """The body of `request` is held no longer."""
         self._held.give(request.held)
         request.held = 0
 
@@ -299,7 +283,6 @@ def chunk(data: bytes) -> bytes:
 def response_bytes(
     status: int, body: bytes, *, content_type: str = "application/json", close: bool = False, extra: Sequence[str] = ()
 ) -> bytes:
-    """A response of our own."""
     head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {content_type}"]
     head += [f"Content-Length: {len(body)}", *extra]
     if close:

@@ -4,7 +4,6 @@ once in an emergency."""
 from typing import Literal
 
 PREFIX = b"evk_"
-"""What every key begins with."""
 
 Scope = Literal["agent", "environment", "read", "content", "operate", "teach", "admin"]
 """`agent` opens the agents' port, `environment` what `evolved environments serve` serves, the others the operators'

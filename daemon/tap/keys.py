@@ -39,7 +39,6 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 LADDER: tuple[Scope, ...] = ("read", "content", "operate", "admin")
 """A key of one of these opens what those before it open."""
 OPERATORS = frozenset[Scope]({*LADDER, "teach"})
-"""Scopes of the operators' side."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +52,6 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     tenant: str
     scope: Scope = "agent"
     created: float
-    """Unix seconds."""
     expires: float | None = None
     """Unix seconds; none: never."""
     revoked: float | None = None
@@ -61,7 +59,6 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     note: str = ""
 
     def state(self, now: float) -> Literal["active", "expired", "revoked"]:
-        """Whether it opens anything."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= now else "active"
@@ -79,13 +76,6 @@ class KeyRing:
     """The keys in a file, for those who check them."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
-        """
-        Args:
-            clock: unix seconds.
-
-        Raises:
-            KeysUnusable: no such file, or not one that can be trusted.
-        """
         self._path, self._clock = path, clock
         self._seen: tuple[int, int, int] | None = None
         self._by_id: dict[bytes, tuple[bytes, Key]] = {}
@@ -125,22 +115,13 @@ class KeyRing:
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
-    """The keys in the file at `path`.
-
-    Raises:
-        KeysUnusable: no such file, or not one that can be trusted.
-    """
     return _read(path)[0]
 
 
 def add_key(
     path: Path, *, tenant: str, scope: Scope, now: float, expires: float | None = None, note: str = ""
 ) -> tuple[str, Key]:
-    """A new key in the file at `path`, which is made if need be: its text, to be shown once, and what is kept of it.
-
-    Raises:
-        KeysUnusable: the file cannot be read or written, or is full.
-    """
+    """A new key in the file at `path`, which is made if need be: its text, to be shown once, and what is kept of it."""
     with _changing(path) as keys:
         if len(keys) >= _MAX_KEYS:
             raise KeysUnusable(f"{path}: {_MAX_KEYS} keys are in there; start another file")
@@ -157,11 +138,7 @@ def add_key(
 
 
 def revoke_key(path: Path, key_id: str, *, now: float) -> Key | None:
-    """Revoke a key; None if there is none of that id. One that is revoked already stays as it is.
-
-    Raises:
-        KeysUnusable: the file cannot be read or written.
-    """
+    """Revoke a key; None if there is none of that id. One that is revoked already stays as it is."""
     if not path.exists():
         return None
     with _changing(path) as keys:
@@ -174,9 +151,8 @@ def revoke_key(path: Path, key_id: str, *, now: float) -> Key | None:
 
 
 def presented(own: bytes, authorization: bytes) -> bytes:
-    """The key that somebody shows: in `x-evolved-key`, as a bearer's token, or as the password of a browser's login.
-
-    Empty if there is none: any other authorization is not ours to look at.
+    """The key that somebody shows: in `x-evolved-key`, as a bearer's token, or as the password of a browser's login;
+    empty if there is none, as any other authorization is not ours to look at.
     """
     if own:
         return own.strip()

@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from daemon.tap.recorder import Recorder
 from daemon.tap.route_gossip import RouteGossip
@@ -34,21 +34,17 @@ class Counts:
         self.stale = 0
         """Requests sent again because a pooled connection had been closed."""
         self.connections = 0
-        """Open now."""
         self.in_flight = 0
-        """Calls under way now."""
         self.overhead = [0] * (len(BUCKETS_US) + 1)
         """Calls by our own time on them, one a bucket."""
         self.overhead_ns = 0
-        """The sum of that."""
 
     def observe(self, nanoseconds: int) -> None:
-        """A call had so much work of ours in it."""
         self.overhead_ns += nanoseconds
         self.overhead[bisect_left(BUCKETS_US, nanoseconds / 1000)] += 1
 
 
-class TapCollector:
+class TapCollector(Collector):
     """Reads `Counts`, the scribe and the engines at the moment of a scrape."""
 
     def __init__(
@@ -65,10 +61,6 @@ class TapCollector:
         """
         self._counts, self._recorder, self._spool_age = counts, recorder, spool_age
         self._router, self._routing = router, routing
-
-    def register(self, registry: CollectorRegistry) -> None:
-        """Make these figures part of `registry`."""
-        registry.register(self)  # type: ignore[arg-type]
 
     def collect(self) -> Iterator[Metric]:
         counts, recorder = self._counts, self._recorder
@@ -115,10 +107,7 @@ class TapCollector:
         yield from self._engines()
 
     def _overhead(self) -> Metric:
-        """As TensorZero defines it: time in the gateway less time waiting for the engine.
-
-        What the event loop makes a call wait for others is not in it.
-        """
+        """As TensorZero defines it: time in the gateway less time waiting for the engine."""
         total, buckets = 0, []
         for bound, number in zip((*BUCKETS_US, None), self._counts.overhead, strict=True):
             total += number
@@ -149,15 +138,11 @@ class TapCollector:
         return self._router.share if upstream is self._router.canary else 0.0
 
 
-class GossipCollector:
+class GossipCollector(Collector):
     """What goes between the workers of one tap."""
 
     def __init__(self, gossip: RouteGossip) -> None:
         self._gossip = gossip
-
-    def register(self, registry: CollectorRegistry) -> None:
-        """Make these figures part of `registry`."""
-        registry.register(self)  # type: ignore[arg-type]
 
     def collect(self) -> Iterator[Metric]:
         for name, text, value in (

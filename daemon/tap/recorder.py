@@ -42,7 +42,6 @@ class _Waiting(msgspec.Struct, gc=False):
     """A record that is not settled."""
 
     head: bytes
-    """Of its frame."""
     data: bytes
     then: Callable[[bool], None] | None = None
     """Called when it is, and all before it: whether all of them are safe."""
@@ -51,9 +50,8 @@ class _Waiting(msgspec.Struct, gc=False):
 
 
 class Recorder:
-    """Keeps one recorder process alive and feeds it. Used from the event loop alone.
-
-    `offer` does no I/O, never blocks and never raises.
+    """Keeps one recorder process alive and feeds it, from the event loop alone. `offer` does no I/O, never blocks and
+    never raises.
     """
 
     def __init__(
@@ -65,13 +63,8 @@ class Recorder:
         rng: random.Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            order: what the child is told at its start.
-            memory_bytes: of records that are not settled; what comes beyond is shed and counted.
-            silence_seconds: a child that settles nothing for so long, with work to do, is killed.
-            rng: for the jitter of restarts.
-            clock: seconds, monotonic.
+        """`memory_bytes` of records may wait, what comes beyond is shed and counted; a child that settles nothing for
+        `silence_seconds`, with work to do, is killed.
         """
         self._order, self._memory, self._silence = order, memory_bytes, silence_seconds
         self._rng, self._clock = rng, clock
@@ -94,7 +87,6 @@ class Recorder:
         self._gone = Progress()
         """The figures of the children that have ended, added up."""
         self.progress = Progress()
-        """Of the child that runs."""
         self.shed_memory = 0
         """Records refused because memory was full, or because the tap is closing."""
         self.shed_poison = 0
@@ -103,37 +95,30 @@ class Recorder:
 
     @property
     def waiting(self) -> int:
-        """Records not settled."""
         return len(self._unsent) + len(self._sent) + len(self._backlog)
 
     @property
     def waiting_bytes(self) -> int:
-        """Their size."""
         return self._bytes
 
     @property
     def written(self) -> int:
-        """Records on disk."""
         return self._gone.written + self.progress.written
 
     @property
     def shed_disk(self) -> int:
-        """Records lost to quota or disk."""
         return self._gone.shed + self.progress.shed
 
     @property
     def errors(self) -> int:
-        """Failed writes."""
         return self._gone.errors + self.progress.errors
 
     @property
     def redacted(self) -> int:
-        """Records in which something was taken out."""
         return self._gone.redacted + self.progress.redacted
 
     @property
     def shed(self) -> int:
-        """Records lost, for whatever reason."""
         return self.shed_memory + self.shed_poison + self.shed_disk
 
     @property
@@ -142,7 +127,6 @@ class Recorder:
         return self.progress.healthy and not self.progress.full and not self._closing and self._bytes < self._memory
 
     def offer(self, record: Message) -> bool:
-        """Take a record; False if it was shed."""
         payload = encode(record)
         if self._closing or len(payload) > MAX_PAYLOAD or self._bytes + len(payload) > self._memory:
             self.shed_memory += 1
@@ -154,10 +138,8 @@ class Recorder:
         return True
 
     def when_safe(self, then: Callable[[bool], None]) -> None:
-        """Call `then` as soon as it is known whether the record offered last is on disk for good.
-
-        With True only if no record at all was lost since: it is not known which one that was. With False whoever waits
-        has it sent again, under the same id.
+        """Call `then` as soon as it is known whether the record offered last is on disk for good: True only if no
+        record at all was lost since. With False whoever waits has it sent again, under the same id.
         """
         last = self._unsent[-1] if self._unsent else None
         if last is None:
@@ -175,11 +157,7 @@ class Recorder:
         last.then = both
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep a child alive until `stop`; then let it write what is left, and end.
-
-        Raises:
-            OSError: no process can be made at all.
-        """
+        """Keep a child alive until `stop`; then let it write what is left, and end."""
         halting = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():

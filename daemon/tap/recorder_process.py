@@ -57,7 +57,6 @@ class _Inlet:
         return record_id, self._buffer[start : self._at]
 
     def _have(self, size: int) -> bool:
-        """Whether `size` bytes are at hand, or come."""
         if len(self._buffer) - self._at >= size:
             return True
         parts, had = [self._buffer[self._at :]], len(self._buffer) - self._at
@@ -84,7 +83,6 @@ class RecorderProcess:
         """When the redaction of a record began, 0 between two."""
 
     def run(self) -> None:
-        """Until the end of the link."""
         told = self._inlet.frame()
         if told is None:
             return

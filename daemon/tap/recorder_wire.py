@@ -17,7 +17,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a recorder is told at its start."""
 
     directory: str
-    """Of the spool."""
     memory_bytes: int
     disk_bytes: int
     redaction: dict[str, Any] = {}
@@ -31,10 +30,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     safe: int = 0
     """Of these, those that a power failure does not take."""
     shed: int = 0
-    """Lost to quota or disk."""
     redacted: int = 0
     errors: int = 0
-    """Failed attempts to write."""
     disk_bytes: int = 0
     healthy: bool = True
     full: bool = False
@@ -45,7 +42,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         return self.written + self.shed
 
     def plus(self, other: "Progress") -> "Progress":
-        """Both counts together."""
         return Progress(
             written=self.written + other.written,
             shed=self.shed + other.shed,

@@ -40,7 +40,6 @@ _NOTHING = ReplyHead()
 
 class ReplyParser:
     """The responses of one engine connection, one after the other, read along while their bytes go to the client.
-
     Methods named `on_` are httptools' callbacks.
     """
 
@@ -84,12 +83,7 @@ class ReplyParser:
         self.begin(head_only=False, max_capture_bytes=0)
 
     def begin(self, *, head_only: bool, max_capture_bytes: int) -> None:
-        """The next response.
-
-        Args:
-            head_only: it answers a HEAD request and has no body, whatever its length says.
-            max_capture_bytes: a longer body is not kept.
-        """
+        """The next response; `head_only` has no body whatever its length says, and a long one is not kept."""
         self._head_only, self._max_capture = head_only, max_capture_bytes
         self.head = _NOTHING
         self.started = False
@@ -107,11 +101,7 @@ class ReplyParser:
         self._size = self._head_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Read along.
-
-        Raises:
-            UpstreamBroke: no HTTP, or more than one response: `data` must not go to the client.
-        """
+        """Read along. UpstreamBroke: no HTTP, or more than one response; `data` must not go to the client."""
         fresh, self.started = not self.started, True
         if fresh and self._same_head(data):
             return
@@ -162,7 +152,6 @@ class ReplyParser:
             self.body.append(body)
 
     def eof(self) -> bool:
-        """The engine closed: whether that is how this response ends."""
         if self.head_done and not self._sized and self.head.status >= 200:
             self.done = True
         return self.done

@@ -30,10 +30,8 @@ token ids, and are counted as `not_held`."""
 
 
 class Held:
-    """Bytes of request bodies that a tap holds in memory, of all its connections together.
-
-    Whoever may connect may send: without a bound over all connections each of them costs up to 8 MiB. What finds no
-    room is not refused, for it may be an agent's: it is passed on as it comes, without being held or kept.
+    """Bytes of request bodies that a tap holds in memory, of all its connections together. What finds no room is not
+    refused, for it may be an agent's: it is passed on as it comes, without being held or kept.
     """
 
     __slots__ = ("limit", "refused", "taken")
@@ -42,10 +40,8 @@ class Held:
         self.limit = limit
         self.taken = 0
         self.refused = 0
-        """Times that there was no room."""
 
     def take(self, size: int) -> bool:
-        """Whether there is room for `size` bytes more, which then are taken."""
         if self.taken + size > self.limit:
             self.refused += 1
             return False
@@ -53,7 +49,6 @@ class Held:
         return True
 
     def give(self, size: int) -> None:
-        """So many bytes are gone."""
         self.taken -= size
 
 
@@ -66,23 +61,19 @@ class Upload:
         self.length = length
         """Bytes as announced; None if the client sends it in chunks."""
         self.size = 0
-        """Bytes that have come."""
         self.pieces: list[bytes] = []
         """Not yet taken by the listener."""
         self.done = self.over = False
         """All of it has come; nobody waits for more of it."""
         self.refusal: Refused | None = None
-        """It broke a limit in the middle."""
         self.listener: Callable[[], None] | None = None
         """Called whenever there is something new."""
 
     def take(self) -> bytes:
-        """What has come since the last call."""
         pieces, self.pieces = self.pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def tell(self) -> None:
-        """Something is new."""
         if self.listener is not None:
             self.listener()
 
@@ -99,9 +90,7 @@ class Head(msgspec.Struct, gc=False, eq=False):
 
     method: bytes
     target: bytes
-    """As it stands in the request line."""
     path: bytes
-    """The target without its query."""
     headers: list[tuple[bytes, bytes, bytes]]
     """(name in lower case, name, value), all but Content-Length, which is each body's own"""
     old: bool = False
@@ -110,7 +99,6 @@ class Head(msgspec.Struct, gc=False, eq=False):
     connection: bytes = b""
     """What the Connection headers say, joined by commas."""
     framed: bool = False
-    """It says how long its body is."""
     named: dict[bytes, bytes] = {}
     """Values by name in lower case; the last one if there are several."""
     copied: Copied | None = None
@@ -123,7 +111,6 @@ class Head(msgspec.Struct, gc=False, eq=False):
         self.named = {lower: value for lower, _, value in self.headers}
 
     def says(self, other: "Head") -> bool:
-        """Whether it says the same as `other`."""
         return (
             self.headers == other.headers
             and self.target == other.target
@@ -132,11 +119,8 @@ class Head(msgspec.Struct, gc=False, eq=False):
         )
 
     def onward(self, host: bytes, dropped: frozenset[bytes]) -> bytes:
-        """Its bytes for an engine, without length and blank line: end-to-end headers as they came, the rest ours.
-
-        Args:
-            host: for the Host header.
-            dropped: names, in lower case, of headers that do not travel on.
+        """Its bytes for an engine, without length and blank line: end-to-end headers as they came but those `dropped`
+        (in lower case), the rest ours.
         """
         known = self._onward
         if known is None or known[0] is not host or known[1] is not dropped:
@@ -170,7 +154,6 @@ class Request(msgspec.Struct, gc=False):
 
     @property
     def path(self) -> bytes:
-        """The target without its query."""
         return self.head.path
 
     def header(self, name: bytes) -> bytes:
@@ -179,12 +162,7 @@ class Request(msgspec.Struct, gc=False):
 
 
 def request_bytes(request: Request, host: bytes, body: bytes, *, dropped: frozenset[bytes] = DROPPED) -> bytes:
-    """`request` as it goes to the engine, with `body`.
-
-    Args:
-        host: for the Host header.
-        dropped: names, in lower case, of headers that do not travel on; `DROPPED` must be among them.
-    """
+    """`request` as it goes to the engine, with `body`; `DROPPED` must be among the `dropped` headers."""
     head, upload = request.head, request.upload
     onward = head.onward(host, dropped)
     if upload is not None:

@@ -64,11 +64,7 @@ class ResponseFilter:
         self._size = 0
 
     def stream(self, piece: bytes) -> bytes:
-        """The events that are whole now, rewritten; keeps the unfinished one.
-
-        Raises:
-            UpstreamBroke: an event that does not end.
-        """
+        """The events that are whole now, rewritten; keeps the unfinished one. UpstreamBroke if that does not end."""
         if self._held:
             self._held.append(piece)
             piece = b"".join(self._held)
@@ -88,18 +84,13 @@ class ResponseFilter:
         return blank.join([event for event in events if event is not None])
 
     def hold(self, piece: bytes) -> None:
-        """A piece of a plain answer.
-
-        Raises:
-            UpstreamBroke: it does not end.
-        """
+        """A piece of a plain answer. UpstreamBroke if it does not end."""
         self._held.append(piece)
         self._size += len(piece)
         if self._size > 4 * _MAX_EVENT:
             raise UpstreamBroke(f"an answer above {4 * _MAX_EVENT} bytes")
 
     def whole(self) -> bytes:
-        """The plain answer, rewritten."""
         return self._rewritten(b"".join(self._held))
 
     def rest(self) -> bytes:
@@ -108,10 +99,8 @@ class ResponseFilter:
         return b"" if self._hidden.named.search(rest) else rest
 
     def _without_known(self, data: bytes) -> bytes:
-        """`data` with the known forms of the hidden fields made null.
-
-        A quote in a JSON text is escaped, so byte sequences with one are fields wherever they stand; and the value of a
-        field ends where the next one begins.
+        """`data` with the known forms of the hidden fields made null. A quote in a JSON text is escaped, so byte
+        sequences with one are fields wherever they stand; and the value of a field ends where the next one begins.
         """
         for begins, null, ends, skip in self._hidden.known:
             start = data.rfind(begins)  # from behind because that is twice as fast
@@ -232,7 +221,6 @@ def _says_nothing(data: bytes) -> bool:
 
 
 def _last_end(data: bytes) -> int:
-    """Where the last whole event of `data` ends."""
     if data.endswith(b"\n\n"):
         return len(data)
     end = data.rfind(b"\n\n")

@@ -126,12 +126,7 @@ class RouteGossip:
     """One worker's lines to the others."""
 
     def __init__(self, directory: Path, number: int, count: int) -> None:
-        """
-        Args:
-            directory: where each worker has its socket.
-            number: ours, from 0.
-            count: of all workers.
-        """
+        """Worker `number` of `count`, from 0; each has its socket in `directory`."""
         self._lines = {other: _Line(directory / f"routes.{other}") for other in range(count) if other != number}
         self._path, self._number, self._count = directory / f"routes.{number}", number, count
         self._decoder = msgspec.msgpack.Decoder(_Learned)
@@ -140,7 +135,6 @@ class RouteGossip:
         self._learned: Callable[[str, Sequence[bytes]], None] | None = None
         self._memory: Memory = tuple
         self.heard = 0
-        """Messages that came."""
 
     @property
     def dropped(self) -> int:
@@ -179,7 +173,6 @@ class RouteGossip:
         self._path.unlink(missing_ok=True)
 
     def catch_up(self) -> None:
-        """Take over what has come by now."""
         if self._listener is None:
             return
         loop = asyncio.get_running_loop()

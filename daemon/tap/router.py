@@ -42,11 +42,6 @@ class Router:
     """All engines behind the tap."""
 
     def __init__(self, upstreams: Sequence[Upstream], *, rng: random.Random | None = None) -> None:
-        """
-        Args:
-            upstreams: one at least.
-            rng: draws the canary's trajectories; needed with several.
-        """
         self.upstreams = tuple(upstreams)
         self._rng = rng or random.Random()
         self._routes: OrderedDict[bytes, Upstream] = OrderedDict()
@@ -54,14 +49,12 @@ class Router:
         self.canary: Upstream | None = None
         """Serves a version on trial."""
         self.share = 0.0
-        """Of new trajectories, for the canary."""
         self.tell: Callable[[str, Sequence[bytes]], None] | None = None
         """Hears of every id whose engine is news, if there are other workers that should know."""
         self.catch_up: Callable[[], None] | None = None
         """Takes over what the others have told by now."""
 
     def choose(self, request: Request) -> Upstream:
-        """The engine for `request`."""
         if not self.many:
             return self.upstreams[0]
         keys, opening = _keys(request), _opening(request)
@@ -100,7 +93,6 @@ class Router:
             self._remember(dict.fromkeys(_MADE.findall(answer)), upstream)
 
     def named(self, name: str) -> Upstream | None:
-        """The engine of that name."""
         return next((one for one in self.upstreams if one.name == name), None)
 
     def _draw(self) -> Upstream:
@@ -115,7 +107,6 @@ class Router:
         return _by_weight(rest or able)
 
     def learned(self, engine: str, keys: Sequence[bytes]) -> None:
-        """Remember what another worker has told."""
         upstream = self.named(engine)
         if upstream is not None:
             self._keep(keys, upstream)
@@ -154,7 +145,6 @@ class Router:
 
 
 def _by_weight(able: Sequence[Upstream]) -> Upstream:
-    """Smooth weighted round robin."""
     total = sum(one.weight for one in able)
     for one in able:
         one.credit += one.weight

@@ -33,7 +33,6 @@ class Routing:
         self._stale = False
         self._broken = ""
         self.reads = 0
-        """Times that the file was taken over."""
         self.errors = 0
         """Times that it could not be read, or named an engine that the tap does not have."""
 
@@ -44,7 +43,6 @@ class Routing:
             await asyncio.sleep(seconds)
 
     def look(self) -> None:
-        """Take over what the file says now, if that is news."""
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
@@ -68,7 +66,6 @@ class Routing:
         self._apply()
 
     def _known(self) -> None:
-        """Complain of engines that the tap does not have."""
         routes = self._routes
         names = {routes.canary, *routes.closed, *routes.versions} - {""}
         unknown = sorted(name for name in names if self._router.named(name) is None)

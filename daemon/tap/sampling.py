@@ -56,12 +56,7 @@ def opted_out(body: bytes) -> bool:
 
 
 def sampled(request: Request, share: float, *, tenant: str, caller: str, trajectory: bytes) -> bool:
-    """Whether the call is among the `share` (0 to 1) that is kept.
-
-    Args:
-        caller: id of its key.
-        trajectory: what the call's header names as its trajectory.
-    """
+    """Whether the call is among the `share` (0 to 1) that is kept; its header may name a `trajectory`."""
     if share >= 1.0:
         return True
     named = trajectory.strip()

@@ -28,24 +28,20 @@ MAX_PAYLOAD = 512 << 20
 
 
 def frame(record_id: bytes, payload: bytes, mark: bytes) -> bytes:
-    """One record as it stands in a segment."""
     return mark + HEADER.pack(len(payload), zlib.crc32(payload, zlib.crc32(record_id)), record_id) + payload
 
 
 def new_mark() -> bytes:
-    """Of a segment that begins now."""
     return os.urandom(_MARK)
 
 
 def segment_head(mark: bytes) -> bytes:
-    """What a segment begins with."""
     return _MAGIC + mark + mark + _MAGIC
 
 
 def mark_of(start: bytes) -> bytes:
-    """The mark of a segment that begins with `start` (its head and a mark); empty if there is no head, or not yet.
-
-    One flipped bit anywhere in it does no harm.
+    """The mark of a segment that begins with `start` (its head and a mark); empty if there is no head, or not yet. One
+    flipped bit anywhere in it does no harm.
     """
     ends = start[: len(_MAGIC)] + start[HEAD_BYTES - len(_MAGIC) : HEAD_BYTES]
     if len(start) < HEAD_BYTES or (int.from_bytes(ends) ^ int.from_bytes(2 * _MAGIC)).bit_count() > 1:
@@ -55,7 +51,6 @@ def mark_of(start: bytes) -> bytes:
 
 
 def segment_path(directory: Path, number: int) -> Path:
-    """Where segment `number` lies."""
     return directory / f"{number:012d}.seg"
 
 
@@ -90,7 +85,6 @@ def read_cursor(directory: Path) -> Cursor:
 
 
 def spool_bytes(directory: Path) -> int:
-    """Size of all segments."""
     total = 0
     for number in segment_numbers(directory):
         with contextlib.suppress(FileNotFoundError):
@@ -99,7 +93,6 @@ def spool_bytes(directory: Path) -> int:
 
 
 def worker_spool(base: str | Path, number: int) -> Path:
-    """The spool of worker `number`."""
     return Path(base) / f"worker-{number}"
 
 

@@ -32,7 +32,7 @@ from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
 from daemon.tap.routing import Routing
-from daemon.tap.settings import AgentsTls, TapSettings, engines_tls, upstreams_of
+from daemon.tap.settings import TapSettings, agents_tls, engines_tls, upstreams_of
 from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool_reader import spool_age
 from daemon.tap.upstream import Upstream
@@ -69,14 +69,8 @@ class Tap:
         self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None,
         gossip: RouteGossip | None = None,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            redaction: fields of `adapters.redaction.RedactionSettings`; its defaults if there are none.
-            sockets: that listen already, instead of host and port of the settings.
-            gossip: the other workers of the same tap.
-
-        Raises:
-            InvalidTapSettings: a setting that cannot work.
+        """`redaction` are fields of `adapters.redaction.RedactionSettings`; `sockets` listen already, instead of host
+        and port of the settings; `gossip` are the other workers of the same tap.
         """
         self._settings, self._sockets, self._gossip = settings, sockets or {}, gossip
         self.counts = Counts()
@@ -86,7 +80,7 @@ class Tap:
             silence_seconds=settings.scribe_seconds,
             rng=random.Random(),
         )
-        self._tls = AgentsTls(settings)
+        self._tls = agents_tls(settings)
         upstreams = [
             Upstream(
                 one.name,
@@ -97,13 +91,12 @@ class Tap:
             )
             for one, address in upstreams_of(settings)
         ]
-        self._router = Router(upstreams, rng=random.Random())
-        self._routing = Routing(Path(settings.routes_file), self._router, clock=time.time)
+        self.router = Router(upstreams, rng=random.Random())
+        self._routing = Routing(Path(settings.routes_file), self.router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
         capture = Capture(tokens=settings.capture_tokens)
         self.held = Held()
-        """Bodies in memory."""
-        context = TapContext(settings, self._router, capture, self.spool, self.counts, self.held)
+        context = TapContext(settings, self.router, capture, self.spool, self.counts, self.held)
         desk = FeedbackDesk(self.spool, self.counts, clock=time.time)
         self._capture, self._door = capture, door
         self._public = EngineRoute(context, door, desk)
@@ -114,38 +107,23 @@ class Tap:
         """Of the metrics on the admin port."""
         ProcessCollector(registry=registry)
         spool = Path(settings.spool_dir)
-        TapCollector(
-            self.counts, self.spool, self._router, self._routing, lambda: spool_age(spool, time.time())
-        ).register(registry)
+        registry.register(
+            TapCollector(self.counts, self.spool, self.router, self._routing, lambda: spool_age(spool, time.time()))
+        )
         if gossip is not None:
-            GossipCollector(gossip).register(registry)
+            registry.register(GossipCollector(gossip))
         self._admin = AdminRoute(registry, door, settings.admin_host)
 
-    @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """The engines."""
-        return self._router.upstreams
-
-    @property
-    def router(self) -> Router:
-        """Which of them a call goes to."""
-        return self._router
-
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Serve until `stop`, then drain.
-
-        Raises:
-            PortTaken: it cannot listen where the settings say.
-        """
         written = asyncio.Event()
         async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
             recorder = group.create_task(self.spool.run(written))
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
-            helpers.append(group.create_task(self._router.watch(_HEALTH_SECONDS)))
+            helpers.append(group.create_task(self.router.watch(_HEALTH_SECONDS)))
             helpers.append(group.create_task(self._routing.watch(_ROUTES_SECONDS)))
-            if self._gossip is not None and self._router.many:
-                self._gossip.open(self._router.learned, self._router.memory)
-                self._router.tell, self._router.catch_up = self._gossip.tell, self._gossip.catch_up
+            if self._gossip is not None and self.router.many:
+                self._gossip.open(self.router.learned, self.router.memory)
+                self.router.tell, self.router.catch_up = self._gossip.tell, self._gossip.catch_up
             try:
                 log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())
                 task_status.started(bound)
@@ -158,7 +136,7 @@ class Tap:
                     helper.cancel()
                 for agent in (*self._agents, *self._admins):
                     agent.cut()
-                for upstream in self._router.upstreams:
+                for upstream in self.router.upstreams:
                     upstream.close()
                 if self._gossip is not None:
                     self._gossip.close()
@@ -176,7 +154,9 @@ class Tap:
                 settings.host, settings.port, "tap.port", shared=settings.share_port
             )
             for one in public:
-                servers.append(await loop.create_server(agents, sock=one, ssl=self._tls.context, backlog=_BACKLOG))
+                servers.append(
+                    await loop.create_server(agents, sock=one, ssl=self._tls and self._tls.context, backlog=_BACKLOG)
+                )
             mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
                 mirror = mirror or bind(
@@ -234,10 +214,11 @@ class Tap:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            for upstream in self._router.upstreams:
+            for upstream in self.router.upstreams:
                 upstream.sweep()
             self._door.reload()
-            self._tls.refresh()
+            if self._tls is not None:
+                self._tls.refresh()
 
     async def _drain(self) -> None:
         # What was accepted in the same round of the loop is made in the next one, or after its handshake.
@@ -254,7 +235,7 @@ class Tap:
             log.warning("drain_deadline_passed", connections=len(self._agents))
 
     def _names(self) -> list[str]:
-        return [f"{one.name}={one.authority.decode()}" for one in self._router.upstreams]
+        return [f"{one.name}={one.authority.decode()}" for one in self.router.upstreams]
 
 
 def _order(settings: TapSettings, redaction: dict[str, Any]) -> Order:
@@ -264,21 +245,3 @@ def _order(settings: TapSettings, redaction: dict[str, Any]) -> Order:
         disk_bytes=settings.spool_disk_bytes,
         redaction=redaction,
     )
-
-
-async def serve(
-    settings: TapSettings,
-    redaction: dict[str, Any] | None = None,
-    *,
-    stop: anyio.Event,
-    sockets: Sockets | None = None,
-    gossip: RouteGossip | None = None,
-    task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED,
-) -> None:
-    """Run a tap until `stop` is set, then drain; `task_status` gets where it listens.
-
-    Raises:
-        InvalidTapSettings: a setting that cannot work.
-        PortTaken: it cannot listen where the settings say.
-    """
-    await Tap(settings, redaction, sockets, gossip).run(stop, task_status)

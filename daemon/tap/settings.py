@@ -1,19 +1,15 @@
 """Settings of the tap, with the defaults for production."""
 
-import contextlib
-import os
 import ssl
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
-import structlog
 
+from daemon.certificates import ServerCertificate
 from daemon.tap.admission import DoorSettings
 from daemon.tap.errors import InvalidTapSettings
-
-log = structlog.get_logger(__name__)
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,11 +103,6 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def upstreams_of(settings: TapSettings) -> list[tuple[UpstreamSettings, Address]]:
-    """The engines behind the tap.
-
-    Raises:
-        InvalidTapSettings: a URL, name or weight that cannot be used.
-    """
     if not settings.upstreams:
         only = UpstreamSettings(url=settings.upstream, name=settings.engine)
         return [(only, _address("tap.upstream", settings.upstream))]
@@ -139,59 +130,17 @@ def _address(setting: str, text: str) -> Address:
     return Address(url.hostname, port or (443 if tls else 80), tls)
 
 
-class AgentsTls:
-    """TLS towards agents: `context`, None if no certificate is set. Changed files are read again, so that new
-    connections are shown a certificate that was renewed."""
-
-    def __init__(self, settings: TapSettings) -> None:
-        """
-        Raises:
-            InvalidTapSettings: the files cannot be used.
-        """
-        self._cert, self._key = settings.tls_cert, settings.tls_key
-        self.context: ssl.SSLContext | None = None
-        if not self._cert and not self._key:
-            return
-        if not self._cert or not self._key:
-            raise InvalidTapSettings("tap.tls_cert and tap.tls_key belong together; set both or none")
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
-        self._seen = self._stamp()
-        try:
-            self.context.load_cert_chain(self._cert, self._key)
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidTapSettings(f"tap.tls_cert {self._cert!r}: {error}; give PEM files that match") from error
-
-    def refresh(self) -> None:
-        """Take over changed files; what cannot be used changes nothing and is logged, once a change."""
-        if self.context is None or self._stamp() == self._seen:
-            return
-        self._seen = self._stamp()
-        try:
-            # On its own first: what fails half-way would leave the one in service with another's key.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._cert, self._key)
-            self.context.load_cert_chain(self._cert, self._key)
-        except (OSError, ssl.SSLError) as error:
-            log.error("tls_certificate_unusable", path=self._cert, reason=str(error))
-        else:
-            log.info("tls_certificate_read", path=self._cert)
-
-    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
-        found: list[tuple[int, int, int]] = []
-        for path in (self._cert, self._key):
-            with contextlib.suppress(OSError):
-                seen = os.stat(path)
-                found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
-        return tuple(found)
+def agents_tls(settings: TapSettings) -> ServerCertificate | None:
+    """TLS towards agents; none if no certificate is set."""
+    if not settings.tls_cert and not settings.tls_key:
+        return None
+    return ServerCertificate(
+        settings.tls_cert, settings.tls_key, section="tap", protocols=["http/1.1"], error=InvalidTapSettings
+    )
 
 
 def engines_tls(settings: TapSettings) -> ssl.SSLContext:
-    """TLS towards https upstreams: certificate and host name are checked.
-
-    Raises:
-        InvalidTapSettings: the authorities' file cannot be used.
-    """
+    """TLS towards https upstreams: certificate and host name are checked."""
     path = settings.upstream_ca
     if path and not Path(path).is_file():
         raise InvalidTapSettings(f"tap.upstream_ca {path!r}: no such file; give a PEM file of authorities")

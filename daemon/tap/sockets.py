@@ -23,12 +23,8 @@ Sockets = Mapping[str, list[socket.socket]]
 
 
 def inherited(environment: MutableMapping[str, str], pid: int) -> Sockets:
-    """The listening sockets that the service manager passed to process `pid`, by what they are for.
-
-    What says so is taken out of `environment`: children must not believe that they are meant.
-
-    Raises:
-        InvalidTapSettings: a descriptor that is no listening stream socket, or has another name.
+    """The listening sockets that the service manager passed to process `pid`, by what they are for. What says so is
+    taken out of `environment`: children must not believe that they are meant.
     """
     count, meant = environment.pop("LISTEN_FDS", ""), environment.pop("LISTEN_PID", "")
     names = environment.pop("LISTEN_FDNAMES", "").split(":")
@@ -52,11 +48,7 @@ def hand_down(sockets: Sockets) -> dict[str, str]:
 
 
 def handed_down(environment: MutableMapping[str, str]) -> Sockets:
-    """The sockets that a parent of ours gave this process; nothing, if there is none.
-
-    Raises:
-        InvalidTapSettings: a descriptor that is no listening stream socket.
-    """
+    """The sockets that a parent of ours gave this process; nothing, if there is none."""
     found: dict[str, list[socket.socket]] = {}
     for told in filter(None, environment.pop(_HANDED, "").split(",")):
         name, _, number = told.partition(":")
@@ -78,14 +70,8 @@ def _listener(descriptor: int, name: str) -> socket.socket:
 
 
 def bind(host: str, port: int, setting: str, *, shared: bool = False) -> list[socket.socket]:
-    """One socket for each address that `host` has, all on one port.
-
-    Args:
-        setting: where the port comes from, to be named in an error.
-        shared: another tap may listen there; the kernel then gives each its part of the connections.
-
-    Raises:
-        PortTaken: somebody else has it, or it is not ours to have.
+    """One socket for each address that `host` has, all on one port, which `setting` names in an error; `shared` with
+    another tap, the kernel gives each its part of the connections.
     """
     asked = port
     bound: list[socket.socket] = []

@@ -50,18 +50,13 @@ class SpoolLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolWriter:
-    """Takes records and writes them in a thread of its own.
-
-    `offer` does no I/O, does not block unless it is told to be patient, and never raises. A disk that fails or is full
-    is retried for as long as the process lives; what does not fit meanwhile is shed and counted.
+    """Takes records and writes them in a thread of its own. `offer` does no I/O, blocks only if it is told to be
+    patient, and never raises. A disk that fails or is full is retried for as long as the process lives; what does not
+    fit is shed and counted.
     """
 
     def __init__(self, directory: Path, limits: SpoolLimits) -> None:
-        """
-        Args:
-            directory: created when first needed, for the owner alone; may have one writer at a time.
-            limits: see there.
-        """
+        """The directory is created when first needed, for the owner alone; it may have one writer at a time."""
         self._directory, self._limits = directory, limits
         self._queue: deque[tuple[bytes, bytes]] = deque()
         # Each of the two is written by one thread only, so their difference needs no lock.
@@ -75,7 +70,6 @@ class SpoolWriter:
         self.safe = 0
         """Of these, those that a power failure does not take: the disk was told to keep them and said that it had."""
         self.errors = 0
-        """Failed attempts to write or sync."""
         self.disk_bytes = 0
         """Size of all segments, those of the past included, as of the last look."""
         self.healthy = True
@@ -95,17 +89,14 @@ class SpoolWriter:
 
     @property
     def waiting(self) -> int:
-        """Records in memory."""
         return len(self._queue)
 
     @property
     def waiting_bytes(self) -> int:
-        """Their size."""
         return self._offered_bytes - self._taken_bytes
 
     @property
     def shed(self) -> int:
-        """Records lost, for whatever reason."""
         return self.shed_memory + self.shed_disk
 
     @property
@@ -114,21 +105,15 @@ class SpoolWriter:
         return self.healthy and not self._full and not self._closing.is_set()
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     @property
     def full(self) -> bool:
-        """Whether the quota is reached."""
         return self._full
 
     def offer(self, record_id: bytes, payload: bytes, *, patient: bool = False) -> bool:
-        """Take a record; False if it was shed.
-
-        Args:
-            record_id: 16 bytes.
-            payload: at most `MAX_PAYLOAD` bytes.
-            patient: wait for room in memory instead of shedding; not for an event loop.
+        """Take a record, whose id is 16 bytes; False if it was shed. `patient` waits for room in memory instead: not
+        for an event loop.
         """
         size = len(payload) + HEADER.size
         while patient and 0 < self._limits.memory_bytes - size < self.waiting_bytes and not self._closing.is_set():
@@ -209,7 +194,6 @@ class SpoolWriter:
         self._synced, self._dirty, self.safe = time.monotonic(), False, self.written
 
     def _take(self) -> list[tuple[bytes, bytes]]:
-        """The next records, a few megabytes at most."""
         batch: list[tuple[bytes, bytes]] = []
         size = 0
         while self._queue and size < _WRITE_BYTES:

@@ -46,15 +46,9 @@ class SpoolReader:
         keep_bytes: int = 1 << 30,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            directory: need not exist yet.
-            keep_seconds: published segments are kept for so long by this reader, whatever the time of day does: a
-                broker that lost power may have acked records that it had not written, and they can be published again
-                from here (`rewind`).
-            keep_bytes: of published segments. Beyond it the oldest go sooner: what is kept takes room from what is
-                not yet published.
-            monotonic: seconds.
+        """Published segments stay for `keep_seconds` of this reader's life, whatever the time of day does: a broker
+        that lost power may have acked what it had not written, and it can be published again from here (`rewind`).
+        Above `keep_bytes` the oldest go sooner: what is kept takes room from what is not yet published.
         """
         self._directory, self._keep, self._keep_bytes = directory, keep_seconds, keep_bytes
         self._monotonic = monotonic
@@ -63,10 +57,8 @@ class SpoolReader:
         cursor = read_cursor(directory)
         self._at = Position(cursor.segment, cursor.offset)
         self.sequence = cursor.sequence
-        """As it was committed last."""
         self._barren: tuple[Position, int] | None = None
         self._marked = (-1, b"")
-        """A segment and its mark."""
         self.torn = 0
         """Places where bytes were skipped."""
 
@@ -92,12 +84,8 @@ class SpoolReader:
         return self._following() is not None
 
     def read(self, limit: int = 256, max_bytes: int = 8 << 20) -> list[Spooled]:
-        """The next records, at most `limit`, and no more once `max_bytes` are reached; empty if there are none yet.
-
-        A record that is damaged is skipped, up to the next that is whole.
-
-        Raises:
-            OSError: the disk failed.
+        """The next records, at most `limit`, and no more once `max_bytes` are reached; empty if there are none yet. A
+        record that is damaged is skipped, up to the next that is whole.
         """
         found: list[Spooled] = []
         while True:
@@ -114,20 +102,14 @@ class SpoolReader:
             self._at = Position(following, 0)
 
     def commit(self, position: Position, sequence: int = 0) -> None:
-        """Everything before `position` is published: remember it, and the stream's highest number by then.
-
-        Raises:
-            OSError: the disk failed; the records will be published again after a restart.
-        """
+        """Everything before `position` is published: remember it, and the stream's highest number by then."""
         self.sequence = sequence
         cursor = Cursor(position.segment, position.offset, sequence)
         write_whole(self._directory / "cursor", msgspec.json.encode(cursor), sync="none")
 
     def rewind(self) -> int:
-        """Go back to the first record that is published and still there; returns the bytes that come again.
-
-        Raises:
-            OSError: the disk failed; nothing has changed.
+        """Go back to the first record that is published and still there; returns the bytes that come again. If the disk
+        fails, nothing has changed.
         """
         back = [number for number, _ in self._kept(read_cursor(self._directory))]
         if not back:
@@ -138,10 +120,8 @@ class SpoolReader:
         return size
 
     def sweep(self, *, aged: bool = True) -> int:
-        """Delete published segments; returns how many.
-
-        Args:
-            aged: those that have been kept long enough, too; else only what is above `keep_bytes`.
+        """Delete published segments: those kept long enough, if `aged`, and what is above `keep_bytes`; returns how
+        many.
         """
         cursor = read_cursor(self._directory)
         kept = [(number, found) for number, found in self._kept(cursor) if number < cursor.segment]
@@ -156,7 +136,6 @@ class SpoolReader:
         return removed
 
     def lag_bytes(self) -> int:
-        """Bytes between the position and the end of the spool."""
         later = (number for number in segment_numbers(self._directory) if number > self._at.segment)
         return max(0, self._size(self._at.segment) - self._at.offset) + sum(self._size(number) for number in later)
 
@@ -195,7 +174,6 @@ class SpoolReader:
             os.close(file)
 
     def _mark(self, file: int) -> bytes:
-        """The mark of the segment that is being read."""
         if self._marked[0] != self._at.segment or not self._marked[1]:
             self._marked = (self._at.segment, mark_of(os.pread(file, 2 * HEAD_BYTES, 0)))
         return self._marked[1]

@@ -19,19 +19,11 @@ sent twice."""
 
 
 class Caller(Protocol):
-    """Who uses a connection at the moment."""
+    """Who uses a connection at the moment; `full`: the engine takes no more of the request for now."""
 
-    def on_reply(self, data: bytes) -> None:
-        """Bytes from the engine."""
-        ...
-
-    def on_engine_lost(self, error: Exception | None) -> None:
-        """The engine closed."""
-        ...
-
-    def on_engine_full(self, full: bool) -> None:
-        """The engine takes no more of the request for now, or again."""
-        ...
+    def on_reply(self, data: bytes) -> None: ...
+    def on_engine_lost(self, error: Exception | None) -> None: ...
+    def on_engine_full(self, full: bool) -> None: ...
 
 
 class EngineConnection(asyncio.Protocol):
@@ -47,7 +39,6 @@ class EngineConnection(asyncio.Protocol):
         self.used = False
         """It has carried a response before."""
         self.reply = ReplyParser()
-        """Reads the response under way."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -99,34 +90,23 @@ class Upstream:
         tls: ssl.SSLContext | None,
         clock: Callable[[], float],
     ) -> None:
-        """
-        Args:
-            name: the engine's name in records.
-            weight: its share of new trajectories, relative to the others'.
-            tls: for https.
-            clock: seconds, monotonic.
-        """
         self.name, self.address, self.weight = name, address, weight
         self._tls, self._clock = tls, clock
         self._idle: list[EngineConnection] = []
         bare = f"[{address.host}]" if ":" in address.host else address.host
         usual = address.port == (443 if tls else 80)
         self.authority = (bare if usual else f"{bare}:{address.port}").encode()
-        """For the Host header."""
         self.healthy = True
         self.closed = False
         """Gets no new trajectory while another engine is open."""
         self.trajectories = 0
-        """New ones that it was given."""
         self.said_down = False
         """Its absence has been logged."""
         self.credit = 0.0
-        """For the weighted round robin."""
         self.in_flight = 0
 
     @property
     def idle(self) -> int:
-        """Connections in the pool."""
         return len(self._idle)
 
     def take(self) -> EngineConnection | None:
@@ -140,11 +120,6 @@ class Upstream:
         return None
 
     async def dial(self) -> EngineConnection:
-        """A new connection.
-
-        Raises:
-            UpstreamUnreachable: refused, unreachable, the name does not resolve, or its certificate is not valid.
-        """
         where = self.address
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
@@ -155,11 +130,7 @@ class Upstream:
         return connection
 
     async def probe(self) -> bool:
-        """Whether GET /health is answered with 200.
-
-        Raises:
-            OSError, asyncio.IncompleteReadError: no connection, or none that speaks HTTP.
-        """
+        """Whether GET /health is answered with 200; raises if nobody does."""
         reader, writer = await asyncio.open_connection(self.address.host, self.address.port, ssl=self._tls)
         try:
             writer.write(b"GET /health HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % self.authority)
@@ -169,17 +140,14 @@ class Upstream:
             writer.close()
 
     def keep(self, connection: EngineConnection) -> None:
-        """Into the pool."""
         connection.idle_since = self._clock()
         self._idle.append(connection)
 
     def forget(self, connection: EngineConnection) -> None:
-        """Out of the pool."""
         if connection in self._idle:
             self._idle.remove(connection)
 
     def sweep(self) -> None:
-        """Close what has been idle for too long."""
         limit = self._clock() - _IDLE_SECONDS
         late = [one for one in self._idle if one.idle_since <= limit]
         self._idle = [one for one in self._idle if one.idle_since > limit]
@@ -187,7 +155,6 @@ class Upstream:
             one.transport.close()
 
     def close(self) -> None:
-        """Close all idle connections."""
         connections, self._idle = self._idle, []
         for one in connections:
             one.transport.abort()

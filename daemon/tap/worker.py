@@ -19,9 +19,7 @@ class Role(msgspec.Struct, frozen=True):
     number: int
     count: int
     parent: int
-    """Process id."""
     directory: Path
-    """Where the workers have their sockets."""
 
     def settings(self, settings: TapSettings) -> TapSettings:
         """This worker's part of the settings: its spool, and an equal share of every limit of the tap as a whole."""

@@ -78,12 +78,8 @@ class Workers:
     def __init__(
         self, settings: TapSettings, command: Sequence[str], manager: ServiceManager | None, sockets: Sockets
     ) -> None:
-        """
-        Args:
-            settings: with `workers` above 1.
-            command: starts a worker; the environment tells it which.
-            manager: hears how it goes: ready when all are, alive while all are.
-            sockets: that listen already, instead of host and port of the settings.
+        """`command` starts a worker, whose environment tells it which; `manager` hears when all are ready, and alive
+        while all are; `sockets` listen already.
         """
         self._settings, self._command, self._manager, self._given = settings, list(command), manager, sockets
         self._workers: list[Worker] = []
@@ -97,12 +93,6 @@ class Workers:
         return self._workers
 
     async def run(self) -> None:
-        """Until SIGTERM, then drain.
-
-        Raises:
-            PortTaken: it cannot listen where the settings say.
-            WorkersFailed: they keep dying.
-        """
         settings, loop = self._settings, asyncio.get_running_loop()
         with tempfile.TemporaryDirectory(prefix="evolved-tap-") as name, contextlib.ExitStack() as stack:
             directory = Path(name)
@@ -151,7 +141,6 @@ class Workers:
         return shared
 
     async def _keep(self, worker: Worker, shared: Mapping[str, list[socket.socket]], directory: Path) -> None:
-        """One worker, until the end."""
         while not self._stopping.is_set():
             worker.ready, worker.heard = False, time.monotonic() + _START_SECONDS - SILENT_SECONDS
             sockets = {**shared, ADMIN: [worker.admin]}
@@ -240,16 +229,7 @@ class Workers:
 
 
 def main(settings: TapSettings, arguments: Sequence[str], *, manager: ServiceManager | None = None) -> None:
-    """Run until SIGTERM.
-
-    Args:
-        arguments: of the command line, the subcommand first: the workers get the same.
-
-    Raises:
-        InvalidTapSettings: a setting that cannot work.
-        PortTaken: it cannot listen where the settings say.
-        WorkersFailed: they keep dying.
-    """
+    """Run until SIGTERM; the workers get the same `arguments`, the subcommand first."""
     command = [sys.executable, "-m", "daemon.cli", *arguments]
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a tap that is alone
     asyncio.run(Workers(settings, command, manager, inherited(os.environ, os.getpid())).run())

@@ -68,7 +68,6 @@ class WorkersAdmin:
         self._answers: set[asyncio.Task[None]] = set()
 
     def connection(self) -> Agent:
-        """A protocol for one connection."""
         settings = self._settings
         parser = RequestParser(
             max_header_bytes=1 << 16,

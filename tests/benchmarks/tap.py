@@ -62,6 +62,7 @@ LEAST_DIRECT = 2.0
 """Times nginx that direct must reach on plain calls."""
 BEHIND_SECONDS = 30.0
 PACE_US = 1_000
+PROMPT_BYTES = 1_000
 PACED_USER = "paced"
 """The `user` of requests whose stream the engine paces: a field that every proxy passes on."""
 PAUSE_SECONDS = 0.2
@@ -86,10 +87,10 @@ def bodies(directory: Path, rng: random.Random) -> dict[Measure, Path]:
     found: dict[Measure, Path] = {}
     for number, measure in enumerate(MEASURES):
         text = ""
-        while len(text) < measure.size:
+        while len(text) < PROMPT_BYTES:
             text += f"Leg {rng.randrange(100)}: Bergen to Oslo at {rng.randrange(24)}:30, seat {rng.randrange(30)} F.\n"
         system = {"role": "system", "content": "You are the travel desk. Answer briefly."}
-        messages = [system, {"role": "user", "content": text[: measure.size]}]
+        messages = [system, {"role": "user", "content": text[:PROMPT_BYTES]}]
         user = PACED_USER if measure.paced else "agent"
         body = json.dumps({"model": "bench", "messages": messages, "stream": measure.stream, "user": user})
         found[measure] = directory / f"{number}.json"
@@ -137,13 +138,13 @@ class Bench:
     def _measure(self, target: Target, measure: Measure) -> None:
         row, tap = self.rows[target.name], target.tap
         before = tap.overhead() if tap else None
-        row.loads[measure].append(self._load(target, measure, requests=measure.requests))
+        row.loads[measure].append(self._load(target, measure))
         if tap and before and measure is PLAIN:
-            after = tap.overhead()
-            if calls := after.calls - before.calls:
-                row.own_us.append((after.seconds - before.seconds) / calls * 1e6)
+            calls, seconds = (now - then for now, then in zip(tap.overhead(), before, strict=True))
+            if calls:
+                row.own_us.append(seconds / calls * 1e6)
 
-    def _load(self, target: Target, measure: Measure, *, requests: int) -> Load:
+    def _load(self, target: Target, measure: Measure, *, requests: int = 0) -> Load:
         row = self.rows[target.name]
         load = self._native.load(
             target.port,

@@ -6,27 +6,20 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import msgspec
-from rich.console import Console
 
-from tests.benchmarks import report
 from tests.benchmarks.native import Load
 
 DIRECT, NGINX, LITELLM = "direct", "nginx", "litellm"
 CAPTURE, IDS, REDACTED = "tap: capture", "tap: + ids", "tap: + redaction"
 TAPS = (CAPTURE, IDS, REDACTED)
-_WIDTH = 130
 
 
 class Measure(msgspec.Struct, frozen=True):
     """One way to load a target."""
 
     name: str
-    size: int
-    """Bytes of the prompt."""
     stream: bool
     connections: int
-    requests: int = 0
-    """Instead of a time: large prompts would fill a disk."""
     paced: bool = False
     """The engine takes a pause before every event, as real ones do."""
     turns: int = 1
@@ -35,17 +28,11 @@ class Measure(msgspec.Struct, frozen=True):
     """Of the time that a load lasts."""
 
 
-PLAIN = Measure("plain c1", 1_000, False, 1, turns=3, share=0.5)
-STREAM = Measure("stream c1", 1_000, True, 1, share=0.5)
-PLAIN_32, STREAM_32 = Measure("plain c32", 1_000, False, 32), Measure("stream c32", 1_000, True, 32)
-PACED = Measure("paced", 1_000, True, 8, paced=True)
-SIZES = {"32 KB": 32_000, "100 K tokens": 400_000}
-LARGE = {
-    (label, stream): Measure(f"{label}, {'stream' if stream else 'plain'}", size, stream, 1, 100)
-    for label, size in SIZES.items()
-    for stream in (False, True)
-}
-MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32, PACED, *LARGE.values())
+PLAIN = Measure("plain c1", False, 1, turns=3, share=0.5)
+STREAM = Measure("stream c1", True, 1, share=0.5)
+PLAIN_32, STREAM_32 = Measure("plain c32", False, 32), Measure("stream c32", True, 32)
+PACED = Measure("paced", True, 8, paced=True)
+MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32, PACED)
 
 
 class Row:
@@ -92,10 +79,6 @@ def first(load: Load) -> float:
     return load.first_us.p50 if load.first_us else float("nan")
 
 
-def first_p99(load: Load) -> float:
-    return load.first_us.p99 if load.first_us else float("nan")
-
-
 def rate(load: Load) -> float:
     return load.rps
 
@@ -136,60 +119,10 @@ def figures(rows: Mapping[str, Row]) -> dict[str, float]:
 
 
 def show(rows: Mapping[str, Row]) -> None:
-    """The tables; no number where a measure is void."""
-    console = Console(width=_WIDTH)
-    direct, nginx = rows[DIRECT], rows[NGINX]
-    report.table(
-        "One call at a time, microseconds (own time: total minus upstream, by the tap's own account)",
-        ("", "p50", "p99", "added p50", "added p99", "own time", "32 KB prompt", "added", "100 K tokens", "added"),
-        [
-            (
-                name,
-                *(row.median(PLAIN, read) for read in (p50, p99)),
-                *(added(row, direct, PLAIN, read) for read in (p50, p99)),
-                statistics.median(row.own_us) if row.own_us else "",
-                *_sizes(row, direct, False, p50),
-            )
-            for name, row in rows.items()
-        ],
-        console,
-    )
-    report.table(
-        "Streams, microseconds to the first byte of the body (paced: 8 at a time, an event every ms; else at once)",
-        ("", PACED.name, "p99", "added p50", "added p99", "c1", "whole", "32 KB", "added", "100 K tok", "added"),
-        [
-            (
-                name,
-                *(row.median(PACED, read) for read in (first, first_p99)),
-                *(added(row, direct, PACED, read) for read in (first, first_p99)),
-                *(row.median(STREAM, read) for read in (first, p50)),
-                *_sizes(row, direct, True, first),
-            )
-            for name, row in rows.items()
-        ],
-        console,
-    )
-    report.table(
-        "32 connections",
-        ("", "plain /s", "of nginx", "stream /s", "of nginx", "calls", "shed", "lost", "spool behind, s"),
-        [
-            (
-                name,
-                row.median(PLAIN_32, rate),
-                f"{ratio(row, nginx, PLAIN_32):.1%}",
-                row.median(STREAM_32, rate),
-                f"{ratio(row, nginx, STREAM_32):.1%}",
-                row.calls,
-                sum(row.shed.values()) if name in TAPS else "",
-                row.lost if name in TAPS else "",
-                row.behind if name in TAPS else "",
-            )
-            for name, row in rows.items()
-        ],
-        console,
-    )
-
-
-def _sizes(row: Row, direct: Row, stream: bool, read: Callable[[Load], float]) -> list[float]:
-    measures = [LARGE[label, stream] for label in SIZES]
-    return [value for one in measures for value in (row.median(one, read), added(row, direct, one, read))]
+    """A line for each target: microseconds of one call at a time and to the first byte of a paced stream, then 32
+    connections; no number where a measure is void."""
+    for name, row in rows.items():
+        low = "".join(f"{row.median(PLAIN, read):9,.0f}" for read in (p50, p99))
+        high = "".join(f"{row.median(measure, rate):11,.0f}/s" for measure in (PLAIN_32, STREAM_32))
+        kept = f"calls {row.calls:,}, shed {sum(row.shed.values())}, lost {row.lost}, behind {row.behind:.1f} s"
+        print(f"{name:<18} p50, p99{low}; first{row.median(PACED, first):9,.0f}; plain, stream{high}; {kept}")

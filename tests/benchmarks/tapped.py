@@ -19,32 +19,21 @@ from tests.support.tap_process import tap_process
 _POLL_SECONDS = 0.02
 
 
-class Overhead(msgspec.Struct, frozen=True):
-    """The tap's own time on calls, as its histogram has it: total minus upstream."""
-
-    calls: float
-    seconds: float
-
-
 class Kept(msgspec.Struct, frozen=True):
-    """What a spool holds."""
+    """What a spool holds; with `problems`, by why, calls that were not captured whole."""
 
     records: int
     doubled: int
     problems: dict[str, int]
-    """How many calls were not captured whole, by why."""
     with_ids: int
-    """Records in which there are token ids."""
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """How far the spool has come."""
+    """Records that are written or shed, and the seconds that this was waited for."""
 
     records: int
-    """Written or shed."""
     shed: int
     seconds: float
-    """That this was waited for."""
 
 
 class Tapped:
@@ -65,11 +54,10 @@ class Tapped:
                 return settled
             time.sleep(_POLL_SECONDS)
 
-    def overhead(self) -> Overhead:
-        """Since its start; zeros if this tap does not say."""
+    def overhead(self) -> tuple[float, float]:
+        """Calls since its start, and its own seconds on them (total minus upstream), as its histogram has it."""
         samples = self._samples()
-        name = "evolved_tap_overhead_seconds"
-        return Overhead(samples.get(f"{name}_count", 0.0), samples.get(f"{name}_sum", 0.0))
+        return samples["evolved_tap_overhead_seconds_count"], samples["evolved_tap_overhead_seconds_sum"]
 
     def _samples(self) -> dict[str, float]:
         with urllib.request.urlopen(self._admin, timeout=10) as answer:

@@ -1,8 +1,6 @@
 """A tap with two workers, as it is shipped: one port, one admin port, and what is left when one of them is killed."""
 
-import asyncio
 import contextlib
-import json
 import os
 import random
 import signal
@@ -10,10 +8,12 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
+import anyio.abc
+import anyio.to_thread
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
@@ -22,16 +22,16 @@ from actors.messages import decode
 from actors.messages.routes import Routes, write_routes
 from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.ingest.conversion import InThread
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.segments import spools
 from daemon.tap.spool_reader import SpoolReader
+from tests.support.engine import Asked, Engine, answer, running_engine
 from tests.support.patience import Late, until, wait_until, within
 from tests.support.ports import free_ports
 from tests.support.process import Process, alive
 from tests.support.stub_bus import StubBus
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(within(300)), pytest.mark.promise]
+pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.timeout(within(300)), pytest.mark.promise]
 
 
 class Tap:
@@ -99,32 +99,15 @@ def running(tmp_path: Path, settings: dict[str, object], *, notify: str = "") ->
 @contextlib.asynccontextmanager
 async def engine(name: str) -> AsyncIterator[int]:
     """Answers every call with its name and an id of its own."""
-    made = 0
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal made
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                size = next(
-                    (line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0"
-                )
-                await reader.readexactly(int(size.partition(b":")[2]))
-                made += 1
-                message = {"role": "assistant", "content": name}
-                body = json.dumps(
-                    {"id": f"{name}-{made}", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
-                ).encode()
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
-                writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
-                await writer.drain()
-        writer.close()
+    async def named(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
+        choice = {"index": 0, "message": {"role": "assistant", "content": name}, "finish_reason": "stop"}
+        await stream.send(answer(200, {"id": f"{name}-{len(engine.asked)}", "choices": [choice]}))
+        return True
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
+    async with running_engine() as running:
+        running.script = named
+        yield running.port
 
 
 def conversation(number: int, turns: int) -> dict[str, object]:
@@ -141,7 +124,7 @@ async def shipped(directories: list[Path], wanted: int) -> list[str]:
     subscription = await bus.subscribe("test", [TRAFFIC_EXCHANGE])
     shipper = Shipper(
         directories, bus, settings=ShipperSettings(), metrics=ShipperMetrics(CollectorRegistry()),
-        rng=random.Random(1), loader=InThread,
+        rng=random.Random(1),
     )  # fmt: skip
     unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
     found: list[str] = []
@@ -159,124 +142,126 @@ async def shipped(directories: list[Path], wanted: int) -> list[str]:
     return found
 
 
-def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with engine("e") as port:
-            with running(tmp_path, {"tap.upstream": f"http://127.0.0.1:{port}"}) as tap:
-                answered = await _kill(tap)
-            found = await shipped(spools(tap.state / "spool", 2), answered)
-            assert len(found) == answered
-            assert len(set(found)) == answered
-
-    async def _kill(tap: Tap) -> int:
-        clients: list[httpx.AsyncClient] = []
-        answered = 0
-
-        async def call(client: httpx.AsyncClient, number: int = 0) -> bool:
-            nonlocal answered
-            try:
-                answer = await client.post(tap.url, json=conversation(number, 0))
-            except httpx.HTTPError:
-                return False
-            answered += answer.status_code == 200
-            return answer.status_code == 200
-
-        def connect() -> httpx.AsyncClient:
-            return httpx.AsyncClient(
-                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1), timeout=within(), verify=False
-            )
-
-        held: dict[str, float] = {}
-        for _ in range(20):
-            # Which worker takes a connection is the kernel's choice.
-            fresh = [connect() for _ in range(12)]
-            clients += fresh
-            assert all(await asyncio.gather(*(call(one) for one in fresh)))
-            held = await asyncio.to_thread(tap.figures, "evolved_tap_connections")
-            if min(held.values()) > 0:
-                break
-        assert min(held.values()) > 0, held
-        # What is handed to the scribe by now is written whatever happens to its worker.
-        await until(lambda: asyncio.to_thread(lambda: tap.kept() >= answered), "all answers are in the spool")
-        victim = min(held, key=lambda number: held[number])
-        os.kill(tap.pids()[victim], signal.SIGKILL)
-        again = await asyncio.gather(*(call(one) for one in clients))
-        print(f"connections by worker {held}; killed {victim}; broken {again.count(False)}")
-        assert again.count(False) <= held[victim]
-        new = [connect() for _ in range(20)]
-        assert all(await asyncio.gather(*(call(one) for one in new)))
-        await asyncio.to_thread(tap.until, lambda: tap.ask("/readyz").status_code == 200, "it is started again")
-        assert (await asyncio.to_thread(tap.figures, "evolved_tap_worker_restarts_total"))[victim] == 1
-        for one in (*clients, *new):
-            await one.aclose()
-        return answered
-
-    asyncio.run(main())
+def client() -> httpx.AsyncClient:
+    """One connection."""
+    limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+    return httpx.AsyncClient(limits=limits, timeout=within(), verify=False)
 
 
-def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_path: Path) -> None:
-    turns, conversations = 5, 60
+async def call(tap: Tap, by: httpx.AsyncClient, number: int = 0, turns: int = 0) -> str:
+    """The engine that answered; empty if the connection broke."""
+    try:
+        got = await by.post(tap.url, json=conversation(number, turns))
+    except httpx.HTTPError:
+        return ""
+    return got.json()["choices"][0]["message"]["content"]
 
-    async def main() -> None:
-        async with engine("a") as one, engine("b") as two:
-            upstreams = f'[{{url="http://127.0.0.1:{one}",name="a"}},{{url="http://127.0.0.1:{two}",name="b"}}]'
-            with running(tmp_path, {"tap.upstreams": upstreams}) as tap:
-                at: dict[int, list[str]] = {number: [] for number in range(conversations)}
-                gate = asyncio.Semaphore(12)
 
-                async def talk(number: int, turns: Iterable[int]) -> None:
-                    for turn in turns:
-                        # A connection for each turn: any worker may take it.
-                        async with gate, httpx.AsyncClient(timeout=within(), verify=False) as client:
-                            answer = await client.post(tap.url, json=conversation(number, turn))
-                        at[number].append(answer.json()["choices"][0]["message"]["content"])
+async def calls(tap: Tap, many: Sequence[httpx.AsyncClient]) -> list[str]:
+    found: list[str] = []
 
-                await asyncio.gather(*(talk(number, range(turns)) for number in at))
-                served = await asyncio.to_thread(tap.figures, "evolved_tap_requests_total")
-                heard = await asyncio.to_thread(tap.figures, "evolved_tap_siblings_heard_total")
-                dropped = await asyncio.to_thread(tap.figures, "evolved_tap_siblings_dropped_total")
-                moved = [number for number, names in at.items() if len(set(names)) > 1]
-                print(f"calls by worker {served}; heard {heard}, dropped {dropped}; moved: {len(moved)}")
-                assert min(served.values()) > 0
-                assert min(heard.values()) > 0
-                assert not moved
-                assert not any(dropped.values())
+    async def one(by: httpx.AsyncClient) -> None:
+        found.append(await call(tap, by))
 
-                # A worker that is started again is told by the other.
-                os.kill(tap.pids()["1"], signal.SIGKILL)
-                await asyncio.to_thread(tap.until, lambda: _restarted(tap), "it is started again and has been told")
-                await asyncio.gather(*(talk(number, range(turns, turns + 2)) for number in at))
-                served = await asyncio.to_thread(tap.figures, "evolved_tap_requests_total")
-                moved = [number for number, names in at.items() if len(set(names)) > 1]
-                print(f"after a kill: calls by worker {served}; moved: {len(moved)}")
-                assert min(served.values()) > 0
-                assert not moved
-                assert {names[0] for names in at.values()} == {"a", "b"}
+    async with anyio.create_task_group() as group:
+        for by in many:
+            group.start_soon(one, by)
+    return found
 
-                write_routes(tmp_path / "routes.json", Routes(until=time.time() + 600, canary="b", share=0.25))
-                await asyncio.to_thread(tap.until, lambda: _share(tap) == 0.25, "the canary is known to all workers")
-                canary = 0
 
-                async def start(number: int) -> None:
-                    nonlocal canary
-                    async with gate, httpx.AsyncClient(timeout=within(), verify=False) as client:
-                        answer = await client.post(tap.url, json=conversation(number, 0))
-                    canary += answer.json()["choices"][0]["message"]["content"] == "b"
+async def figures(tap: Tap, name: str) -> dict[str, float]:
+    return await anyio.to_thread.run_sync(tap.figures, f"evolved_tap_{name}")
 
-                drawn = 300
-                await asyncio.gather(*(start(1000 + number) for number in range(drawn)))
-                print(f"canary: {canary} of {drawn} new trajectories at a share of 0.25")
-                # Five standard deviations of a fair draw.
-                assert abs(canary - 0.25 * drawn) < 5 * (drawn * 0.25 * 0.75) ** 0.5
 
-    def _restarted(tap: Tap) -> bool:
-        heard = tap.figures("evolved_tap_siblings_heard_total")
-        return tap.figures("evolved_tap_worker_restarts_total")["1"] == 1 and heard.get("1", 0) > 0
+async def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_path: Path) -> None:
+    async with engine("e") as port:
+        with running(tmp_path, {"tap.upstream": f"http://127.0.0.1:{port}"}) as tap:
+            answered = await _kill(tap)
+    found = await shipped(spools(tmp_path / "spool", 2), answered)
+    assert len(found) == len(set(found)) == answered
 
-    def _share(tap: Tap) -> float:
+
+async def _kill(tap: Tap) -> int:
+    """How many calls were answered."""
+    clients: list[httpx.AsyncClient] = []
+    held = {"0": 0.0}
+    for _ in range(20):
+        # Which worker takes a connection is the kernel's choice.
+        fresh = [client() for _ in range(12)]
+        clients += fresh
+        assert all(await calls(tap, fresh))
+        held = await figures(tap, "connections")
+        if min(held.values()) > 0:
+            break
+    assert min(held.values()) > 0, held
+    answered = len(clients)
+    # What is handed to the scribe by now is written whatever happens to its worker.
+    await until(lambda: anyio.to_thread.run_sync(lambda: tap.kept() >= answered), "all answers are in the spool")
+    victim = min(held, key=lambda number: held[number])
+    os.kill(tap.pids()[victim], signal.SIGKILL)
+    again = await calls(tap, clients)
+    print(f"connections by worker {held}; killed {victim}; broken {again.count('')}")
+    assert again.count("") <= held[victim]
+    new = [client() for _ in range(20)]
+    assert all(await calls(tap, new))
+    await anyio.to_thread.run_sync(tap.until, lambda: tap.ask("/readyz").status_code == 200, "it is started again")
+    assert (await figures(tap, "worker_restarts_total"))[victim] == 1
+    for one in (*clients, *new):
+        await one.aclose()
+    return answered + len(again) - again.count("") + len(new)
+
+
+async def talk(tap: Tap, numbers: Iterable[int], turns: Iterable[int]) -> dict[int, set[str]]:
+    """The engines that served each conversation; a connection for each turn, so that any worker may take it."""
+    found: dict[int, set[str]] = {}
+    gate = anyio.Semaphore(12)
+
+    async def one(number: int) -> None:
+        for turn in turns:
+            async with gate, client() as by:
+                found.setdefault(number, set()).add(await call(tap, by, number, turn))
+
+    async with anyio.create_task_group() as group:
+        for number in numbers:
+            group.start_soon(one, number)
+    return found
+
+
+async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_call(tmp_path: Path) -> None:
+    def restarted() -> bool:
+        return tap.figures("evolved_tap_worker_restarts_total")["1"] == 1 and (
+            tap.figures("evolved_tap_siblings_heard_total").get("1", 0) > 0
+        )
+
+    def share() -> float:
         return min(tap.figures("evolved_tap_upstream_canary_share", 'engine="b"').values())
 
-    asyncio.run(main())
+    async with engine("a") as one, engine("b") as two:
+        upstreams = f'[{{url="http://127.0.0.1:{one}",name="a"}},{{url="http://127.0.0.1:{two}",name="b"}}]'
+        with running(tmp_path, {"tap.upstreams": upstreams}) as tap:
+            at = await talk(tap, range(60), range(5))
+            served, heard = await figures(tap, "requests_total"), await figures(tap, "siblings_heard_total")
+            print(f"calls by worker {served}; heard {heard}")
+            assert min(*served.values(), *heard.values()) > 0
+            assert all(len(names) == 1 for names in at.values())
+            assert not any((await figures(tap, "siblings_dropped_total")).values())
+
+            # A worker that is started again is told by the other.
+            os.kill(tap.pids()["1"], signal.SIGKILL)
+            await anyio.to_thread.run_sync(tap.until, restarted, "it is started again and has been told")
+            assert await talk(tap, range(60), range(5, 7)) == at
+            served = await figures(tap, "requests_total")
+            print(f"after a kill: calls by worker {served}")
+            assert min(served.values()) > 0
+            assert set.union(*at.values()) == {"a", "b"}
+
+            write_routes(tmp_path / "routes.json", Routes(until=time.time() + 600, canary="b", share=0.25))
+            await anyio.to_thread.run_sync(tap.until, lambda: share() == 0.25, "the canary is known to all workers")
+            drawn = 300
+            canary = sum(names == {"b"} for names in (await talk(tap, range(1000, 1000 + drawn), [0])).values())
+            print(f"canary: {canary} of {drawn} new trajectories at a share of 0.25")
+            # Five standard deviations of a fair draw.
+            assert abs(canary - 0.25 * drawn) < 5 * (drawn * 0.25 * 0.75) ** 0.5
 
 
 def test_the_service_manager_hears_of_the_parent_only(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from actors.messages.spool import RawExchange
 from tests.clients import rig
 from tests.clients.catalogue import CLIENTS, HERE, Run, runs
 from tests.clients.engine.script import TOOLS, VARIED
-from tests.clients.verdict import exchanges
 
 RECORDED = HERE / "recorded"
 STREAMS = (("openai chat", TOOLS), ("openai responses", VARIED))
@@ -34,7 +33,7 @@ def record(directory: Path) -> None:
     names = {run.key: run for run in planned}
     lines: dict[str, list[dict[str, Any]]] = {}
     for raw in sorted(records, key=lambda raw: raw.received):
-        run = names[truth[exchanges([raw])[0].response_id]["key"]]
+        run = names[truth[rig.exchanges([raw])[0].response_id]["key"]]
         lines.setdefault(run.client, []).append(_line(run, raw))
     RECORDED.mkdir(exist_ok=True)
     for client, own in lines.items():

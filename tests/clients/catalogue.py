@@ -1,6 +1,7 @@
 """The client configurations under test: which program, which endpoint, what it can do."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -51,98 +52,44 @@ class Run(msgspec.Struct, frozen=True):
         return f"{self.client}|{self.mode}|{self.script}|{self.number}".replace(" ", "_")
 
 
+def _program(name: str, path: str, endpoint: str, api: str = "", **more: Any) -> Client:
+    """A client whose program is told which API to speak, if it speaks several."""
+    env = {"API": api} if api else {}
+    return Client(name=name, program=f"programs/{path}.py", endpoint=endpoint, env=env, **more)
+
+
+AGENTS, PYDANTIC, LANGGRAPH, PREVIOUS = "openai_agents", "pydantic_ai_agent", "langgraph_agent", {"PREVIOUS": "1"}
+WORK_ALONE = (REPEATED, TEXT, VARIED)
 CLIENTS = (
-    Client(name="openai chat", program="programs/openai_chat.py", endpoint=CHAT),
-    Client(name="openai responses", program="programs/openai_responses.py", endpoint=RESPONSES),
+    _program("openai chat", "openai_chat", CHAT),
+    _program("openai responses", "openai_responses", RESPONSES),
     Client(
-        name="openai responses, previous id",
-        program="programs/openai_responses.py",
-        endpoint=RESPONSES,
-        env={"PREVIOUS": "1"},
+        name="openai responses, previous id", program="programs/openai_responses.py", endpoint=RESPONSES, env=PREVIOUS
     ),
     # It raises when an id comes twice: "Model reused a completed tool call ID for a different invocation".
-    Client(
-        name="openai-agents responses",
-        program="programs/openai_agents.py",
-        endpoint=RESPONSES,
-        refuses=(REPEATED,),
-    ),
-    Client(
-        name="openai-agents chat",
-        program="programs/openai_agents.py",
-        endpoint=CHAT,
-        env={"API": "chat"},
-        refuses=(REPEATED,),
-    ),
-    Client(name="pydantic-ai responses", program="programs/pydantic_ai_agent.py", endpoint=RESPONSES),
-    Client(name="pydantic-ai chat", program="programs/pydantic_ai_agent.py", endpoint=CHAT, env={"API": "chat"}),
-    Client(name="langgraph chat", program="programs/langgraph_agent.py", endpoint=CHAT),
-    Client(
-        name="langgraph responses",
-        program="programs/langgraph_agent.py",
-        endpoint=RESPONSES,
-        env={"API": "responses"},
-    ),
-    Client(name="anthropic messages", program="programs/anthropic_messages.py", endpoint=MESSAGES),
-    Client(
-        name="pydantic-ai messages",
-        program="programs/pydantic_ai_agent.py",
-        endpoint=MESSAGES,
-        env={"API": "anthropic"},
-    ),
-    Client(
-        name="langgraph messages", program="programs/langgraph_agent.py", endpoint=MESSAGES, env={"API": "anthropic"}
-    ),
-    Client(name="haystack chat", program="programs/haystack_agent.py", endpoint=CHAT),
-    Client(name="litellm chat", program="programs/litellm_chat.py", endpoint=CHAT, venv=LITELLM),
-    Client(
-        name="litellm messages",
-        program="programs/litellm_chat.py",
-        endpoint=MESSAGES,
-        env={"API": "anthropic"},
-        venv=LITELLM,
-    ),
+    _program("openai-agents responses", AGENTS, RESPONSES, refuses=(REPEATED,)),
+    _program("openai-agents chat", AGENTS, CHAT, "chat", refuses=(REPEATED,)),
+    _program("pydantic-ai responses", PYDANTIC, RESPONSES),
+    _program("pydantic-ai chat", PYDANTIC, CHAT, "chat"),
+    _program("langgraph chat", LANGGRAPH, CHAT),
+    _program("langgraph responses", LANGGRAPH, RESPONSES, "responses"),
+    _program("anthropic messages", "anthropic_messages", MESSAGES),
+    _program("pydantic-ai messages", PYDANTIC, MESSAGES, "anthropic"),
+    _program("langgraph messages", LANGGRAPH, MESSAGES, "anthropic"),
+    _program("haystack chat", "haystack_agent", CHAT),
+    _program("litellm chat", "litellm_chat", CHAT, venv=LITELLM),
+    _program("litellm messages", "litellm_chat", MESSAGES, "anthropic", venv=LITELLM),
     # Each task of a crew is a conversation of its own, whatever was said before.
-    Client(
-        name="crewai chat",
-        program="programs/crewai_agent.py",
-        endpoint=CHAT,
-        refuses=(TEXT, VARIED),
-        venv=CREWAI,
-    ),
+    _program("crewai chat", "crewai_agent", CHAT, refuses=(TEXT, VARIED), venv=CREWAI),
     # Every step is a conversation of its own: the past stands in the user's words.
-    Client(
-        name="dspy chat",
-        program="programs/dspy_agent.py",
-        endpoint=CHAT,
-        refuses=(REPEATED, TEXT, VARIED),
-        venv=LITELLM,
-        whole=False,
-    ),
+    _program("dspy chat", "dspy_agent", CHAT, refuses=WORK_ALONE, venv=LITELLM, whole=False),
     # It has the model call a tool, whose arguments are the answer.
-    Client(
-        name="instructor chat",
-        program="programs/instructor_chat.py",
-        endpoint=CHAT,
-        refuses=(REPEATED, TEXT, VARIED),
-        venv=LITELLM,
-    ),
+    _program("instructor chat", "instructor_chat", CHAT, refuses=WORK_ALONE, venv=LITELLM),
     # A coding agent, which has work for its shell or nothing to do.
-    Client(
-        name="mini-swe-agent chat",
-        program="programs/mini_swe_agent.py",
-        endpoint=CHAT,
-        refuses=(REPEATED, TEXT, VARIED),
-        venv=LITELLM,
-    ),
+    _program("mini-swe-agent chat", "mini_swe_agent", CHAT, refuses=WORK_ALONE, venv=LITELLM),
     # It asks for tool_choice=required, and tells each call again in words of its own.
-    Client(
-        name="smolagents chat",
-        program="programs/smolagents_agent.py",
-        endpoint=CHAT,
-        why_not="3 rows",
-    ),
-    Client(name="autogen chat", program="programs/autogen_agent.py", endpoint=CHAT),
+    _program("smolagents chat", "smolagents_agent", CHAT, why_not="3 rows"),
+    _program("autogen chat", "autogen_agent", CHAT),
     Client(name="openai-js chat", program="js/openai_chat.mjs", endpoint=CHAT),
     Client(name="openai-js responses", program="js/openai_responses.mjs", endpoint=RESPONSES),
     Client(name="ai-sdk responses", program="js/ai_sdk.mjs", endpoint=RESPONSES),

@@ -12,13 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
+from actors.messages import Exchange
 from actors.messages.spool import RawExchange, decode_spooled
+from adapters.intake.tap import exchange_from_raw
 from daemon.tap.spool_reader import SpoolReader
-from tests.clients.catalogue import Client, Run
+from tests.clients.catalogue import Client, Run, runs
+from tests.clients.engine.script import SCRIPTS
+from tests.clients.verdict import Verdict, judge
 from tests.support.patience import SLOW, Late, wait_until, within
 from tests.support.ports import free_port
 from tests.support.process import Process
+from tests.support.tap_process import tap_process
 
 ROOT = Path(__file__).parents[2]
 TOGETHER = 600.0
@@ -57,16 +63,10 @@ def scripted_engine(log: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def tap(upstream: str, directory: Path, **settings: object) -> Iterator[str]:
-    """`evolved tap` before `upstream`, with its spool in `directory`; gives its URL."""
-    port, admin = free_port(), free_port()
+    """A tap before `upstream`, with its spool in `directory`; gives its URL."""
     directory.mkdir(parents=True)
-    told = {"port": port, "admin_port": admin, "upstream": upstream, "spool_dir": str(directory / "spool"), **settings}
-    config = directory / "config.toml"
-    config.write_text("[tap]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items()))
-    command = [sys.executable, "-m", "daemon.cli", "tap", "--config", str(config)]
-    with Process(command, directory / "tap.log", cwd=ROOT) as process:
-        process.until_answers(f"http://127.0.0.1:{admin}/healthz")
-        yield f"http://127.0.0.1:{port}"
+    with tap_process(directory, int(upstream.rpartition(":")[2]), **settings) as running:
+        yield f"http://127.0.0.1:{running.port}"
 
 
 def given(engine: str) -> dict[str, dict[str, Any]]:
@@ -86,6 +86,11 @@ def spooled(directory: Path, wanted: int) -> list[RawExchange]:
         wait_until(read, "all records")
     assert len(found) == wanted, f"{len(found)} records in the spool for {wanted} calls"
     return [record for record in found if isinstance(record, RawExchange)]
+
+
+def exchanges(records: Sequence[RawExchange]) -> list[Exchange]:
+    """What the daemon makes of the spool."""
+    return [exchange_from_raw(record) for record in records]
 
 
 def work(clients: Sequence[Client], runs: Sequence[Run], url: str, directory: Path) -> dict[str, Any]:
@@ -137,3 +142,55 @@ def _start(client: Client, own: list[list[Any]], url: str, directory: Path) -> P
 
 def _out(directory: Path, client: Client, kind: str) -> Path:
     return directory / f"{client.name.replace(' ', '_').replace(',', '')}.{kind}"
+
+
+class Trial(msgspec.Struct, kw_only=True):
+    """What came of it."""
+
+    runs: list[Run]
+    results: dict[str, Any]
+    """What each client got, by key."""
+    exchanges: list[Exchange]
+    truth: dict[str, dict[str, Any]]
+    """By response id: the key that the engine gave it to, and its token ids."""
+    verdicts: list[Verdict]
+
+
+class ClientFailed(AssertionError):
+    """A run did not come to its end."""
+
+
+def planned(clients: Sequence[Client], count: int) -> list[Run]:
+    """The runs of a trial."""
+    every = [(client, run) for client in clients for run in runs(client, count, SCRIPTS)]
+    return [run for client, run in every if run.script not in client.refuses]
+
+
+def trial(clients: Sequence[Client], count: int, engine: str, directory: Path) -> Trial:
+    """Let the clients work, and judge what the tap kept.
+
+    Args:
+        count: runs of each client, mode and script.
+        directory: of the tap; the spool is left there.
+
+    Raises:
+        ClientFailed: with the client's own words.
+    """
+    mine = planned(clients, count)
+    before = given(engine)
+    with tap(engine, directory) as url:
+        results = work(clients, mine, url, directory / "clients")
+        truth = {key: value for key, value in given(engine).items() if key not in before}
+        seen = exchanges(spooled(directory, len(truth)))
+    require_success(results)
+    return Trial(runs=mine, results=results, exchanges=seen, truth=truth, verdicts=judge(mine, seen, truth))
+
+
+def require_success(results: dict[str, Any]) -> None:
+    """
+    Raises:
+        ClientFailed: with the client's own words.
+    """
+    for key, got in results.items():
+        if isinstance(got, dict) and "error" in got:
+            raise ClientFailed(f"{key}: {got['error'][-1500:]}")

@@ -3,19 +3,17 @@
 The truth is which key the engine gave a response to; the stitcher never sees a key.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from actors.messages import Exchange, Trajectory
-from actors.messages.spool import RawExchange
 from actors.store import stitchable
 from actors.trajectories.builder import build_all
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Limits, Stitcher
-from adapters.intake.tap import exchange_from_raw
-from tests.clients.catalogue import Client, Run
+from tests.clients.catalogue import Run
 
 LIMITS = Limits(idle_seconds=60.0, max_feedback=100, feedback_seconds=60.0)
 
@@ -24,35 +22,19 @@ class Verdict(msgspec.Struct, kw_only=True):
     """A row of the table: the runs of one client, one mode and one script."""
 
     client: str
-    endpoint: str
     mode: str
     script: str
-    runs: int = 0
-    calls: int = 0
-    """Requests that the runs made."""
-    trajectories: int = 0
-    split: int = 0
-    """Runs that are in more than one trajectory, or in none."""
-    mixed: int = 0
+    whole: bool
+    """Each run is one trajectory, and each trajectory one run."""
+    mixed: int
     """Trajectories that hold calls of more than one run."""
-    lost: int = 0
+    lost: int
     """Calls that are in no trajectory."""
-    min_confidence: float = 1.0
-    trainable: int = 0
-    """Trajectories with the tokens of every step, all in one row."""
-    why_not: tuple[str, ...] = ()
-    signals: dict[str, int] = {}
-    """Links by what told of them; "none" is a call whose past was not found."""
-
-    @property
-    def whole(self) -> bool:
-        """Each run is one trajectory, and each trajectory one run."""
-        return not self.split and not self.mixed and not self.lost and self.trajectories == self.runs
-
-
-def exchanges(records: Sequence[RawExchange]) -> list[Exchange]:
-    """What the daemon makes of the spool."""
-    return [exchange_from_raw(record) for record in records]
+    min_confidence: float
+    untrained: tuple[str, ...]
+    """Why trajectories do not have the tokens of every step, all in one row; empty if all have."""
+    signals: frozenset[str]
+    """What told of links; "none" is a call whose past was not found."""
 
 
 class Stitched(msgspec.Struct, frozen=True):
@@ -75,63 +57,37 @@ def stitched(seen: Sequence[Exchange]) -> Stitched:
     )
 
 
-def judge(
-    clients: Sequence[Client], runs: Sequence[Run], seen: Sequence[Exchange], truth: Mapping[str, Mapping[str, object]]
-) -> list[Verdict]:
-    """One verdict for each client, mode and script.
-
-    Args:
-        truth: by response id, with the `key` that it went to.
-    """
+def judge(runs: Sequence[Run], seen: Sequence[Exchange], truth: Mapping[str, Mapping[str, object]]) -> list[Verdict]:
+    """One verdict for each client, mode and script, from the `truth`: the `key` that each response id went to."""
     owner = {exchange.id: str(truth[exchange.response_id]["key"]) for exchange in seen}
+    calls = Counter(owner.values())
+    found = stitched(seen)
     placed: dict[str, list[Trajectory]] = defaultdict(list)
-    all_found = stitched(seen)
-    for trajectory in all_found.trajectories:
-        for key in {owner[step.exchange_id] for step in trajectory.steps}:
-            placed[key].append(trajectory)
-    calls: dict[str, list[Exchange]] = defaultdict(list)
-    for exchange in sorted(seen, key=lambda exchange: exchange.started):
-        calls[owner[exchange.id]].append(exchange)
-
-    endpoints = {client.name: client.endpoint for client in clients}
+    owners = {one.id: Counter(owner[step.exchange_id] for step in one.steps) for one in found.trajectories}
+    for one in found.trajectories:
+        for key in owners[one.id]:
+            placed[key].append(one)
     rows: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     for run in runs:
         rows[run.client, run.mode, run.script].append(run)
     verdicts = []
     for (client, mode, script), members in rows.items():
-        row = Verdict(client=client, endpoint=endpoints[client], mode=mode, script=script, runs=len(members))
-        found = {t.id: t for run in members for t in placed[run.key]}
-        _count(row, members, placed, calls, all_found.signals)
-        for trajectory in found.values():
-            _weigh(row, trajectory, {owner[step.exchange_id] for step in trajectory.steps})
-        verdicts.append(row)
+        keys = {run.key for run in members}
+        own = {one.id: one for key in keys for one in placed[key]}
+        mixed = sum(len(owners[each]) > 1 for each in own)
+        lost = sum(calls[key] - sum(owners[one.id][key] for one in placed[key]) for key in keys)
+        untrained = [one for one in own.values() if not one.trainable or len(one.rows) != 1]
+        verdicts.append(
+            Verdict(
+                client=client,
+                mode=mode,
+                script=script,
+                whole=not mixed and not lost and all(len(placed[key]) == 1 for key in keys) and len(own) == len(keys),
+                mixed=mixed,
+                lost=lost,
+                min_confidence=min((one.confidence for one in own.values()), default=1.0),
+                untrained=tuple({one.why_not or f"{len(one.rows)} rows" for one in untrained}),
+                signals=frozenset(signal for each, signal in found.signals.items() if owner.get(each) in keys),
+            )
+        )
     return verdicts
-
-
-def _count(
-    row: Verdict,
-    members: Sequence[Run],
-    placed: Mapping[str, list[Trajectory]],
-    calls: Mapping[str, list[Exchange]],
-    signals: Mapping[str, str],
-) -> None:
-    for run in members:
-        own = calls[run.key]
-        row.calls += len(own)
-        row.split += len(placed[run.key]) != 1
-        stepped = {step.exchange_id for trajectory in placed[run.key] for step in trajectory.steps}
-        row.lost += sum(exchange.id not in stepped for exchange in own)
-        for signal in (signals[exchange.id] for exchange in own if exchange.id in signals):
-            row.signals[signal] = row.signals.get(signal, 0) + 1
-
-
-def _weigh(row: Verdict, trajectory: Trajectory, owners: set[str]) -> None:
-    row.trajectories += 1
-    row.min_confidence = min(row.min_confidence, trajectory.confidence)
-    if len(owners) > 1:
-        row.mixed += 1
-    if trajectory.trainable and len(trajectory.rows) == 1:
-        row.trainable += 1
-    why = trajectory.why_not or (f"{len(trajectory.rows)} rows" if len(trajectory.rows) != 1 else "")
-    if why and why not in row.why_not:
-        row.why_not = (*row.why_not, why)

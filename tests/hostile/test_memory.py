@@ -2,16 +2,13 @@
 connections that say nothing. And what a web page may not do."""
 
 import contextlib
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from daemon.tap.admission import DoorSettings
 from daemon.tap.keys import add_key
 from tests.hostile.conftest import NEVER_SECONDS, Rig, rig_of
-from tests.support.patience import within
 from tests.support.wire import Client
 
 MEGA = 1 << 20
@@ -56,18 +53,6 @@ def test_answers_that_nobody_reads_are_not_made(rig: Rig) -> None:
         taken = rig.tap.stuff(client, asks)
     assert taken < len(asks) / 2, "the others wait in the client"
     rig.still_sane()
-
-
-def test_who_reads_late_gets_every_answer(rig: Rig) -> None:
-    count = 4000
-    with rig.client(receive_buffer=65_536) as client:
-        sending = threading.Thread(
-            target=client.send, args=(b"GET /elsewhere HTTP/1.1\r\nHost: tap\r\n\r\n" * count,), daemon=True
-        )
-        sending.start()
-        rig.tap.settle()
-        assert [client.response().status for _ in range(count)] == [404] * count
-        sending.join(within())
 
 
 def test_idle_connections_keep_nobody_out(keyed: tuple[Rig, bytes]) -> None:
@@ -119,12 +104,3 @@ def test_a_web_page_does_not_use_the_admin_port(rig: Rig, fields: bytes, status:
     with Client(rig.tap.admin_port) as client:
         client.send(b"GET /metrics HTTP/1.1\r\n%b\r\n" % fields)
         assert client.response().status == status
-
-
-def test_what_a_page_asks_the_engine_passes_and_is_not_kept(rig: Rig, tmp_path: Path) -> None:
-    with rig.client() as client:
-        client.send(
-            b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\nOrigin: https://x.example\r\nContent-Length: 2\r\n\r\n{}"
-        )
-        assert client.response().status == 200
-    assert rig.tap.metrics()['evolved_tap_not_kept_total{reason="other_site"}'] >= 1

@@ -7,7 +7,8 @@ import argparse
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import ModuleType
 from typing import Any
 
 import uvicorn
@@ -33,47 +34,35 @@ class Engine:
         post = ["POST"]
         return Starlette(
             routes=[
-                Route("/v1/chat/completions", self.chat, methods=post),
-                Route("/v1/responses", self.responses, methods=post),
-                Route("/v1/messages", self.messages, methods=post),
+                Route("/v1/chat/completions", self._answering(chat, chat.Completion), methods=post),
+                Route("/v1/responses", self._answering(responses, responses.Response), methods=post),
+                Route("/v1/messages", self._answering(messages, messages.Message), methods=post),
                 Route("/v1/models", self.models),
                 Route("/health", self.health),
                 Route("/given", self.given),
             ]
         )
 
-    async def chat(self, request: Request) -> Response:
-        asked = await request.json()
-        uid, told = uuid.uuid4().hex, chat.told(asked)
-        said = script.reply(asked["model"], told, chat.tools(asked), uid)
-        prompt, pieces = script.prompt(told), script.sampled(said)
-        answer = chat.Completion(asked, said, prompt, pieces, uid)
-        self._log(request, answer.id, prompt, pieces)
-        return _answer(answer, asked)
+    def _answering(self, dialect: ModuleType, made: type) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            asked, uid = await request.json(), uuid.uuid4().hex
+            try:
+                items = self._memory.items(asked) if dialect is responses else []
+            except KeyError as error:
+                message = f"no item or response with id {error}"
+                return JSONResponse({"error": {"message": message, "type": "invalid_request_error"}}, 404)
+            told = dialect.told(asked, items) if dialect is responses else dialect.told(asked)
+            said = script.reply(asked["model"], told, dialect.tools(asked), uid)
+            prompt, pieces = script.prompt(told), script.sampled(said)
+            answer = made(asked, said, prompt, pieces, uid)
+            if dialect is responses:
+                self._memory.keep(answer.id, items, answer.output)
+            self._log(request, answer.id, prompt, pieces)
+            if not asked.get("stream"):
+                return JSONResponse(answer.whole())
+            return StreamingResponse(_paced(answer.events()), media_type="text/event-stream")
 
-    async def responses(self, request: Request) -> Response:
-        asked = await request.json()
-        try:
-            items = self._memory.items(asked)
-        except KeyError as error:
-            message = f"no item or response with id {error}"
-            return JSONResponse({"error": {"message": message, "type": "invalid_request_error"}}, 404)
-        uid, told = uuid.uuid4().hex, responses.told(asked, items)
-        said = script.reply(asked["model"], told, responses.tools(asked), uid)
-        prompt, pieces = script.prompt(told), script.sampled(said)
-        answer = responses.Response(asked, said, prompt, pieces, uid)
-        self._memory.keep(answer.id, items, answer.output)
-        self._log(request, answer.id, prompt, pieces)
-        return _answer(answer, asked)
-
-    async def messages(self, request: Request) -> Response:
-        asked = await request.json()
-        uid, told = uuid.uuid4().hex, messages.told(asked)
-        said = script.reply(asked["model"], told, messages.tools(asked), uid)
-        prompt, pieces = script.prompt(told), script.sampled(said)
-        answer = messages.Message(asked, said, prompt, pieces, uid)
-        self._log(request, answer.id, prompt, pieces)
-        return _answer(answer, asked)
+        return answer
 
     async def models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in script.SCRIPTS]})
@@ -90,12 +79,6 @@ class Engine:
         # Anthropic's package shows its key in a header of its own.
         key = request.headers.get("x-api-key") or request.headers["authorization"].removeprefix("Bearer ")
         self._given.append({"key": key, "response_id": response_id, "prompt_ids": prompt, "response_ids": ids})
-
-
-def _answer(answer: chat.Completion | messages.Message | responses.Response, asked: dict[str, Any]) -> Response:
-    if not asked.get("stream"):
-        return JSONResponse(answer.whole())
-    return StreamingResponse(_paced(answer.events()), media_type="text/event-stream")
 
 
 async def _paced(events: list[bytes]) -> AsyncIterator[bytes]:

@@ -142,7 +142,7 @@ async def test_a_connection_that_the_engine_closed_in_between_is_not_used(
     engine.script = once
     for _ in range(4):
         assert (await http.post(CHAT, json=BODY)).status_code == 200
-        await until(lambda: rig.tap.upstreams[0].idle == 0, "the tap sees that the engine has closed")
+        await until(lambda: rig.tap.router.upstreams[0].idle == 0, "the tap sees that the engine has closed")
     assert (len(engine.asked), rig.tap.counts.stale) == (4, 0)
 
 
@@ -155,7 +155,7 @@ async def test_an_engine_that_is_away_is_made_up_for_by_another_and_soon_gets_no
         rerouted = rig.tap.counts.errors
         assert [(await http.post(CHAT, json=BODY)).status_code for _ in range(4)] == [200] * 4
         assert rerouted["rerouted"] == 2, "every second new run"
-        await until(lambda: not rig.tap.upstreams[0].healthy, "the engine that is away is noticed")
+        await until(lambda: not rig.tap.router.upstreams[0].healthy, "the engine that is away is noticed")
         async with rig.http(rig.admin) as admin:
             metrics = (await admin.get("/metrics")).text
         for name, healthy in (("away", 0), ("here", 1)):

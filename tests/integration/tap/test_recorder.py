@@ -93,14 +93,6 @@ async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successo
     assert (spool.restarts, spool.shed) == (1, 0)
 
 
-async def test_a_stopped_scribe_holds_nobody_up(tmp_path: Path, engine: Engine) -> None:
-    async with stopped(tmp_path, engine) as (rig, http):
-        await ask(http, 50)
-        assert rig.tap.spool.waiting == 50
-        await tell_scribe(rig, signal.SIGCONT)
-        await rig.records(50)
-
-
 async def test_a_silent_scribe_is_killed_and_replaced(tmp_path: Path, engine: Engine) -> None:
     async with stopped(tmp_path, engine, scribe_seconds=8 * patience.SLOW) as (rig, http):
         await ask(http)

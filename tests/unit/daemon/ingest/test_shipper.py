@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
@@ -17,7 +18,8 @@ from actors.messages.spool import RawExchange
 from actors.system.actor import DeadLetter
 from actors.system.errors import BusMisconfigured
 from actors.system.lifecycle import Lifecycle, Restart, Unit
-from daemon.ingest.conversion import InThread, Loader
+from daemon.ingest.conversion import Batch, Conversion, Load
+from daemon.ingest.converter import Converter
 from daemon.ingest.shipper import Pace, Shipper, ShipperMetrics, ShipperSettings
 from daemon.tap.segments import read_cursor
 from daemon.tap.spool import SpoolLimits, SpoolWriter
@@ -50,10 +52,21 @@ def spool(directory: Path, *payloads: bytes, first: int = 0) -> None:
     writer.close()
 
 
+class InThread(Converter):
+    """Without a process of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._conversion = Conversion()
+
+    async def load(self, request: Load) -> Batch:
+        return await anyio.to_thread.run_sync(self._conversion.make, request)
+
+
 class Rig:
     """A shipper on a stub bus."""
 
-    def __init__(self, *directories: Path, pace: Pace = QUICK, loader: Callable[[], Loader] = InThread) -> None:
+    def __init__(self, *directories: Path, pace: Pace = QUICK, loader: Callable[[], Converter] = InThread) -> None:
         self.bus, self.registry = StubBus(), CollectorRegistry()
         self.draining = anyio.Event()
         self.unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
@@ -83,11 +96,14 @@ class Rig:
         return self.registry.get_sample_value(name, labels) or 0.0
 
 
-async def test_records_become_messages_under_their_own_ids(tmp_path: Path) -> None:
+async def test_records_become_messages_under_their_own_ids_also_those_that_come_later(tmp_path: Path) -> None:
     feedback = Feedback(id=key(1), received=3.0, response_id="r", outcome=1.0)
-    spool(tmp_path, call(0), encode(feedback))
-    rig = Rig(tmp_path)
+    rig = Rig(tmp_path / "one", tmp_path / "two")
     async with rig.running():
+        await anyio.sleep(0.02)
+        spool(tmp_path / "one", call(0))
+        await rig.published(1)
+        spool(tmp_path / "two", encode(feedback), first=1)
         exchange, said = await rig.published(2)
     assert (exchange.subject, exchange.id) == ("traffic.exchange", f"traffic.exchange:{key(0)}")
     assert decode(exchange.data).response_id == "r"
@@ -95,46 +111,22 @@ async def test_records_become_messages_under_their_own_ids(tmp_path: Path) -> No
     assert rig.figure("evolved_shipper_records_total", kind="exchange") == 1
 
 
-async def test_what_is_written_while_it_runs_is_found(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    async with rig.running():
-        await anyio.sleep(0.02)
-        spool(tmp_path, call(0))
-        await rig.published(1)
-
-
-async def test_several_spools_are_emptied(tmp_path: Path) -> None:
-    spool(tmp_path / "one", call(0))
-    spool(tmp_path / "two", call(1), first=1)
-    rig = Rig(tmp_path / "one", tmp_path / "two")
-    async with rig.running():
-        await rig.published(2)
-
-
 @pytest.mark.promise
-async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [True, False], ids=["draining during an outage", "after it"])
+async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path, ends: bool) -> None:
     spool(tmp_path, call(0), call(1))
-    rig = Rig(tmp_path)
-    rig.bus.down = True
-    async with rig.running():
-        await until(lambda: rig.figure("evolved_shipper_waits_total"), "it waits", every=0.002)
-        assert rig.unit.status == "waiting"
-        assert read_cursor(tmp_path).segment == -1
-        rig.bus.down = False
-        await rig.published(2)
-        assert rig.unit.status == "ready"
-    assert SpoolReader(tmp_path).read() == []
-
-
-@pytest.mark.promise
-async def test_draining_during_an_outage_ends_at_once_and_loses_nothing(tmp_path: Path) -> None:
-    spool(tmp_path, call(0))
     rig = Rig(tmp_path)
     rig.bus.down = True
     with anyio.fail_after(within()):
         async with rig.running():
-            await anyio.sleep(0.02)
-    assert len(SpoolReader(tmp_path).read()) == 1
+            await until(lambda: rig.figure("evolved_shipper_waits_total"), "it waits", every=0.002)
+            assert rig.unit.status == "waiting"
+            assert read_cursor(tmp_path).segment == -1
+            rig.bus.down = ends
+            if not ends:
+                await rig.published(2)
+                assert rig.unit.status == "ready"
+    assert len(SpoolReader(tmp_path).read()) == (2 if ends else 0)
 
 
 @pytest.mark.promise
@@ -149,25 +141,20 @@ async def test_after_a_crash_records_come_again_under_the_same_ids(tmp_path: Pat
     assert [item.id for item in first.bus.published] == [item.id for item in second.bus.published]
 
 
-async def test_a_record_that_cannot_be_decoded_is_parked_and_does_not_stop_the_others(tmp_path: Path) -> None:
-    spool(tmp_path, b"\x00 no msgpack", call(1))
+async def test_a_record_that_cannot_be_decoded_is_parked_with_the_reason_and_does_not_stop_the_others(
+    tmp_path: Path,
+) -> None:
+    newer = msgspec.msgpack.encode({"type": "raw_exchange", "schema": 99, "id": key(1)})
+    spool(tmp_path, b"\x00 no msgpack", newer, call(2))
     rig = Rig(tmp_path)
     async with rig.running():
-        dead, exchange = await rig.published(2)
-    letter = msgspec.msgpack.decode(dead.data, type=DeadLetter)
-    assert (dead.subject, letter.data, letter.input_id) == ("dead.spool", b"\x00 no msgpack", key(0))
-    assert letter.error.startswith("no message: ")
+        *dead, exchange = await rig.published(3)
+    unknown, upgrade = (msgspec.msgpack.decode(one.data, type=DeadLetter) for one in dead)
+    assert (dead[0].subject, unknown.data, unknown.input_id) == ("dead.spool", b"\x00 no msgpack", key(0))
+    assert unknown.error.startswith("no message: ")
+    assert "upgrade" in upgrade.error
     assert exchange.subject == "traffic.exchange"
-    assert rig.figure("evolved_shipper_records_total", kind="dead") == 1
-
-
-async def test_a_record_of_a_newer_tap_is_parked_with_that_reason(tmp_path: Path) -> None:
-    newer = msgspec.msgpack.encode({"type": "raw_exchange", "schema": 99, "id": key(0)})
-    spool(tmp_path, newer)
-    rig = Rig(tmp_path)
-    async with rig.running():
-        (dead,) = await rig.published(1)
-    assert "upgrade" in msgspec.msgpack.decode(dead.data, type=DeadLetter).error
+    assert rig.figure("evolved_shipper_records_total", kind="dead") == 2
 
 
 async def test_the_replay_is_capped(tmp_path: Path) -> None:

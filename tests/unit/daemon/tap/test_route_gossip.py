@@ -1,4 +1,4 @@
-"""What one worker of a tap learns, the others know, however busy they are."""
+"""What one worker of a tap learns, the others know, however busy they are. Conversations: `tests/chaos`."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.anyio
 class Worker:
     """Remembers what it hears, and tells it to those that greet."""
 
-    def __init__(self, directory: Path, number: int, count: int) -> None:
-        self.gossip = RouteGossip(directory, number, count)
+    def __init__(self, directory: Path, number: int) -> None:
+        self.gossip = RouteGossip(directory, number, 2)
         self.known: dict[bytes, str] = {}
         self.gossip.open(self._learned, lambda: ((engine, key) for key, engine in self.known.items()))
 
@@ -31,8 +31,8 @@ class Workers:
     def __init__(self, directory: Path) -> None:
         self._directory, self._open = directory, list[Worker]()
 
-    def start(self, number: int, count: int = 2) -> Worker:
-        self._open.append(Worker(self._directory, number, count))
+    def start(self, number: int) -> Worker:
+        self._open.append(Worker(self._directory, number))
         return self._open[-1]
 
     def close(self) -> None:
@@ -50,18 +50,6 @@ async def workers(tmp_path: Path) -> AsyncIterator[Workers]:
     workers = Workers(tmp_path)
     yield workers
     workers.close()
-
-
-async def test_what_is_told_is_there_before_the_listener_has_had_its_turn(workers: Workers) -> None:
-    one, two, three = (workers.start(number, 3) for number in range(3))
-    one.learn("a", b"k1", b"k2")
-    for other in (two, three):
-        assert not other.known
-        other.gossip.catch_up()
-        assert other.known == {b"k1": "a", b"k2": "a"}
-    two.learn("b", b"k1")
-    one.gossip.catch_up()
-    assert one.known == {b"k1": "b", b"k2": "a"}
 
 
 async def test_a_sibling_that_is_busy_misses_nothing_and_what_it_cannot_read_is_passed_over(workers: Workers) -> None:
@@ -88,17 +76,3 @@ async def test_what_nobody_hears_is_bounded_and_counted(workers: Workers) -> Non
     told = 300_000 - (one.gossip.dropped - 2)
     await until(lambda: len(set(two.known) - {b"k1", b"k2"}) == told, "it has heard all that was not dropped")
     assert b"299999" in two.known, "the newest are kept"
-
-
-async def test_a_worker_that_is_started_again_is_told_what_the_others_remember(workers: Workers) -> None:
-    one, two = workers.start(0), workers.start(1)
-    one.learn("a", *(b"%d" % number for number in range(5000)))
-    two.gossip.catch_up()
-    two.learn("b", b"3")
-    await until(lambda: one.known[b"3"] == "b" and len(two.known) == 5000, "each has heard the other")
-    two.gossip.close()  # killed, or ended: the kernel closes its sockets either way
-    again = workers.start(1)
-    await until(lambda: again.known == one.known, "it is told what was before")
-    one.learn("c", b"new")
-    await until(lambda: again.known.get(b"new") == "c", "it hears what is new")
-    assert one.gossip.dropped == 0
