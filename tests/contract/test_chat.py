@@ -69,7 +69,7 @@ async def worded(wording: Any) -> bool:
 KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], Awaitable[bool]]]] = {
     "judge": (lambda **options: make(model="m", canary_share=0.0, **options), judged),
     "grader": (lambda **options: unanchored(model="m", **options), graded),
-    "extractor": (lambda **options: LlmExtractor(model="m", environment={}, **options), drawn),
+    "extractor": (lambda **options: LlmExtractor(model="m", **options), drawn),
     "rewriter": (lambda **options: LLMRewriter(model="m", **options), rewritten),
     "wording": (lambda **options: LLMWording(model="m", **options), worded),
 }
