@@ -154,7 +154,7 @@ bench-bfcl: setup .venv-bfcl/ready  ## BFCL: ground truth, agreement with the of
 	@mkdir -p build
 	$(BIN)/python -m tests.benchmarks.bfcl --json build/bfcl.json
 
-bench-toolsearch: setup .venv-appworld/ready  ## finding operations: AppWorld's, and 5,000 made-up ones (MODEL=a BERT's folder)
+bench-toolsearch: setup .venv-appworld/ready  ## finding operations: AppWorld's (MODEL=a BERT's folder)
 	@mkdir -p build
 	$(BIN)/python -m tests.benchmarks.toolsearch --appworld .venv-appworld/bin/python $(if $(MODEL),--model $(MODEL)) \
 		--json build/toolsearch.json

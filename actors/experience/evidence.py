@@ -1,11 +1,8 @@
 """What a contrast compares: calls of one tool, and whole runs, each with what was done before and how it went.
 
-A row of the first kind is a call that was answered, its response whether it worked; it needs no outcome. A row of the
-second is a run with an outcome. What a row did is a set of features: another tool went before, an argument was given,
-or its value had been found. What was done in one turn was done at once, so none of it went before the rest.
-
-A value is found if the user said it or an earlier result held it. An argument that is never found is free text, and
-says nothing either way. Pure.
+A row is a call that was answered, with whether it worked, or a run with an outcome. Its features: another tool went
+before, an argument was given, or its value had been found: said by the user or held by an earlier result. What was done
+in one turn was done at once. An argument that is never found is free text, and says nothing either way. Pure.
 """
 
 from collections import Counter, defaultdict

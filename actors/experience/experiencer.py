@@ -2,16 +2,12 @@
 
     trajectory.attributed, policy.directive (drift), policy.serving  ->  experience.lesson, trajectory.closed (probes)
 
-Lessons come from contrast between trajectories (`lessons`) and from experiments in the sandbox (`probing`), both open
-to anybody who watches; and, where that is asked for, from sequences of calls that work, from what tools answer, and
-from a language model. A lesson that a probe has verified is active at once; any other needs independent sources, then
-trials: guided rollouts that do better than unguided ones, and every lesson is retired when they no longer do
-(`lesson_trials`). When tools vanish, so do the lessons about them. What each part does stands in `actors.experience`;
-more in docs/how-it-learns.md.
+A lesson that a probe has verified is active at once; any other needs independent sources, then trials: guided rollouts
+that do better than unguided ones, and it is retired when they no longer do. When tools vanish, so do the lessons about
+them. More in docs/how-it-learns.md.
 
-Counters are not stored: they follow from the newest trajectories, which the store has, so nothing is counted twice.
-Stored beside the lessons are the tool list before the drift, a round of probing that is due again, and which tenants
-have several agent keys.
+Counters follow from the newest trajectories, which the store has, so nothing is counted twice. Stored beside the
+lessons are the tool list before the drift, a round of probing that is due, and which tenants have several agent keys.
 """
 
 from collections import deque
@@ -82,13 +78,8 @@ class Experiencer:
     """Actor: attributed trajectories, drift directives and swaps in, lessons out.
 
     Args:
-        settings: evidence, trials, rounds.
-        store: lessons, trajectories, state.
-        prober: experiments in the sandbox; None where there is no sandbox, lessons then come from contrast alone.
-        clock: unix seconds.
-        tester: tries skills in the sandbox.
-        extractor: draws lessons in free words; None without a language model.
-        embedder: tells which of those say the same; needed with an extractor.
+        prober: None where there is no sandbox; lessons then come from contrast alone.
+        extractor: draws lessons in free words; None without a language model. It needs an `embedder`.
         exam: whether a production trajectory, by id, is the gate's and so no source.
     """
 

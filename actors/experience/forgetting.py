@@ -1,12 +1,8 @@
 """Forgetting by source: lessons lose the trajectories that somebody wants gone, and end where nothing else is left.
 
-A lesson that stands on forgotten trajectories alone is retired with the reason "forgotten", and its words go with it:
-they may be those of the trajectory. So it goes, too, with the words of a tool memory, which quote results. Any other
-lesson loses the source, and its counters, which may stem from it: its trials begin anew. Earlier revisions say what
-must not be known any more; they are erased in the same transaction.
-
-The actors that hold lessons and trajectories in memory read the store again and again, and follow; that nothing new
-rests on what is gone is the store's care (its tombstones).
+A lesson that stands on forgotten trajectories alone is retired as "forgotten" and loses its words, which may be theirs;
+so does a tool memory, which quotes results. Any other loses the source and its counters: its trials begin anew. Earlier
+revisions are erased in the same transaction. Actors read the store again and follow.
 """
 
 from collections.abc import Callable, Collection
@@ -38,10 +34,6 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 async def forget(store: Store, trajectory_ids: Collection[str], clock: Callable[[], float]) -> Forgotten:
     """Take `trajectory_ids` away from every lesson. Doing it twice changes nothing more.
-
-    Args:
-        trajectory_ids: of any tenant; no lesson need name them.
-        clock: unix seconds.
 
     Raises:
         StoreUnavailable: nothing was changed.

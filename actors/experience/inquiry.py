@@ -47,12 +47,7 @@ class _State(msgspec.Struct):
 
 
 class Inquiry:
-    """The state of probing.
-
-    Args:
-        prober: None where there is no sandbox.
-        clock: unix seconds.
-    """
+    """The state of probing."""
 
     def __init__(
         self,

@@ -4,15 +4,13 @@
     When to use: cancel. Content: before_cancel:check_policy then cancel:drop.
 
 `contrast` draws them of one agent's runs: where a tool works if something was done before and is refused if not, or
-where runs succeed that did something and others fail, that is a lesson (`evidence` says what is compared). Found
-beside it is a name that is gone and the one that works in its place. What is told apart is what was done and how it
-went; no name of a tool has to mean anything. All features are tested together, at a stated rate of false lessons
-(`actors.statistics.permutation`). What a lesson explains is no longer compared when the next is looked for. Where many
-parties have evidence, the two that pull a comparison hardest are set aside (`actors.statistics.parties`).
+runs succeed that did something and others fail (`evidence`); and a name that is gone beside the one that works in its
+place. No name of a tool has to mean anything. All features are tested together, at a stated rate of false lessons;
+where many parties have evidence, the two that pull a comparison hardest are set aside.
 
-A lesson is filed under words that the goals of its runs share, and names no value of a run. The short form is for tools
-that are called by the very word that goals use, as the travel desk's: policies are trained to read it (`Practice`).
-Pure: the experiencer decides what becomes of a lesson.
+A lesson is filed under words that its runs' goals share, and names no value of a run. The short form is for tools
+called by the very word that goals use: policies are trained to read it (`Practice`). Pure: the experiencer decides what
+follows.
 """
 
 import re
@@ -178,7 +176,6 @@ def contrast(
 
     Args:
         trajectories: of one agent, oldest first.
-        settings: how much evidence is enough.
         intents: intent by tool, for tools whose verb is not the word that goals use (renamed ones).
         origin: of a trajectory; equal for those that are not independent of each other.
         party: whose evidence a trajectory is.

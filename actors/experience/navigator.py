@@ -2,15 +2,10 @@
 
     experience.lesson  ->  [library]  ->  `lessons(goal, tenant, step)`
 
-An index over the lessons of each tenant: tenants never see each other's. A lesson fits if the goal speaks of its
-intent, if its vector is like the goal's or the step's, or if it covers enough of their words. Those that fit are ranked
-by what they add to the success rate, by likeness and by youth. Of rivals, which say different things to the same end,
-one is given; they are given in the order in which the goal speaks of them, which is how the policy was shown several at
-once. Candidates are given in a share of the cases only: enough to try them, too few to harm. What is retired or in
-quarantine never is.
-
-The embedder being away costs the vectors, not the answer (`actors.experience.retrieval.library`). Without one, words
-alone find.
+A lesson fits if the goal speaks of its intent, if its vector is like the goal's or the step's, or if it covers enough
+of their words. Those that fit are ranked by what they add to the success rate, by likeness and by youth; of rivals one
+is given, in the order in which the goal speaks of them. Candidates are given in a share of the cases: enough to try
+them, too few to harm. Tenants never see each other's. Without the embedder, words alone find.
 """
 
 import random
@@ -80,10 +75,7 @@ class Navigator:
     ) -> None:
         """
         Args:
-            settings: how many, how like.
-            store: the lessons that there are at the start.
             embedder: of goals and lessons; None to find by intent and words alone.
-            rng: decides which questions try a candidate.
             rewriter: says a lesson in words that fit the case; None to give lessons as they are.
         """
         self._settings, self._store, self._rng, self._rewriter = settings, store, rng, rewriter

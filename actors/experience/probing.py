@@ -45,14 +45,7 @@ def engine_player(engine: Engine, settings: ProbeSettings) -> Player:
 
 
 class Prober:
-    """Experiments with the tools of a sandbox.
-
-    Args:
-        settings: bounds.
-        environment: the sandbox.
-        player: lets the policy play; usually an `engine_player` of the shadow engine.
-        clock: unix seconds.
-    """
+    """Experiments with the tools of a sandbox."""
 
     def __init__(
         self, settings: ProbeSettings, *, environment: Environment, player: Player, clock: Callable[[], float]

@@ -38,7 +38,6 @@ class Reviewing:
     Args:
         memory: newest rollouts that are remembered as trials.
         between: seconds between two revisions of one lesson that follow from trials.
-        clock: unix seconds.
     """
 
     def __init__(

@@ -1,10 +1,7 @@
 """Skills: sequences of calls that worked again and again, with where each argument comes from.
 
-Successful trajectories whose goals mean about the same and that make the same calls in the same order, each argument
-from the same place, show a skill: a place is a word of the goal, known by its shape, a field of an earlier result, or
-the same small value every time.
-Whatever comes from nowhere makes it no skill: it could not be carried out again. Pure; a sandbox tries it
-(`skill_trials`).
+A place is a word of the goal, known by its shape, a field of an earlier result, or the same small value every time.
+Whatever comes from nowhere makes it no skill: it could not be carried out again. Pure; a sandbox tries it.
 """
 
 import json

@@ -1,16 +1,9 @@
 """Plays one sandbox episode against an engine, with exact token ids: the shared hand of rollout, gate and demo.
 
-Each turn is one request: `chat` with `return_token_ids`, `logprobs` and `return_weight_versions` brings back the ids of
-the prompt as the engine itself rendered it, the sampled ids, their log-probs and the versions that sampled them, and
-the tool calls as the engine's own parser reads them. Rendering, generating and parsing by ourselves would be as exact,
-cost two or three requests a turn, and need a second tool parser that agrees with the one that production goes through.
-
-What stands in the prompt after the first turn is up to a context template (`actors.rollout.context`); a user's own loop
-may take the place of ours (`actors.rollout.harness.agents`). Both play through a `Session`, which records.
-
-Turns are joined to rows as production's are: a turn extends the row if its prompt begins with exactly the ids of the
-row; if the engine renders a past turn otherwise than the model wrote it, a new row begins. Nothing is ever
-re-tokenized.
+Each turn is one request, which brings back the prompt's ids as the engine rendered it, the sampled ids with log-probs
+and versions, and the tool calls as the engine's own parser reads them. A turn extends the row if its prompt begins with
+exactly the row's ids; where the engine renders a past turn otherwise, a new row begins. Nothing is ever re-tokenized.
+What stands in a prompt is a context template's affair, and a user's own loop may play; both go through a `Session`.
 """
 
 from collections.abc import Callable, Sequence
@@ -96,22 +89,15 @@ async def play(
     """Play `episode`, fresh from `reset`, with whatever weights `engine` has.
 
     Args:
-        context: what of the history stands in each request. A loop of one's own sees to that by itself; of `context`
-            it gets the budget only.
+        context: what of the history stands in each request; a loop of one's own gets its budget only.
         agent: plays in place of our own loop.
-        lessons_text: `lessons.render` of what to show; appended to the system text of the opening, on lines of its
-            own. Its span in the rows is recorded.
-        system: the system text that the chat template supplies where the episode's messages have none; only used
-            together with `lessons_text` or with instructions of `context`.
-        plain_opening: `opening_ids` of this task if the caller has them, to save a request; only used with lessons.
-        max_tokens: per turn.
-        seed: of the sampling; each turn derives its own.
-        timeout: seconds for each call of the engine or the environment.
-        version: asked in the end, where the engine gives no spans: what it had all the while, -1 if that is not known.
+        lessons_text: appended to the opening's system text; its span in the rows is recorded.
+        system: the system text that the chat template supplies where the episode's messages have none.
+        plain_opening: `opening_ids` of this task if the caller has them, to save a request.
+        version: what the engine had all the while, asked where it gives no spans; -1 if that is not known.
 
     Raises:
-        EpisodeLost: engine, environment or agent broke down, the lesson cannot be told apart in the prompt, or the
-            opening alone exceeds the budget.
+        EpisodeLost: engine, environment or agent broke down, or the opening does not do.
     """
     session = Session(
         engine,

@@ -58,7 +58,6 @@ class OwnTasks:
     ) -> None:
         """
         Args:
-            planner: which kinds; None for the environment's mix.
             families: kinds of task; None for the environment's usual mix.
             first: number of the first task of a fresh store.
             lookahead: numbers looked at for each task.

@@ -2,21 +2,13 @@
 
     task numbers, lessons  ->  shadow engine x environment  ->  trajectory.closed
 
-A round is `groups` tasks with `group_size` attempts each, all at once: the engine batches them. Rounds follow the
-learner: one at the start, then one for each version that the shadow engine takes, with a few ahead at most; if no
-version comes (all groups of a round were equal, the learner is away), another one after a while. While learning is
-frozen there are none; and none begins while the gate has a version on the engine that is too old to be trained on.
+A round is `groups` tasks with `group_size` attempts each, all at once. One comes at the start, one for each version
+that the shadow engine takes, with a few ahead at most, and another after a while where no version comes. There are none
+while learning is frozen, and none begins while the engine has a version that is too old to be trained on.
 
-Which tasks: a share of those that were made here (`actors.tasks.mixture`), the rest are the environment's own, of the
-kinds that are planned (`actors.rollout.own_tasks`).
-
-No task can hold up the others. An attempt that is lost is made again a few times; a task that loses one attempt after
-the other is given up for this round; a group that does not come to its end goes out with the attempts that did. All of
-it is counted.
-
-The first share `eta` of each group sees the lessons that fit its goal, the rest sees none: the difference is what tells
-whether a lesson is worth anything, and guided successes are how a policy gets over a change that it would never find by
-itself. The span of the lesson is recorded, so that the learner can cut it out.
+No task can hold up the others: a lost attempt is made again a few times, a task that loses one after the other is given
+up for this round, a group that does not end goes out with the attempts that did. A share `eta` of each group sees the
+lessons that fit: the difference tells what a lesson is worth. Its span is recorded, so that the learner can cut it out.
 """
 
 import json
@@ -93,12 +85,7 @@ class Rollout:
         """
         Args:
             trains: whether what a version plays now can still be trained on.
-            engine: the shadow engine.
             times: what it has when, for an engine that does not say it with its answers.
-            retriever: finds lessons; None for unguided rollouts only.
-            rng: seeds of the sampling.
-            planner: which kinds of task; None for the environment's mix.
-            harness: in which episodes are played.
             mixture: brings tasks that were made here; `environment` must know them. None for none.
         """
         self._settings, self._store, self._engine, self._environment = settings, store, engine, environment

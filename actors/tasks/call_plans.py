@@ -129,7 +129,6 @@ async def carry_out(
     """The task of reaching `goal` in the world of `base`, if `plan` gets there; else why not, in a stable short word.
 
     Args:
-        environment: the worlds, without self-made tasks.
         timeout: seconds for the execution as a whole, and again for its repetition.
     """
     try:

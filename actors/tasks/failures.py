@@ -4,13 +4,11 @@
                                                   -> the environment has it: its own tasks are offered
                                                   -> else: its goal in other worlds, by the way of a run that succeeded
 
-Failures are of one kind if their goals mean about the same (`actors.kinds.levels`); where there are enough of one
-masked goal, that is a kind by itself. What is reproduced is one concrete request at a time, the newest first, never a
-mean of several. Each failure is used once. A reference is what was executed in the world that the task begins in
-(`actors.tasks.call_plans`); it comes from a run that somebody, or the environment, called a success, or from the
-policy's own attempts that a grader called one. Runs at the same request in other words serve too, if all that succeeded
-at such requests went one way. Failures that nothing can be made of are kept for a while, for a success may come, and
-then let go and counted. Nothing but ids is remembered here: what is forgotten is gone (`Store.tombstoned`).
+Failures are of one kind if their goals mean about the same (`actors.kinds.levels`). One concrete request is reproduced
+at a time, the newest first; each failure is used once. A reference is what was executed in the world that the task
+begins in; it comes from a run that somebody called a success, in other words too if all such runs went one way, or from
+the policy's own attempts that a grader called one. Failures that nothing can be made of wait for a while, and are
+counted. Nothing but ids is remembered here: what is forgotten is gone.
 """
 
 from collections import Counter
@@ -109,7 +107,6 @@ class LiveFailures:
         Args:
             kinds: says which failures are alike, and is told which kinds traffic fails at.
             exam: whether a production trajectory, by id, is the gate's: nothing is made of it.
-            environment: the sandbox, without self-made tasks.
             mix: families that the rollout plays anyway; None for the environment's usual mix.
             searcher: None: where nobody succeeded, nothing is made.
         """

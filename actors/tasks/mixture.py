@@ -5,13 +5,9 @@
 
 A policy that trains on tasks of its own making alone drifts towards them, so they are a share of each round, and their
 advantages are scaled (AgentEvolver, arXiv 2511.10395, section 3: 0.5). Tasks of the environment that a failure pointed
-to are real tasks, with its own verifier: they are drawn here too, and count fully.
-
-Among them the clusters go by the curriculum's index, as everywhere; of a cluster the task that promises most by what is
-believed of its success, less the more it has been tried. A task whose attempts all ended alike, both ways, teaches
-nothing: after a few such rounds it is set aside, tried again later each time twice as late, and retired when nothing
-changes. So is one that is always lost. Where no attempt succeeded, the same task told more openly goes into the pool
-beside it (`rewriting`).
+to are real ones: they count fully. Clusters go by the curriculum's index; of a cluster the task that promises most. A
+task whose attempts all end alike, or are lost, is set aside, tried again ever later and then retired. Where no attempt
+succeeded, the same task told more openly goes into the pool beside it (`rewriting`).
 """
 
 from collections import Counter

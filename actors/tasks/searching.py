@@ -46,11 +46,6 @@ class ShadowSearch:
         rng: Random,
         clock: Callable[[], float],
     ) -> None:
-        """
-        Args:
-            engine: the shadow engine.
-            environment: one that knows self-made tasks.
-        """
         self._settings, self._engine, self._environment = settings, engine, environment
         self._grader, self._rng, self._clock = grader, rng, clock
 

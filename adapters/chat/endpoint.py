@@ -67,14 +67,7 @@ class _TryAgain(Exception):
 
 
 class ChatEndpoint:
-    """Chat completions at one URL; `aclose()` at the end.
-
-    Args:
-        settings: where and how long.
-        key: sent as a bearer token; empty: none is needed.
-        rng: jitter.
-        clock: Unix seconds, for a `Retry-After` that is a date.
-    """
+    """Chat completions at one URL; `aclose()` at the end."""
 
     def __init__(self, settings: EndpointSettings, *, key: str, rng: random.Random, clock: Callable[[], float]) -> None:
         self._settings, self._rng, self._clock = settings, rng, clock

@@ -8,11 +8,11 @@ the words themselves say; against that stand the instructions, a judge's `screen
 
 import json
 import re
+import secrets
 import unicodedata
 from collections.abc import Callable, Sequence
 
 from actors.messages import Trajectory
-from actors.ports.errors import AdapterNotSetUp
 
 _COMBINING = 2
 """Combining marks that a letter keeps: more than any script's orthography needs are a way to hide text."""
@@ -41,20 +41,15 @@ def quoted(text: str, most: int) -> str:
     return json.dumps(quote(text, most), ensure_ascii=False)
 
 
-def fresh_mark(draw: Callable[[], str], runs: Sequence[Trajectory]) -> str:
-    """A mark of a call that no text of `runs` holds; chance alone never needs a second draw.
-
-    Raises:
-        AdapterNotSetUp: the source repeats what was written.
-    """
+def fresh_mark(runs: Sequence[Trajectory], draw: Callable[[], str] = lambda: secrets.token_hex(8)) -> str:
+    """A mark of a call that no text of `runs` holds, and nobody who writes one can foresee."""
     steps = [step for run in runs for step in run.steps]
     texts = [*(run.goal for run in runs), *(step.text + step.observation for step in steps)]
     texts += [f"{call.name} {call.arguments}" for step in steps for call in step.tool_calls]
-    for _ in range(8):
+    mark = draw()
+    while any(mark in text for text in texts):
         mark = draw()
-        if not any(mark in text for text in texts):
-            return mark
-    raise AdapterNotSetUp("the source of marks repeats what stands in the log")
+    return mark
 
 
 def visible(text: str) -> str:

@@ -26,15 +26,12 @@ class OpenAIEmbedder:
     """An `Embedder` over HTTP.
 
     Args:
-        model: as the endpoint names it.
         base_url: with `/v1`; empty for OpenAI's.
         dimensions: asked of models that can be asked; 0 for the model's own, learned from the first answer.
-        key_env: environment variable that holds the key; `OPENAI_API_KEY` for OpenAI's, else none.
-        key_file: file that holds the key instead.
+        key_env, key_file: where the key is; `OPENAI_API_KEY` for OpenAI's, else none.
         batch: texts in a request.
         max_chars: of a text, from its beginning; what is longer than the model's context would be refused.
-        timeout: seconds for one try.
-        retries: further tries after a timeout, a broken connection, 408, 409, 429 or 5xx; the client waits in between.
+        retries: further tries after a timeout, a broken connection, 408, 409, 429 or 5xx, of `timeout` seconds each.
 
     Raises:
         ValueError: a number or an address that makes no sense, or an address with a password.

@@ -4,18 +4,16 @@ A refusal, an answer that is cut and one that cannot be read yield nothing and a
 are the tokens of an hour.
 """
 
-import os
 import random
-import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
 
 from actors.messages import Trajectory
-from actors.ports.errors import AdapterNotSetUp, EndpointUnavailable, ExtractorUnavailable
+from actors.ports.errors import EndpointUnavailable, ExtractorUnavailable
 from actors.ports.extractors import Insight
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
@@ -23,7 +21,6 @@ from adapters.chat.quoting import fresh_mark
 from adapters.chat.settings import EndpointSettings, settings_of
 from adapters.extractors import prompt
 
-_URL, _MODEL, _KEY = "OPENAI_BASE_URL", "EVOLVED_EXTRACTOR_MODEL", "OPENAI_API_KEY"
 _READ_AS = {"truncated": "cut", "refused": "refused", "rejected": "rejected", "too_long": "rejected"}
 """Problems of a reply as they are counted; all others are unreadable."""
 
@@ -52,12 +49,6 @@ class LlmExtractor:
     """An `Extractor` over a chat endpoint; `aclose()` at the end.
 
     Args:
-        clock: monotonic seconds, for the budget.
-        nonce: makes the mark of one call.
-        rng: jitter of the attempts.
-        environment: `EVOLVED_EXTRACTOR_MODEL` stands for a `model` that is not given, `OPENAI_BASE_URL` for a `url`.
-            `OPENAI_API_KEY` goes to that address alone; with `url`, `key_env` or `key_file` names the key.
-        options: `ExtractorSettings`.
 
     Raises:
         AdapterNotSetUp: an option is missing or wrong, or there is no key where one should be.
@@ -67,15 +58,12 @@ class LlmExtractor:
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
-        nonce: Callable[[], str] = lambda: secrets.token_hex(8),
-        rng: random.Random | None = None,
-        environment: Mapping[str, str] = os.environ,
         **options: Any,
     ) -> None:
-        self._settings = settings = settings_of(ExtractorSettings, _completed(options, environment))
-        key = read_key(settings.key_env, settings.key_file, environment)
-        self._endpoint = ChatEndpoint(settings, key=key, rng=rng or random.Random(), clock=time.time)
-        self._clock, self._nonce = clock, nonce
+        self._settings = settings = settings_of(ExtractorSettings, options)
+        key = read_key(settings.key_env, settings.key_file)
+        self._endpoint = ChatEndpoint(settings, key=key, rng=random.Random(), clock=time.time)
+        self._clock = clock
         self.name = f"llm:{settings.model}"
         self._spent: deque[tuple[float, int]] = deque()
         self.counts: Counter[str] = self._endpoint.counts
@@ -91,7 +79,7 @@ class LlmExtractor:
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         shown = successes[: self._settings.runs], failures[: self._settings.runs]
-        nonce, limit = fresh_mark(self._nonce, (*shown[0], *shown[1])), self._settings.limit
+        nonce, limit = fresh_mark((*shown[0], *shown[1])), self._settings.limit
         answer = await self._ask(prompt.draw_messages(nonce, *shown, limit))
         if answer is None:
             return ()
@@ -127,15 +115,3 @@ class LlmExtractor:
         if sum(tokens for _, tokens in self._spent) >= most:
             self.counts["out_of_budget"] += 1
             raise ExtractorUnavailable(f"{self.name}: {most} tokens of this hour are spent")
-
-
-def _completed(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """`options` with what the environment says of those that are not given."""
-    found = dict(options)
-    for option, variable in (("url", _URL), ("model", _MODEL)):
-        found[option] = options.get(option) or environment.get(variable)
-        if not found[option]:
-            raise AdapterNotSetUp(f"no {option}: give the option {option!r}, or set {variable}")
-    if environment.get(_KEY) and not any(map(options.get, ("url", "key_env", "key_file"))):
-        found["key_env"] = _KEY
-    return found

@@ -44,7 +44,6 @@ class EnsembleGrader:
     """A `Grader`; `aclose()` at the end.
 
     Args:
-        members: asked at the same time.
         quorum: how many must agree.
         timeout: seconds that a member is waited for; then it abstains.
     """

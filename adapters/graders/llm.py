@@ -2,17 +2,14 @@
 
     task, steps, reference -> screening -> prompt -> endpoint -> reading -> repetition gate -> Grade
 
-A model that is away, refuses, or answers what cannot be read abstains, counted by reason: the attempt is masked, never
-0. Attempts, time and tokens are bounded, and out of budget is an abstention too. Who writes to his judge gains nothing
-by it: praise of an agent that did is not believed, and an attempt whose tools or users speak to the judge is not asked
-about at all.
+A model that is away, refuses, cannot be read, or is out of budget abstains, counted by reason: the attempt is masked,
+never 0. Praise of an agent that speaks to its judge is not believed, and where tools or users do, nobody is asked.
 """
 
 import random
-import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -49,12 +46,7 @@ class LlmGrader:
     """A `Grader`; `aclose()` at the end.
 
     Args:
-        settings: endpoint, shape and prices.
         anchored: whether it compares with a reference; without one it abstains then.
-        key: of the endpoint, empty if it needs none.
-        rng: jitter of the attempts.
-        mark: draws the secret of a call; must be unpredictable to whoever writes trajectories.
-        clock: seconds, for the budget.
     """
 
     def __init__(
@@ -63,13 +55,9 @@ class LlmGrader:
         *,
         anchored: bool,
         key: str = "",
-        rng: random.Random | None = None,
-        mark: Callable[[], str] = lambda: secrets.token_hex(8),
-        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._mark, self._clock = settings, mark, clock
-        self.needs_reference = anchored
-        self._endpoint = ChatEndpoint(settings, key=key, rng=rng or random.Random(), clock=clock)
+        self._settings, self.needs_reference = settings, anchored
+        self._endpoint = ChatEndpoint(settings, key=key, rng=random.Random(), clock=time.time)
         self._spent: deque[tuple[float, int]] = deque()
         self.name = f"{'anchored' if anchored else 'open'}:{settings.model}"
         self.counts: Counter[str] = self._endpoint.counts
@@ -101,7 +89,7 @@ class LlmGrader:
         if not self._has_budget():
             return self._abstain("out_of_budget")
         shown = Trajectory(id="", goal=task.goal, steps=tuple(steps), started=0.0, ended=0.0)
-        mark = fresh_mark(self._mark, [shown])
+        mark = fresh_mark([shown])
         known = tuple(reference) if self.needs_reference else ()
         messages = prompt.compose(task, steps, known, self._settings.shape, mark)
         try:
@@ -109,7 +97,7 @@ class LlmGrader:
         except EndpointUnavailable as error:
             return self._abstain("away", str(error))
         self.tokens, self.cost = self.tokens + reply.tokens, self.cost + reply.cost
-        self._spent.append((self._clock(), reply.tokens))
+        self._spent.append((time.monotonic(), reply.tokens))
         if reply.problem:
             return self._abstain(reply.problem, tokens=reply.tokens, cost=reply.cost)
         reading = prompt.read(reply.content, mark=mark, truncated=reply.truncated)
@@ -128,7 +116,7 @@ class LlmGrader:
         return Grade(reason=f"{reason}: {words}"[:200] if words else reason, tokens=tokens, cost=cost)
 
     def _has_budget(self) -> bool:
-        now = self._clock()
+        now = time.monotonic()
         while self._spent and now - self._spent[0][0] >= 3600.0:
             self._spent.popleft()
         return sum(tokens for _, tokens in self._spent) < self._settings.tokens_per_hour

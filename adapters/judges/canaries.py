@@ -37,9 +37,8 @@ class CanaryJudge:
     """A `Judge` around another one.
 
     Args:
-        judge: gives every label.
         share: canaries for each real trajectory, 0 to 1.
-        rng: decides which judgement has one, and draws it; nobody who writes trajectories may foresee it.
+        rng: draws them; nobody who writes trajectories may foresee it.
         patience: seconds that a canary may take; it is judged beside the real one.
     """
 

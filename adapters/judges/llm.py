@@ -11,7 +11,7 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -51,15 +51,7 @@ class LlmSettings(EndpointSettings, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class LlmJudge:
-    """A `Judge`; `aclose()` at the end.
-
-    Args:
-        settings: endpoint, shape and prices.
-        key: of the endpoint, empty if it needs none.
-        rng: jitter of the attempts.
-        mark: draws the secret of a call; must be unpredictable to whoever writes trajectories.
-        clock: Unix seconds.
-    """
+    """A `Judge`; `aclose()` at the end."""
 
     def __init__(
         self,
@@ -67,11 +59,9 @@ class LlmJudge:
         *,
         key: str = "",
         rng: random.Random | None = None,
-        mark: Callable[[], str] = lambda: secrets.token_hex(8),
-        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._mark = settings, mark
-        self._endpoint = ChatEndpoint(settings, key=key, rng=rng or random.Random(), clock=clock)
+        self._settings = settings
+        self._endpoint = ChatEndpoint(settings, key=key, rng=rng or random.Random(), clock=time.time)
         self._prompt = prompt.rubric_of(settings.shape)
         self.name = settings.name
         self.rubric = f"{self._prompt}@{settings.model}"
@@ -108,7 +98,7 @@ class LlmJudge:
                 label = StepLabel("ABSTAIN", 0.0, "a tool or a user speaks to the judge")
                 labels[window.numbers.start : window.numbers.stop] = [label] * len(window.steps)
                 continue
-            mark = fresh_mark(self._mark, [trajectory])
+            mark = fresh_mark([trajectory])
             messages = prompt.compose(trajectory, window, self._settings.shape, mark)
             try:
                 reply = await self._endpoint.ask(messages, prompt.SCHEMA, deadline)

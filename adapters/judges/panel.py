@@ -45,7 +45,6 @@ class PanelJudge:
     """A `Judge` of judges.
 
     Args:
-        members: at least two, of different names.
         quorum: equal votes that a label needs, 0 for more than half of the members.
         timeout: seconds after which a member counts as away.
     """

@@ -44,11 +44,7 @@ class VerifiedOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class VerifiedJudge:
-    """A `Judge` around another one.
-
-    Args:
-        judge: asked about every trajectory; its opinion stands where there is no evidence.
-    """
+    """A `Judge` around another one."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge

@@ -45,9 +45,6 @@ class RewriterSettings(EndpointSettings, frozen=True, kw_only=True, forbid_unkno
 class LLMRewriter:
     """A `Rewriter` over HTTP; `aclose()` at the end.
 
-    Args:
-        options: `RewriterSettings`.
-
     Raises:
         AdapterNotSetUp: an option is missing or wrong, or there is no key where one should be.
     """

@@ -64,9 +64,6 @@ class _Answer(msgspec.Struct):
 class LLMWording:
     """A `Wording` over HTTP; `aclose()` at the end.
 
-    Args:
-        options: `WordingSettings`.
-
     Raises:
         AdapterNotSetUp: an option is missing or wrong, or there is no key where one should be.
     """

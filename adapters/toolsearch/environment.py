@@ -33,8 +33,6 @@ class SearchingEnvironment:
     """`environment` with tool search in front of it.
 
     Args:
-        environment: the one underneath.
-        index_factory: makes an empty index.
         k: tools shown at the start, and brought by each search.
         always: names of tools that are always shown, such as the one that ends an episode.
     """

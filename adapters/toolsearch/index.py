@@ -22,6 +22,7 @@ from actors.ports.errors import EmbedderUnavailable, VectorsRefused
 from actors.ports.search.texts import TextIndex, Texts, grams
 from actors.ports.search.words import words
 from adapters.live import MAX_NAME, Operation
+from adapters.toolsearch import settings as sizes
 from adapters.toolsearch.ranking import Ints, api_scores, order, reciprocal_ranks
 from adapters.toolsearch.reading import Document, Unreadable, function_tool, read
 from adapters.toolsearch.settings import SearchSettings
@@ -53,7 +54,6 @@ class ToolIndex:
 
     Args:
         embedder: turns texts into vectors; None to search by words alone, as with one that sees no more than words.
-        settings: weights and limits.
     """
 
     def __init__(self, embedder: Embedder | None = None, settings: SearchSettings | None = None) -> None:
@@ -79,21 +79,14 @@ class ToolIndex:
         return len(self._slots)
 
     async def add(self, operations: Iterable[Operation | Mapping[str, Any]], api: str = "") -> int:
-        """Take in operations, or function tools in OpenAI's form; one that is here already is replaced.
+        """Take in operations, or function tools in OpenAI's form, of `api`; one that is here already is replaced.
 
-        What cannot be used is counted in `skipped`, a name that comes twice in one call too: the first stays. Where the
-        embedder fails, words alone find what came; the next `add` asks it again.
-
-        Args:
-            api: whose they are; the same name in two APIs is two operations.
-
-        Returns:
-            How many were taken in.
+        Returns how many; what cannot be used is counted in `skipped`. Where the embedder fails, words alone find it.
         """
         taken: dict[str, Document] = {}
         for given in operations:
             try:
-                document = read(given, api, self._settings.max_text)
+                document = read(given, api, sizes.MAX_TEXT)
             except Unreadable as error:
                 self.skipped[error.reason] += 1
                 continue
@@ -117,7 +110,6 @@ class ToolIndex:
         step: str = "",
         k: int = 10,
         *,
-        tags: Collection[str] = (),
         apis: Collection[str] = (),
         exclude: Collection[str] = (),
     ) -> list[Found]:
@@ -126,13 +118,12 @@ class ToolIndex:
         Args:
             goal: what is to be reached in the end.
             step: what is to be done now; empty if that is not known.
-            tags: only operations that have all of these.
             apis: only of these; empty for all.
             exclude: not these, by name or by shown name.
         """
-        texts = [(goal[: self._settings.max_query], 1.0), (step[: self._settings.max_query], 1.0)]
+        texts = [(goal[: sizes.MAX_QUERY], 1.0), (step[: sizes.MAX_QUERY], 1.0)]
         if step.strip():
-            texts[0] = (texts[0][0], self._settings.goal)
+            texts[0] = (texts[0][0], sizes.GOAL)
         texts = [(text, weight) for text, weight in texts if text.strip() and weight > 0.0]
         query = self._query(texts)
         if not query or not self._slots or k < 1:
@@ -141,7 +132,7 @@ class ToolIndex:
         vector = await self._query_vector(texts)
         places, numbers = self._by_slot()
         size = len(places)
-        constant = self._settings.fusion
+        constant = sizes.FUSION
         spelt: dict[str, float] = {}
         for text, weight in texts:
             for gram in dict.fromkeys(grams(text)):
@@ -155,7 +146,7 @@ class ToolIndex:
             fused += self._settings.vectors * reciprocal_ranks(np.maximum(likeness, 0.0), constant)
         if self._settings.apis:
             fused += self._settings.apis * reciprocal_ranks(api_scores(fused, numbers), constant)
-        fused[(places < 0) | self._shut_out(tags, apis, exclude, size)] = 0.0
+        fused[(places < 0) | self._shut_out(apis, exclude, size)] = 0.0
         best = order(np.round(fused, 9), places)[:k]
         return [self._found(int(slot), float(fused[slot])) for slot in best if fused[slot] > 0.0]
 
@@ -198,10 +189,9 @@ class ToolIndex:
         return True
 
     def _fields(self, document: Document) -> Texts:
-        own = self._settings
         return (
-            (own.name, document.name), (own.title, document.title), (own.tags, document.tags),
-            (1.0, document.description), (own.parameters, document.parameters),
+            (sizes.NAME, document.name), (sizes.TITLE, document.title), (sizes.TAGS, document.tags),
+            (1.0, document.description), (sizes.PARAMETERS, document.parameters),
         )  # fmt: skip
 
     async def _embed(self) -> None:
@@ -245,7 +235,7 @@ class ToolIndex:
         for text, weight in texts:
             for term in dict.fromkeys(words(text)):
                 query[term] = query.get(term, 0.0) + weight
-        most = self._settings.max_terms
+        most = sizes.MAX_TERMS
         if len(query) > most:
             # Words that no operation has would crowd out all others.
             telling = sorted((term for term in query if term in self._words), key=lambda t: (-self._words.idf(t), t))
@@ -274,19 +264,14 @@ class ToolIndex:
             self._arrays = (places, numbers)
         return self._arrays
 
-    def _shut_out(
-        self, tags: Collection[str], apis: Collection[str], exclude: Collection[str], size: int
-    ) -> npt.NDArray[np.bool_]:
+    def _shut_out(self, apis: Collection[str], exclude: Collection[str], size: int) -> npt.NDArray[np.bool_]:
         out = np.zeros(size, dtype=np.bool_)
-        if not (tags or apis or exclude):
+        if not (apis or exclude):
             return out
-        wanted, own, unwanted = set(tags), set(apis), set(exclude)
+        own, unwanted = set(apis), set(exclude)
         for (api, name), slot in self._slots.items():
-            out[slot] = (
-                bool(own and api not in own)
-                or not wanted.issubset(self._documents[slot].operation.tags)
-                or bool(unwanted and (name in unwanted or self.shown(api, name) in unwanted))
-            )
+            known = unwanted and (name in unwanted or self.shown(api, name) in unwanted)
+            out[slot] = bool(known or (own and api not in own))
         return out
 
     def _found(self, slot: int, score: float) -> Found:

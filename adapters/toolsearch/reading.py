@@ -45,7 +45,6 @@ def read(given: Operation | Mapping[str, Any], api: str, most: int) -> Document:
     """The document of `given`, an operation or a function tool in OpenAI's form.
 
     Args:
-        api: whose it is; its name counts as a tag.
         most: characters of the description, and of all parameters together.
 
     Raises:

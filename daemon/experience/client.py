@@ -1,4 +1,4 @@
-"""The experience pool from a program: `ExperienceClient`, and `AsyncExperienceClient` for asyncio and trio.
+"""The experience pool from a program: `ExperienceClient`. It blocks: async programs call it in a thread.
 
     with ExperienceClient.from_environment() as pool:
         for found in pool.search("book a flight to Oslo", tenant="acme"):
@@ -74,12 +74,19 @@ def connection_from_environment() -> tuple[str, str]:
     return os.environ.get(URL, "").strip() or DEFAULT_URL, key
 
 
-class _Common:
-    """What both have: address, key, and what answers mean."""
+class ExperienceClient:
+    """The pool at the control API's `url`, with an admin key if there is one.
 
-    def __init__(self, url: str, key: str, timeout: float) -> None:
+    Every method may raise `ControlUnreachable` (nobody answers in time) and `OrderRefused` (what was asked cannot be
+    done; `status` is the HTTP status, 503 means that it can a little later).
+    """
+
+    def __init__(
+        self, url: str = DEFAULT_URL, key: str = "", timeout: float = 10.0, *, client: httpx.Client | None = None
+    ) -> None:
         self.url, self._timeout = url.rstrip("/"), timeout
         self._headers = {"x-evolved-key": key} if key else {}
+        self._client = client or httpx.Client()
 
     @classmethod
     def from_environment(cls, *, timeout: float = 10.0) -> Self:
@@ -89,59 +96,6 @@ class _Common:
             ConfigError: a key file that cannot be read.
         """
         return cls(*connection_from_environment(), timeout)
-
-    def _request(self, call: Call) -> dict[str, Any]:
-        given: dict[str, Any] = {"method": call.method, "url": self.url + call.path, "params": dict(call.params)}
-        given |= {"timeout": call.timeout or self._timeout}
-        return given | ({"json": dict(call.body)} if call.body is not None else {})
-
-    def _away(self, error: Exception) -> ControlUnreachable:
-        return ControlUnreachable(
-            f"no daemon at {self.url} ({error}); start it with `evolved run`, or name its address in {URL}"
-        )
-
-    def _answer(self, answer: httpx.Response) -> Any:
-        """
-        Raises:
-            OrderRefused: with the status and what the daemon says.
-            ControlUnreachable: that was no daemon.
-        """
-        if answer.is_success:
-            if answer.headers.get("content-type", "").split(";")[0] != "application/json":
-                return answer.text
-            try:
-                return answer.json()
-            except ValueError as error:
-                raise self._away(error) from error
-        if answer.status_code == 401:
-            how = f"put one into a file and name it: {KEY_FILE}=FILE, or --set control.admin_key_file=FILE"
-            raise OrderRefused(401, f"{self.url} takes an admin key: {how}")
-        try:
-            said = str(answer.json()["error"]["message"])
-        except (ValueError, KeyError, TypeError):
-            said = f"{self.url}: {answer.status_code} {answer.text[:300]}"
-        raise OrderRefused(answer.status_code, said)
-
-
-class ExperienceClient(_Common):
-    """The pool, synchronously.
-
-    Every method may raise `ControlUnreachable` (nobody answers in time) and `OrderRefused` (what was asked cannot be
-    done; `status` is the HTTP status, 503 means that it can a little later).
-    """
-
-    def __init__(
-        self, url: str = DEFAULT_URL, key: str = "", timeout: float = 10.0, *, client: httpx.Client | None = None
-    ) -> None:
-        """
-        Args:
-            url: the control API's.
-            key: an admin key, if there is one.
-            timeout: seconds for a call.
-            client: to send with; one of its own otherwise.
-        """
-        super().__init__(url, key, timeout)
-        self._client = client or httpx.Client()
 
     def __enter__(self) -> Self:
         return self
@@ -188,52 +142,34 @@ class ExperienceClient(_Common):
         """Lessons, last changed first; `tenant`, `state`, `kind`, `q` and `limit` narrow it."""
         return list(self.call(listing(**filters)))
 
+    def _request(self, call: Call) -> dict[str, Any]:
+        given: dict[str, Any] = {"method": call.method, "url": self.url + call.path, "params": dict(call.params)}
+        given |= {"timeout": call.timeout or self._timeout}
+        return given | ({"json": dict(call.body)} if call.body is not None else {})
 
-class AsyncExperienceClient(_Common):
-    """The pool, asynchronously: as `ExperienceClient`."""
+    def _away(self, error: Exception) -> ControlUnreachable:
+        return ControlUnreachable(
+            f"no daemon at {self.url} ({error}); start it with `evolved run`, or name its address in {URL}"
+        )
 
-    def __init__(
-        self, url: str = DEFAULT_URL, key: str = "", timeout: float = 10.0, *, client: httpx.AsyncClient | None = None
-    ) -> None:
-        super().__init__(url, key, timeout)
-        self._client = client or httpx.AsyncClient()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
-
-    async def call(self, call: Call) -> Any:
-        """The answer to `call`: what JSON says, or text."""
+    def _answer(self, answer: httpx.Response) -> Any:
+        """
+        Raises:
+            OrderRefused: with the status and what the daemon says.
+            ControlUnreachable: that was no daemon.
+        """
+        if answer.is_success:
+            if answer.headers.get("content-type", "").split(";")[0] != "application/json":
+                return answer.text
+            try:
+                return answer.json()
+            except ValueError as error:
+                raise self._away(error) from error
+        if answer.status_code == 401:
+            how = f"put one into a file and name it: {KEY_FILE}=FILE, or --set control.admin_key_file=FILE"
+            raise OrderRefused(401, f"{self.url} takes an admin key: {how}")
         try:
-            answer = await self._client.request(**self._request(call), headers=self._headers)
-        except httpx.HTTPError as error:
-            raise self._away(error) from error
-        return self._answer(answer)
-
-    async def search(
-        self,
-        text: str,
-        *,
-        tenant: str = "default",
-        k: int = 5,
-        kinds: Sequence[str] | None = None,
-        states: Sequence[str] | None = ("active",),
-    ) -> list[dict[str, Any]]:
-        """Lessons that fit `text`, best first."""
-        return list(await self.call(searching(text, tenant=tenant, k=k, kinds=kinds, states=states)))
-
-    async def lesson(self, experience_id: str) -> dict[str, Any]:
-        """One lesson with its revisions and sources."""
-        return dict(await self.call(lesson(experience_id)))
-
-    async def lessons(self, **filters: Any) -> list[dict[str, Any]]:
-        """Lessons, last changed first; `tenant`, `state`, `kind`, `q` and `limit` narrow it."""
-        return list(await self.call(listing(**filters)))
+            said = str(answer.json()["error"]["message"])
+        except (ValueError, KeyError, TypeError):
+            said = f"{self.url}: {answer.status_code} {answer.text[:300]}"
+        raise OrderRefused(answer.status_code, said)

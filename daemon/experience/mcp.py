@@ -1,6 +1,6 @@
 """The experience pool as an MCP server: an agent asks for lessons.
 
-    agent's framework  ->  MCP (stdio, or streamable HTTP on this machine)  ->  `AsyncExperienceClient`  ->  control API
+    agent's framework  ->  MCP (stdio, or streamable HTTP on this machine)  ->  `ExperienceClient`  ->  control API
 
 The server has the admin key, the agent has not: it sees one tenant's lessons that are in use. Lessons
 are advice; they are drawn from traffic, so whoever reads them should weigh them.
@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
+from anyio import to_thread
 from pydantic import Field
 
 from daemon.api.mcp_server import run_server
 from daemon.errors import ConfigError, ControlUnreachable, OrderRefused
-from daemon.experience.client import TENANT, AsyncExperienceClient
+from daemon.experience.client import TENANT, ExperienceClient
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -33,7 +34,7 @@ instructions.
 _MAX_K = 20
 
 
-def server(client: AsyncExperienceClient, *, tenant: str) -> "MCPServer[Any]":
+def server(client: ExperienceClient, *, tenant: str) -> "MCPServer[Any]":
     """The server, which closes `client` when it ends.
 
     Args:
@@ -42,7 +43,7 @@ def server(client: AsyncExperienceClient, *, tenant: str) -> "MCPServer[Any]":
 
     @asynccontextmanager
     async def lifespan(_: "MCPServer[Any]") -> AsyncIterator[None]:
-        async with client:
+        with client:
             yield
 
     made: MCPServer[Any] = MCPServer(
@@ -57,7 +58,7 @@ def server(client: AsyncExperienceClient, *, tenant: str) -> "MCPServer[Any]":
 class _Tools:
     """The tools; their names and docstrings are what the agent reads."""
 
-    def __init__(self, client: AsyncExperienceClient, tenant: str) -> None:
+    def __init__(self, client: ExperienceClient, tenant: str) -> None:
         self._client, self._tenant = client, tenant
 
     async def search_experience(
@@ -67,7 +68,7 @@ class _Tools:
     ) -> list[dict[str, Any]]:
         """Find lessons from earlier work that fit what you are about to do, best first; empty if none does."""
         try:
-            found = await self._client.search(query, tenant=self._tenant, k=k, states=("active",))
+            found = await to_thread.run_sync(lambda: self._client.search(query, tenant=self._tenant, k=k))
         except (OrderRefused, ControlUnreachable) as error:
             raise ToolError(str(error)) from error
         return [_told(item) for item in found]
@@ -79,7 +80,8 @@ class _Tools:
     ) -> list[dict[str, Any]]:
         """List skills: sequences of tool calls that were tried and work, with their calls in `detail`."""
         try:
-            found = await self._client.lessons(tenant=self._tenant, state="active", kind="skill", q=query, limit=limit)
+            wanted = {"tenant": self._tenant, "state": "active", "kind": "skill", "q": query, "limit": limit}
+            found = await to_thread.run_sync(lambda: self._client.lessons(**wanted))
         except (OrderRefused, ControlUnreachable) as error:
             raise ToolError(str(error)) from error
         return [_told(item) | {"detail": item["lesson"]["detail"]} for item in found]
@@ -97,6 +99,6 @@ def main(*, http: bool, host: str, port: int) -> int:
     Raises:
         ConfigError: an address that others can reach, or that is taken; a key file that cannot be read.
     """
-    client = AsyncExperienceClient.from_environment()
+    client = ExperienceClient.from_environment()
     made = server(client, tenant=os.environ.get(TENANT, "").strip() or "default")
     return run_server(made, http=http, host=host, port=port, risk="acts with the server's admin key")

@@ -1,6 +1,6 @@
 """What lessons are worth on the travel desk, and how fast bad ones go.
 
-    python -m tests.benchmarks.experience [--seeds 3] [--parts lessons planted coins] [--json FILE]
+    python -m tests.benchmarks.experience [--seeds 3] [--parts lessons planted] [--json FILE]
 
 Guided against unguided: three policies before training on the base desk, and the same three, trained on it, after
 `book` became `buy`. The lessons are the experiencer's own, drawn from unguided rollouts on training tasks and, after
@@ -8,7 +8,7 @@ the drift, from a round of probing with the policy itself; success is on held-ou
 without them.
 
 Bad lessons: planted into the books as they ship and tried by the trained policies, until they are retired; and drawn
-lessons beside them. Then the books alone, on coins whose chances are known, because policies are three and coins many.
+lessons beside them.
 
 The checkpoints are those of the ablation (`python -m tests.benchmarks.ablation --prepare` makes them).
 """
@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import logging
 import random
-import statistics
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import structlog
 
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
@@ -34,7 +34,7 @@ from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
 from actors.experience.reviewing import Reviewing
 from actors.messages import Attributed, Attribution, Directive, Experience, Trajectory
-from actors.statistics.intervals import Pairs, newcombe_paired, wilson
+from actors.statistics.intervals import Pairs, newcombe_paired
 from actors.store import Store
 from actors.system.actor import Received
 from actors.tool_results.tool_calls import position
@@ -44,7 +44,7 @@ from tests.benchmarks import report
 from tests.benchmarks.ablation import bases
 from tests.benchmarks.experience_policy import Guided, Policy
 
-PARTS = ("lessons", "planted", "coins")
+PARTS = ("lessons", "planted")
 FAMILIES = "ABC"
 RENAME = Drift(rename={"book": "buy"})
 COLD, HELD_OUT, GROUP = 128, 256, 8
@@ -61,12 +61,6 @@ BAD = (
 )
 """A wrong name, a precondition that does not exist ({} is a made-up tool), a wrong tool, a precondition left out."""
 MADE_UP = ("acquire", "reserve_all", "drop", "settle", "confirm", "obtain", "approve", "sync_desk")
-COINS = (
-    ("bad", 0.9, 0.0), ("bad", 0.9, 0.5), ("bad", 0.9, 0.8), ("bad", 0.5, 0.0), ("bad", 0.5, 0.3),
-    ("idle", 0.9, 0.9), ("idle", 0.5, 0.5), ("idle", 0.0, 0.0),
-    ("good", 0.0, 0.3), ("good", 0.05, 0.9), ("good", 0.3, 0.7), ("good", 0.5, 0.7), ("good", 0.7, 0.9),
-)  # fmt: skip
-"""What it is, success unguided, success guided."""
 
 
 def fitting(goal: str, lessons: Sequence[Experience], most: int = 2) -> list[Experience]:
@@ -185,51 +179,22 @@ def bad_lessons(seed: int) -> list[Experience]:
     ]  # fmt: skip
 
 
-def coin(kind: str, unguided: float, guided: float, rng: random.Random) -> tuple[int | None, str]:
-    """Uses until a lesson with known chances was retired, within `MOST_GROUPS` groups; and the last reason."""
-    state = "candidate" if kind != "good" else rng.choice(("candidate", "active"))
-    lesson = Experience(id="l", when_to_use="book", content="book:book", revision=0, state=state)  # type: ignore[arg-type]
-    books = Books(lesson)
-    for group in range(MOST_GROUPS):
-        books.add(
-            [
-                Trajectory(
-                    id=f"{group}-{i}", source="sandbox", goal="book it", steps=(), started=books.now, ended=books.now,
-                    outcome=float(rng.random() < (guided if i < GROUP // 2 else unguided)),
-                    experience_ids=("l",) if i < GROUP // 2 else (),
-                )
-                for i in range(GROUP)
-            ]
-        )  # fmt: skip
-        if books.gone:
-            return books.uses, books.lesson.reason
-    return None, books.lesson.reason
-
-
-def quantiles(uses: Sequence[int]) -> tuple[float, float]:
-    """Median and 95th percentile."""
-    ordered = sorted(uses)
-    return statistics.median(ordered), float(ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = report.arguments(__doc__.split("\n", 1)[0])
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seeds", type=int, default=3, help="policies, 1 to 3 (default 3)")
-    parser.add_argument("--coins", type=int, default=200, help="lessons a row of the coins' table (default 200)")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="planted needs lessons (default: all)")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="default: both; planted tries what lessons drew"
+    )
     options = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     figures: dict[str, float] = {}
     seeds = list(bases.WARM_STARTS[: options.seeds])
     found: dict[tuple[str, int], list[Experience]] = {}
-    if {"lessons", "planted"} & set(options.parts):
-        figures |= _lessons(seeds, found)
+    figures |= _lessons(seeds, found)
     if "planted" in options.parts:
         figures |= _planted(seeds, found)
-    if "coins" in options.parts:
-        figures |= _coins(options.coins)
     report.write(options.json, "experience", figures, seeds)
     return 0
 
@@ -301,38 +266,13 @@ def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]
                 good += gain >= TrialSettings().min_gain
                 wrongly += went is not None and gain >= TrialSettings().min_gain
     report.table("On trial", ["", "lesson", "uses", "gain", "reason"], rows)
-    median, p95 = quantiles(uses) if uses else (float("nan"), float("nan"))
+    median, p95 = np.quantile(uses, (0.5, 0.95)) if uses else (float("nan"), float("nan"))
     print(f"bad lessons: {len(uses)} of {len(uses) + left} removed, uses median {median:.0f}, p95 {p95:.0f}; "
           f"lessons with a gain: {wrongly} of {good} retired", flush=True)  # fmt: skip
     return {
         "bad_removed": len(uses), "bad_planted": len(uses) + left, "bad_uses_median": median, "bad_uses_p95": p95,
         "good_retired": wrongly, "good_tried": good,
     }  # fmt: skip
-
-
-def _coins(count: int) -> dict[str, float]:
-    """The books alone."""
-    rows: list[list[object]] = []
-    figures: dict[str, float] = {}
-    for kind, unguided, guided in COINS:
-        rng = random.Random(f"{kind}-{unguided}-{guided}")
-        ends = [coin(kind, unguided, guided, rng) for _ in range(count)]
-        uses = [went for went, _ in ends if went is not None]
-        low, high = wilson(len(uses), count)
-        median, p95 = quantiles(uses) if uses else ("-", "-")
-        rows.append(
-            [
-                f"{kind}: {unguided:g} to {guided:g}",
-                f"{100 * len(uses) / count:.0f} [{100 * low:.0f}, {100 * high:.0f}]",
-                median, p95,
-            ]
-        )  # fmt: skip
-        figures[f"coin_{kind}_{unguided:g}_{guided:g}_retired"] = len(uses) / count
-    report.table(
-        f"The books alone, {count} lessons a row, at most {MOST_GROUPS * GROUP // 2} uses",
-        ["unguided to guided success", "retired %", "uses, median", "p95"], rows,
-    )  # fmt: skip
-    return figures
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@
 
 Everything is asked the same questions in one run, in turn and in an order that changes: the machine's load falls on
 all alike. The navigator's figure is that of its own `search`: embedding (looked up here: that is the embedder's time),
-lock, worker thread, filter, exact products, words, ranking. The vectors lie in clusters of uneven size; questions lie
+filter, exact products, words, ranking. The vectors lie in clusters of uneven size; questions lie
 near lessons, not on them. What is right is what comparing with every vector in float64 finds.
 
-Each peer runs in an interpreter of its own, numpy with one thread and with two: the better one counts. hnswlib is a
+Each peer runs in an interpreter of its own, numpy with one thread. hnswlib is a
 peer of this benchmark alone, in an environment of its own (`locks/hnswlib.in`).
 """
 
@@ -17,7 +17,6 @@ import itertools
 import json
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -37,7 +36,7 @@ from actors.messages import Experience
 from actors.store import Store
 from tests.benchmarks import report
 
-K = 5
+K, BRUTE = 5, "numpy, brute force"
 SIZES = (1_000, 10_000)
 LOOP = """
 print(json.dumps({"built": time.perf_counter() - started}), flush=True)
@@ -148,12 +147,6 @@ def words(rng: random.Random, count: int, size: int) -> list[str]:
     return [" ".join(rng.choices(vocabulary, cum_weights=weights, k=size)) for _ in range(count)]
 
 
-def memory() -> float:
-    """Resident MiB of this process now."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
 async def navigator(store: Store, embedder: Looked) -> Navigator:
     made = Navigator(NavigatorSettings(), store=store, embedder=embedder, rng=random.Random(0))
     await made.start()
@@ -185,16 +178,14 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
         embedder = Looked(known, d)
         # The first start embeds everything and fills the cache; the second is what a restart costs.
         await navigator(store, embedder)
-        before, started, used = memory(), time.perf_counter(), time.process_time()
+        started = time.perf_counter()
         ours = await navigator(store, embedder)
-        rebuilt, grown = time.perf_counter() - started, memory() - before
-        used = time.process_time() - used
+        rebuilt = time.perf_counter() - started
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "queries.npy", queries)
         here = sys.executable
         peers = {
-            "numpy, brute force": Peer(here, NUMPY, 1, folder),
-            "numpy, two threads": Peer(here, NUMPY, 2, folder),
+            BRUTE: Peer(here, NUMPY, 1, folder),
             "faiss flat, bare": Peer(here, FAISS, 1, folder),
         }
         if arguments.hnswlib:
@@ -223,15 +214,14 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
             if round_number:  # the first warms caches up
                 for way in ways:
                     seconds[way] += taken[way]
-                best = min(statistics.median(taken[way]) for way in ways if way.startswith("numpy"))
-                ratios.append(statistics.median(taken["navigator"]) / best)
+                ratios.append(statistics.median(taken["navigator"]) / statistics.median(taken[BRUTE]))
         built = {name: peer.built for name, peer in peers.items()}
         for peer in peers.values():
             peer.close()
         await store.aclose()
     return {
         "count": count, "seconds": seconds, "recall": {way: statistics.fmean(hits[way]) for way in ways},
-        "ratio": statistics.median(ratios), "rebuilt": rebuilt, "used": used, "memory": grown, "built": built,
+        "ratio": statistics.median(ratios), "rebuilt": rebuilt, "built": built,
     }  # fmt: skip
 
 
@@ -247,8 +237,6 @@ def figures(results: Sequence[dict[str, Any]]) -> dict[str, float]:
             f"p50_ms_{size}": 1e3 * float(np.quantile(ours, 0.5)),
             f"p99_ms_{size}": 1e3 * float(np.quantile(ours, 0.99)),
             f"rebuild_seconds_{size}": result["rebuilt"],
-            f"rebuild_cpu_seconds_{size}": result["used"],
-            f"rebuild_mib_{size}": result["memory"],
         }
     return found
 
@@ -256,7 +244,7 @@ def figures(results: Sequence[dict[str, Any]]) -> dict[str, float]:
 def show(result: dict[str, Any], dimension: int) -> None:
     """One table."""
     seconds, built = result["seconds"], result["built"]
-    numpy = min(np.median(taken) for way, taken in seconds.items() if way.startswith("numpy"))
+    numpy = np.median(seconds[BRUTE])
     rows: list[tuple[object, ...]] = [
         (
             way,
@@ -268,10 +256,7 @@ def show(result: dict[str, Any], dimension: int) -> None:
         )
         for way, taken in seconds.items()
     ]
-    if not any(way.startswith("hnswlib") for way in seconds):
-        rows.append(("hnswlib: not installed", "-", "-", "-", "-", "-"))
-    title = f"{result['count']:,} lessons, {dimension} dimensions; an index is {result['memory']:.0f} MiB"
-    title += f", rebuilt from the store in {result['used']:.1f} s of processor time"
+    title = f"{result['count']:,} lessons, {dimension} dimensions"
     report.table(title, ("", "p50, ms", "p99, ms", "p50 / numpy", f"recall@{K}", "built, s"), rows)
 
 

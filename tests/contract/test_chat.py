@@ -58,6 +58,10 @@ async def rewritten(rewriter: Any) -> bool:
     return bool(await rewriter.rewrite("search then book", RUN.goal, ""))
 
 
+async def embedded(embedder: Any) -> bool:
+    return bool((await embedder.embed([RUN.goal])).shape[0])
+
+
 async def worded(wording: Any) -> bool:
     return bool(await wording.word(Draft(goal=RUN.goal, calls=(), descriptions={}, told=(), hidden=(), changed={})))
 
@@ -65,7 +69,7 @@ async def worded(wording: Any) -> bool:
 KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], Awaitable[bool]]]] = {
     "judge": (lambda **options: make(model="m", canary_share=0.0, **options), judged),
     "grader": (lambda **options: unanchored(model="m", **options), graded),
-    "extractor": (lambda **options: LlmExtractor(model="m", environment={}, **options), drawn),
+    "extractor": (lambda **options: LlmExtractor(model="m", **options), drawn),
     "rewriter": (lambda **options: LLMRewriter(model="m", **options), rewritten),
     "wording": (lambda **options: LLMWording(model="m", **options), worded),
 }
@@ -161,7 +165,7 @@ def test_of_two_places_for_a_key_one_must_go():
         read_key("A", "b", {"A": "sk"})
 
 
-@pytest.mark.parametrize("kind", ["extractor", "rewriter", "wording"])
+@pytest.mark.parametrize("kind", MAKERS)
 async def test_a_key_is_sent_and_stands_in_no_error_and_no_log(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -170,9 +174,28 @@ async def test_a_key_is_sent_and_stands_in_no_error_and_no_log(
     file.write_text("sk-secret\n")
     with ChatEndpoint(fails(401, json.dumps({"error": "bad key sk-secret"}).encode())) as endpoint:
         adapter = MAKERS[kind](url=endpoint.url, key_file=str(file), timeout=20.0)
-        with pytest.raises(AdapterError, match="key_file") as caught:
-            await KINDS[kind][1](adapter)
+        with pytest.raises(AdapterError, match="key") as caught:
+            await (embedded if kind == "embedder" else KINDS[kind][1])(adapter)
         await adapter.aclose()
     assert endpoint.keys == ["Bearer sk-secret"]
     assert "sk-secret" not in "".join(traceback.format_exception(caught.value))
     assert "sk-secret" not in caplog.text
+
+
+BUDGETS = {"grader": "tokens_per_hour", "extractor": "tokens_per_hour", "wording": "budget_tokens"}
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+async def test_a_budget_of_tokens_is_kept(kind: str):
+    now = [0.0]
+    hourly = {"clock": lambda: now[0]} if BUDGETS[kind] == "tokens_per_hour" and kind == "extractor" else {}
+    with ChatEndpoint(says("no answer that anybody can read", tokens=60)) as endpoint:
+        adapter = KINDS[kind][0](url=endpoint.url, attempts=1, **{BUDGETS[kind]: 100}, **hourly)
+        for _ in range(4):
+            assert await outcome(KINDS[kind][1](adapter)) != "answered"
+        assert len(endpoint.requests) == 2
+        if hourly:
+            now[0] = 3601.0
+            await outcome(KINDS[kind][1](adapter))
+            assert len(endpoint.requests) == 3
+        await adapter.aclose()

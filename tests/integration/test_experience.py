@@ -23,7 +23,7 @@ from actors.messages import Experience
 from actors.store import Store
 from daemon.cli.main import main
 from daemon.errors import ControlUnreachable, OrderRefused
-from daemon.experience.client import AsyncExperienceClient, ExperienceClient
+from daemon.experience.client import ExperienceClient
 from daemon.experience.mcp import server
 from daemon.processes.asgi import serve
 from daemon.settings.control import ControlSettings
@@ -102,35 +102,29 @@ async def lessons(store: Store) -> dict[str, Experience]:
     return {found.id: found for found in await store.experiences()}
 
 
-async def test_a_program_searches(served: Served) -> None:
-    def work() -> dict[str, Any]:
-        with ExperienceClient(served.url, served.key, timeout=within()) as pool:
-            found = pool.search("cancel a booking", tenant="acme")
-            assert [item["lesson"]["id"] for item in found] == ["card", "skill"][: len(found)]
-            assert pool.lesson("card")["lesson"] == found[0]["lesson"]
-            return found[0]
-
-    assert (await served.call(work))["score"] > 0
-    async with AsyncExperienceClient(served.url, served.key, timeout=within()) as pool:
-        found = await pool.search("cancel a booking", tenant="acme", states=None)
-        assert "trial" in {item["lesson"]["id"] for item in found}
-        assert [item["lesson"]["id"] for item in await pool.lessons(kind="skill")] == ["skill"]
-
-
-async def test_a_program_without_key_or_daemon_is_told_what_to_do(
+async def test_a_program_searches_and_is_told_what_to_do_without_key_or_daemon(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with AsyncExperienceClient(served.url) as pool:
-        with pytest.raises(OrderRefused, match="EVOLVED_KEY_FILE") as caught:
-            await pool.search("x")
-        assert caught.value.status == 401
-    async with AsyncExperienceClient(f"http://127.0.0.1:{free_port()}") as pool:
-        with pytest.raises(ControlUnreachable, match="evolved run"):
-            await pool.search("x")
     for name, value in served.environment.items():
         monkeypatch.setenv(name, value)
-    async with AsyncExperienceClient.from_environment(timeout=within()) as pool:
-        assert len(await pool.lessons()) == len(POOL)
+
+    def work() -> None:
+        with ExperienceClient.from_environment(timeout=within()) as pool:
+            found = pool.search("cancel a booking", tenant="acme")
+            assert [item["lesson"]["id"] for item in found] == ["card", "skill"][: len(found)]
+            assert found[0]["score"] > 0
+            assert pool.lesson("card")["lesson"] == found[0]["lesson"]
+            everything = pool.search("cancel a booking", tenant="acme", states=None)
+            assert "trial" in {item["lesson"]["id"] for item in everything}
+            assert [item["lesson"]["id"] for item in pool.lessons(kind="skill")] == ["skill"]
+        with ExperienceClient(served.url) as pool, pytest.raises(OrderRefused, match="EVOLVED_KEY_FILE") as caught:
+            pool.search("x")
+        assert caught.value.status == 401
+        away = ExperienceClient(f"http://127.0.0.1:{free_port()}")
+        with away as pool, pytest.raises(ControlUnreachable, match="evolved run"):
+            pool.search("x")
+
+    await served.call(work)
 
 
 async def test_the_command_line_looks_and_revises(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,7 +265,7 @@ async def test_an_agent_uses_the_pool_over_mcp_on_http_and_no_page_elsewhere_doe
 
 
 async def test_a_daemon_that_is_away_is_told_to_the_agent_and_ends_nothing() -> None:
-    away = AsyncExperienceClient(f"http://127.0.0.1:{free_port()}")
+    away = ExperienceClient(f"http://127.0.0.1:{free_port()}")
     with anyio.fail_after(within()):
         async with Client(server(away, tenant="acme")) as client:
             for _ in range(2):

@@ -31,8 +31,6 @@ _ATTEMPTS = 3
 """For a vector that is refused each time, until another model comes or the process starts again."""
 _AWAY_SECONDS = 5.0
 """After an embedder did not answer, for the next question to ask it again."""
-_QUIET = 2.0
-"""Seconds of work after which progress is logged."""
 
 
 class Library:
@@ -71,8 +69,6 @@ class Library:
         by_tenant: dict[str, list[Experience]] = {}
         for lesson in lessons:
             by_tenant.setdefault(lesson.tenant, []).append(lesson)
-        started = said = anyio.current_time()
-        done = 0
         for tenant, group in by_tenant.items():
             pool = self._pools.setdefault(tenant, LessonIndex())
             for start in range(0, len(group), _PART):
@@ -86,10 +82,6 @@ class Library:
                     # A revision that says the same keeps its vector.
                     if self._embeddings and text_of(lesson).strip() and not self._has_vector(tenant, lesson.id):
                         self._waiting.setdefault(text_of(lesson), set()).add((tenant, lesson.id))
-                done += len(part)
-                if anyio.current_time() - said > _QUIET:
-                    said = anyio.current_time()
-                    _log.info("lessons_indexed", lessons=done, seconds=round(said - started, 1))
             if len(pool) > _MOST:
                 self._trim(pool)
 
@@ -115,7 +107,7 @@ class Library:
             await embeddings.probe()
         if embeddings.space != self._space:
             self._start_over(embeddings.space)
-        started = said = anyio.current_time()
+        started = anyio.current_time()
         while self._open() and self._space is not None and anyio.current_time() - started < seconds:
             texts = self._open()[:_PART]
             self._lay(self._space, await embeddings.cached(texts))
@@ -123,11 +115,7 @@ class Library:
             for start in range(0, len(rest), BATCH):
                 if not await self._make(embeddings, rest[start : start + BATCH]):
                     return len(self._waiting)
-                now = anyio.current_time()
-                if now - said > _QUIET:
-                    said = now
-                    _log.info("lessons_embedding", waiting=len(self._waiting), seconds=round(now - started, 1))
-                if now - started >= seconds:
+                if anyio.current_time() - started >= seconds:
                     break
         return len(self._waiting)
 

@@ -1,13 +1,8 @@
 """Self-managing context: the policy itself drops turns, compresses them into notes, or keeps them from being dropped.
 
-It does so by calls of a tool that this template adds. They are turns like all others: part of the trajectory, trained
-on, judged. They never reach the environment; an operation that cannot be done is answered with what is wrong. Every
-observation begins with the number of its turn and how full the context is, so the policy can say what it means.
-
-    [turn 7, 812 of 2000 tokens]
-
-If the budget would still be exceeded, the oldest turn that is neither compressed nor kept goes; then the oldest kept;
-then the oldest note. The newest turn always stays.
+It does so by calls of a tool that this template adds: turns like all others, trained on and judged, which never reach
+the environment. Every observation says its turn and how full the context is: `[turn 7, 812 of 2000 tokens]`. Over the
+budget, the oldest turn goes that is neither compressed nor kept; then the oldest kept; then the oldest note.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,9 @@
-"""A session: one episode as the loop sees that plays it. Requests go to the engine, steps to the environment, and all
-of it is recorded with exact token ids, whoever decides what is asked.
+"""A session: one episode as the loop sees that plays it, recorded with exact token ids, whoever decides what is asked.
 
     loop -> Session.chat -> engine           a turn: ids, log-probs, versions -> Rows
          -> Session.step -> environment      an observation, kept with the turn that it answers
 
-How is sampled is the rollout's affair and not the loop's: what a row says of its temperature must be true of all of it,
-and tokens that were masked or cut from the distribution have log-probs that nobody can compare.
+How is sampled is the rollout's affair: log-probs of tokens that a loop had masked or cut could be compared with none.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -157,10 +155,8 @@ class Session:
         """One turn of the model, recorded; a chat completion in OpenAI's form.
 
         Args:
-            messages: as the loop wants them; histories may be rewritten at will.
             tools: None for the environment's own.
-            **sampling: `max_tokens` (or `max_completion_tokens`), up to the rollout's own, `stop`, and `tool_choice`
-                "auto" or "none". What else OpenAI knows of sampling is not heeded: the rollout's settings hold.
+            **sampling: `max_tokens` up to the rollout's own, `stop`, `tool_choice` "auto" or "none"; no more is heeded.
 
         Raises:
             EpisodeOver: no further turn; return from the loop.

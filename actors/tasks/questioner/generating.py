@@ -41,7 +41,6 @@ class Generator:
     """Makes tasks, into `state`.
 
     Args:
-        clock: seconds that only go forward.
         known: tasks that exist already.
     """
 

@@ -96,11 +96,7 @@ class Session:
 
 
 class InstancePool:
-    """Opens instances.
-
-    Args:
-        clock: seconds that only go forward.
-    """
+    """Opens instances."""
 
     def __init__(self, environment: Environment, settings: ProbeSettings, clock: Callable[[], float]) -> None:
         self.environment, self._settings, self._clock = environment, settings, clock

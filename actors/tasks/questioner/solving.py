@@ -15,8 +15,6 @@ class EngineSolver:
     """Tries tasks.
 
     Args:
-        environment: that knows self-made tasks.
-        rng: seeds of the sampling.
         timeout: seconds for one answer of engine or environment.
     """
 

@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -33,20 +32,6 @@ class Point(msgspec.Struct, frozen=True):
 
     update: int
     success: float
-    families: dict[str, float]
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """One update, as it is shown."""
-
-    update: int
-    of: int
-    training: float
-    """Success of the unguided attempts that it learnt from."""
-    success: float | None
-    """Held-out, where it was measured."""
-    seconds: float
-    """CPU seconds so far."""
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,16 +39,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     points: list[Point]
     seconds: float
-    """CPU seconds."""
-    sampling: float
-    updating: float
-    measuring: float
-    """CPU seconds of these."""
-    counts: dict[str, int]
-    """Updates without a gradient (`nothing`), steps that the KL guard shrank (`shrunk`) or took back (`undone`),
-    gradients that were not finite (`nonfinite`), and dropped trajectories and rows by reason."""
-    means: dict[str, float]
-    """Over updates: `alpha_effective`, `kl_update`, and the labels' shares."""
+    """Of the CPU."""
 
 
 class Stopped(Exception):
@@ -104,22 +80,17 @@ class Loop:
         self.kinds = Kinds()
         self._updates = 0
         self._version = 0
-        self.counts: Counter[str] = Counter()
-        self.sums: defaultdict[str, float] = defaultdict(float)
         self.training = 0.0
 
     def save(self, directory: Path) -> None:
         """Write the weights."""
         self._trainer.save(directory)
 
-    def update(self) -> tuple[float, float]:
-        """One update; CPU seconds of sampling and of the rest."""
-        began = time.process_time()
+    def update(self) -> None:
         version, weights = self._sampling
         self._player.weights = weights
         attempts = self._attempts()
         tokens = self._player.play(attempts, self._noise)
-        sampled = time.process_time()
         plain = [attempt.solved for attempt in attempts if not attempt.guided]
         self.training = float(np.mean(plain)) if plain else float("nan")
         items: list[BatchItem] = []
@@ -129,7 +100,6 @@ class Loop:
             items.append(BatchItem(attributed=attributed(run, label(source, run, attempt.truth), source)))
         self._learn(items)
         self._updates += 1
-        return sampled - began, time.process_time() - sampled
 
     def measure(self) -> Point:
         """Held-out success of the present weights, sampled at temperature 1, without lessons."""
@@ -141,14 +111,7 @@ class Loop:
             for i in range(setup.eval_tasks)
         ]
         self._player.play(attempts, self._measuring_noise)
-        families = {
-            family: [attempt.solved for attempt in attempts if attempt.family == family] for family in setup.evaluated
-        }
-        return Point(
-            self._updates,
-            float(np.mean([attempt.solved for attempt in attempts])),
-            {family: round(float(np.mean(solved)), 4) for family, solved in families.items() if solved},
-        )
+        return Point(self._updates, float(np.mean([attempt.solved for attempt in attempts])))
 
     def _attempts(self) -> list[Attempt]:
         setup = self._setup
@@ -174,20 +137,11 @@ class Loop:
         items = self._expecting(fresh)
         credits = assign(items, self._settings.credit)
         built = build(items, credits, self._limits())
-        self.counts.update(credits.skipped)
-        self.counts.update(built.dropped)
-        for name in ("alpha_effective", "steps_good", "steps_bad", "steps_abstained", "weight_mean"):
-            self.sums[name] += credits.statistics.get(name, 0.0)
         if built.batch is None:
-            self.counts["nothing"] += 1
             self._sampling = (self._version, self._now)
             return
         seed = int(np.random.SeedSequence([self._seed, self._updates]).generate_state(1)[0])
         report = self._trainer.update(built.batch, seed=seed)
-        for name in ("shrunk", "undone", "nonfinite"):
-            self.counts[name] += int(report.metrics.get(f"steps_{name}", 0.0))
-        self.sums["kl_update"] += report.metrics.get("kl_update", 0.0)
-        self.sums["tokens"] += report.metrics.get("tokens", 0.0)
         self._version += 1
         self.kinds.estimates.trained(
             Candidate(
@@ -230,11 +184,11 @@ def run(
     base: Path,
     seed: int,
     *,
-    progress: Callable[[Progress], None],
+    name: str,
     stop: Callable[[], bool] = lambda: False,
     keep: Path | None = None,
 ) -> Ran:
-    """Run one cell to its end.
+    """Run one cell to its end, and say how it goes.
 
     Args:
         base: checkpoint to start from.
@@ -245,34 +199,18 @@ def run(
         Stopped: `stop` said so.
     """
     torch.set_num_threads(1)
-    spent: defaultdict[str, float] = defaultdict(float)
+    began = time.process_time()
     with tempfile.TemporaryDirectory() as work:
         loop = Loop(setup, base, seed, Path(work))
-        points: list[Point] = []
-
-        def measure() -> float:
-            began = time.process_time()
-            points.append(loop.measure())
-            spent["measuring"] += time.process_time() - began
-            return points[-1].success
-
-        measure()
+        points = [loop.measure()]
         for number in range(1, setup.updates + 1):
             if stop():
                 raise Stopped
-            sampling, updating = loop.update()
-            spent["sampling"] += sampling
-            spent["updating"] += updating
-            due = number % setup.eval_every == 0 or number == setup.updates
-            success = measure() if due else None
-            progress(Progress(number, setup.updates, loop.training, success, sum(spent.values())))
+            loop.update()
+            if number % setup.eval_every == 0 or number == setup.updates:
+                points.append(loop.measure())
+                print(f"{name}  {number}/{setup.updates}  training {loop.training:.2f}  held out "
+                      f"{points[-1].success:.2f}  {time.process_time() - began:.0f} CPU-s", flush=True)  # fmt: skip
         if keep is not None:
             loop.save(keep)
-    means = {name: round(total / setup.updates, 5) for name, total in loop.sums.items()}
-    return Ran(
-        points=points,
-        seconds=round(sum(spent.values()), 1),
-        **{name: round(spent[name], 1) for name in ("sampling", "updating", "measuring")},
-        counts={name: n for name, n in sorted(loop.counts.items()) if n},
-        means=means,
-    )
+    return Ran(points=points, seconds=round(time.process_time() - began, 1))

@@ -2,14 +2,15 @@
 
 import multiprocessing
 import os
+import shutil
 import threading
 import time
 from multiprocessing import connection
-from pathlib import Path
 
 from tests.benchmarks.ablation import bases
-from tests.benchmarks.ablation.loop import Progress, Ran, run
+from tests.benchmarks.ablation.loop import Ran, run
 from tests.benchmarks.ablation.plan import Cell, Setup
+from tests.warmstart import courses
 
 TRAINING = Setup(updates=30, eval_every=5, learner={"lr": 5e-4, "credit": {"alpha": 0.0}})
 """How a warm start becomes the policy that drifts and forgetting begin from: GRPO on the short desk."""
@@ -36,33 +37,33 @@ def play_cell(cell: Cell, end: float | None) -> Ran:
     """
     directory = bases.warm_start(cell.warm) if cell.setup.start == "warm" else bases.trained(cell.warm)
 
-    def tell(now: Progress) -> None:
-        success = "" if now.success is None else f"  held out {now.success:.2f}"
-        print(f"{cell.name}  {now.update}/{now.of}  training {now.training:.2f}{success}  {now.seconds:.0f} CPU-s",
-              flush=True)  # fmt: skip
-
     def late() -> bool:
         return end is not None and time.time() > end
 
-    return run(cell.setup, bases.require(directory), cell.seed, progress=tell, stop=late)
+    return run(cell.setup, bases.require(directory), cell.seed, name=cell.name, stop=late)
 
 
 def warm_start(seed: int) -> None:
-    """Make the warm start of `seed` if it is missing."""
-    bases.make_warm_start(seed, lambda line: print(f"warm start {seed}: {line}", flush=True))
+    """Train the warm start of `seed` unless it is there; minutes."""
+    directory = bases.warm_start(seed)
+    if not (directory / "model.safetensors").exists():
+        aside = directory.with_name(f".{directory.name}.part")
+        shutil.rmtree(aside, ignore_errors=True)
+        courses.run(aside, seed, lambda line: print(f"warm start {seed}: {line}", flush=True), attempts=bases.ATTEMPTS)
+        os.replace(aside, directory)
 
 
 def trained(seed: int) -> None:
-    """Make the trained policy of `seed` if it is missing.
+    """Train the warm start of `seed` on, unless that is done.
 
     Raises:
         BaseMissing: there is no warm start.
     """
-
-    def train(start: Path, seed: int) -> Path:
+    directory, start = bases.trained(seed), bases.require(bases.warm_start(seed))
+    if not (directory / "model.safetensors").exists():
         aside = bases.ROOT / f".trained-{seed}.part"
         aside.mkdir(parents=True, exist_ok=True)
-        run(TRAINING, start, seed, progress=lambda now: print(f"trained {seed}: {now}", flush=True), keep=aside)
-        return aside
-
-    bases.make_trained(seed, train)
+        run(TRAINING, start, seed, name=f"trained {seed}", keep=aside)
+        for name in bases.FILES:
+            shutil.copy(start / name, aside / name)
+        os.replace(aside, directory)

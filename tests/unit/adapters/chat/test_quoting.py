@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.chat.quoting import quoted
+from actors.messages import Trajectory
+from adapters.chat.quoting import fresh_mark, quoted
 from tests.support.attacks import bold, cyrillic, selectors, split, tags, wide
 
 TEXTS = st.text(max_size=400) | st.text(alphabet='<|>[]/INST:\n#-system\u200b\u202e\\"`{}', max_size=200)
@@ -52,3 +53,10 @@ def test_the_middle_of_a_long_text_is_left_out_and_that_is_said():
     assert text.startswith("aaa")
     assert text.endswith("bbb")
     assert "left out" in text
+
+
+def test_a_mark_that_stands_in_a_run_is_not_used():
+    marks = iter(["feed1", "feed2"])
+    run = Trajectory(id="r", goal="feed1 end", steps=(), started=0.0, ended=0.0)
+    assert fresh_mark([run], lambda: next(marks)) == "feed2"
+    assert len({fresh_mark([run]) for _ in range(9)}) == 9

@@ -1,9 +1,6 @@
 """The embedder over HTTP: what a server may do wrong, and what becomes of it."""
 
-import json
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,40 +111,10 @@ async def test_a_server_that_hangs_is_unavailable_in_time(server: EmbeddingServe
         await embedder(timeout=0.2).embed(["a"])
 
 
-async def test_nobody_there_is_unavailable(embedder):
-    with pytest.raises(EmbedderUnavailable):
-        await embedder(base_url="http://127.0.0.1:9/v1").embed(["a"])
-
-
-async def test_the_key_comes_from_a_file_or_the_environment_and_is_in_no_error_and_no_log(
-    server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, embedder
-):
-    caplog.set_level(logging.DEBUG)
-    (tmp_path / "key").write_text("sk-from-file\n")
-    await embedder(key_file=str(tmp_path / "key")).embed(["a"])
-    monkeypatch.setenv("MY_KEY", "sk-from-environment")
-    await embedder(key_env="MY_KEY").embed(["a"])
-    assert [asked.headers["authorization"] for asked in server.asked] == [
-        "Bearer sk-from-file",
-        "Bearer sk-from-environment",
-    ]
-    server.script = lambda body: (401, json.dumps({"error": "bad key sk-from-environment"}).encode())
-    with pytest.raises(EmbedderUnavailable) as raised:
-        await embedder(key_env="MY_KEY").embed(["a"])
-    assert "MY_KEY" in str(raised.value)
-    assert "sk-from" not in str(raised.value)
-    assert not [record for record in caplog.records if "sk-from" in record.getMessage()]
-
-
 def test_without_a_key_the_public_endpoint_is_not_even_asked(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(AdapterNotSetUp, match="OPENAI_API_KEY"):
         OpenAIEmbedder("small")
-
-
-def test_options_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match="batch"):
-        OpenAIEmbedder("small", batch=0)
 
 
 def test_the_id_tells_models_and_places_apart():

@@ -8,20 +8,15 @@ from typing import Any
 import pytest
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
-from adapters.graders.llm import GraderSettings, LlmGrader, anchored
-from adapters.graders.prompt import Shape, compose, read
+from actors.ports.errors import JudgeUnavailable
+from adapters.graders.llm import GraderSettings, LlmGrader
+from adapters.graders.prompt import Shape, compose
 from adapters.graders.verdicts import Verdicts
 from tests.support.chat_endpoint import ChatEndpoint, Reply, says
 
 pytestmark = pytest.mark.anyio
 TASK = Task(id="t", goal="Find a flight to:Oslo.", environment="travel")
 REFERENCE = [ToolCall("search_flight", '{"to": "Oslo"}')]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def step(number: int = 0, *, name: str = "search_flight", text: str = "", seen: str = '{"fid": "K3"}') -> Step:
@@ -102,12 +97,6 @@ async def test_without_a_reference_the_anchored_grader_abstains_and_asks_nobody(
         assert (grade.score, grade.reason, endpoint.requests) == (None, "no_reference", [])
 
 
-async def test_nothing_done_is_a_failure_that_needs_no_judge() -> None:
-    async with grading(verdict()) as (grader, endpoint):
-        assert (await grader.grade(TASK, [], reference=REFERENCE)).score == 0.0
-        assert endpoint.requests == []
-
-
 async def test_the_same_step_three_times_caps_what_a_judge_likes() -> None:
     same = [step(1), step(1), step(1)]
     grade, counts, _ = await graded(verdict(score=95), steps=same)
@@ -145,19 +134,6 @@ async def test_the_middle_of_a_long_attempt_is_left_out_and_said_to_be() -> None
     assert "STEP 46 CALL" in user["content"]
 
 
-async def test_tokens_of_an_hour_are_bounded() -> None:
-    now = [0.0]
-    with ChatEndpoint(verdict()) as endpoint:
-        settings = GraderSettings(url=endpoint.url, model="m", tokens_per_hour=150)
-        grader = LlmGrader(settings, anchored=True, clock=lambda: now[0])
-        scores = [(await grader.grade(TASK, [step()], reference=REFERENCE)).score for _ in range(3)]
-        now[0] = 3_601.0
-        scores.append((await grader.grade(TASK, [step()], reference=REFERENCE)).score)
-        await grader.aclose()
-    assert scores == [0.9, 0.9, None, 0.9]
-    assert grader.counts["out_of_budget"] == 1
-
-
 async def test_as_a_verifier_an_abstention_is_no_outcome_at_all() -> None:
     spec = {
         "base": {}, "base_goal": "g", "reference": [{"name": "search_flight", "arguments": {"to": "Oslo"}}],
@@ -169,13 +145,3 @@ async def test_as_a_verifier_an_abstention_is_no_outcome_at_all() -> None:
         assert "REFERENCE 1" in json.dumps(endpoint.requests[0]["messages"])
         with pytest.raises(JudgeUnavailable, match="forbidden_band"):
             await Verdicts(grader).grade(task, [step()])
-
-
-def test_a_bare_answer_in_fences_is_read() -> None:
-    told = '```json\n{"mark": "m", "relevant": true, "achieved": true, "score": 77, "reason": "r"}\n```'
-    assert read(told, mark="m").score == 0.77
-
-
-def test_wrong_options_are_named() -> None:
-    with pytest.raises(AdapterNotSetUp, match="patience"):
-        anchored(url="http://127.0.0.1:1/v1", model="m", patience=0)

@@ -64,14 +64,6 @@ async def test_long_trajectories_go_in_windows_that_say_what_was_before_and_afte
     assert 'LATER "7: find_person;' in middle
 
 
-async def test_of_a_trajectory_that_is_too_long_the_earliest_steps_abstain_and_are_counted():
-    async with judge_at(writes(), shape=Shape(window_steps=2, windows=2)) as (judge, engine):
-        found = await judge.label(run(7))
-    assert words_of(found) == ["ABSTAIN"] * 3 + ["GOOD"] * 4
-    assert judge.counts["beyond_windows"] == 3
-    assert len(engine.asked) == 2
-
-
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -82,13 +74,6 @@ async def test_of_a_trajectory_that_is_too_long_the_earliest_steps_abstain_and_a
         (writes(lambda mark, numbers: all_good(mark, [n - 1 for n in numbers])), "misnumbered"),
         (writes(lambda mark, numbers: all_good(mark, [*numbers, 9])), "misnumbered"),
         (writes(lambda mark, numbers: "[" * 100_000), "unparsable"),
-        (says(completion(None, refusal="I will not.")), "refused"),
-        (says(completion("x", finish="content_filter")), "refused"),
-        (says(completion("  ")), "empty"),
-        (says({"choices": []}), "not_json"),
-        (says({"error": "but the status is 200"}), "not_json"),
-        (says(["no", "object"]), "not_json"),
-        (sends(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n<html>"), "not_json"),
         (sends(STREAM_HEAD + b"9\r\ndata: {}\n\r\n0\r\n\r\n"), "not_json"),
         (says({"error": {"message": "maximum context length is 4096 tokens"}}, 400), "too_long"),
         (says({"error": {"message": "no"}}, 422), "rejected"),
@@ -139,17 +124,6 @@ async def test_another_model_behind_the_name_is_counted_and_its_labels_have_anot
     assert judge.counts["model_changed"] == 1
 
 
-async def test_a_change_in_the_middle_of_a_trajectory_names_both_models():
-    models = iter(["big-1", "small-1"])
-
-    async def swapped(engine, asked, stream):
-        await stream.send(answer(200, completion(all_good(*asked_for(asked)), model=next(models))))
-        return True
-
-    async with judge_at(swapped, shape=Shape(window_steps=2)) as (judge, _):
-        assert (await judge.label(run(4))).rubric.endswith("@big-1+small-1")
-
-
 async def test_names_of_models_that_never_repeat_do_not_pile_up():
     async def inventive(engine, asked, stream):
         model = f"m{len(engine.asked)}\n" + "x" * 999
@@ -187,12 +161,6 @@ async def test_a_slow_endpoint_answers_for_what_it_can_and_the_rest_abstains():
     assert judge.counts["out_of_time"] == 4
 
 
-async def test_a_trajectory_without_steps_costs_nothing():
-    async with judge_at(writes()) as (judge, engine):
-        found = await judge.label(trajectory([]))
-    assert (found.labels, engine.asked) == ((), [])
-
-
 async def test_praise_for_an_answer_without_content_is_no_praise():
     steps = (*run(2).steps, msgspec.structs.replace(run(1).steps[0], tool_calls=(), text="Thought process:"))
     log = msgspec.structs.replace(run(2), steps=steps, outcome=None)
@@ -225,21 +193,15 @@ async def test_a_tool_that_speaks_to_the_judge_silences_it_at_no_cost():
     assert engine.asked == []
 
 
-def test_options_that_cannot_be_used_are_named(tmp_path, monkeypatch: pytest.MonkeyPatch):
+def test_options_that_cannot_be_used_are_named():
     good = {"url": "http://127.0.0.1:9/v1", "model": "m"}
     bad = [
-        ({"model": "m"}, "url"), ({**good, "url": "ftp://x"}, "http"), ({**good, "url": "http://a:b@c/v1"}, "password"),
-        ({**good, "modle": 1}, "modle"), ({**good, "timeout": "long"}, "timeout"),
-        ({**good, "attempts": 0}, "attempts"),
+        ({"model": "m"}, "url"), ({**good, "timeout": "long"}, "timeout"), ({**good, "attempts": 0}, "attempts"),
         ({**good, "canary_share": 2.0}, "canary_share"), ({**good, "price": {"input": -1.0}}, "price"),
-        ({**good, "shape": {"field": 3}}, "shape"), ({**good, "key_env": "A", "key_file": "b"}, "one of them"),
-        ({**good, "key_env": "EVOLVED_NO_SUCH"}, "EVOLVED_NO_SUCH"),
-        ({**good, "key_file": str(tmp_path / "no")}, "key_file"),
+        ({**good, "shape": {"field": 3}}, "shape"),
     ]  # fmt: skip
     for options, word in bad:
         with pytest.raises(JudgeNotSetUp, match=word):
             make(**options)
-    (tmp_path / "key").write_text("sk-1\n")
-    monkeypatch.setenv("EVOLVED_TEST_KEY", "sk-2")
-    assert isinstance(make(**good, key_file=str(tmp_path / "key")), CanaryJudge)
-    assert isinstance(make(**good, key_env="EVOLVED_TEST_KEY", canary_share=0.0), LlmJudge)
+    assert isinstance(make(**good), CanaryJudge)
+    assert isinstance(make(**good, canary_share=0.0), LlmJudge)

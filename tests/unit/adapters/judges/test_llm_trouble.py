@@ -1,14 +1,16 @@
 """The LLM judge at an endpoint that fails it: formats, retries, deadlines, garbage, wrong doors."""
 
+import itertools
 import json
 import traceback
 from email.utils import formatdate
+from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
-from actors.messages import Attribution, Trajectory
+from actors.messages import Trajectory
 from actors.ports.errors import JudgeUnavailable
 from adapters.judges.llm import LlmJudge
 from tests.support.engine import answer
@@ -18,78 +20,102 @@ from tests.support.travelling import call, trajectory
 pytestmark = pytest.mark.anyio
 
 
-def run(steps: int = 3, **fields: object) -> Trajectory:
-    turns = [(call("find_person", name=f"Mia{n}"), json.dumps({"pid": f"K{n}"})) for n in range(steps)]
-    return trajectory(turns, goal="Find them all.", **fields)
+def run() -> Trajectory:
+    turns = [(call("find_person", name=f"Mia{n}"), json.dumps({"pid": f"K{n}"})) for n in range(3)]
+    return trajectory(turns, goal="Find them all.")
 
 
-def words_of(attribution: Attribution) -> list[str]:
-    return [label.label for label in attribution.labels]
+async def judged(judge: LlmJudge) -> list[str]:
+    return [label.label for label in (await judge.label(run())).labels]
 
 
-async def test_structured_output_is_found_out_once_and_remembered():
-    async def only_objects(engine, asked, stream):
-        if asked.json.get("response_format", {}).get("type") == "json_schema":
-            await stream.send(answer(400, {"error": {"message": "response_format json_schema is not supported"}}))
+def until(refuses: Any, status: int, body: object = None, head: bytes = b"") -> Any:
+    """A script: an answer, but where `refuses(request, its number)` that status."""
+    numbers = itertools.count()
+
+    async def script(engine, asked, stream):
+        if refuses(asked.json, next(numbers)):
+            await stream.send(head or answer(status, body or {}))
         else:
             await stream.send(answer(200, completion(all_good(*asked_for(asked)))))
         return True
 
-    async with judge_at(only_objects) as (judge, engine):
+    return script
+
+
+def format_of(body: dict[str, Any]) -> str:
+    return body.get("response_format", {}).get("type", "text")
+
+
+FORMATS = {
+    "objects alone": (
+        lambda body, _: format_of(body) == "json_schema", 400, "response_format json_schema is not supported",
+        ["json_schema", "json_object", "json_object", "json_object"],
+    ),
+    "none": (lambda body, _: "response_format" in body, 422, "unknown field response_format",
+             ["json_schema", "json_object", "text", "text", "text"]),
+    "none any more": (lambda body, number: number > 0 and "response_format" in body, 400, "response_format: unknown",
+                      ["json_schema", "json_schema", "json_schema", "json_object", "text", "text"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("refuses", "status", "message", "formats"), FORMATS.values(), ids=FORMATS)
+async def test_structured_output_is_found_out_once_and_remembered(refuses, status, message, formats):
+    async with judge_at(until(refuses, status, {"error": {"message": message}})) as (judge, engine):
         for _ in range(3):
-            assert words_of(await judge.label(run())) == ["GOOD"] * 3
-    formats = [asked.json.get("response_format", {}).get("type") for asked in engine.asked]
-    assert formats == ["json_schema", "json_object", "json_object", "json_object"]
-    assert judge.counts["speaks_json_object"] == 1
+            assert await judged(judge) == ["GOOD"] * 3
+    assert [format_of(asked.json) for asked in engine.asked] == formats
+    assert judge.counts[f"speaks_{formats[-1]}"] == 1
 
 
-async def test_without_any_structured_output_the_strict_parser_has_to_do():
-    async def plain(engine, asked, stream):
-        body = {"error": {"message": "unknown field response_format"}}
-        refused = "response_format" in asked.json
-        await stream.send(answer(422, body) if refused else answer(200, completion(all_good(*asked_for(asked)))))
-        return True
-
-    async with judge_at(plain) as (judge, engine):
-        assert [words_of(await judge.label(run())) for _ in range(2)] == [["GOOD"] * 3] * 2
-    assert len(engine.asked) == 4
-    assert judge.counts["speaks_text"] == 1
+async def hang(engine, asked, stream):
+    await anyio.sleep_forever()
 
 
-async def test_an_endpoint_that_stops_taking_a_format_is_asked_anew():
-    behaviour = {"schema": True}
-
-    async def fickle(engine, asked, stream):
-        if "response_format" in asked.json and not behaviour["schema"]:
-            await stream.send(answer(400, {"error": {"message": "response_format: unknown"}}))
-        else:
-            await stream.send(answer(200, completion(all_good(*asked_for(asked)))))
-        return True
-
-    async with judge_at(fickle) as (judge, _):
-        await judge.label(run())
-        behaviour["schema"] = False
-        assert words_of(await judge.label(run())) == ["GOOD"] * 3
-    assert judge.counts["speaks_text"] == 1
+async def drip(engine, asked, stream):
+    await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:
+        await stream.send(b" ")
+        await anyio.sleep(0.02)
 
 
-@pytest.mark.parametrize("status", [408, 529])
-async def test_what_passes_by_itself_is_tried_again_within_bounds_and_then_waited_for(status: int):
-    async with judge_at(says({"error": {"message": "later"}}, status)) as (judge, engine):
-        with pytest.raises(JudgeUnavailable, match=str(status)):
+def door(status: int) -> Any:
+    return sends(f"HTTP/1.1 {status} X\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".encode())
+
+
+AWAY = {
+    "passes by itself": (says({"error": {"message": "later"}}, 408), {}, 3, "408"),
+    "a status of their own": (says({"error": {"message": "later"}}, 529), {}, 3, "529"),
+    "hangs": (hang, {"timeout": 0.1, "attempts": 2}, 2, r"no answer within 0\.1 s"),
+    "drips for ever": (drip, {"timeout": 0.2, "attempts": 1}, 1, None),
+    "closes": (sends(b""), {}, 3, None),
+    "speaks no HTTP": (sends(b"\x00\xff garbage \r\n\r\n"), {}, 3, None),
+    "breaks off": (sends(b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"half":'), {}, 3, None),
+    "is no gzip": (sends(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope"), {}, 3, None),
+    "wants another key": (door(401), {}, 1, "key_env"),
+    "forbids": (door(403), {}, 1, "key_file"),
+    "has no such model": (door(404), {}, 1, "model"),
+    "is elsewhere": (door(307), {}, 1, "redirects"),
+}
+
+
+@pytest.mark.parametrize(("script", "options", "asked", "said"), AWAY.values(), ids=AWAY)
+async def test_an_endpoint_that_is_away_is_tried_within_bounds_and_said_with_its_remedy(script, options, asked, said):
+    async with judge_at(script, key="sk-secret", **options) as (judge, engine):
+        with pytest.raises(JudgeUnavailable, match=said) as caught:
             await judge.label(run())
-    assert len(engine.asked) == 3
-    assert (judge.counts["retried"], judge.counts["unavailable"]) == (2, 1)
+    assert (len(engine.asked), judge.counts["unavailable"]) == (asked, 1)
+    assert engine.asked[0].headers["authorization"] == "Bearer sk-secret"
+    assert "sk-secret" not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_a_short_trouble_is_not_noticed():
-    async def twice(engine, asked, stream):
-        troubled = len(engine.asked) < 3
-        await stream.send(answer(503, {}) if troubled else answer(200, completion(all_good(*asked_for(asked)))))
-        return True
-
-    async with judge_at(twice) as (judge, _):
-        assert words_of(await judge.label(run())) == ["GOOD"] * 3
+async def test_nobody_at_the_address_is_unavailable():
+    async with judge_at(writes()) as (judge, engine):
+        pass
+    judge = LlmJudge(msgspec.structs.replace(judge._settings, url=f"http://127.0.0.1:{engine.port}/v1"))
+    with pytest.raises(JudgeUnavailable, match="cannot be reached"):
+        await judge.label(run())
+    await judge.aclose()
 
 
 @pytest.mark.parametrize("value", ["3600", formatdate(4102444800, usegmt=True)])
@@ -102,41 +128,16 @@ async def test_retry_after_beyond_the_patience_ends_the_attempts_and_is_passed_o
     assert caught.value.retry_after >= 3600
 
 
-async def test_retry_after_is_waited_for_where_there_is_time():
-    async def once(engine, asked, stream):
-        if len(engine.asked) == 1:
-            await stream.send(b"HTTP/1.1 429 X\r\nRetry-After: 0.3\r\nContent-Length: 0\r\n\r\n")
-        else:
-            await stream.send(answer(200, completion(all_good(*asked_for(asked)))))
-        return True
-
-    async with judge_at(once) as (judge, _):
-        began = anyio.current_time()
-        await judge.label(run())
-        assert anyio.current_time() - began >= 0.3
-
-
-async def test_an_endpoint_that_hangs_is_away_after_the_attempts():
-    async def hang(engine, asked, stream):
-        await anyio.sleep_forever()
-        return False
-
-    async with judge_at(hang, timeout=0.1, attempts=2) as (judge, _):
-        with pytest.raises(JudgeUnavailable, match=r"no answer within 0\.1 s"):
-            await judge.label(run())
-    assert judge.counts["timeout"] == 2
-
-
-async def test_an_answer_that_drips_for_ever_is_cut_by_the_deadline():
-    async def drip(engine, asked, stream):
-        await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        while True:
-            await stream.send(b" ")
-            await anyio.sleep(0.02)
-
-    async with judge_at(drip, timeout=0.2, attempts=1) as (judge, _):
-        with pytest.raises(JudgeUnavailable):
-            await judge.label(run())
+async def test_a_short_trouble_is_not_noticed_and_retry_after_is_waited_for_where_there_is_time():
+    head = b"HTTP/1.1 429 X\r\nRetry-After: 0.3\r\nContent-Length: 0\r\n\r\n"
+    for script, seconds in (
+        (until(lambda _, number: number < 2, 503), 0.0),
+        (until(lambda _, number: number < 1, 429, head=head), 0.3),
+    ):
+        async with judge_at(script) as (judge, _):
+            began = anyio.current_time()
+            assert await judged(judge) == ["GOOD"] * 3
+            assert anyio.current_time() - began >= seconds
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(200, "too_large"), (500, "status_500")])
@@ -152,47 +153,9 @@ async def test_endless_garbage_costs_a_bounded_amount_of_memory(status: int, out
 
     async with judge_at(flood, attempts=1) as (judge, _):
         if status == 200:
-            assert words_of(await judge.label(run())) == ["ABSTAIN"] * 3
+            assert await judged(judge) == ["ABSTAIN"] * 3
         else:
             with pytest.raises(JudgeUnavailable):
                 await judge.label(run())
     assert judge.counts[outcome] == 1
     assert sent < 32 << 20
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\x00\xff garbage \r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{\"half\":",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope",
-    ],
-)  # fmt: skip
-async def test_a_connection_that_breaks_off_is_no_opinion(data: bytes):
-    async with judge_at(sends(data)) as (judge, engine):
-        with pytest.raises(JudgeUnavailable):
-            await judge.label(run())
-    assert len(engine.asked) == 3
-
-
-async def test_nobody_at_the_address_is_unavailable():
-    async with judge_at(writes()) as (judge, engine):
-        pass
-    judge = LlmJudge(msgspec.structs.replace(judge._settings, url=f"http://127.0.0.1:{engine.port}/v1"))
-    with pytest.raises(JudgeUnavailable, match="cannot be reached"):
-        await judge.label(run())
-    await judge.aclose()
-
-
-@pytest.mark.parametrize(
-    ("status", "remedy"), [(401, "key_env"), (403, "key_file"), (404, "model"), (307, "redirects")]
-)
-async def test_a_wrong_door_is_said_with_its_remedy_and_not_tried_again(status: int, remedy: str):
-    head = f"HTTP/1.1 {status} X\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".encode()
-    async with judge_at(sends(head), key="sk-secret") as (judge, engine):
-        with pytest.raises(JudgeUnavailable, match=remedy) as caught:
-            await judge.label(run())
-    assert len(engine.asked) == 1
-    assert engine.asked[0].headers["authorization"] == "Bearer sk-secret"
-    assert "sk-secret" not in "".join(traceback.format_exception(caught.value))

@@ -23,44 +23,27 @@ def labels(*turns: tuple[ToolCall, str], outcome: float | None = 1.0, goal: str 
     return [found.label for found in judge(trajectory(list(turns), goal=goal, outcome=outcome, **fields))]
 
 
-def test_every_step_of_a_straight_success_is_good():
-    assert labels(FIND, LIST, CHECK, CANCEL, FINISH) == ["GOOD"] * 5
+GUESSED = (call("search_flight", to="Rome"), '{"fid": "V3"}')
+BOOKED = (call("book", fid="V3", pid="K1"), '{"ref": "Z2"}')
+WEATHER = (call("weather", city="Oslo"), '{"sky": "sun"}')
+TICKETS = [(call("next_ticket"), json.dumps({"ticket": text})) for text in ("for:Mia", "for:Leo")]
+G, B, A = "GOOD", "BAD", "ABSTAIN"
+RULES = {
+    "a straight success": ([FIND, LIST, CHECK, CANCEL, FINISH], {}, [G, G, G, G, G]),
+    "what made the retry work": ([FIND, LIST, REFUSED, CHECK, CANCEL, FINISH], {"outcome": 0.0}, [G, G, B, G, A, B]),
+    "what led to nothing in a failure": ([FIND, LIST, REFUSED, FINISH], {"outcome": 0.0}, [G, A, B, B]),
+    "a guess that leads on in a failure": ([FIND, GUESSED, BOOKED, FINISH], {"outcome": 0.0}, [G, A, A, B]),
+    "an end without an outcome": ([FIND, FINISH], {"outcome": None}, [A, A]),
+    "a run that was cut off": ([FIND, LIST], {"outcome": 0.0, "closed_by": "limit"}, [G, A]),
+    "the same call for the same answer": ([FIND, FIND, LIST, CHECK, CANCEL, FINISH], {}, [G, B, G, G, G, G]),
+    "the same call for another answer": ([*TICKETS, FINISH], {}, [A, A, G]),
+    "a distractor": ([FIND, WEATHER, LIST, CHECK, CANCEL, FINISH], {}, [G, A, G, G, G, G]),
+}
 
 
-def test_an_error_is_bad_and_what_made_the_retry_work_is_good():
-    assert labels(FIND, LIST, REFUSED, CHECK, CANCEL, FINISH, outcome=0.0) == [
-        "GOOD", "GOOD", "BAD", "GOOD", "ABSTAIN", "BAD",
-    ]  # fmt: skip
-
-
-def test_in_a_failure_what_worked_and_led_to_nothing_abstains():
-    assert labels(FIND, LIST, REFUSED, FINISH, outcome=0.0) == ["GOOD", "ABSTAIN", "BAD", "BAD"]
-
-
-def test_in_a_failure_a_guess_that_leads_on_abstains():
-    guessed = (call("search_flight", to="Rome"), '{"fid": "V3"}')
-    booked = (call("book", fid="V3", pid="K1"), '{"ref": "Z2"}')
-    assert labels(FIND, guessed, booked, FINISH, outcome=0.0)[1] == "ABSTAIN"
-
-
-def test_the_final_answer_follows_the_outcome_and_abstains_without_one():
-    assert [labels(FIND, FINISH, outcome=outcome)[-1] for outcome in (1.0, 0.0, None)] == ["GOOD", "BAD", "ABSTAIN"]
-
-
-def test_a_run_that_was_cut_off_has_no_final_answer():
-    assert labels(FIND, LIST, outcome=0.0, closed_by="limit")[-1] == "ABSTAIN"
-
-
-def test_a_call_repeated_for_the_same_answer_is_bad_and_for_another_it_is_not():
-    again = (call("find_person", name="Mia"), '{"pid": "K1"}')
-    assert labels(FIND, again, LIST, CHECK, CANCEL, FINISH)[1] == "BAD"
-    tickets = [(call("next_ticket"), json.dumps({"ticket": text})) for text in ("for:Mia", "for:Leo")]
-    assert labels(*tickets, FINISH)[1] != "BAD"
-
-
-def test_a_distractor_in_a_success_abstains():
-    weather = (call("weather", city="Oslo"), '{"sky": "sun"}')
-    assert labels(FIND, weather, LIST, CHECK, CANCEL, FINISH)[1] == "ABSTAIN"
+@pytest.mark.parametrize(("turns", "fields", "expected"), RULES.values(), ids=RULES)
+def test_each_rule(turns: list[tuple[ToolCall, str]], fields: dict[str, object], expected: list[str]):
+    assert labels(*turns, **fields) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,17 +142,8 @@ def test_any_trajectory_gets_one_sure_enough_label_a_step_each_time_the_same(run
     assert len(found) == len(run.steps)
     assert all(0 < label.confidence <= 1 and label.reason for label in found)
     assert judge(run) == found
-
-
-@given(runs)
-def test_no_error_is_ever_good(run: Trajectory):
-    for step, label in zip(run.steps, judge(run), strict=True):
-        if step.observation == '{"error": "x"}':
-            assert label.label == "BAD"
-
-
-@given(runs)
-def test_without_an_outcome_nothing_is_blamed_on_the_end(run: Trajectory):
+    for step, label in zip(run.steps, found, strict=True):
+        assert label.label == "BAD" or step.observation != '{"error": "x"}'
     unknown = Trajectory(id="t", goal=run.goal, steps=run.steps, outcome=None, started=0.0, ended=1.0)
     assert not any("failure" in label.reason for label in judge(unknown))
 

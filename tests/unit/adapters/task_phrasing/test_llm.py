@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.ports.errors import AdapterNotSetUp, WordingFailed
+from actors.ports.errors import WordingFailed
 from actors.ports.task_phrasing import Draft
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.goal_templates import unfit
@@ -92,22 +92,6 @@ async def test_garbage_is_no_goal(reply: Reply, reason: str):
     assert failure.value.reason == reason
 
 
-async def test_a_budget_of_tokens_is_kept():
-    with ChatEndpoint(says(goal("Put 10 into Ada's."), tokens=60)) as endpoint:
-        wording = speaking(endpoint, budget_tokens=100)
-        await wording.word(DRAFT)
-        await wording.word(DRAFT)
-        with pytest.raises(WordingFailed, match="budget"):
-            await wording.word(DRAFT)
-        await wording.aclose()
-        assert len(endpoint.requests) == 2
-
-
-def test_wrong_options_are_refused():
-    with pytest.raises(AdapterNotSetUp, match="max_chars"):
-        LLMWording(url="http://127.0.0.1:1/v1", model="m", max_chars=0)
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -133,15 +117,6 @@ async def test_a_models_words_are_used_and_what_verifies_the_task_stays_an_execu
     assert all(task.goal.startswith("Kindly") for task in state.tasks)
     assert state.counts["wording.used"] == state.counts["proposed"] - state.reasons.get("trivial", 0)
     assert state.counts["replayed"] == state.counts["replays"] == len(state.tasks)
-
-
-async def test_a_model_that_repeats_itself_gives_one_task_and_the_rest_is_dropped():
-    same = says(goal("Please do it for Ada, Grace, Edsger and Barbara: 1, 2, 10, red or blue."))
-    state = await worded(same, count=20)
-    # The same words cannot mean two things.
-    assert sum(task.goal.startswith("Please do it") for task in state.tasks) <= 1
-    assert state.reasons["ambiguous"] > 0
-    assert state.counts["replayed"] == state.counts["replays"]
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 
 from actors.messages import Task, ToolCall
-from actors.ports.environments import Observation, Stateful
+from actors.ports.environments import Observation
 from actors.ports.errors import EnvironmentFailed
-from actors.rollout.episode_runner import play
 from adapters.environments.travel import TravelDesk
 from adapters.toolsearch import ToolIndex
 from adapters.toolsearch.environment import SEARCH_TOOL, SearchingEnvironment, tool_name
-from tests.support.fakes import FakeEngine
 from tests.warmstart.travel_oracle import good_actions
 
 pytestmark = pytest.mark.anyio
@@ -129,13 +127,6 @@ async def test_each_of_several_calls_is_answered_by_whom_it_is_for() -> None:
     assert done == "did 1"
 
 
-async def test_what_the_environment_brings_in_the_middle_is_shown() -> None:
-    episode = await searching(Office(TOOLS), always=("hire",)).reset(TASK)
-    assert "courier" not in shown(episode)
-    await episode.step([call("hire")], "")
-    assert "courier" in shown(episode)
-
-
 async def test_what_nobody_called_makes_room_after_many_searches() -> None:
     many = [function(f"tool_{number}", f"Does thing{number}.") for number in range(40)]
     episode = await searching(Office([*many, *TOOLS])).reset(TASK)
@@ -164,28 +155,6 @@ async def test_a_tool_of_the_searchs_name_is_refused_and_the_episode_closed() ->
     assert office.opened[0].closed == 1
 
 
-async def test_attempts_share_their_index() -> None:
-    made: list[ToolIndex] = []
-
-    def make() -> ToolIndex:
-        made.append(ToolIndex())
-        return made[-1]
-
-    environment = SearchingEnvironment(Office(TOOLS), make, 2)
-    for _ in range(5):
-        await environment.reset(TASK)
-    assert len(made) == 1
-
-
-async def test_an_episode_can_what_the_one_underneath_can() -> None:
-    plain = await searching(Office(TOOLS)).reset(TASK)
-    assert not isinstance(plain, Stateful)
-    desk = searching(TravelDesk(), 2)
-    episode = await desk.reset(desk.sample(3, "train", None))
-    assert isinstance(episode, Stateful)
-    assert "tickets" in await episode.state()
-
-
 async def test_the_desk_is_solved_by_who_searches_for_what_is_not_shown() -> None:
     desk = searching(TravelDesk(), 1)
     for seed in range(5):
@@ -198,12 +167,3 @@ async def test_the_desk_is_solved_by_who_searches_for_what_is_not_shown() -> Non
                 await episode.step([call(SEARCH_TOOL, query=name.replace("_", " "))], "")
             await episode.step([call(name, **arguments)], "")
         assert await episode.evaluate() == 1.0
-
-
-async def test_a_rollout_plays_it_like_any_other() -> None:
-    engine = FakeEngine()
-    environment = searching(Office([function("win"), function("lose"), function("finish")]), 1, ("win", "lose"))
-    episode = await environment.reset(Task(id="t", goal="win", environment="office"))
-    played = await play(engine, episode, max_steps=3)
-    assert len(played.steps) == 3
-    assert SEARCH_TOOL in played.steps[1].observation, "finish was not shown"

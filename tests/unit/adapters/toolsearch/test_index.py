@@ -1,16 +1,13 @@
 """`ToolIndex`: the right operation first, the same answer whatever the order, and no input that breaks it."""
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ports.errors import EmbedderUnavailable, TextRefused
-from actors.ports.search.words import words
 from adapters.live import MAX_NAME, Operation
-from adapters.toolsearch import SearchSettings, ToolIndex, function_tool, operation_of
+from adapters.toolsearch import ToolIndex
 
 pytestmark = pytest.mark.anyio
 
@@ -42,13 +39,6 @@ async def test_a_word_of_the_name_in_any_form_finds_it() -> None:
     assert names(await index.search("clearing my carts", k=1)) == ["shop.clear_cart"]
 
 
-def test_names_are_read_in_parts_and_endings_do_not_count() -> None:
-    assert words("showOpenOrders") == words("show_open_orders") == words("Shows open order")
-    assert words("cancelled") == words("cancels") == words("Cancelling")
-    assert words("replies") == words("reply")
-    assert words("changing") == words("changes")
-
-
 async def test_a_step_decides_and_the_goal_still_counts() -> None:
     index = await filled()
     assert names(await index.search("a party with songs", "empty the queue", k=1)) == ["music.clear_queue"]
@@ -56,25 +46,8 @@ async def test_a_step_decides_and_the_goal_still_counts() -> None:
     assert found.index("music.clear_queue") < found.index("shop.clear_cart")
 
 
-async def test_an_api_that_fits_as_a_whole_lifts_its_operations() -> None:
-    clear = [Operation(name="clear", description="Clear it.")]
-    ranked = {}
-    for weight in (0.0, 1.0):
-        index = ToolIndex(settings=SearchSettings(apis=weight))
-        await index.add(
-            [*clear, Operation(name="a", description="Songs."), Operation(name="b", description="Songs.")], "z"
-        )
-        await index.add(
-            [*clear, Operation(name="c", description="Shoes."), Operation(name="d", description="Shoes.")], "a"
-        )
-        ranked[weight] = names(await index.search("clear the songs", k=6))
-    assert ranked[0.0].index("a.clear") < ranked[0.0].index("z.clear"), "equals, by name"
-    assert ranked[1.0].index("z.clear") < ranked[1.0].index("a.clear")
-
-
 async def test_only_what_was_asked_for() -> None:
     index = await filled()
-    assert names(await index.search("orders of the cart", tags=("read",))) == ["shop.show_orders"]
     assert {one.api for one in await index.search("clear the song cart", apis=("music",))} == {"music"}
     assert "shop.place_order" not in names(await index.search("place an order", exclude=("place_order",)))
     assert len(await index.search("song", k=2)) == 2
@@ -101,19 +74,6 @@ async def test_a_query_without_words_finds_nothing(query: str) -> None:
     assert await index.search(query) == []
     assert await index.search(query, query) == []
     assert names(await index.search(query, "next song", k=1)) == ["music.next_song"]
-
-
-async def test_an_index_without_operations_finds_nothing() -> None:
-    assert await ToolIndex().search("anything") == []
-
-
-async def test_a_description_of_any_length_is_cut_and_drowns_nobody() -> None:
-    index = await filled()
-    await index.add([Operation(name="noise", description="song cart order " * 7000)], "loud")
-    assert names(await index.search("next song", k=1)) == ["music.next_song"]
-    (noise,) = await index.search("noise", k=1)
-    assert len(noise.operation.description) == 4000
-    assert len(await index.search("song " * 50_000 + "next", k=3)) == 3
 
 
 async def test_what_is_no_tool_is_counted_and_the_rest_goes_in() -> None:
@@ -160,14 +120,6 @@ async def test_the_order_of_coming_and_going_changes_nothing(sequence: list[int]
         assert names(await index.search(query)) == names(await usual.search(query))
 
 
-async def test_equals_come_by_api_and_name() -> None:
-    index = ToolIndex()
-    for number in random.Random(0).sample(range(40), 40):
-        await index.add([Operation(name="same_thing", description="It does it.")], f"api{number:02}")
-    found = await index.search("the same thing", k=40)
-    assert [one.api for one in found] == [f"api{number:02}" for number in range(40)]
-
-
 class Moody:
     """An embedder that fails when told to."""
 
@@ -207,27 +159,6 @@ async def test_vectors_find_what_shares_no_word() -> None:
 
     index = await filled(Knowing())
     assert {*names(await index.search("my basket", k=2))} == {"shop.place_order", "shop.clear_cart"}
-
-
-async def test_an_embedder_that_changes_its_dimension_begins_anew() -> None:
-    embedder = Moody()
-    index = ToolIndex(embedder)
-    await index.add(SHOP)
-
-    async def wider(texts):
-        return np.eye(3, dtype=np.float32)[[len(text) % 3 for text in texts]]
-
-    embedder.embed = wider
-    await index.add(MUSIC)
-    await index.add([])
-    assert ".next_song" in names(await index.search("next song", k=6))
-    assert index.unembedded == 0
-
-
-def test_an_operation_is_a_function_tool_and_back() -> None:
-    tool = function_tool(SHOP[0])
-    assert operation_of(tool).name == operation_of(tool["function"]).name == "place_order"
-    assert operation_of(tool).description == SHOP[0].description
 
 
 async def test_a_typing_error_and_a_compound_still_find_the_tool() -> None:
