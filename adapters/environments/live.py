@@ -146,8 +146,8 @@ class LiveEnvironment:
         if without and needs_reference(grader):
             raise AdapterNotSetUp(
                 f"grader {grader.name} compares with a reference, and {len(without)} of {len(found)} goals in goals ="
-                f" {goals!r} have none, such as {without[0][:60]!r}: it would never grade them. Add the calls of a run"
-                ' that reached the goal, "reference": [{"name": ..., "arguments": {...}}], or set [grader] name = "open"'
+                f" {goals!r} have none, such as {without[0][:60]!r}: it would never grade them. Add calls that"
+                ' reached the goal, "reference": [{"name": ..., "arguments": {...}}], or set [grader] name = "open"'
             )
         for goal in found:
             self._goals["heldout" if _held_out(goal) else "train"].append(goal)
