@@ -114,17 +114,10 @@ class CallablesApi:
         )  # fmt: skip
 
     async def tools(self) -> Sequence[Operation]:
-        """The functions, in the order given."""
         return [function.operation for function in self._functions.values()]
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Call the function; what it raises is an answer, with the exception's type and words.
-
-        Raises:
-            LiveApiRefused: no such function.
-            LiveApiUnavailable: the deadline passed; in its thread it may go on.
-            LiveApiMalformed: what it returned is no JSON.
-        """
+        """Call the function; what it raises is an answer, with the exception's type and words."""
         function = self._functions.get(tool)
         if function is None:
             raise LiveToolUnknown(f"{self.name}: no function {tool!r}; there are {', '.join(self._functions)}")
@@ -151,7 +144,6 @@ class CallablesApi:
         raise LiveApiUnavailable(f"{self.name}: {tool} did not return within {self._timeout:g} s")
 
     def read_only(self, tool: str) -> bool:
-        """Whether it is among `reads`."""
         return tool in self._functions and self._functions[tool].operation.claims_read_only
 
     async def aclose(self) -> None:

@@ -79,7 +79,6 @@ class Recordings:
         return hashlib.blake2b(call.encode("utf-8", "surrogatepass"), key=self._key, digest_size=16).hexdigest()
 
     async def get(self, digest: str) -> Recorded | None:
-        """The answer to the call; None if there is none."""
         if digest not in self._sizes:
             return None
         return await anyio.to_thread.run_sync(self._get, digest)

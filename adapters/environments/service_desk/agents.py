@@ -99,7 +99,6 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return next((role for role in agent.tools if self.name(role) == name), None)
 
     def tools(self, agent: Agent) -> list[dict[str, Any]]:
-        """The agent's tool list, in OpenAI's form."""
         return [
             {
                 "type": "function",

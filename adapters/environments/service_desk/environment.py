@@ -46,7 +46,6 @@ class ServiceEpisode:
         return float(self.desk.solved)
 
     async def state(self) -> dict[str, Any]:
-        """What was changed, and what the customer was told."""
         return self.desk.state()
 
     async def aclose(self) -> None:
@@ -66,7 +65,6 @@ class ServiceDesk:
         self._drift = watched(Path(drift_file) if drift_file else None)
 
     def profile(self) -> Profile:
-        """What every agent knows on the first day."""
         return Profile(
             name=NAME,
             description="A service desk: refunds and returns, orders and parcels, accounts and passwords.",
@@ -79,7 +77,6 @@ class ServiceDesk:
         )
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tools of all agents as they are called now."""
         drift = self._drift.now()
         return [tool for agent in AGENTS.values() for tool in drift.tools(agent)]
 
@@ -102,7 +99,6 @@ class ServiceDesk:
         )
 
     async def reset(self, task: Task) -> ServiceEpisode:
-        """Begin an attempt, on the desk as it is now."""
         try:
             spec = msgspec.convert(task.spec, _Spec)
         except msgspec.ValidationError as error:

@@ -89,7 +89,6 @@ class Variant(msgspec.Struct, frozen=True):
         return next((role for role, called in self.names.items() if called == name), None)
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tool list, in OpenAI's form."""
         return [
             {
                 "type": "function",

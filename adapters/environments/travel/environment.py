@@ -64,7 +64,6 @@ class TravelDesk:
         self._drift = watched(Path(drift_file) if drift_file else None)
 
     def profile(self) -> Profile:
-        """What every clerk knows on the first day."""
         return Profile(
             name=NAME,
             description="A travel desk: find people, search and book flights, cancel orders, work off a queue.",
@@ -76,7 +75,6 @@ class TravelDesk:
         )
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tools as they are called now."""
         return self._drift.now().tools()
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
@@ -97,7 +95,6 @@ class TravelDesk:
         )
 
     async def reset(self, task: Task) -> TravelEpisode:
-        """Begin an attempt, on the desk as it is now."""
         try:
             spec = msgspec.convert(task.spec, _Spec)
         except msgspec.ValidationError as error:

@@ -83,20 +83,10 @@ class McpApi:
         return await tasks.__aexit__(kind, error, trace)
 
     async def tools(self) -> Sequence[Operation]:
-        """Its operations, in the server's order; asked for again once it says that they changed, or now and then.
-
-        Raises:
-            LiveApiUnavailable, LiveApiMalformed, LiveApiRefused: as the Protocol says, and for an address off limits.
-            AdapterNotSetUp: a secret that it needs is not there.
-        """
+        """Its operations, in the server's order; asked for again once it says that they changed, or now and then."""
         return (await self._listed(await self._connection())).operations
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Call `tool`; never twice, whatever happens.
-
-        Raises:
-            as `tools`, and LiveApiRefused: no such tool.
-        """
         connection = await self._connection()
         listing = await self._listed(connection)
         original = listing.originals.get(tool)
@@ -111,7 +101,6 @@ class McpApi:
         return result(answer, self._settings.max_text)
 
     def read_only(self, tool: str) -> bool:
-        """Whether the server says so, by what was listed last."""
         return any(one.name == tool and one.claims_read_only for one in self._listing.operations)
 
     async def aclose(self) -> None:

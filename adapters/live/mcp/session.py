@@ -104,7 +104,6 @@ class Session:
             return opened
 
     def close(self) -> None:
-        """Have the open connection closed."""
         if self._open is not None:
             self._open.end()
 

@@ -24,9 +24,6 @@ def told(plan: Plan, answer: Answer, checkers: dict[str, Checker], max_text: int
     Args:
         checkers: those of the plan's answers, made when first needed.
         now: Unix seconds, for a `Retry-After` that is a date.
-
-    Raises:
-        LiveApiUnavailable: the server says that it is away or overloaded.
     """
     if answer.status in _AWAY:
         after = retry_after(answer.headers.get("retry-after", ""), now)

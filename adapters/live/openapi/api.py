@@ -92,7 +92,6 @@ class OpenApiApi:
         return self._loaded.skipped if self._loaded else ()
 
     def secrets(self) -> frozenset[str]:
-        """Keys, passwords and tokens that are held now."""
         return self._credentials.secrets()
 
     async def tools(self) -> Sequence[Operation]:
@@ -103,18 +102,11 @@ class OpenApiApi:
         return loaded.operations
 
     def read_only(self, tool: str) -> bool:
-        """Whether `tool` is a GET, HEAD or OPTIONS."""
         plan = self._loaded.plans.get(tool) if self._loaded else None
         return plan is not None and plan.operation.claims_read_only
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Send one request, or a second with a new token if the first one's is refused.
-
-        Raises:
-            LiveApiUnavailable: no answer in time, or one that says so.
-            LiveApiMalformed: no HTTP.
-            LiveApiRefused: no such operation, or no token to be had.
-        """
+        """Send one request, or a second with a new token if the first one's is refused."""
         loaded = self._loaded or await self._load(None)
         plan = loaded.plans.get(tool)
         if plan is None:
@@ -143,7 +135,6 @@ class OpenApiApi:
         return result
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._transport.aclose()
 
     def _mistaken(self, complaints: Sequence[str]) -> CallResult:
@@ -259,10 +250,6 @@ def _require_url(setting: str, value: str) -> None:
 
 
 def _server(document: Document, settings: OpenApiSettings) -> httpx.URL:
-    """
-    Raises:
-        LiveApiMalformed: no server that could be called.
-    """
     if settings.server:
         return httpx.URL(settings.server)
     servers: Any = document.root.get("servers") or [{"url": "/"}]

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
+from actors.ports.errors import AdapterNotSetUp
 from adapters.graders.llm import GraderSettings, LlmGrader, anchored
 from adapters.graders.prompt import Shape, compose, read
-from adapters.graders.verdicts import Verdicts
 from tests.support.chat_endpoint import ChatEndpoint, Reply, says
 
 pytestmark = pytest.mark.anyio
@@ -156,19 +155,6 @@ async def test_tokens_of_an_hour_are_bounded() -> None:
         await grader.aclose()
     assert scores == [0.9, 0.9, None, 0.9]
     assert grader.counts["out_of_budget"] == 1
-
-
-async def test_as_a_verifier_an_abstention_is_no_outcome_at_all() -> None:
-    spec = {
-        "base": {}, "base_goal": "g", "reference": [{"name": "search_flight", "arguments": {"to": "Oslo"}}],
-        "verifier": "graded", "environment": "travel",
-    }  # fmt: skip
-    task = Task(id="t", goal=TASK.goal, environment="travel", spec=spec, origin="production")
-    async with grading(verdict(score=80), verdict(score=50)) as (grader, endpoint):
-        assert await Verdicts(grader).grade(task, [step()]) == 0.8
-        assert "REFERENCE 1" in json.dumps(endpoint.requests[0]["messages"])
-        with pytest.raises(JudgeUnavailable, match="forbidden_band"):
-            await Verdicts(grader).grade(task, [step()])
 
 
 def test_a_bare_answer_in_fences_is_read() -> None:
