@@ -119,10 +119,6 @@ class WorkerPool:
             self._bury(worker, str(error))
             raise
 
-    async def usage(self) -> list[dict[str, Any]]:
-        """Of each running worker: `worlds` that it holds, `peak_kib` of memory, `cpu_seconds` so far."""
-        return [await self.ask(worker, "held") for worker in self._slots if worker is not None and worker.alive]
-
     def close(self) -> None:
         for worker in self._slots:
             if worker is not None:

@@ -250,9 +250,6 @@ class Worlds:
             return {"world": self._keep(world), **world.opening()}
         if operation == "close":
             return self._worlds.pop(request["world"], None) is not None
-        if operation == "held":
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            return {"worlds": len(self._worlds), "peak_kib": used.ru_maxrss, "cpu_seconds": time.process_time()}
         world = self._worlds.get(request["world"])
         if world is None:
             raise Refused(f"there is no world {request['world']}")

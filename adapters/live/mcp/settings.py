@@ -30,10 +30,6 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Seconds for a call."""
     start_timeout: float = 30.0
     """Seconds for a start or connection, with the first listing."""
-    relist_seconds: float = 300.0
-    """After these its tools are listed again, if it did not say before that they changed."""
-    max_text: int = 100_000
-    """Characters of an answer that are kept; the rest is cut off."""
     max_message: int = 16 << 20
     """Bytes of one message of the server; a longer one ends the connection."""
     max_tools: int = 2000
@@ -41,9 +37,7 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace: float = 2.0
     """Seconds that a program has for each step of its end: standard input closed, SIGTERM, SIGKILL."""
     backoff: float = 1.0
-    """Seconds before it is started again after it died at once; doubled each time."""
-    backoff_most: float = 300.0
-    """The longest such wait, seconds."""
+    """Seconds before it is started again after it died at once; doubled each time, five minutes at most."""
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
@@ -56,8 +50,6 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         for name in (
             "timeout",
             "start_timeout",
-            "relist_seconds",
-            "max_text",
             "max_message",
             "max_tools",
             "grace",

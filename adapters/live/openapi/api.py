@@ -34,6 +34,10 @@ from adapters.live.validation import Checker
 
 _log = structlog.get_logger(__name__)
 _SHOWN_SKIPS = 5
+_DOCUMENT_BYTES = 16 << 20
+"""GitHub's, one of the largest, has 12 MB."""
+_RESPONSE_BYTES = 1 << 20
+"""What is read of an answer: fifty times what an agent is shown of it."""
 
 
 class _Loaded:
@@ -128,7 +132,7 @@ class OpenApiApi:
         except TimeoutError:
             self.counts["timeouts"] += 1
             raise LiveApiUnavailable(f"{tool}: no answer within {self._settings.timeout:g} s") from None
-        result = told(plan, answer, loaded.answers.setdefault(tool, {}), self._settings.max_text, self._clock())
+        result = told(plan, answer, loaded.answers.setdefault(tool, {}), self._clock())
         self.counts["errors"] += result.error
         self.counts["mismatches"] += bool(result.mismatch)
         self.counts["truncated"] += result.truncated
@@ -163,7 +167,7 @@ class OpenApiApi:
         return await self._transport.send(
             prepared.method,
             url,
-            limit=self._settings.max_response_bytes,
+            limit=_RESPONSE_BYTES,
             headers={**prepared.headers, **proof.headers},
             cookies={**prepared.cookies, **proof.cookies},
             content=prepared.content,
@@ -215,7 +219,7 @@ class OpenApiApi:
         return _Loaded(server, plans, skipped, self._clock())
 
     async def _document(self) -> tuple[bytes, str]:
-        where, limit = self._settings.document, self._settings.max_document_bytes
+        where, limit = self._settings.document, _DOCUMENT_BYTES
         if "://" not in where:
             try:
                 data = await anyio.to_thread.run_sync(_read_file, where, limit + 1)
@@ -233,7 +237,7 @@ class OpenApiApi:
                 raise LiveApiUnavailable(f"{self.name}: the document's URL answers with status {answer.status}")
             data = answer.data
         if len(data) > limit:
-            raise LiveApiMalformed(f"{self.name}: the document has more than max_document_bytes = {limit:,}")
+            raise LiveApiMalformed(f"{self.name}: the document has more than {limit:,} bytes")
         return data, url
 
 
