@@ -10,8 +10,8 @@ import msgspec
 from actors.messages import Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed
-from adapters.environments.service_desk.agents import AGENTS, spoken
-from adapters.environments.service_desk.agents import drift_file as watched
+from adapters.environments.drift_file import DriftFile
+from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, Drift, spoken
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.grammar import CITIES
 
@@ -62,7 +62,7 @@ class ServiceDesk:
     name = NAME
 
     def __init__(self, drift_file: Path | str | None = None) -> None:
-        self._drift = watched(Path(drift_file) if drift_file else None)
+        self._drift = DriftFile(Path(drift_file) if drift_file else None, Drift.read, NO_DRIFT)
 
     def profile(self) -> Profile:
         return Profile(

@@ -11,8 +11,9 @@ import msgspec
 from actors.messages import Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed
+from adapters.environments.drift_file import DriftFile
 from adapters.environments.travel.desk import FAMILIES, Desk
-from adapters.environments.travel.drift import drift_file as watched
+from adapters.environments.travel.drift import BASE, Drift, Variant
 from adapters.environments.travel.words import CITIES, PEOPLE
 
 NAME = "travel"
@@ -61,7 +62,9 @@ class TravelDesk:
     name = NAME
 
     def __init__(self, drift_file: Path | str | None = None) -> None:
-        self._drift = watched(Path(drift_file) if drift_file else None)
+        self._drift = DriftFile(
+            Path(drift_file) if drift_file else None, lambda changed: Variant.of(Drift.read(changed)), BASE
+        )
 
     def profile(self) -> Profile:
         return Profile(
