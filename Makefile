@@ -27,7 +27,7 @@ NPM_CI = { node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 
 	npm ci --prefix $(@D:/node_modules=) --silent --no-audit --no-fund
 
 .PHONY: help setup demo test chaos chaos-matrix fuzz check vllm bfcl appworld clients verl-parity bench \
-	bench-tap bench-learner bench-retrieval bench-bfcl bench-toolsearch bench-years bench-ablation bench-peers-setup \
+	bench-tap bench-learner bench-retrieval bench-toolsearch bench-years bench-ablation bench-peers-setup \
 	weather lock clean
 
 help:  ## this list
@@ -149,10 +149,6 @@ bench-learner: setup .venv-trl/ready  ## the native trainer beside TRL, and besi
 bench-retrieval: setup .venv-hnswlib/ready  ## finding lessons beside numpy, faiss and hnswlib
 	@mkdir -p build
 	$(BIN)/python -m tests.benchmarks.retrieval --hnswlib .venv-hnswlib/bin/python --json build/retrieval.json
-
-bench-bfcl: setup .venv-bfcl/ready  ## BFCL: ground truth, agreement with the official checker, speed, a thousand attempts at once
-	@mkdir -p build
-	$(BIN)/python -m tests.benchmarks.bfcl --json build/bfcl.json
 
 bench-toolsearch: setup .venv-appworld/ready  ## finding operations: AppWorld's (MODEL=a BERT's folder)
 	@mkdir -p build

@@ -51,7 +51,7 @@ class Grader(Protocol):
 
 
 def needs_reference(grader: Grader) -> bool:
-    """Whether `grader` abstains wherever no reference is known; one of your own says so by such an attribute."""
+    """Whether `grader` abstains wherever no reference is known; one of your own has an attribute of this name."""
     return bool(getattr(grader, "needs_reference", False))
 
 

@@ -69,7 +69,6 @@ class GymnasiumEpisode:
         return float(self._done and self._reward > 0)
 
     async def aclose(self) -> None:
-        """Close the environment."""
         self._environment.close()
 
     def _call(self, call: ToolCall) -> str:
@@ -117,7 +116,6 @@ class GymnasiumEnvironment:
         self._tools: list[dict[str, Any]] | None = None
 
     def profile(self) -> Profile:
-        """The environments, and how an attempt goes."""
         return Profile(
             name=NAME,
             description=f"Gymnasium environments: {', '.join(self._ids.values())}.",
@@ -128,7 +126,6 @@ class GymnasiumEnvironment:
         )
 
     def tools(self) -> list[dict[str, Any]]:
-        """The actions of all environments, each name once."""
         if self._tools is None:
             found: dict[str, dict[str, Any]] = {}
             for key in self._ids.values():
@@ -160,7 +157,6 @@ class GymnasiumEnvironment:
         )
 
     async def reset(self, task: Task) -> GymnasiumEpisode:
-        """Make and seed the task's environment."""
         try:
             spec = msgspec.convert(task.spec, _Spec)
         except msgspec.ValidationError as error:
@@ -199,6 +195,5 @@ def begun(environment: gymnasium.Env[Any, Any], seed: int) -> Any:
 
 
 def goal(key: str, first: Any) -> str:
-    """What is to be done: the environment's words, or its name."""
     words = mission(first).strip()
     return f"{words[:1].upper()}{words[1:].rstrip('.')}." if words else f"Reach the goal of {key.rpartition(':')[2]}."

@@ -89,7 +89,6 @@ class Codec:
         return self._actions[name]
 
     def told(self, observation: Any) -> str:
-        """An observation in words."""
         if isinstance(observation, str):
             return observation
         if isinstance(observation, Mapping) and {"image", "mission"} <= set(observation):
@@ -98,7 +97,6 @@ class Codec:
 
 
 def mission(observation: Any) -> str:
-    """What is to be done, if the observation says so; else empty."""
     return str(observation["mission"]) if isinstance(observation, Mapping) and "mission" in observation else ""
 
 

@@ -66,16 +66,11 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
         return self._process.poll() is None
 
     async def ask(self, operation: str, **fields: Any) -> Any:
         """Send a request and return what it answers. Not cut short by a cancellation, which would leave half a line in
         the pipe, but by the deadline.
-
-        Raises:
-            EnvironmentFailed: the worker could not serve it.
-            WorkerDied: the worker is dead, or was killed because it did not answer in time.
         """
         async with self._turn:
             if not self.alive:

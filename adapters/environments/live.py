@@ -92,7 +92,6 @@ class LiveEpisode:
             raise EnvironmentFailed(f"{type(error).__name__}: {error}") from error
 
     async def evaluate(self) -> float:
-        """The grader's score."""
         if not self._done:
             return 0.0
         try:
@@ -146,9 +145,8 @@ class LiveEnvironment:
         if without and needs_reference(grader):
             raise AdapterNotSetUp(
                 f"grader {grader.name} compares with a reference, and {len(without)} of {len(found)} goals in goals ="
-                f" {goals!r} have none, such as {without[0][:60]!r}: it would never grade them. Add the calls of a"
-                ' run that reached the goal, "reference": [{"name": ..., "arguments": {...}}], or set'
-                ' [grader] name = "open"'
+                f" {goals!r} have none, such as {without[0][:60]!r}: it would never grade them. Add calls that"
+                ' reached the goal, "reference": [{"name": ..., "arguments": {...}}], or set [grader] name = "open"'
             )
         for goal in found:
             self._goals["heldout" if _held_out(goal) else "train"].append(goal)
@@ -161,7 +159,6 @@ class LiveEnvironment:
         self._listed = float("-inf")
 
     def profile(self) -> Profile:
-        """Which APIs there are."""
         apis = sorted({tag for one in self._operations for tag in one.tags[:1]})
         return Profile(name=NAME, description=f"Live APIs: {', '.join(apis) or 'not listed yet'}.")
 
@@ -170,7 +167,6 @@ class LiveEnvironment:
         return [_tool(one) for one in self._operations]
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
-        """Goal number `seed` of `split`, round and round."""
         if families:
             raise ValueError("live APIs have no families of tasks; leave rollout.families empty")
         goals = self._goals[split]
@@ -184,7 +180,6 @@ class LiveEnvironment:
         )
 
     async def reset(self, task: Task) -> LiveEpisode:
-        """Begin an attempt, with the tools as they are now."""
         try:
             goal = msgspec.convert(task.spec, Goal)
         except msgspec.ValidationError as error:

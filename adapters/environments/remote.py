@@ -52,24 +52,20 @@ class RemoteEpisode:
         self.tools: list[dict[str, Any]] = opening.tools
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
-        """See `Episode.step`."""
         found = await self._link.step([_sendable(call) for call in calls], _utf8(text))
         if found.tools is not None:
             self.tools = found.tools
         return Observation(found.text, found.done, found.messages)
 
     async def evaluate(self) -> float:
-        """See `Episode.evaluate`."""
         return await self._link.evaluate()
 
     async def aclose(self) -> None:
-        """See `Episode.aclose`."""
         await self._link.aclose()
 
 
 class _Stateful(RemoteEpisode):
     async def state(self) -> dict[str, Any]:
-        """See `Stateful.state`."""
         return await self._link.state()
 
 

@@ -12,14 +12,15 @@ an agent that did. Tasks that are not self-made pass through.
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import msgspec
 
 from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Environment, Episode, Observation, Profile, Split
-from actors.ports.errors import EnvironmentFailed
+from actors.ports.errors import EnvironmentFailed, JudgeUnavailable
+from actors.ports.graders import Grader
 from actors.ports.reference_calls import Reached, ReferenceCall, SyntheticTaskSpec, Verifier, replay, state_of
 
 _CACHED = 1024
@@ -29,26 +30,11 @@ _ANSWER_WORDS = 24
 _WORD = re.compile(r"\w+")
 
 
-class OutcomeGrader(Protocol):
-    """Says how well an attempt did where no execution can decide."""
-
-    async def grade(self, task: Task, steps: Sequence[Step]) -> float:
-        """The outcome, 0.0 to 1.0.
-
-        Args:
-            steps: the agent's turns, each with what it was told.
-
-        Raises:
-            JudgeUnavailable: there is no opinion to be had now.
-        """
-        ...
-
-
 class SyntheticEpisode:
     """One attempt at a self-made task."""
 
     def __init__(
-        self, task: Task, spec: SyntheticTaskSpec, base: Episode, reached: Reached | None, grader: OutcomeGrader | None
+        self, task: Task, spec: SyntheticTaskSpec, base: Episode, reached: Reached | None, grader: Grader | None
     ) -> None:
         self._task, self._spec, self._base, self._reached, self._grader = task, spec, base, reached, grader
         self.messages: list[dict[str, Any]] = _opened(base.messages, spec.base_goal, task.goal)
@@ -84,7 +70,11 @@ class SyntheticEpisode:
         if self._spec.verifier == "graded":
             if self._grader is None:
                 raise EnvironmentFailed("a task with verifier 'graded' came to an environment without a grader")
-            return await self._grader.grade(self._task, self._steps)
+            reference = [call.call(number) for number, call in enumerate(self._spec.reference)]
+            grade = await self._grader.grade(self._task, self._steps, reference=reference)
+            if grade.score is None:  # no outcome, which is not a bad one
+                raise JudgeUnavailable(f"{self._grader.name} abstains: {grade.reason}")
+            return grade.score
         if self._reached is None or await self.state() != self._reached.state:
             return 0.0
         if self._spec.verifier == "answer":
@@ -97,11 +87,9 @@ class SyntheticEpisode:
         return self._spec.verifier == "graded"
 
     async def state(self) -> dict[str, Any]:
-        """The state of the world underneath."""
         return await state_of(self._base)
 
     async def aclose(self) -> None:
-        """Close the world underneath."""
         await self._base.aclose()
 
 
@@ -113,7 +101,7 @@ class SyntheticTasks:
         grader: for tasks that no state can verify; None: such tasks fail to begin.
     """
 
-    def __init__(self, environment: Environment, grader: OutcomeGrader | None = None) -> None:
+    def __init__(self, environment: Environment, grader: Grader | None = None) -> None:
         self._environment, self._grader = environment, grader
         self.name = environment.name
         self._cache: OrderedDict[tuple[str, str], Reached] = OrderedDict()
@@ -122,24 +110,15 @@ class SyntheticTasks:
         """`replayed`: references that were executed; `no_longer_replays`: those whose world has changed too much."""
 
     def profile(self) -> Profile:
-        """What the environment is about."""
         return self._environment.profile()
 
     def tools(self) -> list[dict[str, Any]]:
-        """The function tools as they are now."""
         return self._environment.tools()
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
-        """A task of the environment's own."""
         return self._environment.sample(seed, split, families)
 
     async def reset(self, task: Task) -> Episode:
-        """Begin an attempt at `task`, self-made or not.
-
-        Raises:
-            EnvironmentFailed: not a task of this environment, its reference no longer replays, or its verifier needs
-                what is not there.
-        """
         spec = SyntheticTaskSpec.of(task)
         if spec is None:
             return await self._environment.reset(task)
@@ -198,7 +177,6 @@ def _says(text: str, value: str) -> bool:
 
 
 __all__ = [
-    "OutcomeGrader",
     "ReferenceCall",
     "SyntheticEpisode",
     "SyntheticTaskSpec",

@@ -1,5 +1,4 @@
 """Graders: how well an attempt went where no verifier can say it; the port is `actors.ports.graders`.
 
-In: a task, its steps, a reference. Out: a grade, or none. `llm` asks a model, `ensemble` several; `verdicts` makes a
-grader the verifier of self-made tasks.
+In: a task, its steps, a reference. Out: a grade, or none. `llm` asks a model, `ensemble` several.
 """

@@ -43,12 +43,7 @@ class AddressGuard:
         self._http = frozenset(host.lower() for host in allow_http)
 
     async def check(self, url: str) -> str:
-        """The address that `url` may be connected to.
-
-        Raises:
-            LiveApiRefused: another scheme, no TLS, a password in it, or an address that is off limits.
-            LiveApiUnavailable: its name cannot be resolved.
-        """
+        """The address that `url` may be connected to, its name resolved."""
         try:
             parts = checked_url(url)
         except ValueError as error:
@@ -100,11 +95,7 @@ def is_public(address: Address) -> bool:
 
 
 def _network(entry: str) -> Network | None:
-    """`entry` as a network; None if it is a host's name.
-
-    Raises:
-        ValueError: it looks like a network and is none.
-    """
+    """`entry` as a network; None if it is a host's name."""
     try:
         return ipaddress.ip_network(entry.strip("[]"))
     except ValueError:

@@ -74,7 +74,6 @@ class AuditLog:
             await anyio.to_thread.run_sync(self._write, line)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             if self._file is not None:
                 self._file.close()

@@ -51,14 +51,12 @@ class CallablesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Seconds for a call."""
     threads: int = 8
     """Functions that are not async and run at a time; one that hangs keeps its thread."""
-    max_text: int = 100_000
-    """Characters of an answer that are kept."""
 
     def __post_init__(self) -> None:
         if not self.functions:
             raise ValueError("functions: name at least one, as module:function")
-        if not (self.timeout > 0 and self.threads > 0 and self.max_text > 0):
-            raise ValueError("timeout, threads and max_text must be more than 0")
+        if not (self.timeout > 0 and self.threads > 0):
+            raise ValueError("timeout and threads must be more than 0")
 
 
 class _Function(NamedTuple):
@@ -79,18 +77,17 @@ class CallablesApi:
         reads: Collection[str] = (),
         timeout: float = 60.0,
         threads: int = 8,
-        max_text: int = 100_000,
     ) -> None:
         """
         Args:
             functions: by the name that they are known by.
-            reads, timeout, threads, max_text: as in `CallablesSettings`.
+            reads, timeout, threads: as in `CallablesSettings`.
 
         Raises:
             AdapterNotSetUp: a function whose parameters cannot be described, with its name and why.
         """
         self.name = name
-        self._timeout, self._max_text = timeout, max_text
+        self._timeout = timeout
         self._threads = anyio.CapacityLimiter(threads)
         names = tool_names(functions)
         self._functions = {
@@ -108,23 +105,13 @@ class CallablesApi:
         if len(functions) < len(settings.functions):
             # Alike in their last part: their whole paths tell them apart.
             functions = {path: loaded(path) for path in settings.functions}
-        return cls(
-            name, functions, reads=settings.reads, timeout=settings.timeout, threads=settings.threads,
-            max_text=settings.max_text,
-        )  # fmt: skip
+        return cls(name, functions, reads=settings.reads, timeout=settings.timeout, threads=settings.threads)
 
     async def tools(self) -> Sequence[Operation]:
-        """The functions, in the order given."""
         return [function.operation for function in self._functions.values()]
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Call the function; what it raises is an answer, with the exception's type and words.
-
-        Raises:
-            LiveApiRefused: no such function.
-            LiveApiUnavailable: the deadline passed; in its thread it may go on.
-            LiveApiMalformed: what it returned is no JSON.
-        """
+        """Call the function; what it raises is an answer, with the exception's type and words."""
         function = self._functions.get(tool)
         if function is None:
             raise LiveToolUnknown(f"{self.name}: no function {tool!r}; there are {', '.join(self._functions)}")
@@ -151,7 +138,6 @@ class CallablesApi:
         raise LiveApiUnavailable(f"{self.name}: {tool} did not return within {self._timeout:g} s")
 
     def read_only(self, tool: str) -> bool:
-        """Whether it is among `reads`."""
         return tool in self._functions and self._functions[tool].operation.claims_read_only
 
     async def aclose(self) -> None:
@@ -161,15 +147,12 @@ class CallablesApi:
         if returned is None:
             return CallResult(text="done")
         if isinstance(returned, str):
-            return CallResult(text=returned[: self._max_text], truncated=len(returned) > self._max_text)
+            return CallResult(text=returned)
         try:
             text = msgspec.json.encode(returned).decode()
         except (TypeError, ValueError, UnicodeError, RecursionError) as error:
             raise LiveApiMalformed(f"{self.name}: {tool} returned a {type(returned).__name__}: {error}") from error
-        cut = len(text) > self._max_text
-        return CallResult(
-            text=text[: self._max_text], structured=None if cut else msgspec.json.decode(text), truncated=cut
-        )
+        return CallResult(text=text, structured=msgspec.json.decode(text))
 
 
 def loaded(path: str) -> Callable[..., Any]:

@@ -32,7 +32,6 @@ _log = structlog.get_logger(__name__)
 _SIMULATED = "(simulated: nothing was executed, this answer is made up from its description)\n"
 _LOOK_AGAIN = 30.0
 """Seconds between two looks for a tool that is not known: an agent that makes names up must not become a load."""
-_MOST_BUCKETS = 10_000
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +70,8 @@ class Guarded:
         self._recordings, self._audit = recordings, audit
         self._scrubber = Scrubber(api.secrets if isinstance(api, HoldsSecrets) else frozenset)
         # Intervals are of the event loop's clock, which is there once it runs.
-        self._breaker = WindowBreaker(settings.breaker, anyio.current_time)
-        self._buckets: dict[str, TokenBucket] = {}
+        self._breaker = WindowBreaker(anyio.current_time)
+        self._bucket = TokenBucket(settings.rate, anyio.current_time)
         self._turn = anyio.Semaphore(settings.concurrent)
         self._operations: dict[str, Operation] = {}
         self._checkers: dict[str, Checker] = {}
@@ -91,7 +90,6 @@ class Guarded:
 
     @property
     def health(self) -> Health:
-        """How it does, as far as calls have told."""
         return Health(broken=self._breaker.open, since=self._since, error=self._error, tools=len(self._operations))
 
     @property
@@ -105,12 +103,6 @@ class Guarded:
         return self._scrubber.finds
 
     async def tools(self) -> Sequence[Operation]:
-        """What may be asked for: all but what the operator denies.
-
-        Raises:
-            LiveApiUnavailable: as of the API; or its breaker is open and its tools are not known.
-            LiveApiMalformed: as of the API.
-        """
         if not self._breaker.allows():
             if self._operations:
                 return tuple(self._operations.values())
@@ -127,13 +119,7 @@ class Guarded:
         return named or self._api.read_only(tool)
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Call `tool`, or answer in its place, as the policy says.
-
-        Raises:
-            LiveApiUnavailable: it does not answer in time, is broken, or is asked too often.
-            LiveApiMalformed: its answer cannot be read.
-            LiveApiRefused: no such operation.
-        """
+        """Call `tool`, or answer in its place, as the policy says."""
         begun = anyio.current_time()
         digest = self._recordings.digest(self.name, tool, arguments)
         decision = decide(self._settings, tool)
@@ -194,10 +180,6 @@ class Guarded:
         return result
 
     async def _operation(self, tool: str) -> Operation:
-        """
-        Raises:
-            LiveApiRefused: there is none of that name.
-        """
         now = anyio.current_time()
         if tool not in self._operations and now - self._looked >= _LOOK_AGAIN:
             await self.tools()
@@ -210,7 +192,7 @@ class Guarded:
     async def _executed(self, operation: Operation, arguments: Mapping[str, Any]) -> CallResult:
         await self._audit.ready()
         deadline = anyio.current_time() + self._settings.timeout
-        await self._rate(operation.name, deadline)
+        await self._rate(deadline)
         try:
             with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
                 await self._turn.acquire()
@@ -226,29 +208,11 @@ class Guarded:
             self._turn.release()
         return self._cleaned(result)
 
-    async def _rate(self, tool: str, deadline: float) -> None:
-        """Wait for a token of the tool and of the API.
-
-        Raises:
-            LiveApiUnavailable: that would take too long.
-        """
-        if len(self._buckets) > _MOST_BUCKETS:
-            self._buckets.clear()
-        patience = deadline - anyio.current_time()
-        taken: list[TokenBucket] = []
-        wait = 0.0
-        for name, settings in ((tool, self._settings.tool_rate), ("", self._settings.rate)):
-            bucket = self._buckets.get(name)
-            if bucket is None:
-                bucket = self._buckets[name] = TokenBucket(settings, anyio.current_time)
-            found = bucket.take(patience)
-            if found is None:
-                for other in taken:
-                    other.give_back()
-                self.counts["rate_limited"] += 1
-                raise LiveApiUnavailable(f"{self.name}: called too often", bucket.wait())
-            taken.append(bucket)
-            wait = max(wait, found)
+    async def _rate(self, deadline: float) -> None:
+        wait = self._bucket.take(deadline - anyio.current_time())
+        if wait is None:
+            self.counts["rate_limited"] += 1
+            raise LiveApiUnavailable(f"{self.name}: called too often", self._bucket.wait())
         if wait:
             self.counts["delayed"] += 1
             await anyio.sleep(wait)

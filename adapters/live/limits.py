@@ -1,5 +1,6 @@
 """`TokenBucket`, `WindowBreaker`: how often an API is called, and when it is left alone. The clock is an argument."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Annotated
@@ -10,6 +11,11 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 _REMEMBERED = 200
 """Calls of either kind that the breaker looks back on."""
+FAILURES, _WINDOW = 5, 60.0
+"""So many failures within as many seconds open it, if they are half of its calls or more: one bad call in a quiet hour
+does not, and a dead API is left alone after five."""
+FIRST_WAIT, _MAX_WAIT = 10.0, 300.0
+"""Seconds until it is probed; doubles while it stays broken."""
 
 
 class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,24 +26,12 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Calls at once after a pause."""
 
 
-class WindowBreakerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When an API counts as broken."""
-
-    failures: AtLeastOne = 5
-    """Failures within `window` that open it, if they are half of its calls or more."""
-    window: Positive = 60.0
-    """Seconds."""
-    first_wait: Positive = 10.0
-    """Seconds until it is probed; doubles while it stays broken."""
-    max_wait: Positive = 300.0
-
-
 class TokenBucket:
     """A token bucket that lends: whoever takes a token that is not there yet is told how long to wait for it."""
 
     def __init__(self, settings: RateSettings, clock: Callable[[], float]) -> None:
         self._settings, self._clock = settings, clock
-        self._tokens, self._at = float(settings.burst), clock()
+        self._tokens, self._at = float(settings.burst), -math.inf
 
     def take(self, patience: float) -> float | None:
         """Take a token.
@@ -61,10 +55,6 @@ class TokenBucket:
         self._tokens, self._at = min(float(self._settings.burst), self._tokens + grown), now
         return max(0.0, 1.0 - self._tokens) / self._settings.per_second
 
-    def give_back(self) -> None:
-        """The call was not made after all."""
-        self._tokens = min(float(self._settings.burst), self._tokens + 1.0)
-
 
 class WindowBreaker:
     """After Nygard, "Release It!": closed; open after so many failures within a window; half-open for one probe, whose
@@ -75,10 +65,10 @@ class WindowBreaker:
     that does not; so it takes a share of the calls to open this one, and the probe alone closes it.
     """
 
-    def __init__(self, settings: WindowBreakerSettings, clock: Callable[[], float]) -> None:
-        self._settings, self._clock = settings, clock
-        self._failed: deque[float] = deque(maxlen=max(_REMEMBERED, settings.failures))
-        self._succeeded: deque[float] = deque(maxlen=max(_REMEMBERED, settings.failures))
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failed: deque[float] = deque(maxlen=_REMEMBERED)
+        self._succeeded: deque[float] = deque(maxlen=_REMEMBERED)
         self._both = (self._failed, self._succeeded)
         self._wait = self._until = 0.0
         self._probing = False
@@ -120,15 +110,15 @@ class WindowBreaker:
         if self.open:
             if self._probing:
                 self._probing = False
-                self._wait = min(self._settings.max_wait, 2.0 * self._wait)
+                self._wait = min(_MAX_WAIT, 2.0 * self._wait)
                 self._until = now + self._wait
             return False
         self._failed.append(now)
-        failed, succeeded = (sum(now - at <= self._settings.window for at in one) for one in self._both)
-        if failed < self._settings.failures or failed < succeeded:
+        failed, succeeded = (sum(now - at <= _WINDOW for at in one) for one in self._both)
+        if failed < FAILURES or failed < succeeded:
             return False
         self.opened += 1
-        self._wait = min(self._settings.first_wait, self._settings.max_wait)
+        self._wait = FIRST_WAIT
         self._until = now + self._wait
         return True
 

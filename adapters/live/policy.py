@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from adapters.live.limits import RateSettings, WindowBreakerSettings
+from adapters.live.limits import RateSettings
 
 Mode = Literal["live", "shadow", "dry_run"]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -43,10 +43,6 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     concurrent: AtLeastOne = 8
     """Calls at a time."""
     rate: RateSettings = RateSettings()
-    """Of the API as a whole."""
-    tool_rate: RateSettings = RateSettings(per_second=5.0, burst=10)
-    """Of each tool."""
-    breaker: WindowBreakerSettings = WindowBreakerSettings()
     max_text: AtLeastOne = 20_000
     """Characters of an answer that an agent is shown."""
     max_structured: AtLeastOne = 1 << 20

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
@@ -22,10 +22,9 @@ from actors.ports.errors import AdapterNotSetUp
 
 _KEY = "digest.key"
 _KEY_BYTES = 32
-_LARGEST = 1 << 20
-_ENTRIES = 20_000
-_MAX_BYTES = 256 << 20
-"""All together."""
+_LARGEST = 1 << 18
+_ENTRIES = 4_000
+"""A gigabyte at the very most; an answer has a few kilobytes."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +53,8 @@ class Recordings:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = Lock()
-        self._sizes: OrderedDict[str, int] = OrderedDict()
-        """Bytes by digest, oldest first."""
+        self._kept: dict[str, None] = {}
+        """Digests, oldest first."""
         self.counts: Counter[str] = Counter()
         """kept, found, evicted, unreadable, too_large, failed."""
         try:
@@ -66,12 +65,8 @@ class Recordings:
             ]
         except OSError as error:
             raise AdapterNotSetUp(f"the directory of recorded answers, {directory}: {error.strerror}") from None
-        for stat, path in sorted(found, key=lambda one: one[0].st_mtime_ns):
-            self._sizes[path.stem] = stat.st_size
-        self._bytes = sum(self._sizes.values())
-
-    def __len__(self) -> int:
-        return len(self._sizes)
+        for _, path in sorted(found, key=lambda one: one[0].st_mtime_ns):
+            self._kept[path.stem] = None
 
     def digest(self, api: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """The call's address: the same call always has the same, whatever the order of its arguments."""
@@ -79,8 +74,7 @@ class Recordings:
         return hashlib.blake2b(call.encode("utf-8", "surrogatepass"), key=self._key, digest_size=16).hexdigest()
 
     async def get(self, digest: str) -> Recorded | None:
-        """The answer to the call; None if there is none."""
-        if digest not in self._sizes:
+        if digest not in self._kept:
             return None
         return await anyio.to_thread.run_sync(self._get, digest)
 
@@ -115,15 +109,15 @@ class Recordings:
             except OSError:
                 self.counts["failed"] += 1
                 return
-            self._bytes += len(data) - self._sizes.pop(digest, 0)
-            self._sizes[digest] = len(data)
+            self._kept.pop(digest, None)
+            self._kept[digest] = None
             self.counts["kept"] += 1
-            while len(self._sizes) > _ENTRIES or self._bytes > _MAX_BYTES:
+            while len(self._kept) > _ENTRIES:
                 self.counts["evicted"] += 1
-                self._drop(next(iter(self._sizes)))
+                self._drop(next(iter(self._kept)))
 
     def _drop(self, digest: str) -> None:
-        self._bytes -= self._sizes.pop(digest, 0)
+        self._kept.pop(digest, None)
         (self._directory / f"{digest}.json").unlink(missing_ok=True)
 
 

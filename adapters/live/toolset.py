@@ -64,12 +64,6 @@ class LiveTools:
         return tools
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Call `tool` of the API that it is of.
-
-        Raises:
-            LiveApiUnavailable, LiveApiMalformed: as that API.
-            LiveApiRefused: there is no such tool, or no more.
-        """
         if tool not in self._routes:
             await self.tools()
         name, own = self._routes.get(tool, ("", ""))
@@ -81,7 +75,6 @@ class LiveTools:
         return await api.call(own, arguments)
 
     def read_only(self, tool: str) -> bool:
-        """As the API says of it; False for one that was not listed."""
         name, own = self._routes.get(tool, ("", ""))
         api = self._apis().get(name)
         return api is not None and api.read_only(own)

@@ -21,7 +21,6 @@ from actors.tasks.failures import FailureSettings, LiveFailures
 from actors.tasks.mixture import Mixture, MixtureSettings, estimate_of
 from actors.tasks.searching import SearchSettings, ShadowSearch
 from adapters.environments.synthetic_tasks import SyntheticTasks
-from adapters.graders.verdicts import Verdicts
 from daemon.collectors.figures import counter, gauge
 
 
@@ -53,7 +52,7 @@ class Tasks:
         grader: Grader | None = None,
     ) -> None:
         self._store, self._curriculum = store, curriculum
-        self.environment = SyntheticTasks(environment, Verdicts(grader) if grader is not None else None)
+        self.environment = SyntheticTasks(environment, grader)
         self.mixture = Mixture(settings.mixture, book=store, weigher=curriculum, clock=clock)
         searcher = None
         if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference

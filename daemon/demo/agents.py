@@ -225,7 +225,6 @@ async def run(settings: AgentSettings, journal: AgentJournal) -> None:
 
 
 def main() -> None:
-    """Entry point: the settings are the only argument."""
     settings = msgspec.json.decode(sys.argv[1], type=AgentSettings)
     with Path(settings.journal).open("a", encoding="utf-8") as out:
         anyio.run(run, settings, AgentJournal(out), backend_options={"use_uvloop": True})

@@ -69,11 +69,6 @@ class Child:
             )
 
     def check(self) -> bool:
-        """Start the process again if it died; True if it had.
-
-        Raises:
-            StartFailed: it died more often than it may.
-        """
         if not self._wanted or self._process is None or self._process.poll() is None:
             return False
         if self.restarts >= self._allowed:
@@ -84,7 +79,6 @@ class Child:
         return True
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process itself, if it runs."""
         if self.pid is not None:
             os.kill(self.pid, number)
 

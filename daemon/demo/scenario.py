@@ -291,19 +291,11 @@ class Scenario:
         return max((entry["version"] for entry in success["gate"] if entry["decision"] == "promote"), default=0)
 
     def _answer(self, path: str) -> dict[str, Any]:
-        """What the daemon answers, asked until it does.
-
-        Raises:
-            StartFailed: it does not.
-        """
+        """What the daemon answers, asked until it does."""
         return self._patiently(lambda: self.world.get(path), path)
 
     def _order(self, kind: str, reason: str) -> None:
-        """Give an order until it is taken: a story goes wrong whose thaw was not heard.
-
-        Raises:
-            StartFailed: it is not.
-        """
+        """Give an order until it is taken: a story goes wrong whose thaw was not heard."""
         self._patiently(lambda: self.world.post(f"/api/{kind}", {"reason": reason}) or None, f"/api/{kind}")
 
     def _patiently(self, ask: Callable[[], T | None], path: str) -> T:

@@ -141,17 +141,14 @@ class World:
             wait_until(lambda url=url: answers(url), child, START_SECONDS)
 
     def check(self) -> None:
-        """Start again whatever died."""
         for child in self.children:
             child.check()
 
     def stop(self) -> None:
-        """Agents first, engines and broker last."""
         for child in (self.agents, self.learner, self.daemon, self.tap, self.shadow, self.serving, self.broker):
             child.stop(STOP_SECONDS)
 
     def get(self, path: str) -> Any:
-        """What the control API answers, None if it does not."""
         try:
             answer = httpx.get(self.control_url + path, timeout=5.0)
             return answer.json() if answer.status_code == 200 else None

@@ -68,7 +68,6 @@ class Registered:
 
     @property
     def health(self) -> Health:
-        """How it fares, as far as calls have told."""
         seen, one = self.guarded.health, self.entry
         return Health(
             name=one.name, kind=one.kind, origin=one.origin, where=_where(one), mode=one.policy.get("mode", "shadow"),
@@ -77,19 +76,15 @@ class Registered:
         )  # fmt: skip
 
     async def tools(self) -> Sequence[Operation]:
-        """As the guarded API."""
         return await self._noted(self.guarded.tools)
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """As the guarded API."""
         return await self._noted(lambda: self.guarded.call(tool, arguments))
 
     def read_only(self, tool: str) -> bool:
-        """As the guarded API."""
         return self.guarded.read_only(tool)
 
     async def aclose(self) -> None:
-        """Take it out of use; its task closes it."""
         self.gone.set()
         await self.closed.wait()
 
@@ -177,11 +172,9 @@ class Live:
                 self._try(other)
 
     def health(self) -> list[Health]:
-        """A line for each."""
         return [one.health for one in self._apis.values()]
 
     def guarded(self) -> Iterator[Guarded]:
-        """The guards, for what they count."""
         return (one.guarded for one in self._apis.values())
 
     async def run(self, lifecycle: Lifecycle) -> None:
@@ -326,10 +319,6 @@ class Live:
             log.error("live.left_out", api=other.name, origin=other.origin, reason=str(error))
 
     def _made(self, one: Entry) -> Registered:
-        """
-        Raises:
-            ConfigError: its settings cannot be used.
-        """
         source = f"adapters.{one.name}"
         policy = toml.convert(one.policy, PolicySettings, f"{source}.policy")
         try:
@@ -345,10 +334,6 @@ class Live:
 
 
 def _configured(name: str, table: Mapping[str, Any]) -> Entry:
-    """
-    Raises:
-        ConfigError: no kind, or a name that cannot be used.
-    """
     if not NAME.fullmatch(name):
         raise ConfigError(f"adapters.{name}: name it with up to 31 of a-z, 0-9, _ and -, without two _ in a row")
     options = {key: value for key, value in table.items() if key not in ("kind", "policy")}

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,20 @@ def appworld(shared: Callable[[str], AppWorldEnvironment], anyio_backend: str) -
     return shared(anyio_backend)
 
 
+@pytest.fixture
+async def begun(appworld: AppWorldEnvironment) -> AsyncIterator[Callable[[str], Awaitable[AppWorldEpisode]]]:
+    """Begins attempts at a task, and closes them."""
+    episodes: list[AppWorldEpisode] = []
+
+    async def begin(task: str) -> AppWorldEpisode:
+        episodes.append(await appworld.reset(appworld.task(task)))
+        return episodes[-1]
+
+    yield begin
+    for episode in episodes:
+        await episode.aclose()
+
+
 async def call(episode: AppWorldEpisode, name: str, /, **arguments: object) -> str:
     return (await episode.step([ToolCall(name, json.dumps(arguments), "c")], "")).text
 
@@ -39,53 +53,41 @@ async def test_all_apis_are_tools_and_a_setting_narrows_them_to_some_apps(appwor
     assert {tool["function"]["name"].partition("__")[0] for tool in few.tools()} == {"gmail", "supervisor"}
 
 
-async def test_doing_nothing_fails(appworld):
-    episode = await appworld.reset(appworld.task(SIGN_UP))
+END = ("supervisor__complete_task", {})
+SIGNED = ("gmail__signup", ADA)
+
+
+@pytest.mark.parametrize(
+    ("calls", "passed", "outcome"),
+    [
+        # Nobody else has an account, which AppWorld counts as passed and does not take for success.
+        pytest.param([], 1, 0.0, id="doing nothing"),
+        pytest.param([END], 1, 0.0, id="saying that it is done"),
+        pytest.param([SIGNED, END], 2, 1.0, id="the right calls"),
+        pytest.param([SIGNED, ("gmail__signup", ADA | {"email": "eve@example.com"}), END], 1, 0.0, id="a side effect"),
+    ],
+)
+async def test_the_outcome_is_appworlds_verdict(begun, calls, passed, outcome):
+    episode = await begun(SIGN_UP)
+    for name, arguments in calls:
+        assert await episode.evaluate() == 0.0
+        await call(episode, name, **arguments)
     await run_out(episode)
-    # Nobody else has an account, which AppWorld counts as passed and does not take for success.
-    assert await episode.verdict() == {"success": False, "passed": 1, "tests": 2}
-    assert await episode.evaluate() == 0.0
-    await episode.aclose()
-
-
-async def test_saying_that_it_is_done_is_not_doing_it(appworld):
-    episode = await appworld.reset(appworld.task(SIGN_UP))
-    seen = await episode.step([ToolCall("supervisor__complete_task", "{}", "c")], "")
-    assert seen.done
-    assert await episode.evaluate() == 0.0
-    await episode.aclose()
-
-
-async def test_the_right_calls_succeed(appworld):
-    episode = await appworld.reset(appworld.task(SIGN_UP))
-    await call(episode, "gmail__signup", **ADA)
-    assert await episode.evaluate() == 0.0
-    assert (await episode.step([ToolCall("supervisor__complete_task", "{}", "c")], "")).done
-    assert await episode.evaluate() == 1.0
-    await episode.aclose()
-
-
-async def test_the_right_calls_and_a_side_effect_fail(appworld):
-    episode = await appworld.reset(appworld.task(SIGN_UP))
-    await call(episode, "gmail__signup", **ADA)
-    await call(episode, "gmail__signup", **ADA | {"email": "eve@example.com"})
-    await call(episode, "supervisor__complete_task")
-    assert await episode.verdict() == {"success": False, "passed": 1, "tests": 2}
-    await episode.aclose()
+    assert await episode.verdict() == {"success": outcome == 1.0, "passed": passed, "tests": 2}
+    assert await episode.evaluate() == outcome
 
 
 @pytest.mark.parametrize(("answer", "outcome"), [("5550001", 1.0), ("5550002", 0.0), (None, 0.0)])
-async def test_a_question_is_judged_by_its_answer(appworld, answer, outcome):
-    episode = await appworld.reset(appworld.task(QUESTION))
+async def test_a_question_is_judged_by_its_answer(begun, answer, outcome):
+    episode = await begun(QUESTION)
     profile = await call(episode, "supervisor__show_profile")
     assert json.loads(profile)["phone_number"] == "5550001"
     await call(episode, "supervisor__complete_task", **({} if answer is None else {"answer": answer}))
     assert await episode.evaluate() == outcome
-    await episode.aclose()
 
 
-async def test_a_wrong_call_is_an_observation_in_appworlds_words_without_a_trace(appworld):
-    episode = await appworld.reset(appworld.task(SIGN_UP))
+async def test_a_wrong_call_is_an_observation_in_appworlds_words_without_a_trace(begun):
+    episode = await begun(SIGN_UP)
     await call(episode, "gmail__signup", **ADA)
     wrong = await call(episode, "gmail__login", username="ada@example.com", password="another")
     assert wrong == 'Error: Response status code is 401:\n{"message":"Invalid credentials"}'
@@ -95,21 +97,19 @@ async def test_a_wrong_call_is_an_observation_in_appworlds_words_without_a_trace
     token = json.loads(await call(episode, "gmail__login", username="ada@example.com", password=PASSWORD))
     shown = await call(episode, "gmail__show_account", access_token=token["access_token"])
     assert json.loads(shown)["email"] == "ada@example.com"
-    await episode.aclose()
 
 
 @pytest.mark.parametrize("answer", ["\ud800", "\x00", "9" * 5000, 10**4000, [], {"a": 1}, True, "a" * 100_000])
-async def test_no_answer_however_odd_is_more_than_wrong(appworld, answer):
-    episode = await appworld.reset(appworld.task(QUESTION))
+async def test_no_answer_however_odd_is_more_than_wrong(begun, answer):
+    episode = await begun(QUESTION)
     seen = await episode.step([ToolCall("supervisor__complete_task", json.dumps({"answer": answer}), "c")], "")
     assert "Traceback" not in seen.text
     await run_out(episode)
     assert await episode.verdict() == {"success": False, "passed": 0, "tests": 1}
-    await episode.aclose()
 
 
-async def test_what_follows_the_end_in_the_same_turn_is_not_executed(appworld):
-    episode = await appworld.reset(appworld.task(SIGN_UP))
+async def test_what_follows_the_end_in_the_same_turn_is_not_executed(begun):
+    episode = await begun(SIGN_UP)
     calls = [
         ToolCall("supervisor__complete_task", "{}", "end"),
         ToolCall("gmail__signup", json.dumps(ADA), "late"),
@@ -118,7 +118,6 @@ async def test_what_follows_the_end_in_the_same_turn_is_not_executed(appworld):
     assert [message["tool_call_id"] for message in seen.messages] == ["end", "late"]
     assert (seen.done, seen.messages[1]["content"]) == (True, "The task is over.")
     assert await episode.evaluate() == 0.0
-    await episode.aclose()
 
 
 async def test_two_attempts_that_do_the_same_reach_the_same_state_and_another_does_not(appworld):
@@ -161,14 +160,13 @@ async def test_code_in_a_call_stays_a_string(appworld, tmp_path):
     await episode.aclose()
 
 
-async def test_a_name_with_quotes_and_code_arrives_as_it_was_written(appworld):
+async def test_a_name_with_quotes_and_code_arrives_as_it_was_written(begun):
     name = 'Ada \'); import os #""" {x} \\ \n état \u2028'
-    episode = await appworld.reset(appworld.task(SIGN_UP))
+    episode = await begun(SIGN_UP)
     await call(episode, "gmail__signup", **ADA | {"first_name": name})
     token = json.loads(await call(episode, "gmail__login", username="ada@example.com", password=PASSWORD))
     shown = json.loads(await call(episode, "gmail__show_account", access_token=token["access_token"]))
     assert shown["first_name"] == name
-    await episode.aclose()
 
 
 async def test_a_killed_process_costs_its_attempt_alone(appworld):

@@ -74,15 +74,6 @@ def shuffled(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
     return [rng.sample(turn, len(turn)) for turn in turns]
 
 
-def twice(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
-    return [[call for call in turn for _ in range(2)] for turn in turns]
-
-
-def one_anyhow(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
-    """One call of any tool in every turn, without arguments."""
-    return [[(rng.choice(tools), {})] for _ in turns]
-
-
 def one_more(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
     """The ground truth, and a call that looks around or fails in one of the turns: mostly harmless."""
     at = rng.randrange(len(turns))
@@ -114,8 +105,6 @@ def one_early(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
 PERTURBATIONS: dict[str, Callable[[Turns, Sequence[str], Random], Turns]] = {
     "without the last call": without_the_last,
     "shuffled within turns": shuffled,
-    "each call twice": twice,
-    "any call in each turn": one_anyhow,
     "one call more": one_more,
     "one argument changed": one_changed,
     "one call a turn early": one_early,

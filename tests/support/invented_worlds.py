@@ -147,23 +147,6 @@ def _crm(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]
     return rng.choice(asks).format(street, customer), turns
 
 
-def _kubernetes(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
-    node, pods = f"node-{rng.randint(1, 40)}", rng.randint(2, 5)
-    listed = "\n".join(["NAME   READY   STATUS", *(f"web-{n}   1/1   Running" for n in range(pods))])
-    looks: Turn = [
-        ("kubectl.get", {"what": "nodes", "name": node}, f"NAME STATUS\n{node} Ready"),
-        ("kubectl.get", {"what": "pods", "name": node}, listed),
-        ("prom.query", {"query": f'up{{node="{node}"}} == 1 and on() vector(1)'}, "{} => 1"),
-    ]
-    turns: list[Turn] = [looks if rng.random() < 0.6 else looks[1:]]
-    if right:
-        turns.append([("kubectl.cordon", {"node": node}, f"node/{node} cordoned")])
-    answer = f"node/{node} drained" if works else "error: unable to drain node: cannot evict pods, they are rescheduled"
-    turns.append([("kubectl.drain", {"node": node}, answer)])
-    asks = ("take {} out of service", "{} needs a new disk, empty it", "maintenance on {} tonight, please prepare it")
-    return rng.choice(asks).format(node), turns
-
-
 def _mcp(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
     path, version = f"notes/{rng.choice('abcdefgh')}{rng.randint(10, 99)}.md", f"v{rng.randint(10_000, 99_999)}"
     turns: list[Turn] = [[("mcp__files__read", {"path": path}, f"version {version}\n# Notes\n- buy milk")]]
@@ -246,21 +229,13 @@ def _refund_world(name: str, refusal: str, tool: str = "create_refund") -> World
 
 
 WORLDS = (
-    _refund_world("refunds, error object", '{"error": "policy was not checked"}'),
     _refund_world("refunds, text", "Error: policy was not checked"),
-    _refund_world("refunds, detail", '{"detail": "policy was not checked, refund not allowed"}'),
     _refund_world("refunds, status", '{"status": 403, "title": "Forbidden"}'),
     _refund_world("refunds, camel case", "HTTP 404: not found", "createRefund"),
-    _refund_world("refunds, namespace", '{"isError": true, "content": [{"type": "text", "text": "no"}]}', "mcp__p__x"),
     World(
         name="crm, German", truth=Truth(tool="adresseÄndern", other="vertragEntsperren"),
         tools=("kundeSuchen", "vertragEntsperren", "adresseÄndern", "uhrzeit"),
         idle=(("uhrzeit", "12:04"),), play=_crm,
-    ),
-    World(
-        name="kubernetes", truth=Truth(tool="kubectl.drain", other="kubectl.cordon"),
-        tools=("kubectl.get", "kubectl.cordon", "kubectl.drain", "prom.query", "date"),
-        idle=(("date", "Mon May 4"),), play=_kubernetes,
     ),
     World(
         name="mcp files", truth=Truth(tool="mcp__files__write", other="mcp__files__read", argument="version"),

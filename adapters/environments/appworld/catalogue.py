@@ -122,7 +122,6 @@ class Catalogue:
         return [task for task in self.tasks.values() if task.split == split and task.family in letters]
 
     def profile(self) -> Profile:
-        """Drawn from the documentation alone."""
         entities: dict[str, tuple[str, ...]] = {"app_name": self._apps}
         for tool in self.tools.values():
             for name, schema in tool["function"]["parameters"]["properties"].items():

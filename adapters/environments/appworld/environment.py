@@ -74,7 +74,6 @@ class AppWorldEpisode:
         return Observation("\n".join(results), self._done, messages)
 
     async def evaluate(self) -> float:
-        """1.0 if all of the task's tests pass."""
         return float((await self.verdict())["success"])
 
     async def verdict(self) -> dict[str, Any]:
@@ -93,7 +92,6 @@ class AppWorldEpisode:
         return await self._server.state()
 
     async def aclose(self) -> None:
-        """End the process."""
         await self._server.aclose()
 
     async def _call(self, number: int, call: ToolCall) -> str:
@@ -180,7 +178,6 @@ class AppWorldEnvironment:
         )  # fmt: skip
 
     def profile(self) -> Profile:
-        """What the documentation tells."""
         return self._catalogue.profile()
 
     def tools(self) -> list[dict[str, Any]]:
@@ -209,7 +206,6 @@ class AppWorldEnvironment:
         return _task(self._catalogue.tasks[id])
 
     async def reset(self, task: Task) -> AppWorldEpisode:
-        """Begin an attempt, in a process of its own."""
         try:
             spec = msgspec.convert(task.spec, _Spec)
         except msgspec.ValidationError as error:

@@ -32,7 +32,6 @@ class Refused(Exception):
 
 
 def main(argv: list[str]) -> int:
-    """Serve until stdin ends; returns the exit status."""
     home = Path(argv[0])
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # what AppWorld might print must not get between the answers
@@ -150,7 +149,6 @@ def load() -> Any:
 
 
 def state(world: Any) -> dict[str, dict[str, str]]:
-    """A digest of the rows of each table that has any, by app."""
     library = importlib.import_module("appworld.apps.model_lib")
     found: dict[str, dict[str, str]] = {}
     for path, (engine, _) in sorted(library.CachedDBHandler.cache.items()):

@@ -48,12 +48,7 @@ class Server:
         self._why = "the attempt was closed"
 
     async def post(self, operation: str, **fields: Any) -> Any:
-        """Ask AppWorld's environment server (`appworld/serve/environment.py`) about our task.
-
-        Raises:
-            EnvironmentFailed: the attempt is closed, its process has died or was killed as it did not answer in time,
-                or AppWorld could not serve the request.
-        """
+        """Ask AppWorld's environment server (`appworld/serve/environment.py`) about our task."""
         return await self._ask("POST", operation, {"task_id": self._task, **fields})
 
     async def state(self) -> Any:
@@ -61,7 +56,6 @@ class Server:
         return await self._ask("GET", "state", None)
 
     async def aclose(self) -> None:
-        """End the process; without effect the second time."""
         await self.end("the attempt was closed")
 
     async def end(self, why: str) -> None:
@@ -150,7 +144,6 @@ class ServerPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of the attempts' processes."""
         return [server.pid for server in self._held]
 
     @property
@@ -189,13 +182,11 @@ class ServerPool:
         return server
 
     def let_go(self, server: Server) -> None:
-        """Forget a process that has ended."""
         if server in self._held:
             del self._held[server]
             self._room.release()
 
     async def ask(self, template: WorkerProcess, operation: str, **fields: Any) -> Any:
-        """As `WorkerProcess.ask`; a death is counted."""
         try:
             return await template.ask(operation, **fields)
         except WorkerDied as error:
@@ -203,7 +194,6 @@ class ServerPool:
             raise
 
     def close(self) -> None:
-        """End all processes."""
         for server in list(self._held):
             server.open = False
             self.let_go(server)

@@ -61,7 +61,6 @@ class BfclEpisode:
         return Observation("\n".join(results), self._done, messages)
 
     async def evaluate(self) -> float:
-        """1.0 if `multi_turn_checker` finds nothing wrong in any turn."""
         return float((await self.verdict())["outcome"])
 
     async def verdict(self) -> dict[str, Any]:
@@ -73,7 +72,6 @@ class BfclEpisode:
         return await self._held.ask("state")
 
     async def aclose(self) -> None:
-        """Free the world."""
         await self._held.aclose()
 
     async def _next(self) -> Observation:
@@ -142,11 +140,9 @@ class BfclEnvironment:
         )  # fmt: skip
 
     def profile(self) -> Profile:
-        """What the documentation and the training worlds tell."""
         return self._catalogue.profile()
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tools of all eight APIs; a task has those of one or two."""
         return list(self._catalogue.tools.values())
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
@@ -171,7 +167,6 @@ class BfclEnvironment:
         return _task(self._catalogue.tasks[id])
 
     async def reset(self, task: Task) -> BfclEpisode:
-        """Begin an attempt, in the worker that holds the fewest."""
         try:
             spec = msgspec.convert(task.spec, _Spec)
         except msgspec.ValidationError as error:

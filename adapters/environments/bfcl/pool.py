@@ -25,11 +25,6 @@ class Held:
         self.open = True
 
     async def ask(self, operation: str, **fields: Any) -> Any:
-        """Ask the world's worker.
-
-        Raises:
-            EnvironmentFailed: the world is closed, its worker has died, or it could not serve the request.
-        """
         if not self.open:
             raise EnvironmentFailed("the attempt was closed, or left alone for so long that it was given up")
         self.used = self._pool.clock()
@@ -80,7 +75,6 @@ class WorkerPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of the workers that run."""
         return [worker.pid for worker in self._slots if worker is not None and worker.alive]
 
     async def open(self, **fields: Any) -> tuple[Held, dict[str, Any]]:
@@ -109,13 +103,11 @@ class WorkerPool:
             )
 
     def hold(self, worker: WorkerProcess, world: int) -> Held:
-        """Take in a world that `worker` has opened."""
         held = Held(self, worker, world)
         self._held[held] = None
         return held
 
     def let_go(self, held: Held) -> None:
-        """Forget a world."""
         held.open = False
         self._held.pop(held, None)
 
@@ -127,12 +119,7 @@ class WorkerPool:
             self._bury(worker, str(error))
             raise
 
-    async def usage(self) -> list[dict[str, Any]]:
-        """Of each running worker: `worlds` that it holds, `peak_kib` of memory, `cpu_seconds` so far."""
-        return [await self.ask(worker, "held") for worker in self._slots if worker is not None and worker.alive]
-
     def close(self) -> None:
-        """End all workers; the worlds are gone."""
         for worker in self._slots:
             if worker is not None:
                 worker.kill()

@@ -46,7 +46,6 @@ class Refused(Exception):
 
 
 def main(argv: list[str]) -> int:
-    """Serve, or print the catalogue; returns the exit status."""
     package = Path(str(importlib.import_module("importlib.resources").files("bfcl_eval")))
     tasks = Tasks(package / "data")
     if argv == ["catalogue"]:
@@ -90,7 +89,6 @@ class Tasks:
         }
 
     def held_back(self, entry: dict[str, Any]) -> dict[int, list[str]]:
-        """Turn to the functions that come with it."""
         return {int(turn): names for turn, names in entry.get("missed_function", {}).items()}
 
     def tools(self, entry: dict[str, Any]) -> list[str]:
@@ -188,7 +186,6 @@ class World:
         return {"outcome": float(passed), "failure": self._failure if self._done else "not over", "turn": self._turn}
 
     def state(self) -> dict[str, Any]:
-        """What the official state check would compare, by API."""
         return {name: _plain(instance, ()) for name, instance in self._instances.items()}
 
     def _force_quit(self) -> None:
@@ -253,9 +250,6 @@ class Worlds:
             return {"world": self._keep(world), **world.opening()}
         if operation == "close":
             return self._worlds.pop(request["world"], None) is not None
-        if operation == "held":
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            return {"worlds": len(self._worlds), "peak_kib": used.ru_maxrss, "cpu_seconds": time.process_time()}
         world = self._worlds.get(request["world"])
         if world is None:
             raise Refused(f"there is no world {request['world']}")

@@ -64,7 +64,6 @@ class HttpEnvironment:
         self._ids: dict[Split, list[str]] = {}
 
     def profile(self) -> Profile:
-        """See `Environment.profile`; asked for once."""
         if self._profile is None:
             if self._theirs:
                 self._profile = Profile(name=self.name, description=f"{self.name}, served by AgentEvolver")
@@ -74,11 +73,9 @@ class HttpEnvironment:
         return self._profile
 
     def tools(self) -> list[dict[str, Any]]:
-        """See `Environment.tools`; none of AgentEvolver's."""
         return [] if self._theirs else decoded(self._ask("get_tools", {}).data, list[dict[str, Any]])
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
-        """See `Environment.sample`."""
         if not self._theirs:
             answer = self._ask("sample", {"seed": seed, "split": split, "families": families})
             return decoded(answer.data, Task)
@@ -109,7 +106,6 @@ class HttpEnvironment:
             raise
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._wire.aclose()
 
     def _ask(self, route: str, params: dict[str, Any]) -> Any:
@@ -166,11 +162,6 @@ class _Instance:
         self, route: str, *, task_id: str | None = None, messages: dict[str, Any] | None = None,
         params: dict[str, Any] | None = None, again: bool = False, closing: bool = False,
     ) -> Any:  # fmt: skip
-        """Ask the service about this instance.
-
-        Raises:
-            EnvironmentFailed: no answer, or it was closed.
-        """
         if self._closed and not closing:
             raise EnvironmentFailed("the episode was closed")
         request = ServiceRequest(

@@ -70,12 +70,7 @@ class Wire:
         self._async = httpx.AsyncClient(**common)
 
     def ask(self, route: str, request: ServiceRequest) -> Answer:
-        """The answer, waited for in this thread; asked twice if the connection fails.
-
-        Raises:
-            ValueError: the service refuses what was asked.
-            Unanswered: no answer, or none that can be used.
-        """
+        """The answer, waited for in this thread; asked twice if the connection fails."""
         for attempt in range(1, _ASKED_AGAIN + 1):
             try:
                 with self._waiting.stream("POST", f"{self.url}/{route}", **_sent(request)) as response:
@@ -90,10 +85,6 @@ class Wire:
 
         Args:
             again: asking twice does no harm.
-
-        Raises:
-            ValueError: the service refuses what was asked.
-            Unanswered: no answer, or none that can be used.
         """
         problem = Unanswered(f"{self.url}/{route} was not asked")
         for attempt in range(1, (self._attempts if again else 1) + 1):
@@ -119,7 +110,6 @@ class Wire:
             return _read(response, bytes(body))
 
     async def aclose(self) -> None:
-        """Close the connections."""
         self._waiting.close()
         with anyio.CancelScope(shield=True):
             await self._async.aclose()

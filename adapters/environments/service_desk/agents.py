@@ -5,14 +5,11 @@ changed service would.
 """
 
 import json
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from actors.messages.files import write_whole
-from actors.ports.errors import EnvironmentFailed
-from adapters.environments.drift_file import DriftFile
+from adapters.environments.drift_file import DriftRecord, tool
 from adapters.environments.service_desk.grammar import Wish
 
 Answer = dict[str, str]
@@ -76,7 +73,7 @@ ROLES = {name: parameters for agent in AGENTS.values() for name, parameters in a
 """All tools by their role, which is also their name before any drift."""
 
 
-class Drift(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Drift(DriftRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A change of the desk: `Drift(rename={"create_refund": "zokari"})`."""
 
     rename: dict[str, str] = {}
@@ -99,48 +96,10 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return next((role for role in agent.tools if self.name(role) == name), None)
 
     def tools(self, agent: Agent) -> list[dict[str, Any]]:
-        """The agent's tool list, in OpenAI's form."""
-        return [
-            {
-                "type": "function",
-                "function": {
-                    "name": self.name(role),
-                    "description": "",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {key: {"type": "string"} for key in parameters},
-                        "required": list(parameters),
-                    },
-                },
-            }
-            for role, parameters in agent.tools.items()
-        ]
-
-    def write(self, path: Path) -> None:
-        """Make this the drift of all desks that read `path`; atomic, so that no desk reads half of it."""
-        write_whole(path, msgspec.json.encode(self), sync="none")
-
-    @classmethod
-    def read(cls, path: Path) -> "Drift":
-        """The drift that `path` holds; none if there is no such file.
-
-        Raises:
-            EnvironmentFailed: the file is not a drift.
-        """
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            return cls()
-        except (OSError, msgspec.DecodeError) as error:
-            raise EnvironmentFailed(f"cannot read the desk's drift from {path}: {error}") from error
+        return [tool(self.name(role), parameters) for role, parameters in agent.tools.items()]
 
 
 NO_DRIFT = Drift()
-
-
-def drift_file(path: Path | None) -> DriftFile[Drift]:
-    """The drift in `path`, read again whenever it has changed."""
-    return DriftFile(path, Drift.read, NO_DRIFT)
 
 
 def spoken(agent: Agent, answer: Answer) -> str:

@@ -10,8 +10,8 @@ import msgspec
 from actors.messages import Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed
-from adapters.environments.service_desk.agents import AGENTS, spoken
-from adapters.environments.service_desk.agents import drift_file as watched
+from adapters.environments.drift_file import DriftFile
+from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, Drift, spoken
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.grammar import CITIES
 
@@ -46,7 +46,6 @@ class ServiceEpisode:
         return float(self.desk.solved)
 
     async def state(self) -> dict[str, Any]:
-        """What was changed, and what the customer was told."""
         return self.desk.state()
 
     async def aclose(self) -> None:
@@ -63,10 +62,9 @@ class ServiceDesk:
     name = NAME
 
     def __init__(self, drift_file: Path | str | None = None) -> None:
-        self._drift = watched(Path(drift_file) if drift_file else None)
+        self._drift = DriftFile(Path(drift_file) if drift_file else None, Drift.read, NO_DRIFT)
 
     def profile(self) -> Profile:
-        """What every agent knows on the first day."""
         return Profile(
             name=NAME,
             description="A service desk: refunds and returns, orders and parcels, accounts and passwords.",
@@ -79,7 +77,6 @@ class ServiceDesk:
         )
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tools of all agents as they are called now."""
         drift = self._drift.now()
         return [tool for agent in AGENTS.values() for tool in drift.tools(agent)]
 
@@ -102,7 +99,6 @@ class ServiceDesk:
         )
 
     async def reset(self, task: Task) -> ServiceEpisode:
-        """Begin an attempt, on the desk as it is now."""
         try:
             spec = msgspec.convert(task.spec, _Spec)
         except msgspec.ValidationError as error:

@@ -97,7 +97,6 @@ class Desk:
 
     @property
     def goal(self) -> str:
-        """The customer's words."""
         return QUEUE_GOAL if self.queue else self.tickets[0].goal
 
     @property
@@ -111,7 +110,6 @@ class Desk:
         return {"tickets": tickets, "answer": self.answer}
 
     def call(self, name: str, arguments: dict[str, str]) -> Answer:
-        """Call a tool; mistakes are answered with an "error"."""
         answer = self._dispatch(name, arguments)
         self._count()
         return answer

@@ -4,14 +4,11 @@ Production agents and the sandbox read the same drift file, so their desks drift
 changed service would.
 """
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actors.messages.files import write_whole
-from actors.ports.errors import EnvironmentFailed
-from adapters.environments.drift_file import DriftFile
+from adapters.environments.drift_file import DriftRecord, tool
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "find_person": ("name",),
@@ -30,7 +27,7 @@ PRECONDITION_OF = {"book": "quote", "cancel": "check_policy"}
 """Which role is, or can become, what must be called before another."""
 
 
-class Drift(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Drift(DriftRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A change of the desk: `Drift(rename={"book": "buy"}, precondition={"book": "hold"})`."""
 
     rename: dict[str, str] = {}
@@ -48,24 +45,6 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         names = list(Variant.of(self).names.values())
         if len(set(names)) < len(names):
             raise ValueError("drift: two tools would have the same name")
-
-    def write(self, path: Path) -> None:
-        """Make this the drift of all desks that read `path`; atomic, so that no desk reads half of it."""
-        write_whole(path, msgspec.json.encode(self), sync="none")
-
-    @classmethod
-    def read(cls, path: Path) -> "Drift":
-        """The drift that `path` holds; none if there is no such file.
-
-        Raises:
-            EnvironmentFailed: the file is not a drift.
-        """
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            return cls()
-        except (OSError, msgspec.DecodeError) as error:
-            raise EnvironmentFailed(f"cannot read the desk's drift from {path}: {error}") from error
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -89,28 +68,8 @@ class Variant(msgspec.Struct, frozen=True):
         return next((role for role, called in self.names.items() if called == name), None)
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tool list, in OpenAI's form."""
-        return [
-            {
-                "type": "function",
-                "function": {
-                    "name": name,
-                    "description": "",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {key: {"type": "string"} for key in PARAMETERS[role]},
-                        "required": list(PARAMETERS[role]),
-                    },
-                },
-            }
-            for role, name in self.names.items()
-        ]
+        return [tool(name, PARAMETERS[role]) for role, name in self.names.items()]
 
 
 BASE = Variant.of(Drift())
 """The desk without drift."""
-
-
-def drift_file(path: Path | None) -> DriftFile[Variant]:
-    """The desk's tools as the drift in `path` has them, read again whenever it has changed."""
-    return DriftFile(path, lambda changed: Variant.of(Drift.read(changed)), BASE)

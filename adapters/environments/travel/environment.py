@@ -11,8 +11,9 @@ import msgspec
 from actors.messages import Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed
+from adapters.environments.drift_file import DriftFile
 from adapters.environments.travel.desk import FAMILIES, Desk
-from adapters.environments.travel.drift import drift_file as watched
+from adapters.environments.travel.drift import BASE, Drift, Variant
 from adapters.environments.travel.words import CITIES, PEOPLE
 
 NAME = "travel"
@@ -61,10 +62,11 @@ class TravelDesk:
     name = NAME
 
     def __init__(self, drift_file: Path | str | None = None) -> None:
-        self._drift = watched(Path(drift_file) if drift_file else None)
+        self._drift = DriftFile(
+            Path(drift_file) if drift_file else None, lambda changed: Variant.of(Drift.read(changed)), BASE
+        )
 
     def profile(self) -> Profile:
-        """What every clerk knows on the first day."""
         return Profile(
             name=NAME,
             description="A travel desk: find people, search and book flights, cancel orders, work off a queue.",
@@ -76,7 +78,6 @@ class TravelDesk:
         )
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tools as they are called now."""
         return self._drift.now().tools()
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
@@ -97,7 +98,6 @@ class TravelDesk:
         )
 
     async def reset(self, task: Task) -> TravelEpisode:
-        """Begin an attempt, on the desk as it is now."""
         try:
             spec = msgspec.convert(task.spec, _Spec)
         except msgspec.ValidationError as error:

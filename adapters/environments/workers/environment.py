@@ -113,29 +113,20 @@ class WorkerEnvironment:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the workers, 0 for one that has ended."""
         return tuple(worker.pid for worker in self._workers)
 
     def profile(self) -> Profile:
-        """See `Environment.profile`; asked for once."""
         if self._profile is None:
             self._profile = self._ask(wire.Describe(), Profile)
         return self._profile
 
     def tools(self) -> list[dict[str, Any]]:
-        """See `Environment.tools`."""
         return self._ask(wire.ListTools(), list[dict[str, Any]])
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
-        """See `Environment.sample`."""
         return self._ask(wire.Sample(seed, split, families), Task)
 
     async def reset(self, task: Task) -> RemoteEpisode:
-        """See `Environment.reset`.
-
-        Raises:
-            EnvironmentFailed: besides, as many episodes are open as may be, or there is no worker for now.
-        """
         await self._reap()
         self._room()
         worker = self._ready()
@@ -154,7 +145,6 @@ class WorkerEnvironment:
         return remote_episode(link, opening)
 
     async def aclose(self) -> None:
-        """End every process."""
         self._done = True
         with anyio.CancelScope(shield=True):
             for episode in list(self._episodes):
@@ -196,11 +186,7 @@ class WorkerEnvironment:
                 await episode.drop("reaped", f"the episode was not used for {self._idle_seconds:g} s and was ended")
 
     def _ready(self) -> Worker:
-        """A worker that runs: the one with the fewest episodes, started again if need be.
-
-        Raises:
-            EnvironmentFailed: none runs, and none may be started yet.
-        """
+        """A worker that runs: the one with the fewest episodes, started again if need be."""
         if self._done:
             raise EnvironmentFailed("the environment was closed")
         problem: WorkerDown | None = None

@@ -61,7 +61,6 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Its process runs, as far as one can see."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -112,13 +111,6 @@ class Worker:
             return self._name
 
     def ask(self, request: wire.Sample | wire.Describe | wire.ListTools, type_: type[T]) -> T:
-        """Its answer, waited for in this thread.
-
-        Raises:
-            ValueError: the environment's own.
-            EnvironmentFailed: the environment broke down.
-            WorkerDown: the worker did, or did not answer in time and was ended.
-        """
         with self._lock:
             self.await_ready()
             with self._sending() as control:
@@ -143,7 +135,6 @@ class Worker:
         self._failures, self._not_before = 0, 0.0
 
     def stop(self) -> None:
-        """End its process and all that it forked."""
         process, control, home = self._process, self._control, self._home
         self._process = self._control = self._home = None
         if control is not None:

@@ -20,6 +20,8 @@ from adapters.live.names import tool_names
 from adapters.live.schemas import parameters, without_references
 
 _log = structlog.get_logger(__name__)
+_RELIST_SECONDS = 300.0
+"""After these its tools are listed again, if it did not say before that they changed."""
 _PAGES = 200
 """Pages of one listing; a server whose paging does not end is told by it."""
 _TIMEOUTS = 3
@@ -83,20 +85,10 @@ class McpApi:
         return await tasks.__aexit__(kind, error, trace)
 
     async def tools(self) -> Sequence[Operation]:
-        """Its operations, in the server's order; asked for again once it says that they changed, or now and then.
-
-        Raises:
-            LiveApiUnavailable, LiveApiMalformed, LiveApiRefused: as the Protocol says, and for an address off limits.
-            AdapterNotSetUp: a secret that it needs is not there.
-        """
+        """Its operations, in the server's order; asked for again once it says that they changed, or now and then."""
         return (await self._listed(await self._connection())).operations
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Call `tool`; never twice, whatever happens.
-
-        Raises:
-            as `tools`, and LiveApiRefused: no such tool.
-        """
         connection = await self._connection()
         listing = await self._listed(connection)
         original = listing.originals.get(tool)
@@ -108,10 +100,9 @@ class McpApi:
         except Exception as error:  # whatever a foreign program makes the SDK raise
             return await self._not_answered(error, connection, tool)
         connection.timeouts = 0
-        return result(answer, self._settings.max_text)
+        return result(answer)
 
     def read_only(self, tool: str) -> bool:
-        """Whether the server says so, by what was listed last."""
         return any(one.name == tool and one.claims_read_only for one in self._listing.operations)
 
     async def aclose(self) -> None:
@@ -129,7 +120,7 @@ class McpApi:
         async with self._listing_lock:
             if anyio.current_time() >= connection.listed:
                 # Before it is asked: a change that is told meanwhile makes it old again.
-                connection.listed = anyio.current_time() + self._settings.relist_seconds
+                connection.listed = anyio.current_time() + _RELIST_SECONDS
                 try:
                     with anyio.fail_after(self._settings.start_timeout):
                         self._listing = self._made(await self._pages(connection))
@@ -176,7 +167,7 @@ class McpApi:
                 connection.end(why)
             raise why from error
         if isinstance(error, MCPError):
-            text = self._session.clean(error.message)[: self._settings.max_text]
+            text = self._session.clean(error.message)
             if error.code == types.PARSE_ERROR or (raising and not _is_gone(error)):
                 raise LiveApiMalformed(f"{self.name}: {text}") from error
             if is_http_error(error):

@@ -1,7 +1,6 @@
 """What a server answers, as text for an agent: what is no text is named, not shown."""
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import mcp_types as types
@@ -9,20 +8,14 @@ import mcp_types as types
 from adapters.live import CallResult
 
 
-def result(answer: types.CallToolResult, max_text: int) -> CallResult:
-    """The answer of `tools/call`; more than `max_text` characters are cut off, structured content then is left out."""
+def result(answer: types.CallToolResult) -> CallResult:
+    """The answer of `tools/call`."""
     structured = answer.structured_content
     text = "\n".join(filter(None, map(_block, answer.content)))
     # The specification asks servers to say structured content as text too; not all do.
     if structured is not None and not text:
         text = json.dumps(structured, ensure_ascii=False)
-    cut = len(text) > max_text or (structured is not None and _larger(structured, max_text))
-    return CallResult(
-        text=text[:max_text],
-        structured=None if cut else structured,
-        error=bool(answer.is_error),
-        truncated=cut,
-    )
+    return CallResult(text=text, structured=structured, error=bool(answer.is_error))
 
 
 def _block(block: Any) -> str:
@@ -42,17 +35,3 @@ def _block(block: Any) -> str:
 
 def _note(kind: str, size: int) -> str:
     return f"[{kind}, {size:,} bytes, left out]"
-
-
-def _larger(value: Any, most: int) -> bool:
-    """Whether `value` has more than `most` characters as JSON; stops counting there."""
-    left = most
-    for piece in _pieces(value):
-        left -= len(piece)
-        if left < 0:
-            return True
-    return False
-
-
-def _pieces(value: Any) -> Iterable[str]:
-    return json.JSONEncoder(ensure_ascii=False).iterencode(value)

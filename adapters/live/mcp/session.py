@@ -31,6 +31,7 @@ from adapters.live.references import is_reference, resolved, without
 from adapters.redaction import RedactionSettings, Redactor
 
 _log = structlog.get_logger(__name__)
+_LONGEST_BACKOFF = 300.0
 _GOOD_SECONDS = 60.0
 """A connection that lasted so long sets the backoff back."""
 _TEXT = 300
@@ -104,7 +105,6 @@ class Session:
             return opened
 
     def close(self) -> None:
-        """Have the open connection closed."""
         if self._open is not None:
             self._open.end()
 
@@ -118,7 +118,7 @@ class Session:
         return self._redactor.text(without(text, self.secrets))[0]
 
     def _failed(self, why: Exception) -> None:
-        wait = min(self._settings.backoff_most, self._settings.backoff * 2.0**self._failures)
+        wait = min(_LONGEST_BACKOFF, self._settings.backoff * 2.0**self._failures)
         self._failures = min(self._failures + 1, 30)
         self._not_before, self._last = anyio.current_time() + wait, why
 
@@ -185,7 +185,7 @@ class Session:
                 async for _ in events:
                     connection.listed = 0.0
         except (MCPError, SubscriptionLost, TimeoutError) as error:
-            # `relist_seconds` finds changes too.
+            # A listing every few minutes finds changes too.
             _log.debug("mcp.not_following", api=self._name, reason=self.clean(str(error)))
 
     def _client(self, child: Child) -> Client:

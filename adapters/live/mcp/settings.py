@@ -1,13 +1,15 @@
 """What an MCP server is and how it is spoken to: `[adapters.NAME]` with `kind = "mcp"`."""
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from adapters.chat.keys import checked_url
 from adapters.live.references import is_reference
 
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 _NAMES_A_SECRET = re.compile(r"authorization|cookie|token|secret|passw|api[-_]?key", re.IGNORECASE)
 
 
@@ -26,24 +28,18 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Sent with every request there; what names a secret must be `env:NAME` or `file:PATH`."""
     protocol: Literal["auto", "legacy"] = "auto"
     """"legacy" does without the probe for the protocol of 2026, if a server stumbles over it."""
-    timeout: float = 60.0
+    timeout: Positive = 60.0
     """Seconds for a call."""
-    start_timeout: float = 30.0
+    start_timeout: Positive = 30.0
     """Seconds for a start or connection, with the first listing."""
-    relist_seconds: float = 300.0
-    """After these its tools are listed again, if it did not say before that they changed."""
-    max_text: int = 100_000
-    """Characters of an answer that are kept; the rest is cut off."""
-    max_message: int = 16 << 20
+    max_message: AtLeastOne = 16 << 20
     """Bytes of one message of the server; a longer one ends the connection."""
-    max_tools: int = 2000
+    max_tools: AtLeastOne = 2000
     """Tools that are taken; more are left out and counted."""
-    grace: float = 2.0
+    grace: Positive = 2.0
     """Seconds that a program has for each step of its end: standard input closed, SIGTERM, SIGKILL."""
-    backoff: float = 1.0
-    """Seconds before it is started again after it died at once; doubled each time."""
-    backoff_most: float = 300.0
-    """The longest such wait, seconds."""
+    backoff: Positive = 1.0
+    """Seconds before it is started again after it died at once; doubled each time, five minutes at most."""
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
@@ -53,15 +49,3 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         for name, value in self.headers.items():
             if _NAMES_A_SECRET.search(name) and not is_reference(value):
                 raise ValueError(f"headers.{name}: a secret is no setting; write env:NAME or file:PATH")
-        for name in (
-            "timeout",
-            "start_timeout",
-            "relist_seconds",
-            "max_text",
-            "max_message",
-            "max_tools",
-            "grace",
-            "backoff",
-        ):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be more than 0")

@@ -19,14 +19,11 @@ _CHARSET = re.compile(r"charset=\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _LONGEST_WAIT = 86_400.0
 
 
-def told(plan: Plan, answer: Answer, checkers: dict[str, Checker], max_text: int, now: float) -> CallResult:
+def told(plan: Plan, answer: Answer, checkers: dict[str, Checker], now: float) -> CallResult:
     """
     Args:
         checkers: those of the plan's answers, made when first needed.
         now: Unix seconds, for a `Retry-After` that is a date.
-
-    Raises:
-        LiveApiUnavailable: the server says that it is away or overloaded.
     """
     if answer.status in _AWAY:
         after = retry_after(answer.headers.get("retry-after", ""), now)
@@ -38,14 +35,11 @@ def told(plan: Plan, answer: Answer, checkers: dict[str, Checker], max_text: int
     mismatch = "" if answer.cut else _mismatch(plan, answer, structured, checkers)
     if failed:
         text = f"HTTP {answer.status}: {text}" if text else f"HTTP {answer.status}"
-    cut = answer.cut or len(text) > max_text
-    if cut:
-        text = text[:max_text] + "\n(the rest is left out: too long)"
     return CallResult(
         text=text or f"HTTP {answer.status}, no content",
         structured=structured,
         error=failed,
-        truncated=cut,
+        truncated=answer.cut,
         status=answer.status,
         mismatch=mismatch,
     )

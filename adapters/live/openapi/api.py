@@ -34,6 +34,10 @@ from adapters.live.validation import Checker
 
 _log = structlog.get_logger(__name__)
 _SHOWN_SKIPS = 5
+_DOCUMENT_BYTES = 16 << 20
+"""GitHub's, one of the largest, has 12 MB."""
+_RESPONSE_BYTES = 1 << 20
+"""What is read of an answer: fifty times what an agent is shown of it."""
 
 
 class _Loaded:
@@ -92,7 +96,6 @@ class OpenApiApi:
         return self._loaded.skipped if self._loaded else ()
 
     def secrets(self) -> frozenset[str]:
-        """Keys, passwords and tokens that are held now."""
         return self._credentials.secrets()
 
     async def tools(self) -> Sequence[Operation]:
@@ -103,18 +106,11 @@ class OpenApiApi:
         return loaded.operations
 
     def read_only(self, tool: str) -> bool:
-        """Whether `tool` is a GET, HEAD or OPTIONS."""
         plan = self._loaded.plans.get(tool) if self._loaded else None
         return plan is not None and plan.operation.claims_read_only
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallResult:
-        """Send one request, or a second with a new token if the first one's is refused.
-
-        Raises:
-            LiveApiUnavailable: no answer in time, or one that says so.
-            LiveApiMalformed: no HTTP.
-            LiveApiRefused: no such operation, or no token to be had.
-        """
+        """Send one request, or a second with a new token if the first one's is refused."""
         loaded = self._loaded or await self._load(None)
         plan = loaded.plans.get(tool)
         if plan is None:
@@ -136,14 +132,13 @@ class OpenApiApi:
         except TimeoutError:
             self.counts["timeouts"] += 1
             raise LiveApiUnavailable(f"{tool}: no answer within {self._settings.timeout:g} s") from None
-        result = told(plan, answer, loaded.answers.setdefault(tool, {}), self._settings.max_text, self._clock())
+        result = told(plan, answer, loaded.answers.setdefault(tool, {}), self._clock())
         self.counts["errors"] += result.error
         self.counts["mismatches"] += bool(result.mismatch)
         self.counts["truncated"] += result.truncated
         return result
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._transport.aclose()
 
     def _mistaken(self, complaints: Sequence[str]) -> CallResult:
@@ -172,7 +167,7 @@ class OpenApiApi:
         return await self._transport.send(
             prepared.method,
             url,
-            limit=self._settings.max_response_bytes,
+            limit=_RESPONSE_BYTES,
             headers={**prepared.headers, **proof.headers},
             cookies={**prepared.cookies, **proof.cookies},
             content=prepared.content,
@@ -224,7 +219,7 @@ class OpenApiApi:
         return _Loaded(server, plans, skipped, self._clock())
 
     async def _document(self) -> tuple[bytes, str]:
-        where, limit = self._settings.document, self._settings.max_document_bytes
+        where, limit = self._settings.document, _DOCUMENT_BYTES
         if "://" not in where:
             try:
                 data = await anyio.to_thread.run_sync(_read_file, where, limit + 1)
@@ -242,7 +237,7 @@ class OpenApiApi:
                 raise LiveApiUnavailable(f"{self.name}: the document's URL answers with status {answer.status}")
             data = answer.data
         if len(data) > limit:
-            raise LiveApiMalformed(f"{self.name}: the document has more than max_document_bytes = {limit:,}")
+            raise LiveApiMalformed(f"{self.name}: the document has more than {limit:,} bytes")
         return data, url
 
 
@@ -259,10 +254,6 @@ def _require_url(setting: str, value: str) -> None:
 
 
 def _server(document: Document, settings: OpenApiSettings) -> httpx.URL:
-    """
-    Raises:
-        LiveApiMalformed: no server that could be called.
-    """
     if settings.server:
         return httpx.URL(settings.server)
     servers: Any = document.root.get("servers") or [{"url": "/"}]

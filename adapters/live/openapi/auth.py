@@ -5,8 +5,8 @@ the scrubber, which takes them out of what agents see. No message of an error ho
 """
 
 import base64
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import anyio
@@ -52,18 +52,8 @@ class _Token(msgspec.Struct):
     refresh: str = ""
 
 
-class Poster(Protocol):
-    """Sends a form."""
-
-    async def __call__(
-        self, url: str, form: Mapping[str, str], headers: Mapping[str, str], limit: int
-    ) -> tuple[int, bytes]:
-        """Status and at most `limit` bytes of the answer.
-
-        Raises:
-            LiveApiUnavailable: no answer.
-        """
-        ...
+Poster = Callable[[str, Mapping[str, str], Mapping[str, str], int], Awaitable[tuple[int, bytes]]]
+"""Sends a form: URL, form, headers and the most bytes of an answer, to its status and body."""
 
 
 class Credentials:

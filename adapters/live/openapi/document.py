@@ -110,11 +110,7 @@ def parse(data: bytes, url: str = "") -> Document:
 
 
 def _require_shallow(data: bytes) -> None:
-    """libyaml composes by recursion in C without a limit: 100 KB of brackets would end the process.
-
-    Raises:
-        RecursionError: it is nested too deep to be composed.
-    """
+    """libyaml composes by recursion in C without a limit: 100 KB of brackets would end the process."""
     depth = 0
     for event in yaml.parse(data, Loader=_loader()):
         if isinstance(event, yaml.CollectionStartEvent):

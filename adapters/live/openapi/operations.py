@@ -19,6 +19,8 @@ from adapters.live.openapi.plans import Body, Parameter, Place, Plan, Skipped, S
 from adapters.live.openapi.schemas import BadSchema, Inliner
 from adapters.live.openapi.settings import OpenApiSettings
 
+_DEPTH = 12
+"""Levels of a schema; what is deeper is described as anything."""
 _METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 _SAFE = frozenset({"get", "head", "options"})
 """RFC 9110, 9.2.1."""
@@ -124,7 +126,7 @@ def _plan(
     operation = draft.operation
     if operation.get("servers") or draft.item.get("servers"):
         raise _Unfit("other_server", "it has servers of its own; register them as an API of their own")
-    inliner = Inliner(document, settings.depth)
+    inliner = Inliner(document, _DEPTH)
     properties: dict[str, Any] = {}
     required: list[str] = []
     parameters: list[Parameter] = []

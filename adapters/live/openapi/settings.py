@@ -48,12 +48,5 @@ class OpenApiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Seconds for one call, a token and redirects included."""
     refresh: Positive = 3600.0
     """Seconds after which the document is read again when the tools are asked for."""
-    max_document_bytes: AtLeastOne = 16 << 20
     max_operations: AtLeastOne = 5000
     """Operations beyond that are skipped."""
-    max_response_bytes: AtLeastOne = 1 << 20
-    """What is read of an answer."""
-    max_text: AtLeastOne = 20_000
-    """Characters of an answer that an agent is shown."""
-    depth: AtLeastOne = 12
-    """Levels of a schema; what is deeper is described as anything."""

@@ -44,7 +44,6 @@ class Transport:
         )
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     async def send(

@@ -10,7 +10,6 @@ from actors.messages import Step, Task
 from actors.ports.graders import Grade
 from actors.tasks.searching import SearchSettings, ShadowSearch
 from adapters.environments.synthetic_tasks import SyntheticTasks
-from adapters.graders.verdicts import Verdicts
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeEpisode
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +46,7 @@ def search(skill: float, grader: Winning, **settings) -> tuple[ShadowSearch, Wor
     worlds = Worlds()
     made = ShadowSearch(
         SearchSettings(**settings), engine=FakeEngine(skill={0: skill}), clock=lambda: 1.0,
-        environment=SyntheticTasks(worlds, Verdicts(grader)), grader=grader, rng=random.Random(1),
+        environment=SyntheticTasks(worlds, grader), grader=grader, rng=random.Random(1),
     )  # fmt: skip
     return made, worlds
 

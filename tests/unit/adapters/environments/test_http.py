@@ -22,7 +22,6 @@ from actors.messages import ToolCall
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed
 from adapters.environments.http.client import HttpEnvironment
 from adapters.environments.http.service import EnvironmentService
-from adapters.environments.http.shapes import heard, said, written
 from adapters.environments.travel import TravelDesk
 from tests.support.patience import until
 from tests.support.served import served
@@ -167,15 +166,6 @@ async def test_who_lost_the_answer_to_create_gets_the_same_instance_again():
         await caller.post("create", 409, task_id="train:1", instance_id="mine")
         await caller.post("step", instance_id="mine", messages=call("weather"))
         await caller.post("create", 409, task_id="train:0", instance_id="mine")
-
-
-def test_a_turn_survives_the_shape_of_a_message():
-    calls = (ToolCall("book", '{"fid": "F1"}', "c1"), ToolCall("quote", "{", "c2"))
-    assert heard(said(calls, "so be it")) == (calls, "so be it")
-    assert heard(said((), "words")) == ((), "words")
-    assert '<tool_call>\n{"name": "book", "arguments": {"fid": "F1"}}\n</tool_call>' in written(calls, "")["content"]
-    with pytest.raises(ValueError, match="assistant"):
-        heard({"content": [1]})
 
 
 def posted(answer: Any) -> Any:

@@ -65,18 +65,6 @@ def test_whoever_knows_the_right_turns_solves_every_task(letter: str, split: Spl
     assert len(goals) > 195
 
 
-def test_customers_are_as_many_sided_as_they_should_be() -> None:
-    desks = [Desk(f"train-{number}", "ROA"[number % 3], "train") for number in range(3000)]
-    shares = Counter[str]()
-    for desk in desks:
-        shares["two wishes"] += desk.asked == 2
-        shares["missing"] += not desk.cases[0].told
-        shares["comes back"] += len(desk.cases) > desk.asked
-    assert 0.17 < shares["two wishes"] / 3000 < 0.23
-    assert 0.12 < shares["missing"] / 3000 < 0.20
-    assert 0.12 < shares["comes back"] / 3000 < 0.22
-
-
 @pytest.mark.parametrize("amount", ["right", "wrong"])
 def test_the_policy_goes_before_the_refund_and_another_amount_cannot_be_made_good(amount: str) -> None:
     desk = wanting("refund")
@@ -102,16 +90,6 @@ def test_what_nobody_asked_for_is_harm() -> None:
     assert (desk.done, desk.solved) == (True, False)
 
 
-def test_each_agent_answers_in_its_dialect_and_works_on_records_that_it_found() -> None:
-    refunds, orders, accounts = wanting("refund"), wanting("track"), wanting("reset")
-    assert json.loads(use(refunds, "nonsense")) == {"error": "no such tool"}
-    assert use(orders, "orders.track", parcel="P1") == "Error: unknown parcel."
-    assert use(orders, "orders.lookup", order=orders.cases[0].id) == f"parcel {orders.cases[0].parcel}."
-    assert use(accounts, "findUser", user="u1") == "HTTP 400 bad arguments"
-    assert use(accounts, "verifyUser", user=accounts.cases[0].user) == "HTTP 404 unknown user"
-    assert use(accounts, "findUser", email="nobody@box.io") == "HTTP 404 unknown email"
-
-
 def test_where_the_parcel_is_must_be_said_and_cannot_be_guessed() -> None:
     desk, guessed = wanting("track"), wanting("track")
     case = desk.cases[0]
@@ -130,26 +108,6 @@ def test_a_missing_detail_is_told_once_when_asked_for() -> None:
     assert case.id not in desk.goal
     assert case.id in say(desk, "Which order?")
     assert say(desk, "Which order?") == grammar.NUDGE
-
-
-def test_customers_come_back_with_another_wish_and_complain_once() -> None:
-    desk = wanting("label", "refund", asked=1)
-    use(desk, "send_label", order=desk.cases[0].id)
-    seen = take(desk, Turn(text="Done."))
-    assert (seen.done, seen.messages) == (False, ({"role": "user", "content": desk.later[0]},))
-    assert len(desk.open) == 1
-    idle = wanting("cancel")
-    assert idle.cases[0].id in say(idle)
-    assert take(idle, Turn(text="Done.")).done
-    assert not idle.solved
-
-
-def test_calls_of_one_turn_are_answered_each() -> None:
-    desk = wanting("refund", "label", asked=2)
-    first, second = desk.cases
-    seen = take(desk, Turn(calls=(("lookup_order", {"order": first.id}), ("send_label", {"order": second.id}))))
-    assert [message["tool_call_id"] for message in seen.messages] == ["c0", "c1"]
-    assert (second.done, desk.steps) == (True, 1)
 
 
 async def test_a_rename_reaches_desks_that_begin_after_it(tmp_path: Path) -> None:
@@ -195,16 +153,6 @@ async def test_held_out_tasks_speak_in_held_out_phrases() -> None:
         lines = [line.split("{")[0] for line in grammar.WISHES[desk.cases[0].wish]["heldout"]]
         assert any(desk.cases[0].words.startswith(line) for line in lines)
         assert (await environment.reset(task)).messages[-1]["content"] == task.goal == desk.goal
-
-
-def test_a_typing_error_spares_what_must_be_copied() -> None:
-    rng, changed = random.Random(1), 0
-    for _ in range(2000):
-        wish = grammar.wish_text(rng, "train", "move", "K4731", "Leeds") + " zokari@box.io"
-        wrong = grammar.typo(rng, wish)
-        changed += wrong != wish
-        assert all(copied in wrong for copied in ("K4731", "Leeds", "zokari@box.io"))
-    assert changed > 1900  # the rest swapped two equal letters
 
 
 def moods(*, solved: bool, lies: float = 0.0) -> Counter[str]:

@@ -9,7 +9,8 @@ import pytest
 
 from actors.messages import Step, Task, ToolCall
 from actors.ports.environments import Episode, Observation, Stateful
-from actors.ports.errors import EnvironmentFailed
+from actors.ports.errors import EnvironmentFailed, JudgeUnavailable
+from actors.ports.graders import Grade
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
@@ -113,19 +114,25 @@ async def test_an_answer_must_hold_the_value_that_the_reference_finds(calls: lis
 
 
 class HalfGrader:
-    def __init__(self) -> None:
-        self.seen: list[Step] = []
+    name = "half"
 
-    async def grade(self, task: Task, steps: Sequence[Step]) -> float:
-        self.seen = list(steps)
-        return 0.5
+    def __init__(self, score: float | None = 0.5) -> None:
+        self.score, self.seen, self.reference = score, list[Step](), list[ToolCall]()
+
+    async def grade(self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = ()) -> Grade:
+        self.seen, self.reference = list(steps), list(reference)
+        return Grade(score=self.score, reason="so it is")
 
 
-async def test_a_graded_task_is_handed_to_the_grader_with_its_steps():
-    grader, task = HalfGrader(), made(verifier="graded")
+async def test_a_graded_task_is_handed_to_the_grader_with_its_steps_and_an_abstention_is_no_outcome():
+    grader, task = HalfGrader(), made(SEARCH, verifier="graded")
     episode = await SyntheticTasks(TravelDesk(), grader).reset(task)
     await follow(episode, ("weather", {"city": "Oslo"}), said="Sunny.")
     assert await episode.evaluate() == 0.5
+    assert [call.name for call in grader.reference] == ["search_flight"]
+    grader.score = None
+    with pytest.raises(JudgeUnavailable, match="half abstains: so it is"):
+        await episode.evaluate()
     assert [step.tool_calls[0].name if step.tool_calls else step.text for step in grader.seen] == ["weather", "Sunny."]
     with pytest.raises(EnvironmentFailed, match="without a grader"):
         await SyntheticTasks(TravelDesk()).reset(task)

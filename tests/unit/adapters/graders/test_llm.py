@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from adapters.graders.verdicts import Verdicts
 
 from actors.messages import Step, Task, ToolCall
 from actors.ports.errors import JudgeUnavailable
 from adapters.graders.llm import GraderSettings, LlmGrader
 from adapters.graders.prompt import Shape, compose
-from adapters.graders.verdicts import Verdicts
 from tests.support.chat_endpoint import ChatEndpoint, Reply, says
 
 pytestmark = pytest.mark.anyio

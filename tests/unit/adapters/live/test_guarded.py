@@ -13,7 +13,7 @@ from actors.ports.errors import LiveApiRefused, LiveApiUnavailable
 from adapters.live import CallResult
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded
-from adapters.live.limits import RateSettings, WindowBreakerSettings
+from adapters.live.limits import FAILURES, FIRST_WAIT, RateSettings
 from adapters.live.policy import PolicySettings
 from adapters.live.recording import Recordings
 from tests.support.scripted_live_api import ScriptedLiveApi, operation
@@ -153,11 +153,12 @@ async def test_secrets_are_in_no_answer_record_audit_log_or_error(desk: Desk) ->
 
     desk.api.answer = leaking
     with structlog.testing.capture_logs() as logs:
-        guard = desk.guard(**LIVE, breaker=WindowBreakerSettings(failures=1, first_wait=60))
+        guard = desk.guard(**LIVE)
         shown = str(await guard.call("get_item", {"id": 1}))
         desk.api.answer = failing
-        with pytest.raises(LiveApiUnavailable) as caught:
-            await guard.call("make_item", {"name": KEY})
+        for _ in range(FAILURES):
+            with pytest.raises(LiveApiUnavailable) as caught:
+                await guard.call("make_item", {"name": KEY})
         with pytest.raises(LiveApiRefused):
             await guard.call(f"tool-{KEY}", {})
     kept = "".join(path.read_text() for path in desk.directory.rglob("*.json*"))
@@ -225,9 +226,8 @@ async def test_nothing_is_executed_while_the_audit_log_cannot_be_written(desk: D
 
 
 async def test_a_broken_api_is_left_alone_and_said_so_once_and_its_return_once(desk: Desk) -> None:
-    breaker = WindowBreakerSettings(failures=3, window=60, first_wait=10, max_wait=30)
     with structlog.testing.capture_logs() as logs:
-        guard = desk.guard(**LIVE, breaker=breaker)
+        guard = desk.guard(**LIVE)
         good, desk.api.answer = desk.api.answer, failing
 
         async def fails() -> LiveApiUnavailable:
@@ -237,11 +237,11 @@ async def test_a_broken_api_is_left_alone_and_said_so_once_and_its_return_once(d
 
         for _ in range(10):
             await fails()
-        assert (len(desk.api.asked), guard.health.broken) == (3, True)
-        await anyio.sleep(11)
+        assert (len(desk.api.asked), guard.health.broken) == (FAILURES, True)
+        await anyio.sleep(FIRST_WAIT + 1)
         await fails()  # the probe
         assert 15 < (await fails()).retry_after <= 20
-        assert len(desk.api.asked) == 4
+        assert len(desk.api.asked) == FAILURES + 1
         desk.api.answer = good
         await anyio.sleep(21)
         assert (await guard.call("get_item", {"id": 1})).source == "live"

@@ -1,4 +1,4 @@
-"""The demo's worlds: their settings load, their drift changes what is measured, and their agents can work in them."""
+"""The demo's worlds and accounts: settings load, drifts are measured, agents can work, and every call is counted."""
 
 import json
 import random
@@ -11,13 +11,15 @@ import httpx
 import openai
 import pytest
 
-from actors.messages import ToolCall
+from actors.messages import Attributed, Attribution, Exchange, Step, ToolCall, Trajectory
+from actors.store import Store
 from adapters.environments.service_desk import ServiceDesk
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES
 from adapters.redaction import Redactor
 from daemon.cli.main import parser
+from daemon.demo.accounts import settle
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
 from daemon.demo.world import World
 from daemon.demo.worlds import WORLDS
@@ -30,12 +32,10 @@ PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_world_is_played_by_agents_sandbox_and_gate_alike(name: str, tmp_path: Path) -> None:
-    world = World(tmp_path / "run", seed=0, overrides={}, agents={}, world=name)
-    config, chosen = world.config, WORLDS[name]
-    played = (config.rollout, config.gate.sandbox, config.probe)
-    assert {part.families for part in played} == {chosen.families}
-    assert {part.max_steps for part in played} == {chosen.max_steps}
-    assert {part.max_tokens for part in played} == {chosen.max_tokens}
+    config, chosen = World(tmp_path / "run", seed=0, overrides={}, agents={}, world=name).config, WORLDS[name]
+    for part in (config.rollout, config.gate.sandbox, config.probe):
+        limits = (chosen.families, chosen.max_steps, chosen.max_tokens)
+        assert (part.families, part.max_steps, part.max_tokens) == limits
     assert config.learner.warm_start == str(chosen.warm_start)
     registered = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["entry-points"]["evolved.adapters"]
     made = chosen.environment(None)
@@ -44,20 +44,16 @@ def test_a_world_is_played_by_agents_sandbox_and_gate_alike(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_drift_renames_tools_that_the_world_has(name: str, tmp_path: Path) -> None:
-    environment = WORLDS[name].environment(tmp_path / "desk.json")
+def test_a_drift_renames_tools_that_the_world_has_to_names_of_its_seed(name: str, tmp_path: Path) -> None:
+    file, world = tmp_path / "desk.json", WORLDS[name]
+    environment = world.environment(file)
     before = {tool["function"]["name"] for tool in environment.tools()}
-    said = WORLDS[name].drift(tmp_path / "desk.json", 3)
+    said = world.drift(file, 3)
     after = {tool["function"]["name"] for tool in environment.tools()}
     assert before - after
     assert all(f"{old} to " in said for old in before - after)
     assert all(f" to {new}" in said for new in after - before)
-
-
-@pytest.mark.parametrize("name", WORLDS)
-def test_a_world_drifts_to_names_of_its_seed(name: str, tmp_path: Path) -> None:
-    said = {WORLDS[name].drift(tmp_path / "desk.json", seed) for seed in (0, 1, 1, 2)}
-    assert len(said) == 3
+    assert len({world.drift(file, seed) for seed in (0, 1, 1, 2)}) == 3
 
 
 def test_what_customers_of_the_service_desk_write_is_trained_on(tmp_path: Path) -> None:
@@ -70,18 +66,23 @@ def test_what_customers_of_the_service_desk_write_is_trained_on(tmp_path: Path) 
     assert "mia@example.com" not in redactor.text("my email is mia@example.com")[0]
 
 
-@pytest.mark.parametrize("wrong", ["1.5", "-0.1", "nan", "some"])
-def test_a_share_of_feedback_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("option", "wrong", "told"),
+    [
+        *(("--feedback", wrong, wrong) for wrong in ("1.5", "-0.1", "nan", "some")),
+        *(("--delay", wrong, "seconds") for wrong in ("-1", "inf", "nan")),
+    ],
+)
+def test_a_number_that_is_none_is_refused(option: str, wrong: str, told: str, capsys: Any) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(["demo", "--feedback", wrong])
-    assert wrong in capsys.readouterr().err
+        parser().parse_args(["demo", option, wrong])
+    assert told in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", ["-1", "inf", "nan"])
-def test_a_delay_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args(["demo", "--delay", wrong])
-    assert "seconds" in capsys.readouterr().err
+def test_customers_of_the_travel_desk_never_come_back() -> None:
+    arguments = parser().parse_args(["demo", "--follow-ups"])
+    with pytest.raises(ConfigError, match="--world service"):
+        arguments.run(arguments)
 
 
 class Knowing:
@@ -92,8 +93,7 @@ class Knowing:
         self.requests: list[list[dict[str, Any]]] = []
 
     def answer(self, request: httpx.Request) -> httpx.Response:
-        messages = json.loads(request.content)["messages"]
-        self.requests.append(messages)
+        self.requests.append(json.loads(request.content)["messages"])
         turn = Turn((), "You are welcome.") if self._desk.done else good_turns(self._desk)[-1]
         calls = [
             ToolCall(name, json.dumps(arguments), f"call-{len(self.requests)}-{at}")
@@ -118,39 +118,34 @@ class Plain(random.Random):
         return 0.5
 
 
+async def worked(engine: Knowing, seed: int, journal: Path, **settings: Any) -> list[dict[str, Any]]:
+    """What an agent writes down of one task."""
+    chosen = AgentSettings(tap="http://tap", journal="", world="service", think=0.0, feedback_delay=0.0, **settings)
+    answering = httpx.AsyncClient(transport=httpx.MockTransport(engine.answer))
+    feedback = httpx.MockTransport(lambda _: httpx.Response(202))
+    with journal.open("w", encoding="utf-8") as out:
+        async with (
+            openai.AsyncOpenAI(base_url="http://tap/v1", api_key="unused", http_client=answering) as client,
+            httpx.AsyncClient(base_url="http://tap", transport=feedback) as http,
+            anyio.create_task_group() as reports,
+        ):
+            await Agent(client, http, ServiceDesk(), chosen, AgentJournal(out), Plain(0)).work(seed, reports)
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
 @pytest.mark.parametrize("follow_ups", [False, True])
 async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path: Path, follow_ups: bool) -> None:
     """Whatever the customer wants: two things at once, something left out, another wish afterwards."""
-    environment = ServiceDesk()
-    seen_roles: set[str] = set()
-    several = 0
+    seen_roles, several = set[str](), 0
     for seed in range(40):
-        task = environment.sample(seed, "train", "ROA")
+        task = ServiceDesk().sample(seed, "train", "ROA")
         engine = Knowing(Desk(task.spec["seed"], task.spec["family"], "train"))
-        with (tmp_path / f"{seed}.jsonl").open("w+", encoding="utf-8") as out:
-            settings = AgentSettings(
-                tap="http://tap", journal="", world="service", think=0.0, feedback_delay=0.0, follow_ups=follow_ups
-            )
-            async with (
-                openai.AsyncOpenAI(
-                    base_url="http://tap/v1", api_key="unused",
-                    http_client=httpx.AsyncClient(transport=httpx.MockTransport(engine.answer)),
-                ) as client,
-                httpx.AsyncClient(
-                    base_url="http://tap", transport=httpx.MockTransport(lambda _: httpx.Response(202))
-                ) as http,
-                anyio.create_task_group() as reports,
-            ):  # fmt: skip
-                agent = Agent(client, http, environment, settings, AgentJournal(out), Plain(0))
-                await agent.work(seed, reports)
-            out.seek(0)
-            events = [json.loads(line) for line in out]
+        events = await worked(engine, seed, tmp_path / f"{seed}.jsonl", follow_ups=follow_ups)
         assert [event["outcome"] for event in events if event["event"] == "episode"] == [1.0], task.goal
         assert [event["status"] for event in events if event["event"] == "feedback"] == [202]
         last = engine.requests[-1]
         asked = [call["id"] for message in last for call in message.get("tool_calls") or ()]
-        told = [message["tool_call_id"] for message in last if message["role"] == "tool"]
-        assert told == asked
+        assert [message["tool_call_id"] for message in last if message["role"] == "tool"] == asked
         assert last[0]["role"] == "system"
         assert (last[-1]["content"] in PHRASES["thanks"]["train"]) == follow_ups
         seen_roles |= {message["role"] for message in last[3:]}
@@ -159,7 +154,48 @@ async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path
     assert several
 
 
-def test_customers_of_the_travel_desk_never_come_back() -> None:
-    arguments = parser().parse_args(["demo", "--follow-ups"])
-    with pytest.raises(ConfigError, match="--world service"):
-        arguments.run(arguments)
+def attributed(key: str, outcome: float | None, *responses: str) -> Attributed:
+    steps = tuple(Step(exchange_id=f"x{one}", response_id=one) for one in responses)
+    run = Trajectory(id=key, steps=steps, outcome=outcome, started=0.0, ended=1.0)
+    return Attributed(id=key, trajectory=run, attribution=Attribution(labels=(), judge="j", rubric="r"))
+
+
+EPISODES = [{"event": "episode", "response_id": one} for one in ("r1", "r2")]
+
+
+@pytest.mark.parametrize(
+    ("kept", "runs", "events", "expected"),
+    [
+        pytest.param(
+            "r1 r2", [("t", 1.0, "r1", "r2")], EPISODES[1:],
+            {"requests": 2, "lost": 0, "doubled": 0, "episodes": 1, "outcomes": 1}, id="all is well",
+        ),
+        pytest.param("r1", [], [], {"lost": 1}, id="lost"),
+        pytest.param("r1 r2", [("t", 1.0, "r1"), ("u", None, "r1")], [], {"doubled": 1, "outcomes": 1}, id="doubled"),
+        pytest.param(
+            "r1 r2", [], [{"event": "failed", "error": "502"}, {"event": "feedback_failed"}],
+            {"failed": 1, "feedback_failed": 1}, id="failures that the agents saw",
+        ),
+        pytest.param(
+            "r1 r2", [("t", 1.0, "r1"), ("u", None, "r2")], [*EPISODES, {"event": "feedback", "status": 202}],
+            {"episodes": 2, "reported": 1, "outcomes": 1}, id="what agents kept to themselves is not missing",
+        ),
+    ],
+)  # fmt: skip
+async def test_agents_that_saw_two_responses_settle_with_the_store(
+    tmp_path: Path, kept: str, runs: list[Any], events: list[dict[str, Any]], expected: dict[str, int]
+) -> None:
+    url = f"sqlite:///{tmp_path}/evolved.db"
+    store = Store(url, clock=lambda: 1.0)
+    await store.open()
+    await store.save([
+        *(Exchange(id=f"e{one}", endpoint="/v1/chat/completions", started=1.0, duration=0.1, status=200, request=b"{}",
+                   response=b"{}", response_id=one) for one in kept.split()),
+        *(attributed(*run) for run in runs),
+    ])  # fmt: skip
+    await store.aclose()
+    lines = [{"event": "response", "id": one} for one in ("r1", "r2")] + events
+    (tmp_path / "agents.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"event": "resp')
+    got = settle(tmp_path / "agents.jsonl", url)
+    assert {name: getattr(got, name) for name in expected} == expected
+    assert len(got.missing) == got.lost

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx
@@ -35,16 +36,32 @@ SHOP = {"kind": "callables", "functions": ["math:sqrt", "math:floor"], "policy":
 
 @pytest.fixture(scope="module")
 def address():
-    process = subprocess.Popen(
-        [sys.executable, str(SUPPORT / "mcp_http_server.py"), "json"], stdout=subprocess.PIPE, text=True
-    )
-    yield process.stdout.readline().strip()
-    process.kill()
-    process.wait()
+    command = [sys.executable, str(SUPPORT / "mcp_http_server.py"), "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().strip()
+        process.kill()
+
+
+class Client:
+    """The control API's routes; bodies in, bodies out."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def __call__(self, method: str, path: str, body: Any = None, /, status: int = 200) -> Any:
+        answer = await self._http.request(method, f"/api/{path}", json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json() if status == 200 else answer.json()["error"]["message"]
+
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        return await self("POST", f"tools/{tool}/call", {"arguments": arguments})
+
+    async def names(self) -> list[str]:
+        return [tool["name"] for tool in (await self("GET", "tools"))["tools"]]
 
 
 @asynccontextmanager
-async def running(live: Live) -> AsyncIterator[httpx.AsyncClient]:
+async def running(live: Live) -> AsyncIterator[Client]:
     """`live` as the supervisor runs it, and its routes."""
     draining, ready = anyio.Event(), anyio.Event()
     unit = Unit("live", live.run, Restart())
@@ -52,68 +69,60 @@ async def running(live: Live) -> AsyncIterator[httpx.AsyncClient]:
         group.start_soon(live.run, Lifecycle(unit, draining, ready.set))
         await ready.wait()
         transport = httpx.ASGITransport(Starlette(routes=LiveRoutes(live).routes()))
-        async with httpx.AsyncClient(transport=transport, base_url="http://daemon") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://daemon") as http:
             try:
-                yield client
+                yield Client(http)
             finally:
                 draining.set()
                 unit.interrupt()
-
-
-async def refused(answer: httpx.Response, status: int) -> str:
-    assert answer.status_code == status, answer.text
-    return answer.json()["error"]["message"]
 
 
 def order(url: str, **more: object) -> dict[str, object]:
     return {"name": "docs", "kind": "mcp", "url": url} | more
 
 
-async def names(client: httpx.AsyncClient) -> list[str]:
-    return [tool["name"] for tool in (await client.get("/api/tools")).json()["tools"]]
-
-
-async def test_what_the_configuration_names_is_there_and_guarded(tmp_path):
+async def test_what_the_configuration_names_is_there_guarded_and_listed(tmp_path):
     async with running(Live({"shop": SHOP}, HERE, tmp_path)) as client:
-        assert await names(client) == ["shop__sqrt", "shop__floor"]
-        read = (await client.post("/api/tools/shop__sqrt/call", json={"arguments": {"x": 9}})).json()
+        assert await client.names() == ["shop__sqrt", "shop__floor"]
+        read = await client.call("shop__sqrt", x=9)
         assert (read["text"], read["source"]) == ("3.0", "live")
         # Not on the operator's list: a shadow run does not execute it.
-        written = (await client.post("/api/tools/shop__floor/call", json={"arguments": {"x": 9.5}})).json()
+        written = await client.call("shop__floor", x=9.5)
         assert (written["source"], written["error"]) == ("refused", True)
-        assert "no tool 'nope'" in await refused(await client.post("/api/tools/nope/call", json={}), 404)
+        assert "no tool 'nope'" in await client("POST", "tools/nope/call", {}, status=404)
+        installed = (await client("GET", "adapters"))["installed"]
+    assert {"kind": "environment", "name": "travel", "at": "adapters.environments.travel:TravelDesk"} in installed
+    assert {"judge", "embedder"} <= {one["kind"] for one in installed}
 
 
-async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon_runs(tmp_path, address):
+async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon_runs(tmp_path, address, monkeypatch):
+    monkeypatch.setattr(registry, "MOST", 1)
     live = Live({}, HERE, tmp_path)
     async with running(live) as client:
-        policy = {"read_only": ["echo"]}
-        added = (await client.post("/api/adapters", json=order(address, policy=policy))).json()
-        assert "tools" in added, added
+        added = await client("POST", "adapters", order(address, policy={"read_only": ["echo"]}))
         assert [tool["name"] for tool in added["tools"]] == ["echo", "large", "header"]
         assert (added["adapter"]["ok"], added["adapter"]["tools"]) == (True, 3)
-        assert await names(client) == ["docs__echo", "docs__large", "docs__header"]
-        answer = (await client.post("/api/tools/docs__echo/call", json={"arguments": {"text": "hi"}})).json()
+        assert await client.names() == ["docs__echo", "docs__large", "docs__header"]
+        answer = await client.call("docs__echo", text="hi")
         assert (answer["text"], answer["source"]) == ("hi", "live")
-        assert (await client.post("/api/tools/docs__large/call", json={"arguments": {"size": 5}})).json()[
-            "source"
-        ] != "live"
-        assert len((await client.post("/api/adapters/docs/test", json={})).json()["tools"]) == 3
-        (line,) = (await client.get("/api/adapters")).json()["adapters"]
+        assert (await client.call("docs__large", size=5))["source"] != "live"
+        assert len((await client("POST", "adapters/docs/test", {}))["tools"]) == 3
+        (line,) = (await client("GET", "adapters"))["adapters"]
         assert (line["name"], line["origin"], line["where"], line["error"]) == ("docs", "control", address, "")
-        registry = CollectorRegistry()
-        registry.register(Figures(live_figures, live))
-        figures = generate_latest(registry).decode()
+        metrics = CollectorRegistry()
+        metrics.register(Figures(live_figures, live))
+        figures = generate_latest(metrics).decode()
         assert 'evolved_live_api_up{api="docs",kind="mcp"} 1.0' in figures
         assert 'evolved_live_api_calls_total{api="docs",what="live"} 1.0' in figures
-        assert "there is an API 'docs' already" in await refused(
-            await client.post("/api/adapters", json=order(address)), 409
-        )
-        assert (await client.delete("/api/adapters/docs")).json() == {"removed": "docs"}
-        assert await names(client) == []
-        assert "there are none" in await refused(await client.delete("/api/adapters/docs"), 404)
+        assert "there is an API 'docs' already" in await client("POST", "adapters", order(address), status=409)
+        another = order(address, name="two")
+        assert "1 were added already" in await client("POST", "adapters", another, status=409)
+        assert await client("DELETE", "adapters/docs") == {"removed": "docs"}
+        assert await client.names() == []
+        assert "there are none" in await client("DELETE", "adapters/docs", status=404)
 
 
+@pytest.mark.promise
 async def test_who_added_and_removed_an_api_is_in_the_audit_trail_or_nothing_is_done(tmp_path, address):
     store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
     await store.open()
@@ -121,9 +130,9 @@ async def test_who_added_and_removed_an_api_is_in_the_audit_trail_or_nothing_is_
     async def note(what: str, details: dict[str, str], by: str) -> None:
         await store.save([notice(what, details, by=by, now=5.0)])
 
-    live = Live({}, HERE, tmp_path, note=note)
+    live, docs = Live({}, HERE, tmp_path, note=note), AddOrder(name="docs", kind="mcp", url=address)
     async with running(live):
-        await live.add(AddOrder(name="docs", kind="mcp", url=address), "4f9c02d1a7be")
+        await live.add(docs, "4f9c02d1a7be")
         await live.remove("docs", "0a0b0c0d0e0f")
         told = sorted(await store.directives(), key=lambda one: one.reason)
         common = {"api": "docs", "kind": "mcp", "where": address}
@@ -136,31 +145,26 @@ async def test_who_added_and_removed_an_api_is_in_the_audit_trail_or_nothing_is_
         (tmp_path / "s.db").unlink()
         (tmp_path / "s.db").mkdir()
         with pytest.raises(OrderRefused, match="audit trail cannot be written"):
-            await live.add(AddOrder(name="docs", kind="mcp", url=address), "4f9c02d1a7be")
+            await live.add(docs, "4f9c02d1a7be")
         assert live.health() == []
 
 
-async def test_an_openapi_document_is_added_by_its_address_and_its_server_is_guarded_too(tmp_path):
+@pytest.mark.promise
+@pytest.mark.parametrize("inside", [False, True])
+async def test_an_openapi_document_is_added_by_its_address_and_its_server_is_guarded_too(tmp_path, inside):
     with HttpApi() as shop:
+        server = "http://10.255.255.1:9" if inside else shop.url
         document = {
-            "openapi": "3.1.0", "info": {"title": "shop", "version": "1"},
+            "openapi": "3.1.0", "info": {"title": "shop", "version": "1"}, "servers": [{"url": server}],
             "paths": {"/things": {"get": {"operationId": "things", "responses": {"200": {"description": "all"}}}}},
         }  # fmt: skip
-        for server, answered in ((shop.url, True), ("http://10.255.255.1:9", False)):
-            described = document | {"servers": [{"url": server}]}
-            shop.answer = lambda asked, described=described: Said(
-                body=described if asked.path == "/openapi.json" else {"things": 3}
-            )
-            async with running(Live({}, HERE, tmp_path / str(answered))) as client:
-                order = {"name": "shop", "kind": "openapi", "url": f"{shop.url}/openapi.json"}
-                order["options"] = {"server": server}
-                added = await client.post("/api/adapters", json=order | {"policy": {"read_only": ["*"]}})
-                assert [tool["name"] for tool in added.json()["tools"]] == ["things"]
-                answer = await client.post("/api/tools/shop__things/call", json={})
-                if answered:
-                    assert answer.json()["structured"] == {"things": 3}
-                else:
-                    assert "not public" in await refused(answer, 403)
+        shop.answer = lambda asked: Said(body=document if asked.path == "/openapi.json" else {"things": 3})
+        async with running(Live({}, HERE, tmp_path)) as client:
+            wanted = order(f"{shop.url}/openapi.json", kind="openapi", options={"server": server})
+            added = await client("POST", "adapters", wanted | {"policy": {"read_only": ["*"]}})
+            assert [tool["name"] for tool in added["tools"]] == ["things"]
+            answer = await client("POST", "tools/docs__things/call", {}, status=403 if inside else 200)
+            assert "not public" in answer if inside else answer["structured"] == {"things": 3}
 
 
 @pytest.mark.promise
@@ -168,112 +172,81 @@ async def test_what_was_added_is_there_after_a_restart_and_its_file_holds_no_sec
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "docs-token").write_text("s3cret-of-docs")
     options = {"headers": {"x-token": "secret:docs-token"}}
-    policy = {"read_only": ["*"]}
     async with running(Live({}, HERE, tmp_path)) as client:
-        await client.post("/api/adapters", json=order(address, options=options, policy=policy))
+        await client("POST", "adapters", order(address, options=options, policy={"read_only": ["*"]}))
     kept = tmp_path / "live" / "adapters.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert "s3cret-of-docs" not in kept.read_text()
     async with running(Live({}, HERE, tmp_path)) as client:
-        body = {"arguments": {"name": "x-token"}}
-        answer = (await client.post("/api/tools/docs__header/call", json=body)).json()
+        answer = await client.call("docs__header", name="x-token")
         # The server got it and gave it back; nobody here is shown it.
         assert "s3cret-of-docs" not in json.dumps(answer)
         assert "REDACTED" in answer["text"]
-        await client.delete("/api/adapters/docs")
+        await client("DELETE", "adapters/docs")
     async with running(Live({}, HERE, tmp_path)) as client:
-        assert (await client.get("/api/adapters")).json()["adapters"] == []
+        assert (await client("GET", "adapters"))["adapters"] == []
+
+
+INSIDE = "http://127.0.0.1:9/mcp"
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("status", "body", "why"),
     [
-        ({"kind": "mcp", "options": {"command": ["sh", "-c", "id"]}}, "runs code on this machine"),
-        ({"kind": "stdio"}, "runs code on this machine"),
-        ({"kind": "callables", "options": {"functions": ["os:system"]}}, "runs code on this machine"),
-        ({"kind": "mcp", "url": "http://127.0.0.1:9/mcp"}, "not public"),
-        ({"kind": "openapi", "url": "http://169.254.169.254/latest/openapi.json"}, "not public"),
-        ({"kind": "mcp", "url": "https://[::ffff:10.0.0.1]/mcp"}, "not public"),
-        ({"kind": "mcp", "url": "http://1.1.1.1/mcp"}, r"live.allow_http"),
-        ({"options": {"headers": {"x": "file:/etc/passwd"}}}, "is not taken here"),
-        ({"options": {"headers": {"x": "env:HOME"}}}, "is not taken here"),
-        ({"kind": "openapi", "options": {"auth": {"k": {"key_env": "HOME"}}}}, "is not taken here"),
+        # Nothing that runs here or reaches inside is taken over the network.
+        (403, {"kind": "mcp", "options": {"command": ["sh", "-c", "id"]}}, "runs code on this machine"),
+        (403, {"kind": "stdio"}, "runs code on this machine"),
+        (403, {"kind": "callables", "options": {"functions": ["os:system"]}}, "runs code on this machine"),
+        (403, {"kind": "mcp", "url": INSIDE}, "not public"),
+        (403, {"kind": "openapi", "url": "http://169.254.169.254/latest/openapi.json"}, "not public"),
+        (403, {"kind": "mcp", "url": "https://[::ffff:10.0.0.1]/mcp"}, "not public"),
+        (403, {"kind": "mcp", "url": "http://1.1.1.1/mcp"}, r"live.allow_http"),
+        (403, {"options": {"headers": {"x": "file:/etc/passwd"}}}, "is not taken here"),
+        (403, {"options": {"headers": {"x": "env:HOME"}}}, "is not taken here"),
+        (403, {"kind": "openapi", "options": {"auth": {"k": {"key_env": "HOME"}}}}, "is not taken here"),
+        # An order that is not right says what is wrong.
+        (422, {"name": "Docs__x"}, "name"),
+        (422, {"kind": "opnapi"}, "there are openapi, mcp"),
+        (422, {"url": "nonsense"}, "https://"),
+        (422, {"options": {"timout": 3}}, "did you mean timeout"),
+        (422, {"policy": {"mode": "bold"}}, "policy"),
+        (422, {"options": {"headers": {"authorization": "Bearer abc"}}}, "env:NAME or file:PATH"),
+        (422, {"options": {"headers": {"x": "secret:../keys/keys.json"}}}, "bare name"),
+        (422, {"kind": "openapi", "options": {"auth": {"k": {"key_file": "/etc/shadow"}}}}, "bare name"),
+        (422, {"colour": "red"}, "colour"),
+        (502, {"url": INSIDE}, ""),  # it does not answer
     ],
 )
-async def test_nothing_that_runs_here_or_reaches_inside_is_taken_over_the_network(tmp_path, body, why):
-    async with running(Live({}, LiveSettings(), tmp_path)) as client:
-        said = await refused(await client.post("/api/adapters", json=order("https://1.1.1.1/mcp") | body), 403)
-        assert why in said
-        assert (await client.get("/api/adapters")).json()["adapters"] == []
+async def test_what_is_not_taken_is_not_added(tmp_path, status, body, why):
+    async with running(Live({}, HERE if status == 502 else LiveSettings(), tmp_path)) as client:
+        assert why in await client("POST", "adapters", order("https://1.1.1.1/mcp") | body, status=status)
+        assert (await client("GET", "adapters"))["adapters"] == []
     assert not (tmp_path / "live" / "adapters.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        ({"name": "Docs__x"}, "name"),
-        ({"kind": "opnapi"}, "there are openapi, mcp"),
-        ({"url": "nonsense"}, "https://"),
-        ({"options": {"timout": 3}}, "did you mean timeout"),
-        ({"policy": {"mode": "bold"}}, "policy"),
-        ({"options": {"headers": {"authorization": "Bearer abc"}}}, "env:NAME or file:PATH"),
-        ({"options": {"headers": {"x": "secret:../keys/keys.json"}}}, "bare name"),
-        ({"kind": "openapi", "options": {"auth": {"k": {"key_file": "/etc/shadow"}}}}, "bare name"),
-        ({"colour": "red"}, "colour"),
-    ],
-)
-async def test_an_order_that_is_not_right_says_what_is_wrong(tmp_path, body, why):
-    async with running(Live({}, HERE, tmp_path)) as client:
-        given = order("http://127.0.0.1:9/mcp") | body
-        assert why in await refused(await client.post("/api/adapters", json=given), 422)
-
-
-async def test_what_does_not_answer_is_not_added(tmp_path):
-    async with running(Live({}, HERE, tmp_path)) as client:
-        await refused(await client.post("/api/adapters", json=order("http://127.0.0.1:9/mcp")), 502)
-        assert (await client.get("/api/adapters")).json()["adapters"] == []
+def child(mode: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), mode], **more}
 
 
 async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path):
-    dying = {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), "die_at_start"]}
-    async with running(Live({"dying": dying, "shop": SHOP}, HERE, tmp_path)) as client:
-        found = (await client.get("/api/tools")).json()
+    async with running(Live({"dying": child("die_at_start"), "shop": SHOP}, HERE, tmp_path)) as client:
+        found = await client("GET", "tools")
         assert [tool["name"] for tool in found["tools"]] == ["shop__sqrt", "shop__floor"]
-        assert "cannot open the database" in found["missing"]["dying"]
-        health = {one["name"]: one for one in (await client.get("/api/adapters")).json()["adapters"]}
+        health = {one["name"]: one for one in (await client("GET", "adapters"))["adapters"]}
         assert (health["dying"]["ok"], health["shop"]["ok"]) == (False, True)
-        assert "cannot open the database" in health["dying"]["error"]
-        assert "comes by config" in await refused(await client.delete("/api/adapters/dying"), 409)
-        assert "cannot open the database" in await refused(await client.post("/api/adapters/dying/test", json={}), 502)
+        tested = await client("POST", "adapters/dying/test", {}, status=502)
+        assert all(
+            "cannot open the database" in told for told in (found["missing"]["dying"], health["dying"]["error"], tested)
+        )
+        assert "comes by config" in await client("DELETE", "adapters/dying", status=409)
 
 
 async def test_a_task_that_is_started_again_has_its_apis_again(tmp_path):
-    here = {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), "good"]}
-    live = Live({"here": here | {"policy": {"read_only": ["echo"]}}, "shop": SHOP}, HERE, tmp_path)
+    live = Live({"here": child("good", policy={"read_only": ["echo"]}), "shop": SHOP}, HERE, tmp_path)
     for _ in range(2):
         async with running(live) as client:
-            body = {"arguments": {"size": 1}}
-            assert (await client.post("/api/tools/here__echo/call", json=body)).json()["text"] == '{"size": 1}'
-            assert (await client.post("/api/tools/shop__sqrt/call", json={"arguments": {"x": 4}})).json()[
-                "text"
-            ] == "2.0"
-
-
-async def test_only_so_many_are_added(tmp_path, address, monkeypatch):
-    monkeypatch.setattr(registry, "MOST", 1)
-    settings = LiveSettings(allow_private=("127.0.0.1",))
-    async with running(Live({}, settings, tmp_path)) as client:
-        assert (await client.post("/api/adapters", json=order(address))).status_code == 200
-        assert "1 were added already" in await refused(
-            await client.post("/api/adapters", json=order(address, name="two")), 409
-        )
-
-
-async def test_what_is_installed_is_listed_of_every_kind(tmp_path):
-    async with running(Live({}, HERE, tmp_path)) as client:
-        installed = (await client.get("/api/adapters")).json()["installed"]
-    assert {"kind": "environment", "name": "travel", "at": "adapters.environments.travel:TravelDesk"} in installed
-    assert {"judge", "embedder"} <= {one["kind"] for one in installed}
+            assert (await client.call("here__echo", size=1))["text"] == '{"size": 1}'
+            assert (await client.call("shop__sqrt", x=4))["text"] == "2.0"
 
 
 @pytest.mark.parametrize(
