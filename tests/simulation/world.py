@@ -58,8 +58,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     seed: int
-    code: str = ""
-    """Digest of the sources that played it."""
     goals: str
     """What its requests were made of."""
     scenario: str
@@ -112,10 +110,6 @@ class World:
     """The cell's actors and what they work on."""
 
     def __init__(self, cell: Cell, seed: int, *, state: Path, parts: type[Parts] | None = None) -> None:
-        """
-        Args:
-            parts: makes the actors; another one plants a bug.
-        """
         self.cell, self.seed, self._state = cell, seed, state
         self._learning: Learning | None = None
         """What status said when the last run had begun."""
@@ -127,7 +121,9 @@ class World:
         self.policies = Policies(cell.agents, np.random.default_rng([seed, *cell.name.encode()]), skill)
         self.faults = Faults(random.Random(f"faults-{name}"), on=cell.faults)
         self.serving = {
-            name: SimulatedEngine(name, self.policies, self.clock, self.faults, self._swapping)
+            name: SimulatedEngine(
+                name, self.policies, self.clock, self.faults, lambda engine, what: self.watcher.swapping(engine, what)
+            )
             for name in (f"serving-{number}" for number in range(cell.engines))
         }
         # It has no users: that it is out while another is swapped is nobody's loss.
@@ -330,7 +326,7 @@ class World:
         async def begins() -> None:
             engine = self._outages.choice([*self.serving.values(), self.shadow])
             engine.down = True
-            self.faults.met["engine_down"] = self.faults.met.get("engine_down", 0) + 1
+            self.faults.count("engine_down")
 
             async def ends() -> None:
                 engine.down = False
@@ -344,9 +340,6 @@ class World:
     def _dies(self) -> None:
         if self.faults.strikes("died_in_swap", 0.05):
             raise DaemonDied
-
-    def _swapping(self, engine: str, what: str) -> None:
-        self.watcher.swapping(engine, what)
 
     # What is published.
 

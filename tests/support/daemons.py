@@ -56,12 +56,6 @@ class Daemons:
     """The processes, in one state directory."""
 
     def __init__(self, directory: Path, store_url: str, ports: Mapping[str, int], engines: Mapping[str, str]) -> None:
-        """
-        Args:
-            ports: of broker, tap and tap_admin, and of the control API by the daemon's name.
-            engines: URL of "direct" (what the tap sends agents to), "serving" (the same, as the daemons see it) and
-                "shadow".
-        """
         (directory / "logs").mkdir(parents=True, exist_ok=True)
         self.logs = directory / "logs"
         table = {

@@ -47,10 +47,6 @@ class Agents:
     """Talks to the tap over keep-alive connections: runs of four calls, plain and streamed in turn, then feedback."""
 
     def __init__(self, port: int, goal: str = "book a flight to Oslo", **options: object) -> None:
-        """
-        Args:
-            options: beside model, messages and stream, in the body of each call.
-        """
         self._port, self._goal, self._options = port, goal, options
         self.runs: list[list[str]] = []
         """Response ids of each run."""
