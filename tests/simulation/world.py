@@ -59,7 +59,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     seed: int
     goals: str
-    """What its requests were made of."""
     scenario: str
     rate: float
     bound: float
@@ -67,19 +66,15 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     days: float
     reported: int
     effect: float | None
-    """Share of the settled outcomes that had an effect."""
     first_promotion: tuple[int, float] | None
     """(runs, hours) until a version served first; on trial, where there are trials."""
     settled: int
-    """Versions that stayed."""
     ratio: float
     """Runs to the first promotion, in bounds; without one all runs."""
     first_settled: tuple[int, float] | None
-    """(runs, hours) until a version had stayed first."""
     settled_ratio: float
     """Runs until then, in bounds; if none stayed, all runs."""
     trained: int
-    """Runs that an update was made of."""
     counts: dict[str, int]
     """Of orders, verdicts by decision, swaps, directives by kind."""
     found: dict[str, int]
@@ -92,18 +87,14 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """Runs from the planted regression of one agent until it was told, or undone."""
     faults: dict[str, int]
     skill: float
-    """Of what serves in the end, over all agents."""
     quiet: float
     """Bounds of runs, at most, without an order, a verdict or a swap."""
     stuck: str
     """Why it stands still; empty if it does not."""
     says: str
-    """What status says in the end."""
     broken: tuple[Broken, ...]
     digest: str
-    """Of all that was published, in order."""
     seconds: float = 0.0
-    """Of processor time that it took."""
 
 
 class World:
@@ -163,7 +154,6 @@ class World:
         self._undone: int | None = None
         self._told: int | None = None
         self._full_at = self._outages.randint(20, max(20, cell.limit // 2)) if cell.faults else -1
-        """The run at which the disk is full."""
 
     async def play(self) -> None:
         """Until enough promotions stuck, or the bound; then until all that is on its way has come."""
@@ -438,7 +428,6 @@ class World:
         self._first_settled = self._first_settled or self._now()
 
     def result(self, seconds: float) -> Ran:
-        """All of it."""
         learning = self._learning
         settled_share = self._figures.get("share")
         serves = [engine.current for engine in self.serving.values()]
@@ -476,7 +465,6 @@ def thaw(number: int, now: float, key: SigningKey) -> Directive:
 
 
 def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
-    """Play one cell."""
     began = time.process_time()
     with silence(), in_one_thread(), tempfile.TemporaryDirectory(prefix="weather-", dir=memory()) as state:
         world = World(cell, seed, state=Path(state), parts=parts)
@@ -487,6 +475,5 @@ def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
 
 
 def _written(path: Path) -> set[str]:
-    """Ids of the reports that are in the store."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return {key for (key,) in connection.execute("select id from feedback")}
