@@ -6,8 +6,7 @@ GET  /api/status            what runs, what serves, what was counted
 GET  /api/success           success over time, swaps and gate measurements
      /api/trajectories      what agents did, step by step (`daemon.api.trajectories`)
      /api/versions          what became of the weights (`daemon.api.versions`)
-GET  /api/lessons           experience, with how it fared
-     /api/experience        more of it (`daemon.api.experience`)
+     /api/experience        lessons, with how they fared (`daemon.api.experience`)
 GET  /api/judge             what the judge did, cost, and is worth
 GET  /api/dead              parked messages with their errors
 POST /api/dead/ID/retry     put one back on its stream
@@ -107,7 +106,6 @@ class Control:
             Route("/api/openapi.json", self.openapi),
             Route("/api/status", self.status),
             Route("/api/success", self.success),
-            Route("/api/lessons", self.lessons),
             Route("/api/judge", self.judge),
             Route("/api/dead", self.dead),
             Route("/api/dead/{id}/retry", self.dead_retry, methods=["POST"]),
@@ -221,9 +219,6 @@ class Control:
                 "directives": [{"time": d.created, "kind": d.kind, "reason": d.reason} for d in reversed(directives)],
             }
         )
-
-    async def lessons(self, request: Request) -> Response:
-        return _json(await self._store.experiences())
 
     async def judge(self, request: Request) -> Response:
         return _json(self._judge())

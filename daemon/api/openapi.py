@@ -91,7 +91,6 @@ DESCRIBED: tuple[Described, ...] = (
         summary="What was reported of a run, by any id of it, and what each report came to",
         refuses=(404, 503),
     ),
-    Described(method="GET", path="/api/lessons", summary="Experience, with how it fared", answer="array"),
     Described(method="GET", path="/api/judge", summary="What the judge did, cost, and is worth"),
     Described(method="GET", path="/api/dead", summary="Parked messages with their errors", answer="array"),
     Described(

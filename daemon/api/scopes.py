@@ -33,7 +33,6 @@ NEEDED: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/api/why/{name}"): ("content",),
     ("GET", "/api/versions"): ("read",),
     ("GET", "/api/versions/{version}"): ("read",),
-    ("GET", "/api/lessons"): ("content",),
     ("GET", "/api/tasks"): ("content",),
     ("GET", "/api/dead"): ("content",),
     ("GET", f"{_E}/export"): ("content",),

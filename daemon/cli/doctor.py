@@ -41,11 +41,7 @@ def add_doctor(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
-    """Exit status 0, 1 if something is wrong.
-
-    Raises:
-        ConfigError: there is no check of that name.
-    """
+    """Exit status 0, 1 if something is wrong."""
     import anyio
 
     from daemon.doctor import ALL, Check, Scene, examine, readable

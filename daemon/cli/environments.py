@@ -58,11 +58,7 @@ def add_environments(add: Any) -> None:
 
 
 def run_environments(arguments: argparse.Namespace) -> int:
-    """Exit status 0; 1 if a check finds something.
-
-    Raises:
-        ConfigError: no such environment, or it cannot be built, or nobody could be kept out.
-    """
+    """Exit status 0; 1 if a check finds something."""
     from daemon.settings.config import load
 
     return _ACTIONS[arguments.action](arguments, load(arguments.config, arguments.set))

@@ -49,12 +49,7 @@ def add_eval(add: Any) -> None:
 
 
 def run_eval(arguments: argparse.Namespace) -> int:
-    """Exit status 0.
-
-    Raises:
-        ConfigError: no such environment.
-        EvalFailed: a number that makes no sense, no such family, the engine is away, or episodes broke down.
-    """
+    """Exit status 0."""
     import anyio
 
     from actors.gate.exam import ExamSettings

@@ -141,11 +141,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def connected(arguments: argparse.Namespace, timeout: float = 60.0) -> "ExperienceClient":
-    """A client of the daemon that the settings name.
-
-    Raises:
-        ConfigError: settings, or a key file, that cannot be used.
-    """
+    """A client of the daemon that the settings name."""
     from daemon.cli.control_client import address, control_client
     from daemon.experience.client import ExperienceClient
     from daemon.settings.config import load

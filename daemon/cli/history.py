@@ -101,11 +101,7 @@ def run_history(arguments: argparse.Namespace) -> int:
 
 
 def run_why(arguments: argparse.Namespace) -> int:
-    """Exit status 0, 1 if a signature or digest is not good.
-
-    Raises:
-        TransferFailed: the store has no such version or run, or cannot be read.
-    """
+    """Exit status 0, 1 if a signature or digest is not good."""
     from actors.store.history import why
     from daemon.api.why import explain
     from daemon.cli.output import print_json
@@ -152,12 +148,7 @@ def _run_story(arguments: argparse.Namespace) -> int:
 
 
 def run_audit(arguments: argparse.Namespace) -> int:
-    """Exit status 0, 1 if the trail is broken.
-
-    Raises:
-        ConfigError: an anchor that is none.
-        TransferFailed: the store cannot be read.
-    """
+    """Exit status 0, 1 if the trail is broken."""
     import msgspec
 
     from actors.store.audit import Head, entries, head, verify
@@ -195,11 +186,7 @@ def run_audit(arguments: argparse.Namespace) -> int:
 
 
 def _asked(arguments: argparse.Namespace, question: Any) -> Any:
-    """The store's answer, read-only.
-
-    Raises:
-        TransferFailed: it cannot be read.
-    """
+    """The store's answer, read-only."""
     from actors.store.archive import ask
     from actors.store.errors import StoreError
     from daemon.errors import TransferFailed

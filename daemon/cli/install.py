@@ -91,11 +91,7 @@ def _uninstall(arguments: argparse.Namespace) -> int:
 
 
 def _live(root: Path, commands: list[list[str]]) -> list[str]:
-    """Run `commands` if `root` is this machine and systemd runs it; what was run.
-
-    Raises:
-        InstallRefused: one of them failed.
-    """
+    """Run `commands` if `root` is this machine and systemd runs it; what was run."""
     if root.resolve() != Path("/") or not Path("/run/systemd/system").is_dir():
         return []
     for command in commands:

@@ -25,11 +25,7 @@ _TENANT_LENGTH = 256
 
 
 def run(arguments: argparse.Namespace, config: Config) -> int:
-    """Do what the command line says.
-
-    Raises:
-        ConfigError: a key file that cannot be used, or an option that says nothing.
-    """
+    """Do what the command line says."""
     path = arguments.file or config.keys or config.state / DEFAULT_FILE
     try:
         return _ACTIONS[arguments.action](arguments, config, path)

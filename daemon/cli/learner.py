@@ -91,12 +91,7 @@ def run_learner(arguments: argparse.Namespace) -> int:
 
 
 def run_resume(arguments: argparse.Namespace) -> int:
-    """Check, report, run.
-
-    Raises:
-        StateEmpty: there is nothing to go on from and nothing to begin with.
-        CheckpointInvalid: the newest version, or the warm start, is damaged; the text says what to do.
-    """
+    """Check, report, run."""
     from daemon.cli.output import print_json
     from daemon.upkeep.provenance import Provenance
     from learner.resume import check
@@ -115,12 +110,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
 
 
 def run_inspect(arguments: argparse.Namespace) -> int:
-    """Exit status 0, or 1 if the trajectory that was asked for is not there.
-
-    Raises:
-        BatchFileInvalid: no batch, or no tokenizer.
-        ConfigError: a setting.
-    """
+    """Exit status 0, or 1 if the trajectory that was asked for is not there."""
     from daemon.cli.output import screen
     from learner.checkpoints import Checkpoints
     from learner.inspect import decoder, inspect, known, tokenizer_file

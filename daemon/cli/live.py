@@ -57,12 +57,7 @@ def add_adapters(add: Any) -> None:
 
 
 def run_adapters(arguments: argparse.Namespace) -> int:
-    """Exit status 0.
-
-    Raises:
-        ControlUnreachable: the daemon does not answer, or does not do it.
-        ConfigError: an option that is none.
-    """
+    """Exit status 0."""
     action, base = arguments.action, "/api/adapters"
     if action == "list":
         found = _ask(arguments, "GET", base)
@@ -86,11 +81,7 @@ def run_adapters(arguments: argparse.Namespace) -> int:
 
 
 def order(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The body of `POST /api/adapters`.
-
-    Raises:
-        ConfigError: an option without an = in it.
-    """
+    """The body of `POST /api/adapters`."""
     from daemon.settings import toml
 
     options: dict[str, Any] = {}

@@ -73,12 +73,7 @@ def add_plan(add: Any) -> None:
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
-    """Exit status 0, or 1 if it does not fit.
-
-    Raises:
-        ShapeUnknown: no such model, or a directory whose config.json cannot be read.
-        ConfigError: a setting, or a GPU that nobody knows.
-    """
+    """Exit status 0, or 1 if it does not fit."""
     import msgspec
 
     from daemon.cli.output import print_json

@@ -33,12 +33,7 @@ def add_provenance(add: Any) -> None:
 
 
 def run_provenance(arguments: argparse.Namespace) -> int:
-    """Exit status 0.
-
-    Raises:
-        ConfigError: a key file that cannot be used, or an argument that is missing.
-        CheckpointInvalid: a version whose files are not what its manifest says: it is not signed.
-    """
+    """Exit status 0."""
     from actors.messages.signing import BadKey
     from daemon.errors import ConfigError
     from daemon.settings.config import load

@@ -36,11 +36,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def opened(path: Path) -> QuestionerState:
-    """The tasks of a file.
-
-    Raises:
-        TasksFailed: there are none.
-    """
+    """The tasks of a file."""
     try:
         return read(path)
     except TaskFileMalformed as error:
@@ -50,13 +46,7 @@ def opened(path: Path) -> QuestionerState:
 async def generate(
     config: Config, order: Order, progress: Callable[[QuestionerState], None] = lambda state: None
 ) -> QuestionerState:
-    """Make tasks into `order.out`, which is whole after every round.
-
-    Raises:
-        ConfigError: no such adapter.
-        TasksFailed: the file is there already or is another's, it cannot be written, or the environment cannot be
-            probed.
-    """
+    """Make tasks into `order.out`, which is whole after every round."""
     if order.out.exists() and not order.resume:
         raise TasksFailed(f"{order.out} is there already; --resume goes on with it, another --out begins anew")
     if order.llm and not config.wording.name:

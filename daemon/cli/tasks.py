@@ -53,12 +53,7 @@ def add_tasks(add: Any) -> None:
 
 
 def run_tasks(arguments: argparse.Namespace) -> int:
-    """Exit status 0.
-
-    Raises:
-        ConfigError: no such adapter, or a setting that cannot work.
-        TasksFailed: see `daemon.cli.task_generation`.
-    """
+    """Exit status 0."""
     import anyio
 
     from daemon.cli.output import print_json

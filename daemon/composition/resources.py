@@ -14,7 +14,7 @@ from actors.system.nats_bus import NatsBus
 from adapters.engines.vllm import VllmEngine
 from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
-from daemon.collectors.host import HostCollector
+from daemon.collectors.host import register_host
 from daemon.composition import registry as adapters
 from daemon.composition.cluster import Member, sole_use
 from daemon.composition.engines import engine_clients
@@ -41,7 +41,7 @@ class Resources:
         self.shadow = engines[SHADOW]
         self.provenance, self.versions = Provenance(config.provenance, config.state), config.state / "versions"
         self._closing = closing
-        HostCollector(config.state).register(self.registry)
+        register_host(self.registry, config.state)
         if isinstance(weights, HttpPull):
             WeightsCollector(weights).register(self.registry)
 

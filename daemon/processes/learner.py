@@ -18,7 +18,7 @@ from actors.system.errors import Escalated
 from actors.system.lifecycle import Lifecycle, Restart
 from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
-from daemon.collectors.host import HostCollector
+from daemon.collectors.host import register_host
 from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.asgi import serve
@@ -67,7 +67,7 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
 
     registry = CollectorRegistry()
-    HostCollector(config.state).register(registry)
+    register_host(registry, config.state)
 
     async def learn(lifecycle: Lifecycle) -> None:
         await run(

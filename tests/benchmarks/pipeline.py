@@ -21,8 +21,9 @@ from pathlib import Path
 import uvloop
 
 from tests.benchmarks import report
+from tests.support.installation import Account
 from tests.support.patience import Late, until
-from tests.support.pipeline import Account, Agents, Pipeline, pipeline
+from tests.support.pipeline import Agents, Pipeline, pipeline
 
 _PATIENCE = 300.0
 

@@ -52,7 +52,7 @@ _PAGE = 500
 _ENGINES = ("one", "two")
 _ROUTES = (
     "/api/status", "/api/success", "/api/judge", "/api/trajectories", "/api/trajectories/{run}",
-    "/api/versions", "/api/versions/{version}", "/api/lessons", "/api/dead", "/api/experience",
+    "/api/versions", "/api/versions/{version}", "/api/dead", "/api/experience",
     "/metrics",
 )  # fmt: skip
 _COMMANDS = (("status",), ("history",), ("why", "{version}"), ("doctor",))

@@ -14,11 +14,7 @@ class ChromiumMissing(RuntimeError):
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium.
-
-    Raises:
-        ChromiumMissing: none is installed.
-    """
+    """A headless Chromium."""
     path = shutil.which("chromium")
     if path is None:
         raise ChromiumMissing("no chromium (Debian: apt install chromium)")

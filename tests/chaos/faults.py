@@ -128,10 +128,6 @@ _SECONDS = 3.0
 
 
 def run_quietly(*command: str) -> None:
-    """
-    Raises:
-        RuntimeError: with what the command said.
-    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -264,12 +260,7 @@ def _rolled_back(world: World, old: Path) -> None:
 
 
 def inject(fault: Fault, world: World, disk: Disk, clock: Clock, old: Path, draw: float) -> bool:
-    """Do it, and undo it unless it is for others to recover from; whether there was something to do it to.
-
-    Args:
-        old: a snapshot of the broker's directory.
-        draw: 0 to 1, which of several processes.
-    """
+    """Do it, and undo it unless it is for others to recover from; whether there was something to do it to."""
     if fault.process == "disk":
         {"full": disk.full, "slow": disk.slow, "read-only": disk.read_only}[fault.action](_SECONDS)
         return True

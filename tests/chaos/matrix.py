@@ -86,12 +86,7 @@ _ONE_PLACE = {"disk", "broker's directory", "nats-server", "broker"}
 
 
 def cells(number: int, rng: random.Random, paired: int = PAIRED) -> Iterator[Cell]:
-    """Each row once at a drawn stage, in drawn order, and so on.
-
-    Args:
-        number: of rows.
-        paired: every so manieth cell has two faults at once, of two processes, where two are left that go together.
-    """
+    """Each row once at a drawn stage, in drawn order, and so on."""
     place = 0
     while number > 0:
         rows = rng.sample(list(ROWS), min(number, len(ROWS)))
@@ -272,11 +267,7 @@ class Matrix:
         return {row[0] for row in ask(self.world.config.store_url, lambda link: link.exec_driver_sql(_STORED).all())}
 
     def settle(self, cells: list[Cell]) -> int:
-        """Let everything arrive, and put each call that is lost, doubled or failed down to its cell.
-
-        Returns:
-            How many answers the agents saw.
-        """
+        """Let everything arrive, and put each call that is lost, doubled or failed down to its cell."""
         self.world.agents.stop(60)
         self._until(lambda: not any(self._books()), RECOVERY)
         self._count_drops()
@@ -338,11 +329,7 @@ def table(found: list[Cell], console: Console) -> None:
 
 
 def play(matrix: Matrix, planned: Iterable[Cell], minutes: float = 0.0) -> tuple[list[Cell], dict[str, int]]:
-    """Start it, try one cell after the other and settle: the cells and figures.
-
-    Args:
-        minutes: begin no further fault after so long; 0: no limit.
-    """
+    """Start it, try one cell after the other and settle: the cells and figures."""
     began, done = time.monotonic(), list[Cell]()
     try:
         matrix.start()

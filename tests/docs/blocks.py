@@ -62,11 +62,7 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """The blocks of one page.
-
-    Raises:
-        ValueError: a fence that is not closed.
-    """
+    """The blocks of one page."""
     name = str(page.relative_to(ROOT))
     lines = page.read_text(encoding="utf-8").splitlines()
     number = 0

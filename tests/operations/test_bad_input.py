@@ -19,15 +19,16 @@ from tests.support.process import run
 UNUSABLE = 2
 
 
-def fails(here: Installation, command: str, *words: str, arguments: tuple[str, ...] = ()) -> None:
-    """`evolved COMMAND` ends with a line that has all of `words`."""
-    done = here.run(command, *arguments)
+def fails(here: Installation, command: str, *words: str) -> str:
+    """`evolved COMMAND` ends with a line that has all of `words`; all that it said."""
+    done = here.run(command)
     assert done.returncode == UNUSABLE, done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"evolved {command}: ")
     for word in words:
         assert word in last
+    return done.stderr
 
 
 def seen(directory: Path) -> dict[str, str]:
@@ -50,19 +51,43 @@ def test_settings_that_are_not_there(here: Installation, command: str) -> None:
     fails(here, command, str(here.file), "No such file", "--config")
 
 
-@pytest.mark.parametrize("command", ["run", "tap", "broker"])
-def test_settings_that_are_wrong(here: Installation, command: str) -> None:
-    here.configure(assembler={"idle_second": 3})
-    fails(here, command, str(here.file), "assembler.idle_second", "did you mean assembler.idle_seconds?")
+MISSING = "/nowhere/missing"
+UNKNOWN = {"assembler": {"idle_second": 3}}
+MEANT = ("{file}", "assembler.idle_second", "did you mean assembler.idle_seconds?")
+WRONG = {
+    "a key that the daemon does not know": ("run", UNKNOWN, MEANT),
+    "a key that the tap does not know": ("tap", UNKNOWN, MEANT),
+    "a key that the broker does not know": ("broker", UNKNOWN, MEANT),
+    "a type": ("run", {"control": {"port": "many"}}, ("{file}", "control.port", "expected `int`")),
+    "a password in an address": (
+        "run", {"store": {"url": "oracul://me:hunter2@host/name"}}, ("store: url holds a password", "password_file")
+    ),
+    "a database that we do not speak": (
+        "run", {"store": {"url": "oracul://me@host/name"}},
+        ("store.url: oracul is neither sqlite nor postgresql+psycopg",),
+    ),
+    "a secret that is not there": (
+        "run", {"bus": {"url": "nats://127.0.0.1:9", "user": "me", "password_file": MISSING}},
+        (f"bus.password_file = {MISSING}", "No such file", "name another file"),
+    ),
+    "keys that are not there": (
+        "tap", {"tap": {"door": {"keys_file": MISSING}}}, ("tap.door.keys_file", MISSING, "evolved keys add")
+    ),
+}  # fmt: skip
 
 
-def test_settings_of_the_wrong_type_and_a_file_that_is_no_toml(here: Installation) -> None:
-    here.configure(control={"port": "many"})
-    fails(here, "run", str(here.file), "control.port", "expected `int`")
-    here.file.write_text("[tap\n")
-    fails(here, "tap", str(here.file), "is no TOML", "line 1")
-    here.file.write_bytes(b"\xff\xfe")
-    fails(here, "tap", str(here.file), "is no TOML")
+@pytest.mark.parametrize("case", WRONG)
+def test_a_setting_that_cannot_be_used(here: Installation, case: str) -> None:
+    command, settings, words = WRONG[case]
+    here.configure(**settings)
+    told = fails(here, command, *(word.format(file=here.file) for word in words))
+    assert "hunter2" not in told
+
+
+def test_a_file_that_is_no_toml(here: Installation) -> None:
+    for content, words in ((b"[tap\n", ("is no TOML", "line 1")), (b"\xff\xfe", ("is no TOML",))):
+        here.file.write_bytes(content)
+        fails(here, "tap", str(here.file), *words)
 
 
 @pytest.mark.parametrize(
@@ -131,22 +156,6 @@ def test_a_database_of_another_schema_is_left_as_it_is(here: Installation) -> No
     before = seen(state)["evolved.db"]
     fails(here, "run", "store.url", "schema 999", "evolved db restore", str(state))
     assert seen(state)["evolved.db"] == before
-
-
-def test_an_address_of_a_database_that_is_none_is_not_shown_with_its_password(here: Installation) -> None:
-    here.configure(store={"url": "oracul://me:hunter2@host/name"})
-    fails(here, "run", "store: url holds a password", "password_file")
-    assert "hunter2" not in here.run("run").stderr
-    here.configure(store={"url": "oracul://me@host/name"})
-    fails(here, "run", "store.url: oracul is neither sqlite nor postgresql+psycopg")
-
-
-def test_secrets_that_cannot_be_read(here: Installation) -> None:
-    missing = here.directory / "missing"
-    here.configure(bus={"url": "nats://127.0.0.1:9", "user": "me", "password_file": str(missing)})
-    fails(here, "run", f"bus.password_file = {missing}", "No such file", "name another file")
-    here.configure(tap={"door": {"keys_file": str(missing)}})
-    fails(here, "tap", "tap.door.keys_file", str(missing), "evolved keys add")
 
 
 def test_keys_that_everybody_may_change(here: Installation) -> None:

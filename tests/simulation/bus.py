@@ -77,14 +77,6 @@ class Loop:
         parked: Callable[[str, str], None],
         reborn: Callable[[], None],
     ) -> None:
-        """
-        Args:
-            build: makes each actor, anew when it died.
-            seen: told of everything that is published, once each.
-            outside: gets what is published too, as the learner does.
-            parked: told of (actor, why) when a record is given up.
-            reborn: told that the whole daemon died: nothing is left of what actors share in memory.
-        """
         self._build, self._store, self._clock, self.faults = build, store, clock, faults
         self._seen, self._outside, self._parked, self._reborn = seen, outside, parked, reborn
         self.actors: dict[str, Actor] = {}

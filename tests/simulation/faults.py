@@ -68,7 +68,6 @@ class SimulatedStore(Store):
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
     ) -> bool:
-        """As the real one, or it raises `StoreUnavailable`."""
         if self._faults.strikes("commit_failed", _FAILED):
             raise StoreUnavailable("disk I/O error")
         done = await super().commit(actor, inputs, records, outputs)

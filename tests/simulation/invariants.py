@@ -47,12 +47,6 @@ class Watcher:
     """Looks on."""
 
     def __init__(self, keys: PublicKeys, now: Callable[[], tuple[int, float]], first: str) -> None:
-        """
-        Args:
-            keys: that verdicts must be signed with.
-            first: manifest digest of version 0.
-            now: runs that began, and hours since.
-        """
         self._keys, self._now = keys, now
         self.broken: list[Broken] = []
         self._said: set[tuple[str, str]] = set()
@@ -105,11 +99,7 @@ class Watcher:
     def looked(
         self, engines: Mapping[str, SimulatedEngine], shadow: str, inboxes: Mapping[str, int], *, full: bool = False
     ) -> None:
-        """After each event.
-
-        Args:
-            full: the disk is full: what comes meanwhile is there all at once when there is room again.
-        """
+        """After each event."""
         begun, hours = self._now()
         for name, engine in engines.items():
             if not engine.paused:
@@ -142,13 +132,7 @@ class Watcher:
     async def audit(
         self, store: Store, sent: Mapping[str, str], said: Mapping[str, float], written: Collection[str], now: float
     ) -> None:
-        """At the end, when all that is on its way has come.
-
-        Args:
-            sent: runs by id of their exchanges.
-            said: unix seconds by id of feedback.
-            written: ids of the feedback in the store.
-        """
+        """At the end, when all that is on its way has come."""
         open_calls = [one.id for one in await store.open_exchanges() if now - one.started > STANDS]
         known = {one.id for one in await store.exchanges(list(sent))} if sent else set[str]()
         lost = [*open_calls, *(name for name in sent if name not in known)]

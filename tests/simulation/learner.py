@@ -29,11 +29,6 @@ class SimulatedLearner:
     """Orders and directives in, candidates out."""
 
     def __init__(self, policies: Policies, *, step: float, versions: Path, clock: Callable[[], float]) -> None:
-        """
-        Args:
-            step: what an update adds to the share of runs that succeed.
-            versions: directory of the version directories.
-        """
         self._policies, self._step, self._versions, self._clock = policies, step, versions, clock
         self._lineage = Lineage()
         self._parents: dict[int, int] = {}

@@ -39,7 +39,6 @@ class Unlucky:
         self._trial, self._left = trial, times
 
     async def compare(self, *args: Any, **options: Any) -> Any:
-        """As the real one, and then luck."""
         comparison = await self._trial.compare(*args, **options)
         # A hold decides nothing; where there is no evidence, there is no luck.
         if self._left and comparison.decision in ("promote", "reject"):
@@ -65,12 +64,10 @@ class Parts:
 
     @property
     def swapper(self) -> Swapper:
-        """The one of now."""
         return self.made["swapper"]
 
     @property
     def view(self) -> LearningView:
-        """What status says of learning."""
         return LearningView(
             curator=self.made["curator"], gatekeeper=self.made["gatekeeper"], fleet=lambda: self.swapper.fleet,
             canary=CanarySettings(), halted=lambda: "", clock=self.world.clock,
@@ -87,18 +84,15 @@ class Parts:
         return self.made[name]
 
     def make_assembler(self) -> Actor:
-        """Calls become trajectories."""
         return Assembler(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
 
     def make_attributor(self) -> Actor:
-        """Credit by the rules."""
         store, clock = self.world.store, self.world.clock
         return Attributor(
             AttributorSettings(), judge=RulesJudge(), evidence=store, store=store, clock=clock, ticks=clock
         )  # fmt: skip
 
     def make_curator(self) -> Actor:
-        """Batches from production alone."""
         return Curator(
             CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
             clock=self.world.clock, kinds=self.kinds,
@@ -117,7 +111,6 @@ class Parts:
         )  # fmt: skip
 
     def make_swapper(self) -> Actor:
-        """Swaps one engine after the other."""
         world = self.world
         return Swapper(
             SwapperSettings(), store=world.store, engines=world.serving, runner=self.swaps,
@@ -126,11 +119,9 @@ class Parts:
         )  # fmt: skip
 
     def make_sentinel(self) -> Actor:
-        """All monitors."""
         world = self.world
         engines = {**world.serving, SHADOW: world.shadow}
         return Sentinel(SentinelSettings(), store=world.store, engines=engines, clock=world.clock, kinds=self.kinds)
 
     def make_experiencer(self) -> Actor:
-        """Lessons by contrast."""
         return Experiencer(ExperiencerSettings(), store=self.world.store, prober=None, clock=self.world.clock)

@@ -159,10 +159,7 @@ def possible(levels: dict[str, object]) -> bool:
 
 
 def design(seed: int = 0, cells: int = DESIGN) -> list[Cell]:
-    """So many cells with every possible pair of levels, built greedily; the same for the same arguments.
-
-    Source: Cohen et al. (1997), "The AETG system: an approach to testing based on combinatorial design".
-    """
+    """So many cells with every possible pair of levels, built greedily; the same for the same arguments."""
     rng = random.Random(f"design-{seed}")
     open_pairs = {pair for pair in _pairs() if possible(dict(pair))}
     found: list[Cell] = []

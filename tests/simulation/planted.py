@@ -16,14 +16,14 @@ from unittest import mock
 import anyio
 
 from actors.curation.curator import Curator
-from actors.curation.pool import CuratorSettings, Selected
+from actors.curation.pool import Selected
 from actors.deployment.swapper import Swapper
 from actors.messages import BatchOrder, Feedback, Serving
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError
 from actors.ports.store import SwapReport
 from actors.system.actor import Actor, Received, Result
-from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.assembler import Assembler
 from actors.trajectories.stitching import Stitcher
 from actors.versions.desired_state import Goal
 from adapters.engines import swap
@@ -40,7 +40,6 @@ class Forgetful(Assembler):
     """Reads no open calls when it starts."""
 
     async def start(self) -> None:
-        """As the real one, and then it forgets."""
         await super().start()
         self._stitcher = Stitcher(self._limits())
 
@@ -49,7 +48,6 @@ class HardOfHearing(Assembler):
     """Loses every tenth report."""
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        """As the real one, of what is left."""
         return await super().handle([one for one in batch if not _unheard(one.message)])
 
 
@@ -95,7 +93,6 @@ class Newest(SimulatedSwaps):
     """Loads the newest version that there is, under the label that was asked for."""
 
     async def swap(self, engine: str, path: Path, version: int, **options: Any) -> SwapReport:
-        """As the real one, with another directory and nothing to check it by."""
         names = [one.name[1:] for one in path.parent.glob("v*") if one.name[1:].isdecimal()]
         newest = path.parent / f"v{max(names)}" if engine.startswith("serving") else path
         options["manifest"] = ""
@@ -103,20 +100,17 @@ class Newest(SimulatedSwaps):
 
 
 async def resume_once(engine: Engine) -> None:
-    """As `adapters.engines.swap` does, but for the second attempt."""
     with contextlib.suppress(EngineError):
         await engine.resume()
 
 
 class Bug(NamedTuple):
-    """One of them; what is empty is as it should be."""
+    """One of them: an actor by name and what stands there instead; or other swaps; or a name of the product patched."""
 
-    assembler: type[Assembler] = Assembler
-    curator: type[Curator] = Curator
-    swapper: type[Swapper] = Swapper
+    actor: str = ""
+    kind: type[Any] = object
     swaps: type[SimulatedSwaps] = SimulatedSwaps
     patch: tuple[Any, str, Any] | None = None
-    """Module or class of the product, a name in it, and what stands there instead."""
 
 
 def play(cell: Cell, seed: int, bug: Bug) -> Ran:
@@ -129,46 +123,32 @@ def parts_with(bug: Bug) -> type[Parts]:
     """Makes the actors, one of them wrong."""
 
     class Planted(Parts):
-        """With the bug."""
-
         def __init__(self, world: Any, state: Path, real: SimulatedSwaps, keys: Any) -> None:
             real.__class__ = bug.swaps
             super().__init__(world, state, real, keys)
 
-        def make_assembler(self) -> Actor:
-            """The assembler."""
-            return bug.assembler(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
-
-        def make_curator(self) -> Actor:
-            """The curator."""
-            return bug.curator(
-                CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
-                clock=self.world.clock,
-            )  # fmt: skip
-
-        def make_swapper(self) -> Actor:
-            """The swapper."""
-            made = super().make_swapper()
-            made.__class__ = bug.swapper
+        def _kept(self, name: str) -> Actor:
+            made = super()._kept(name)
+            if name == bug.actor:
+                made.__class__ = bug.kind
             return made
 
     return Planted
 
 
 BUGS: dict[str, tuple[str, Bug]] = {
-    "calls forgotten at a restart": ("lost_exchange", Bug(assembler=Forgetful)),
-    "reports lost": ("lost_outcome", Bug(assembler=HardOfHearing)),
-    "an outcome counted twice": ("counted_twice", Bug(curator=Again)),
-    "two swaps at once": ("two_swaps", Bug(swapper=Hasty)),
+    "calls forgotten at a restart": ("lost_exchange", Bug("assembler", Forgetful)),
+    "reports lost": ("lost_outcome", Bug("assembler", HardOfHearing)),
+    "an outcome counted twice": ("counted_twice", Bug("curator", Again)),
+    "two swaps at once": ("two_swaps", Bug("swapper", Hasty)),
     "an unverified version serves": ("unverified", Bug(swaps=Newest)),
     "an engine is not resumed": ("paused", Bug(patch=(swap, "_resume", resume_once))),
-    "a standstill without a word": ("silent", Bug(curator=Deaf)),
+    "a standstill without a word": ("silent", Bug("curator", Deaf)),
 }
 """By name, the promise that it must break."""
 
 
 def main() -> int:
-    """Entry point; returns the exit status."""
     missed = 0
     for name, (promise, bug) in BUGS.items():
         caught = [any(one.promise == promise for one in play(CELL, seed, bug).broken) for seed in SEEDS]

@@ -47,10 +47,6 @@ class Policies:
     """How the versions act."""
 
     def __init__(self, agents: int, rng: np.random.Generator, skill: float = SKILL) -> None:
-        """
-        Args:
-            skill: share of version 0's runs that succeed.
-        """
         self._rng, self.agents = rng, agents
         self.skill: dict[int, list[float]] = {0: [skill] * agents}
         """By version, of each agent's runs."""
@@ -103,17 +99,12 @@ class SimulatedEngine(FakeEngine):
     def __init__(
         self, name: str, policies: Policies, clock: Clock, faults: Faults, watch: Callable[[str, str], None]
     ) -> None:
-        """
-        Args:
-            watch: told that (engine, "begins" | "ends") when it is out of service.
-        """
         super().__init__(name)
         self._policies, self._clock, self._faults, self._watch = policies, clock, faults, watch
         self.manifest = ""
         """sha256 of the manifest of what was loaded; empty for what it was started with."""
 
     async def log_probs(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
-        """See `Policies.log_probs`."""
         self._check()
         return self._policies.log_probs(np.asarray(ids, dtype=np.int32), self.current)
 
@@ -155,11 +146,6 @@ class SimulatedSwaps:
     def __init__(
         self, *engines: SimulatedEngine, dies: Callable[[], None], done: Callable[[SimulatedEngine], None]
     ) -> None:
-        """
-        Args:
-            dies: raises where the daemon dies meanwhile.
-            done: told of an engine whose swap is over, whatever came of it but an error.
-        """
         self._engines, self._dies, self._done = {engine.name: engine for engine in engines}, dies, done
         self._left: dict[str, SwapReport] = {}
 
@@ -167,7 +153,6 @@ class SimulatedSwaps:
         self, engine: str, path: Path, version: int, *, manifest: str = "", last_good: Path | None = None,
         last_version: int = -1,
     ) -> SwapReport:  # fmt: skip
-        """See `actors.ports.store.SwapRunner.swap`."""
         job = SwapJob(
             engine=engine, path=str(path), version=version, result="", manifest=manifest,
             last_good=str(last_good or ""), last_version=last_version,
@@ -188,5 +173,4 @@ class SimulatedSwaps:
         return report
 
     async def collect(self, engine: str) -> SwapReport | None:
-        """See `actors.ports.store.SwapRunner.collect`."""
         return self._left.pop(engine, None)

@@ -21,10 +21,6 @@ class Reporters:
     """Those of a cell."""
 
     def __init__(self, cell: Cell, skill: float, rng: random.Random) -> None:
-        """
-        Args:
-            skill: share of runs that succeed at the start.
-        """
         self._cell, self._rng = cell, rng
         # Failures `skew` times as often as successes, and `feedback` in all at the start.
         self._success = min(1.0, cell.feedback / (skill + (1.0 - skill) * cell.skew))

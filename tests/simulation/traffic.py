@@ -123,10 +123,6 @@ class Traffic:
     """Makes runs."""
 
     def __init__(self, cell: Cell, policies: Policies, rng: random.Random, *, name: str) -> None:
-        """
-        Args:
-            name: makes ids.
-        """
         self._cell, self._policies, self._rng, self._name = cell, policies, rng, name
         self.agents = agents(cell)
         self._honest = self.agents[: cell.agents]

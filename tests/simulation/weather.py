@@ -1,27 +1,24 @@
 """Does it learn, stay honest and stay whole in production's weather? The real actors on virtual time.
 
     python -m tests.simulation.weather --json build/weather.json
-    python -m tests.simulation.weather --cells 200 --seed 3 --resume build/weather-200.jsonl
+    python -m tests.simulation.weather --cells 200 --seed 3
     python -m tests.simulation.weather --only worse-1-0.2-4h-bursts-10-bfcl-liar:version    # one cell, again
 
 A cell is a mix of rate, feedback, delay, arrivals, agents, goals, reporters, engines, faults, skew of reports, a party
 that lies, and of what updates make of the policy; the default 40 have every possible pair of levels of any two of
 these. Each promise of tests/simulation/invariants.py is looked at after each event. The same seed gives the same cell,
-event for event. With --resume each cell that is done is written to the file, and skipped the next time if the same code
-played it.
+event for event.
 
 Exit status 1 if a promise was broken or a cell stands still.
 """
 
 import argparse
-import hashlib
 import multiprocessing
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -36,15 +33,12 @@ _COLUMNS = (
     "cell", "runs", "days", "reported", "effect", "first", "hours", "ratio", "a day", "stayed", "undone", "told",
     "alarms", "success", "stuck", "broken",
 )  # fmt: skip
-_ROOT = Path(__file__).parents[2]
-_SOURCES = ("actors", "adapters", "daemon", "learner", "tests/simulation", "tests/support")
 _ACTS = ("rollback", "freeze", "drift")
 _SHARE = 0.02
 """Of the runs that are reported when a fall from 90 to 10 % must be found."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
     options = _options(arguments)
     known = {cell.name: cell for cell in design(options.seed, options.cells)}
     unknown = [name for name in options.only if name not in known]
@@ -52,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no cell {unknown[0]}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
         return 2
     chosen = [known[name] for name in options.only] or list(known.values())
-    found = play(chosen, options.seed, options.jobs, options.resume)
+    found = play(chosen, options.seed, options.jobs)
     figures = shown(found) | ({} if options.only else _falls(options.seed))
     report.table("The weather", _COLUMNS, [_row(ran) for ran in found], Console(width=232))
     for ran in found:
@@ -69,59 +63,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         content = msgspec.json.decode(options.json.read_bytes())
         content["cells"] = msgspec.to_builtins(found)
-        content["code"] = sources()
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
     return int(figures["stuck"] > 0 or figures["broken"] > 0)
 
 
-def play(chosen: Sequence[Cell], seed: int, jobs: int, resume: Path | None = None) -> list[Ran]:
-    """All `chosen`, in that order; those that `resume` has of this code and seed are not played again."""
-    code = sources()
-    done = {ran.name: ran for ran in _done(resume) if (ran.seed, ran.code) == (seed, code)}
-    left = [cell for cell in chosen if cell.name not in done]
-    if resume is not None:
-        _end_line(resume)
+def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
+    """All `chosen`, in that order."""
+    done: dict[str, Ran] = {}
     # Not forked: another thread may hold a lock.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         # Those that may take longest begin first.
-        waiting = [pool.submit(simulate, cell, seed) for cell in sorted(left, key=lambda one: -one.limit)]
+        waiting = [pool.submit(simulate, cell, seed) for cell in sorted(chosen, key=lambda one: -one.limit)]
         for future in as_completed(waiting):
-            ran = msgspec.structs.replace(future.result(), code=code)
+            ran = future.result()
             done[ran.name] = ran
-            if resume is not None:
-                with resume.open("ab") as file:
-                    file.write(msgspec.json.encode(ran) + b"\n")
             print(f"{len(done)}/{len(chosen)} {_line(ran)}", flush=True)
     return [done[cell.name] for cell in chosen]
-
-
-def sources(root: Path = _ROOT) -> str:
-    """Digest of what a result depends on: the product's sources and the simulation's."""
-    found = hashlib.sha256()
-    for path in sorted(path for folder in _SOURCES for path in (root / folder).rglob("*")):
-        if path.suffix in (".py", ".json") and path.is_file():
-            found.update(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return found.hexdigest()[:16]
-
-
-def _done(resume: Path | None) -> Iterable[Ran]:
-    """What can be read of it: a line that was torn, or written by a code that told other things, is played again."""
-    if resume is None or not resume.exists():
-        return
-    for number, line in enumerate(resume.read_bytes().splitlines(), 1):
-        try:
-            yield msgspec.json.decode(line, type=Ran)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            print(f"{resume}, line {number}: left out: {error}", file=sys.stderr)
-
-
-def _end_line(resume: Path) -> None:
-    """So that what is written next does not continue a torn line."""
-    resume.parent.mkdir(parents=True, exist_ok=True)
-    if resume.exists() and not resume.read_bytes().endswith(b"\n"):
-        with resume.open("ab") as file:
-            file.write(b"\n")
 
 
 def shown(found: Sequence[Ran]) -> dict[str, float]:
@@ -193,7 +150,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cells", type=int, default=DESIGN, help="of the design; more are further mixes")
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells of the design, by name")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
-    parser.add_argument("--resume", type=Path, metavar="FILE", help="JSON lines: cells in it are not played again")
     return parser.parse_args(arguments)
 
 

@@ -63,11 +63,7 @@ def bfcl() -> list[str]:
 
 
 def goal(kind: str, rng: random.Random, number: int) -> str:
-    """One request of a kind of `FACTORS["goals"]`.
-
-    Args:
-        number: of the run; a template names it.
-    """
+    """One request of a kind of `FACTORS["goals"]`."""
     match kind:
         case "free":
             return request(rng)

@@ -58,10 +58,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     seed: int
-    code: str = ""
-    """Digest of the sources that played it."""
     goals: str
-    """What its requests were made of."""
     scenario: str
     rate: float
     bound: float
@@ -69,19 +66,15 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     days: float
     reported: int
     effect: float | None
-    """Share of the settled outcomes that had an effect."""
     first_promotion: tuple[int, float] | None
     """(runs, hours) until a version served first; on trial, where there are trials."""
     settled: int
-    """Versions that stayed."""
     ratio: float
     """Runs to the first promotion, in bounds; without one all runs."""
     first_settled: tuple[int, float] | None
-    """(runs, hours) until a version had stayed first."""
     settled_ratio: float
     """Runs until then, in bounds; if none stayed, all runs."""
     trained: int
-    """Runs that an update was made of."""
     counts: dict[str, int]
     """Of orders, verdicts by decision, swaps, directives by kind."""
     found: dict[str, int]
@@ -94,28 +87,20 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """Runs from the planted regression of one agent until it was told, or undone."""
     faults: dict[str, int]
     skill: float
-    """Of what serves in the end, over all agents."""
     quiet: float
     """Bounds of runs, at most, without an order, a verdict or a swap."""
     stuck: str
     """Why it stands still; empty if it does not."""
     says: str
-    """What status says in the end."""
     broken: tuple[Broken, ...]
     digest: str
-    """Of all that was published, in order."""
     seconds: float = 0.0
-    """Of processor time that it took."""
 
 
 class World:
     """The cell's actors and what they work on."""
 
     def __init__(self, cell: Cell, seed: int, *, state: Path, parts: type[Parts] | None = None) -> None:
-        """
-        Args:
-            parts: makes the actors; another one plants a bug.
-        """
         self.cell, self.seed, self._state = cell, seed, state
         self._learning: Learning | None = None
         """What status said when the last run had begun."""
@@ -127,7 +112,9 @@ class World:
         self.policies = Policies(cell.agents, np.random.default_rng([seed, *cell.name.encode()]), skill)
         self.faults = Faults(random.Random(f"faults-{name}"), on=cell.faults)
         self.serving = {
-            name: SimulatedEngine(name, self.policies, self.clock, self.faults, self._swapping)
+            name: SimulatedEngine(
+                name, self.policies, self.clock, self.faults, lambda engine, what: self.watcher.swapping(engine, what)
+            )
             for name in (f"serving-{number}" for number in range(cell.engines))
         }
         # It has no users: that it is out while another is swapped is nobody's loss.
@@ -167,7 +154,6 @@ class World:
         self._undone: int | None = None
         self._told: int | None = None
         self._full_at = self._outages.randint(20, max(20, cell.limit // 2)) if cell.faults else -1
-        """The run at which the disk is full."""
 
     async def play(self) -> None:
         """Until enough promotions stuck, or the bound; then until all that is on its way has come."""
@@ -330,7 +316,7 @@ class World:
         async def begins() -> None:
             engine = self._outages.choice([*self.serving.values(), self.shadow])
             engine.down = True
-            self.faults.met["engine_down"] = self.faults.met.get("engine_down", 0) + 1
+            self.faults.count("engine_down")
 
             async def ends() -> None:
                 engine.down = False
@@ -344,9 +330,6 @@ class World:
     def _dies(self) -> None:
         if self.faults.strikes("died_in_swap", 0.05):
             raise DaemonDied
-
-    def _swapping(self, engine: str, what: str) -> None:
-        self.watcher.swapping(engine, what)
 
     # What is published.
 
@@ -445,7 +428,6 @@ class World:
         self._first_settled = self._first_settled or self._now()
 
     def result(self, seconds: float) -> Ran:
-        """All of it."""
         learning = self._learning
         settled_share = self._figures.get("share")
         serves = [engine.current for engine in self.serving.values()]
@@ -483,7 +465,6 @@ def thaw(number: int, now: float, key: SigningKey) -> Directive:
 
 
 def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
-    """Play one cell."""
     began = time.process_time()
     with silence(), in_one_thread(), tempfile.TemporaryDirectory(prefix="weather-", dir=memory()) as state:
         world = World(cell, seed, state=Path(state), parts=parts)
@@ -494,6 +475,5 @@ def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
 
 
 def _written(path: Path) -> set[str]:
-    """Ids of the reports that are in the store."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return {key for (key,) in connection.execute("select id from feedback")}

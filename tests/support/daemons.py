@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
-import sqlalchemy
-import tomli_w
 
 from actors.messages import SIGNATURE, Candidate
 from actors.store import Store
-from daemon.demo.processes import Child, module
+from daemon.demo.processes import Child
 from daemon.demo.world import answers
-from daemon.settings.config import Config, load
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
+from tests.support.installation import Installation
 from tests.support.patience import SLOW, Late, until, within
-from tests.support.pipeline import Agents
 from tests.support.ports import free_ports
 from tests.support.postgres import running_cluster
 from tests.support.swapping import Door, door
@@ -37,66 +33,28 @@ LEASE_SECONDS = min(60.0, 15.0 * SLOW)
 SINGLETONS = ("assembler", "attributor", "curator", "experiencer", "gatekeeper", "swapper", "sentinel")
 
 
-class Account(msgspec.Struct, frozen=True):
-    """What the agents saw and what the store has of it."""
-
-    exchanges: int
-    lost: int
-    doubled: int
-    """Response ids that stand in the store twice, or in two trajectories."""
-    loose: int
-    """Exchanges in no trajectory."""
-    trajectories: int
-    unattributed: int
-    attributed_twice: int
-    client_errors: int
-
-
-class Daemons:
+class Daemons(Installation):
     """The processes, in one state directory."""
 
-    def __init__(self, directory: Path, store_url: str, ports: Mapping[str, int], engines: Mapping[str, str]) -> None:
-        """
-        Args:
-            ports: of broker, tap and tap_admin, and of the control API by the daemon's name.
-            engines: URL of "direct" (what the tap sends agents to), "serving" (the same, as the daemons see it) and
-                "shadow".
-        """
-        (directory / "logs").mkdir(parents=True, exist_ok=True)
-        self.logs = directory / "logs"
-        table = {
-            "state_dir": str(directory / "state"),
-            "store": {"url": store_url},
-            "broker": {"port": ports["broker"]},
-            "engines": {name: {"url": engines[name]} for name in ("serving", "shadow")},
-            "tap": {"port": ports["tap"], "admin_port": ports["admin"], "upstream": engines["direct"]},
-            "cluster": {"lease_seconds": LEASE_SECONDS},
-            "swapper": {"reconcile_seconds": 1.0},
-            "assembler": {"idle_seconds": 60.0},
-        }
-        path = directory / "config.toml"
-        path.write_text(tomli_w.dumps(table), encoding="utf-8")
-        self.config: Config = load(path)
-        self.tap_port, self._store_url = ports["tap"], store_url
-        self._urls = {name: f"http://127.0.0.1:{ports[name]}" for name in NAMES}
-        self.broker, self.tap = (
-            self._child(name, module("daemon.cli", name, "--config", str(path))) for name in ("broker", "tap")
-        )
+    def __init__(self, directory: Path, store_url: str, engines: Mapping[str, str]) -> None:
+        """`engines`: "direct" (what the tap asks), "serving" (the same, as the daemons see it) and "shadow"."""
+        super().__init__(
+            directory, store={"url": store_url}, tap={"upstream": engines["direct"]},
+            engines={name: {"url": engines[name]} for name in ("serving", "shadow")},
+            cluster={"lease_seconds": LEASE_SECONDS}, swapper={"reconcile_seconds": 1.0},
+            assembler={"idle_seconds": 60.0},
+        )  # fmt: skip
+        self.tap_port, ports = self.ports["tap"], dict(zip(NAMES, free_ports(3), strict=True))
+        self._urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        self.broker, self.tap = self.child("broker", "broker"), self.child("tap", "tap")
         self.daemons = {
-            name: self._child(
-                f"daemon-{name}",
-                module(
-                    "daemon.cli", "run", "--config", str(path), "--set", f"control.port={ports[name]}",
-                    "--set", f'cluster.name="{name}"',
-                ),
+            name: self.child(
+                f"daemon-{name}", "run", "--set", f"control.port={port}", "--set", f'cluster.name="{name}"'
             )
-            for name in NAMES
-        }  # fmt: skip
+            for name, port in ports.items()
+        }
         self.http = httpx.AsyncClient(timeout=20.0, trust_env=False)
-        self.versions = self.config.state / "versions"
-
-    def _child(self, name: str, command: list[str]) -> Child:
-        return Child(name, command, self.logs / f"{name}.log")
+        self.logs, self.versions = directory / "logs", self.config.state / "versions"
 
     async def start(self) -> None:
         self._sign(self.versions / "v000000")
@@ -184,7 +142,7 @@ class Daemons:
 
     @contextlib.asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
-        store = Store(self._store_url, clock=time.time)
+        store = Store(self.config.store_url, clock=time.time)
         await store.open()
         try:
             yield store
@@ -202,25 +160,6 @@ class Daemons:
         lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         return [line for line in lines if line.get("event") == event]
 
-    def account(self, agents: Agents) -> Account:
-        """The agents' ids against the rows."""
-        rows = self.ask("SELECT response_id, trajectory_id FROM exchanges WHERE response_id <> ''")
-        runs = self.ask("SELECT id, attributed FROM trajectories WHERE source = 'production' AND side_of = ''")
-        sent = self.ask("SELECT output_id FROM outbox WHERE actor = 'attributor' AND subject = 'trajectory.attributed'")
-        stored = Counter(response for response, _ in rows)
-        told = Counter(output.removeprefix("trajectory.attributed:") for (output,) in sent)
-        seen = [response for run in agents.runs for response in run]
-        return Account(
-            exchanges=len(seen),
-            lost=sum(stored[response] == 0 for response in seen),
-            doubled=sum(number > 1 for number in stored.values()) + len(stored.keys() - set(seen)),
-            loose=sum(not trajectory for _, trajectory in rows),
-            trajectories=len(runs),
-            unattributed=sum(not attributed or told[run] == 0 for run, attributed in runs),
-            attributed_twice=sum(told[run] > 1 for run, _ in runs) + len(told.keys() - {run for run, _ in runs}),
-            client_errors=agents.errors.total(),
-        )
-
     def steps(self) -> Counter[str]:
         """In how many trajectories each exchange is a step."""
         from actors.messages import Attributed, decode
@@ -231,14 +170,6 @@ class Daemons:
             run = message.trajectory if isinstance(message, Attributed) else message
             found.update(step.response_id for step in run.steps)
         return found
-
-    def ask(self, query: str) -> list[Any]:
-        engine = sqlalchemy.create_engine(self._store_url)
-        try:
-            with engine.connect() as connection:
-                return list(connection.execute(sqlalchemy.text(query)).all())
-        finally:
-            engine.dispose()
 
     async def aclose(self) -> None:
         await self.http.aclose()
@@ -258,7 +189,6 @@ def _ready(status: dict[str, Any]) -> bool:
 @contextlib.asynccontextmanager
 async def three_daemons(directory: Path) -> AsyncIterator[tuple[Daemons, Door]]:
     """All of it, gone at the end, and the door before the serving engine, as the daemons see it."""
-    ports = dict(zip(("broker", "tap", "admin", *NAMES), free_ports(6), strict=True))
     first = checkpoints.write(directory / "state" / "versions" / "v000000", 1)
     checkpoints.write_manifest(first, 0)
     options = ("--dev-mode", "--weight-version", "0", "--threads", "1")
@@ -270,7 +200,7 @@ async def three_daemons(directory: Path) -> AsyncIterator[tuple[Daemons, Door]]:
         )
         async with door(serving, ("load", -1, "")) as (held, seen_at):
             engines = {"direct": serving, "serving": seen_at, "shadow": shadow}
-            daemons = Daemons(directory, url, ports, engines)
+            daemons = Daemons(directory, url, engines)
             try:
                 await daemons.start()
                 yield daemons, held

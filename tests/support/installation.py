@@ -1,19 +1,45 @@
-"""An installation in a directory: its settings in a file, and its processes as an operator starts them."""
+"""An installation in a directory: its settings in a file, its processes, and an account of every call that agents made.
+
+The truth is on the agents' side: the response ids that they got, against the rows of the store.
+"""
 
 import contextlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+import sqlalchemy
 import tomli_w
 
+from daemon.demo.processes import Child
 from daemon.settings.config import Config, load
 from daemon.settings.toml import merge
 from tests.support.ports import free_port
 from tests.support.process import Process, run
+
+if TYPE_CHECKING:
+    from tests.support.pipeline import Agents
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What the agents saw and what the store has of it."""
+
+    exchanges: int
+    lost: int
+    doubled: int
+    """Response ids that stand in the store twice, and those that no agent saw."""
+    loose: int
+    """Exchanges in no trajectory."""
+    split: int
+    """Runs that are more than one trajectory, or not the only one in it."""
+    unattributed: int
+    attributed_twice: int
+    client_errors: int
 
 
 class Installation:
@@ -46,6 +72,41 @@ class Installation:
     def run(self, *arguments: str, seconds: float = 120.0, **options: Any) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
         return run(self.command(*arguments), seconds, **options)
+
+    def child(self, name: str, *arguments: str) -> Child:
+        """One that is started again when it dies."""
+        logs = self.directory / "logs"
+        logs.mkdir(exist_ok=True)
+        return Child(name, self.command(*arguments), logs / f"{name}.log")
+
+    def ask(self, query: str) -> list[Any]:
+        """The store's answer."""
+        engine = sqlalchemy.create_engine(self.config.store_url)
+        try:
+            with engine.connect() as connection:
+                return list(connection.execute(sqlalchemy.text(query)).all())
+        finally:
+            engine.dispose()
+
+    def account(self, agents: "Agents") -> Account:
+        """The agents' ids against the rows."""
+        rows = self.ask("SELECT response_id, trajectory_id FROM exchanges WHERE response_id <> ''")
+        closed = self.ask("SELECT id, attributed FROM trajectories WHERE source = 'production' AND side_of = ''")
+        sent = self.ask("SELECT output_id FROM outbox WHERE actor = 'attributor' AND subject = 'trajectory.attributed'")
+        stored, members = Counter(response for response, _ in rows), Counter(run for _, run in rows)
+        told = Counter(output.removeprefix("trajectory.attributed:") for (output,) in sent)
+        seen, place = [response for run in agents.runs for response in run], dict(rows)
+        whole = [({place.get(response, "") for response in run}, len(run)) for run in agents.runs]
+        return Account(
+            exchanges=len(seen),
+            lost=sum(stored[response] == 0 for response in seen),
+            doubled=sum(number > 1 for number in stored.values()) + len(stored.keys() - set(seen)),
+            loose=members[""],
+            split=sum(len(runs) != 1 or members[next(iter(runs))] != calls for runs, calls in whole),
+            unattributed=sum(not attributed or told[run] == 0 for run, attributed in closed),
+            attributed_twice=sum(told[run] > 1 for run, _ in closed) + len(told.keys() - {run for run, _ in closed}),
+            client_errors=agents.errors.total(),
+        )
 
     @contextlib.contextmanager
     def running(self, name: str, environment: Mapping[str, str] | None = None) -> Iterator[Process]:

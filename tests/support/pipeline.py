@@ -1,7 +1,4 @@
-"""The whole way of the data in real processes: agents, tap, spool, nats-server, daemon, SQLite; no learning.
-
-The truth is on the agents' side: the response ids that they got, against the rows of the store.
-"""
+"""The whole way of the data in real processes: agents, tap, spool, nats-server, daemon, SQLite; no learning."""
 
 import asyncio
 import contextlib
@@ -9,21 +6,17 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import msgspec
-import tomli_w
+import sqlalchemy.exc
 
-from daemon.demo.processes import Child, module
 from daemon.demo.world import answers
-from daemon.settings.config import Config, load
 from tests.benchmarks.native import Native
+from tests.support.installation import Installation
 from tests.support.patience import until, within
-from tests.support.ports import free_ports
 
 TURNS = 4
 """Calls of one run."""
@@ -31,26 +24,10 @@ _ID = re.compile(rb'"id":"([^"]+)"')
 _POST = b"POST /v1/%b HTTP/1.1\r\nHost: tap\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
 
-class Account(msgspec.Struct, frozen=True):
-    """What the agents saw and what the store has of it."""
-
-    exchanges: int
-    lost: int
-    doubled: int
-    """Response ids that stand in the store twice, or in two trajectories."""
-    split: int
-    """Runs that are more than one trajectory, or not the only one in it."""
-    client_errors: int
-
-
 class Agents:
     """Talks to the tap over keep-alive connections: runs of four calls, plain and streamed in turn, then feedback."""
 
     def __init__(self, port: int, goal: str = "book a flight to Oslo", **options: object) -> None:
-        """
-        Args:
-            options: beside model, messages and stream, in the body of each call.
-        """
         self._port, self._goal, self._options = port, goal, options
         self.runs: list[list[str]] = []
         """Response ids of each run."""
@@ -138,30 +115,16 @@ def _text(answer: bytes) -> str:
     return "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
 
 
-class Pipeline:
+class Pipeline(Installation):
     """Broker, tap and daemon in one directory, before the compiled engine."""
 
     def __init__(self, directory: Path, engine: int, **overrides: object) -> None:
-        (directory / "logs").mkdir(parents=True)
-        broker, tap, admin, control = free_ports(4)
-        table = {
-            "state_dir": str(directory / "state"),
-            "broker": {"port": broker},
-            "engines": {name: {"url": f"http://127.0.0.1:{engine}"} for name in ("serving", "shadow")},
-            "tap": {"port": tap, "admin_port": admin, "upstream": f"http://127.0.0.1:{engine}"},
-            "control": {"port": control},
-            **overrides,
-        }
-        path = directory / "config.toml"
-        path.write_text(tomli_w.dumps(table), encoding="utf-8")
-        self.config: Config = load(path)
-        self.database = self.config.state / "evolved.db"
-        self.tap_port, self.tap_admin, self._control = tap, f"http://127.0.0.1:{admin}", f"http://127.0.0.1:{control}"
-        logs = directory / "logs"
-        self.broker, self.tap, self.daemon = (
-            Child(name, module("daemon.cli", command, "--config", str(path)), logs / f"{name}.log")
-            for name, command in (("broker", "broker"), ("tap", "tap"), ("daemon", "run"))
-        )
+        url = f"http://127.0.0.1:{engine}"
+        super().__init__(directory, engines={"serving": {"url": url}, "shadow": {"url": url}}, tap={"upstream": url})
+        self.configure(**overrides)
+        self.tap_port, self.tap_admin = self.ports["tap"], f"http://127.0.0.1:{self.ports['admin']}"
+        self._control = f"http://127.0.0.1:{self.ports['control']}"
+        self.broker, self.tap, self.daemon = (self.child(name, name) for name in ("broker", "tap", "run"))
 
     async def start(self, *, daemon: bool = True) -> None:
         """Start what is asked for, and wait until it answers."""
@@ -193,39 +156,17 @@ class Pipeline:
             child.stop(within())
 
     def rows(self) -> int:
-        """Exchanges in the store."""
-        return self._ask("SELECT count(*) FROM exchanges")[0][0] if self.database.exists() else 0
+        """Exchanges in the store, 0 while it is not made yet."""
+        try:
+            return (
+                self.ask("SELECT count(*) FROM exchanges")[0][0] if (self.config.state / "evolved.db").exists() else 0
+            )
+        except sqlalchemy.exc.OperationalError:
+            return 0
 
     def stitched(self) -> int:
         """Exchanges in a closed trajectory."""
-        return self._ask("SELECT count(*) FROM exchanges WHERE trajectory_id <> ''")[0][0]
-
-    def account(self, agents: Agents) -> Account:
-        """The agents' ids against the store's rows."""
-        rows = self._ask("SELECT response_id, trajectory_id FROM exchanges")
-        stored = Counter(response for response, _ in rows)
-        trajectory_of = dict(rows)
-        seen = [response for run in agents.runs for response in run]
-        members: Counter[str] = Counter(trajectory for _, trajectory in rows)
-        whole = [{trajectory_of.get(response, "") for response in run} for run in agents.runs]
-        alone = [
-            len(ids) == 1 and members[next(iter(ids))] == len(run) for ids, run in zip(whole, agents.runs, strict=True)
-        ]
-        return Account(
-            exchanges=len(seen),
-            lost=sum(stored[response] == 0 for response in seen),
-            doubled=sum(stored[response] > 1 for response in seen) + len(rows) - len(stored),
-            split=len(alone) - sum(alone),
-            client_errors=agents.errors.total(),
-        )
-
-    def _ask(self, query: str) -> list[tuple]:
-        with contextlib.closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=60)) as db:
-            try:
-                return db.execute(query).fetchall()
-            except sqlite3.OperationalError:
-                # The tables are not made yet.
-                return [(0,)] if "count" in query else []
+        return self.ask("SELECT count(*) FROM exchanges WHERE trajectory_id <> ''")[0][0]
 
 
 @contextlib.asynccontextmanager

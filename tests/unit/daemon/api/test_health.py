@@ -12,11 +12,6 @@ from daemon.api.health import STUCK_SECONDS, Health
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def client(status: Status, unready: float = 0.0, *, critical: bool = True) -> httpx.AsyncClient:
     state = ActorState(
         name="curator", status=status, restarts=0, last_error="", beat_age=0.0, note="", critical=critical,

@@ -62,15 +62,13 @@ async def bench(tmp_path: Path, store_url: str):
 async def nothing() -> None: ...
 
 
-async def test_its_text_is_the_reason(bench: Bench) -> None:
+async def test_its_text_is_the_reason_and_what_cannot_be_read_stops_too(bench: Bench) -> None:
     assert bench.kill.reason() == ""
     await bench.touch("  incident\n4711 \n")
     assert bench.kill.reason() == "incident 4711"
     await bench.touch("")
     assert "FREEZE is there" in bench.kill.reason()
-
-
-async def test_what_cannot_be_read_stops_too(bench: Bench) -> None:
+    await bench.remove()
     bench.kill.path.mkdir()
     assert "cannot be read" in bench.kill.reason()
 

@@ -44,20 +44,6 @@ def test_status_tells_schema_and_size(settings: Path, capsys: pytest.CaptureFixt
     assert "the beginning" in capsys.readouterr().out
 
 
-def test_a_backup_goes_there_and_back(tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "b.tar"
-    assert db(settings, "backup", str(out), "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["keys"], told["weights"], told["files"]) == (False, [], 2)
-    assert db(settings, "restore", str(out)) == 2
-    assert "--force moves it aside" in capsys.readouterr().err
-    assert db(settings, "restore", str(out), "--force", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert Path(told["before"], "evolved.db").is_file()
-    assert Path(told["settings"]).read_text() == settings.read_text()
-    assert db(settings, "check") == 0
-
-
 def test_check_ends_with_1_and_a_remedy_for_what_it_finds(
     tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

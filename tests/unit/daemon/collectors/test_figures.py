@@ -20,7 +20,6 @@ from daemon.api.control import _json
 from daemon.collectors.credit import attributor_figures
 from daemon.collectors.figures import Figures
 from daemon.collectors.fleet import fleet_figures
-from daemon.collectors.host import HostCollector
 from daemon.collectors.monitoring import sentinel_figures
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore
 from tests.support.keys import key_pair
@@ -81,23 +80,6 @@ async def test_an_engine_that_is_away_has_no_version(tmp_path: Path) -> None:
     registry.register(Figures(fleet_figures, swapper))
     assert [registry.get_sample_value("evolved_engine_version", {"engine": name}) for name in engines] == [0.0, -1.0]
     assert registry.get_sample_value("evolved_engine_stable_since_timestamp_seconds") == Clock().now
-
-
-def test_what_the_machine_does_not_tell_is_left_out(tmp_path: Path) -> None:
-    def memory(state: Path, meminfo: Path) -> tuple[float | None, float | None]:
-        registry = CollectorRegistry()
-        HostCollector(state, meminfo).register(registry)
-        assert (registry.get_sample_value("evolved_host_cores") or 0) >= 1
-        names = ("evolved_host_memory_available_bytes", "evolved_state_disk_size_bytes")
-        told = [registry.get_sample_value(name) for name in names]
-        return told[0], told[1]
-
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:       100 kB\nMemAvailable:    40 kB\n")
-    available, size = memory(tmp_path, meminfo)
-    assert available == 40 * 1024
-    assert size
-    assert memory(tmp_path / "missing", tmp_path / "missing") == (None, None)
 
 
 class Watch:
