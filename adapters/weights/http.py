@@ -189,7 +189,7 @@ class HttpPull:
                 if downloads >= _DOWNLOADS:
                     raise WeightsCorrupt(
                         f"{where}/{entry.name} came {downloads} times without the sha256 of the signed manifest: it "
-                        "was changed or damaged at the learner; look there with `evolved learner resume --check`"
+                        "was changed or damaged at the learner; bring its files back from a backup there"
                     )
                 continue
             self.counts["cut"] += 1

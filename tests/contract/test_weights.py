@@ -271,7 +271,7 @@ async def test_weights_that_were_changed_at_the_learner_never_appear(nodes: Node
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(WeightsCorrupt, match=r"model.safetensors came 2 times.*evolved learner resume --check"):
+    with pytest.raises(WeightsCorrupt, match=r"model.safetensors came 2 times.*from a backup"):
         await pull.fetch(Path("/any"), 3, manifest)
     assert "v000003" not in nodes.left()
     assert nodes.same(served, 2)
