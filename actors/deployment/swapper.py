@@ -51,6 +51,10 @@ _STALE_TICKS = 6
 """The tap believes its routes for so many reconciliations without news."""
 
 
+ENGINE_SECONDS = 10.0
+"""That an engine has to say which version it serves."""
+
+
 class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the swapper works."""
 
@@ -58,8 +62,6 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Between two looks at the engines when nothing is heard."""
     attempts: int = 2
     """Swaps to one version that may fail on one engine before it is left alone for good."""
-    engine_timeout: float = 10.0
-    """Seconds an engine has to say which version it serves."""
     keep: int = 3
     """Versions that served last and are kept on disk to go back to, an engine. Of those before, one of each age
     stays too: up to a quarter of an hour, to an hour, to four, and so on."""
@@ -192,7 +194,7 @@ class Swapper:
         await self._deployment_log.open(self._store)
         for name, engine in self._engines.items():
             try:
-                self._looks[name] = await look_at(engine, self._settings.engine_timeout)
+                self._looks[name] = await look_at(engine, ENGINE_SECONDS)
             except (EngineError, TimeoutError):
                 self._looks[name] = Look()
 
@@ -241,15 +243,15 @@ class Swapper:
         try:
             if name not in self._collected:
                 done += await self._collect(name)
-            look = await look_at(engine, self._settings.engine_timeout)
+            look = await look_at(engine, ENGINE_SECONDS)
             if look.paused:
                 # A child may have begun or died since; if there is none, nobody will ever resume it.
                 done += await self._collect(name)
-                look = await look_at(engine, self._settings.engine_timeout)
+                look = await look_at(engine, ENGINE_SECONDS)
             if look.paused:
                 _log.warning("engine_found_paused", engine=name)
                 self._times.lost(name)
-                with anyio.fail_after(self._settings.engine_timeout):
+                with anyio.fail_after(ENGINE_SECONDS):
                     await engine.resume()
                 look = msgspec.structs.replace(look, paused=False)
         except (EngineError, TimeoutError) as error:
@@ -343,7 +345,7 @@ class Swapper:
         others = [other for other in self._engines if other != name]
         for other in others:
             try:
-                self._looks[other] = await look_at(self._engines[other], self._settings.engine_timeout)
+                self._looks[other] = await look_at(self._engines[other], ENGINE_SECONDS)
             except (EngineError, TimeoutError):
                 self._looks[other] = Look()
         return not others or any(self._looks[other].serves for other in others)
@@ -364,7 +366,7 @@ class Swapper:
         self._collected.add(name)
         asked = self._clock()
         try:
-            self._looks[name] = await look_at(self._engines[name], self._settings.engine_timeout)
+            self._looks[name] = await look_at(self._engines[name], ENGINE_SECONDS)
         except (EngineError, TimeoutError):
             self._looks[name] = Look()
         self._seen(name, asked)
