@@ -135,9 +135,7 @@ tests/%/node_modules/ready: tests/%/package-lock.json
 
 # --- Benchmarks: tables on screen, JSON under build/ ---
 
-bench: bench-tap  ## the tap and the swap
-	@mkdir -p build
-	$(BIN)/python -m tests.benchmarks.swap_gap --json build/swap_gap.json
+bench: bench-tap  ## the tap; a swap's cost: python -m tests.benchmarks.swap
 
 bench-tap: setup bench-peers-setup  ## the tap beside nginx and LiteLLM (apt install nginx-light gcc libc6-dev)
 	$(BIN)/python -m tests.benchmarks.tap --json build/tap.json

@@ -91,11 +91,6 @@ def build(items: Sequence[BatchItem], credits: Credits, settings: BuildSettings)
     its masks cannot be told), `vocabulary`, `bad_logprobs`, `step_outside`, `step_twice` (an earlier row has its
     tokens), `bad_advantage`, `future_version`, `unknown_version`, `too_long`, `stale` (every token too old),
     `all_masked`.
-
-    Args:
-        items: the batch.
-        credits: from `assign` on the same items.
-        settings: limits.
     """
     dropped: Counter[str] = Counter()
     rows: list[_Row] = []

@@ -24,30 +24,9 @@ from learner.batch import TrajectoryBatch
 from learner.cursor import CHAIN, Cursor, Made, Reply, cut
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.memory import STATE_EVERY, Memory, Recovery
-from learner.versions import Versions, debris, weight_files
+from learner.versions import Versions, weight_files
 
 _log = structlog.get_logger(__name__)
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Checkpoints.look` found."""
-
-    versions: tuple[int, ...]
-    """On disk, ascending."""
-    damaged: dict[int, str]
-    """Versions between the one to go on from and where the learner stood, with what is wrong with each: their updates
-    would be lost."""
-    debris: tuple[str, ...]
-    """Names of what a kill left half written; harmless, and removed by the next start."""
-    cursor: Cursor | None
-    """Where to go on from, its head first of all; None if there is nothing on disk, or nothing sound."""
-    recovery: Recovery | None = None
-    """Of the head's optimizer; None without `verify`, or if there is no head."""
-
-    @property
-    def moments(self) -> bool:
-        """Whether the optimizer goes on exactly as well."""
-        return self.recovery is not None and not self.recovery.broken and not self.recovery.afresh
 
 
 class Checkpoints:
@@ -62,14 +41,8 @@ class Checkpoints:
         keep: int = 8,
         state_every: int = STATE_EVERY,
     ) -> None:
-        """
-        Args:
-            state: directory that the other processes know too; versions lie in `versions` below it.
-            key: signs manifests; None leaves them unsigned.
-            trusted: checks them; None leaves them unchecked.
-            keep: newest versions to keep.
-            state_every: updates from one full state to the next.
-        """
+        """`state` is known to the other processes too. `key` signs manifests and `trusted` checks them, None neither; a
+        full state comes with every `state_every`th update."""
         self.versions = Versions(state / "versions", key=key, trusted=trusted)
         self._memory = Memory(state / "learner")
         self._keep, self._state_every = keep, state_every
@@ -95,13 +68,9 @@ class Checkpoints:
     def open(self, warm_start: Path | None, now: float) -> Cursor:
         """Find where the learner stands and what goes with it; make version 0 of `warm_start` if there is nothing.
 
-        A newest version that fails its checks is left where it is, and the one before it counts; its number is not
-        used again. A head that fails them is left for the nearest sound version that it came of.
-
-        Raises:
-            StateEmpty: no version and no warm start.
-            CheckpointInvalid: a warm start without weights, or no version on disk that can be trusted.
-            OSError: the disk fails.
+        A newest version that fails its checks is left where it is, and the one before it counts; its number is not used
+        again. A head that fails them is left for the nearest sound version that it came of. StateEmpty: no version and
+        no warm start; CheckpointInvalid: none that can be trusted.
         """
         self.versions.sweep()
         self._memory.sweep()
@@ -118,34 +87,16 @@ class Checkpoints:
         self._cursor = cursor
         return cursor
 
-    def look(self, *, verify: bool = True) -> Standing:
-        """Where a learner that opened this state would stand; nothing is changed, and one may be running on it.
+    def look(self) -> tuple[Cursor | None, list[int]]:
+        """Where a learner that opened this state would stand, by manifests alone, and the versions on disk.
 
-        Args:
-            verify: read the head's files and compare their digests, as `open` does; without it, manifests alone.
-
-        Raises:
-            OSError: the directory cannot be read.
+        Nothing is changed, and one may be running on it.
         """
-        cursor, damaged = self._stand(verify=verify)
-        versions = self.versions.numbers()
-        return Standing(
-            versions=tuple(versions),
-            damaged=damaged,
-            debris=(
-                *debris(self.versions.directory), *self._memory.debris(),
-                *self._memory.above(versions[-1] if versions else -1),
-            ),
-            cursor=cursor,
-            recovery=self.recovery(cursor.head) if verify and cursor is not None else None,
-        )  # fmt: skip
+        return self._stand(verify=False)[0], self.versions.numbers()
 
     def initialise(self, warm_start: Path, now: float) -> None:
-        """Version 0 out of the Hugging Face checkpoint in `warm_start`.
-
-        Raises:
-            CheckpointInvalid: it has no safetensors weights.
-        """
+        """Version 0 out of the Hugging Face checkpoint in `warm_start`; CheckpointInvalid if it has no safetensors
+        weights."""
         weights = weight_files(warm_start)
         index = warm_start / "model.safetensors.index.json"
 
@@ -171,18 +122,9 @@ class Checkpoints:
     ) -> Candidate:
         """Write the next version, a child of the head, with `record` done in it; returns its announcement.
 
-        Args:
-            save: writes model.safetensors into a directory, see `Trainer.save`.
-            save_state: writes optimizer.safetensors into a directory, see `Trainer.save_state`; not called for a
-                version that is found again from the state before it.
-            no_gradient: what the manifest says of the batch's trajectories.
-            batch: what the trainer was given; None if the head's optimizer, as the trainer had it, cannot be found
-                again: only a full state will do then.
-            seed: what it was given besides.
-
-        Raises:
-            OSError: disk full; nothing has changed.
-            NonFiniteWeights: as raised by `save`.
+        `save` and `save_state` are the trainer's; a version that is found again from the state before it needs no
+        state. `batch` and `seed` are what the trainer was given; without a batch, because the head's optimizer cannot
+        be found again, only a full state will do. After an OSError nothing has changed.
         """
         before, version = self.cursor, self.highest + 1
         since = None if batch is None else self._memory.since(before.head)
@@ -209,25 +151,14 @@ class Checkpoints:
         return self.versions.candidate(version)
 
     def done(self, record: str, reply: Reply | None = None) -> None:
-        """Note that `record` is done without a new version, and what was answered.
-
-        Raises:
-            OSError: the disk fails; the note was not taken.
-        """
+        """Note that `record` is done without a new version, and what was answered; after an OSError it is not noted."""
         before = self.cursor
         noted = before.with_done(record, before.head, reply)
         self._rewrite(noted)
 
     def go_back(self, record: str, target: int, reply: Reply) -> None:
-        """Let the next update start from `target`, with `record` done; what is above it stays on disk, unused.
-
-        Args:
-            target: a version that was read and found sound.
-            reply: what is answered.
-
-        Raises:
-            OSError: the disk fails.
-        """
+        """Let the next update start from `target`, a version that was found sound, with `record` done; what is above it
+        stays on disk, unused."""
         before = self.cursor
         chain = cut(before.chain, target) if target in before.chain else self.versions.line(target, CHAIN)
         noted = before.with_done(record, target, reply)
@@ -245,14 +176,8 @@ class Checkpoints:
         return max(times, default=0.0)
 
     def answer(self, record: str, *, otherwise: Answer = "skipped") -> Candidate:
-        """What is said of `record`, which is done; the same each time, for as long as it is remembered.
-
-        Args:
-            otherwise: what it was, if it made no version and its answer is forgotten.
-
-        Raises:
-            CheckpointInvalid: the head's manifest cannot be read.
-        """
+        """What is said of `record`, which is done; the same each time, for as long as it is remembered, then
+        `otherwise`."""
         cursor = self.cursor
         at = cursor.finished(record)
         try:

@@ -83,17 +83,11 @@ def remedies(shape: Shape, run: Training, have: float) -> list[str]:
 
 
 def check(settings: LearnerSettings, state: Path) -> None:
-    """Refuse what does not fit, before a byte of it is loaded.
-
-    Args:
-        state: the state directory; what it has no version in begins from `learner.warm_start`.
-
-    Raises:
-        MemoryTooSmall: with the figures, and what makes it fit.
-    """
-    standing = Checkpoints(state).look(verify=False)
-    if standing.cursor is not None:
-        directory = Checkpoints(state).versions.path(standing.cursor.head)
+    """Refuse what does not fit, before a byte of it is loaded; MemoryTooSmall has figures, and what makes it fit."""
+    checkpoints = Checkpoints(state)
+    cursor, _ = checkpoints.look()
+    if cursor is not None:
+        directory = checkpoints.versions.path(cursor.head)
     elif settings.warm_start:
         directory = Path(settings.warm_start)
     else:
@@ -113,14 +107,7 @@ def check(settings: LearnerSettings, state: Path) -> None:
 
 
 def refuse(shape: Shape, run: Training, have: float, name: str) -> None:
-    """
-    Args:
-        have: bytes of the machine, or of one GPU.
-        name: of the model, for the text.
-
-    Raises:
-        MemoryTooSmall: it is less than an update takes.
-    """
+    """Raise MemoryTooSmall if the machine, or one GPU, has fewer bytes than an update takes."""
     need = needed(shape, run)
     where = "each GPU" if run.gpus > 1 else "the GPU" if run.gpus else "this machine"
     log = _log.bind(model=name, need_gb=round(need / GIGA, 1), have_gb=round(have / GIGA, 1))

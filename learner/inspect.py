@@ -98,15 +98,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 def inspect(
     path: Path, settings: LearnerSettings, known: Known, decode: Decode, *, name: str = "", limit: int = 0
 ) -> Inspection:
-    """Read the order's file at `path`.
-
-    Args:
-        name: beginning of the id of the only trajectory to show; figures stay those of the whole batch.
-        limit: trajectories to show, 0 for all.
-
-    Raises:
-        BatchFileInvalid: it cannot be read, or is no order's file.
-    """
+    """Read the order's file at `path`: `limit` trajectories (0: all), or the one whose id begins like `name`; figures
+    stay those of the whole batch. Raises BatchFileInvalid."""
     try:
         items = decode_batch(path.read_bytes())
     except OSError as error:
@@ -154,11 +147,7 @@ def inspect(
 
 
 def decoder(tokenizer: Path | None) -> Decode:
-    """Text of ids by a tokenizer.json; without one, the ids themselves.
-
-    Raises:
-        BatchFileInvalid: the file is no tokenizer.
-    """
+    """Text of ids by a tokenizer.json; without one, the ids themselves. BatchFileInvalid: the file is no tokenizer."""
     if tokenizer is None:
         return lambda ids: [f"{token} " for token in ids]
     try:
@@ -180,27 +169,19 @@ def decoder(tokenizer: Path | None) -> Decode:
 def known(settings: LearnerSettings, state: Checkpoints) -> Known:
     """Versions of `state`, limits of the model that trains there; whatever is missing is left open."""
     try:
-        found = state.look(verify=False)
+        cursor, versions = state.look()
     except OSError:  # somebody else's directory, most likely
-        found = None
-    cursor = found.cursor if found is not None else None
+        cursor, versions = None, []
     head = [state.versions.path(cursor.head)] if cursor is not None else []
     warm = [Path(settings.warm_start)] if settings.warm_start else []
     vocabulary, max_tokens = _limits([*head, *warm])
-    if cursor is None or found is None:
+    if cursor is None:
         return Known(vocabulary=vocabulary, max_tokens=max_tokens)
-    return Known(chain=cursor.chain, newest=max(found.versions), vocabulary=vocabulary, max_tokens=max_tokens)
+    return Known(chain=cursor.chain, newest=max(versions), vocabulary=vocabulary, max_tokens=max_tokens)
 
 
 def tokenizer_file(given: Path | None, settings: LearnerSettings, state: Checkpoints) -> Path | None:
-    """The tokenizer.json to read ids with, None if there is none.
-
-    Args:
-        given: what was asked for, a directory or the file.
-
-    Raises:
-        BatchFileInvalid: nothing is where `given` says.
-    """
+    """The tokenizer.json to read ids with, None if there is none; BatchFileInvalid if nothing is where `given` says."""
     if given is not None:
         path = given / "tokenizer.json" if given.is_dir() else given
         if not path.is_file():

@@ -38,19 +38,11 @@ def log_ratio_kl(log_ratio: Tensor) -> Tensor:
 
 
 def accepted_rows(now: Tensor, sampled: Tensor, row: Tensor, rows: int, limit: float) -> Tensor:
-    """Whether the geometric mean of a row's ratios lies within `1 - limit` and `1 + limit`, `(B,)`.
+    """Whether the geometric mean of a row's ratios lies within `1 - limit` and `1 + limit`, `(B,)`; log-probs are
+    `(R,)`.
 
-    The mean over tokens, not the product, so that a long row is not rejected for its length. A row without tokens has
-    ratio 1, one with a log-prob that is not finite is rejected.
-
-    Source: geometric sequence masking, `seq_mean_k1` of verl's rollout correction.
-
-    Args:
-        now: `(R,)` log-probs of the policy before the update, nats.
-        sampled: `(R,)` of the policy that sampled.
-        row: `(R,)` int64, row of each token.
-        rows: number of rows, B.
-        limit: how far.
+    The mean over tokens, not the product, so that a long row is not rejected for its length (`seq_mean_k1` of verl's
+    rollout correction). A row without tokens has ratio 1, one with a log-prob that is not finite is rejected.
     """
     sums = torch.zeros(rows, dtype=torch.float64, device=row.device)
     counts = torch.zeros_like(sums)
@@ -72,15 +64,8 @@ def effective_size(weights: Tensor) -> float:
 
 
 def effective_shares(weights: Tensor, guided: Tensor) -> dict[str, float]:
-    """Effective sample size per token, apart: in all a batch's plain tokens can hide that its guided ones are noise.
-
-    Args:
-        weights: `(R,)` importance weights.
-        guided: `(R,)` true on tokens of guided rows.
-
-    Returns:
-        `plain` and `guided`, each 0 to 1; without an entry for a kind that has no tokens.
-    """
+    """Effective sample size per token, 0 to 1, of `plain` and `guided` tokens apart, as far as there are any: in all a
+    batch's plain tokens can hide that its guided ones are noise."""
     led = guided.bool()
     kinds = {"plain": weights[~led], "guided": weights[led]}
     return {name: effective_size(own) / own.numel() for name, own in kinds.items() if own.numel()}
@@ -98,19 +83,9 @@ def policy_loss(
     guided: Tensor,
     reference: Tensor | None = None,
 ) -> LossResult:
-    """Loss of one micro-batch's r trained tokens. All tensors are `(r,)`.
-
-    Args:
-        log_probs: of the policy under training, nats; carries the gradient.
-        old: of the policy that the ratio is taken to.
-        advantages: per token.
-        clip_low: the ratio is clipped at 1 - clip_low.
-        clip_high: the ratio is clipped at 1 + clip_high.
-        share: of each token in the loss of the whole mini-batch.
-        kl_coef: weight of the k3 penalty.
-        guided: true on tokens of guided rows; only statistics depend on it.
-        reference: log-probs of the reference policy; None for no penalty.
-    """
+    """Loss of one micro-batch's r trained tokens. All tensors are `(r,)`; `log_probs` carries the gradient, `old` is of
+    the policy that the ratio is taken to, `share` is each token's in the loss of the whole mini-batch, and `kl_coef`
+    weighs the k3 penalty towards `reference`. `guided` only tells statistics apart."""
     log_ratio = (log_probs - old).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     ratio = log_ratio.exp()
     plain = -advantages * ratio

@@ -19,7 +19,7 @@ from actors.messages.files import write_whole
 from learner.batch import TrajectoryBatch
 from learner.cursor import CHAIN, SCHEMA, Cursor
 from learner.errors import CheckpointInvalid
-from learner.versions import debris, digest, digests, remove_directory, sweep, write_directory
+from learner.versions import digest, digests, remove_directory, sweep, write_directory
 
 CURSOR, BATCH = "cursor.json", "batch.safetensors"
 STATE_EVERY = 8
@@ -73,11 +73,7 @@ class Memory:
         return self._directory / f"v{version:06d}"
 
     def read(self, version: int) -> Cursor:
-        """The cursor beside `version`.
-
-        Raises:
-            CheckpointInvalid: absent, or of another version.
-        """
+        """The cursor beside `version`; CheckpointInvalid if it is absent, or of another one."""
         directory = self.path(version)
         try:
             cursor = msgspec.json.decode((directory / CURSOR).read_bytes(), type=Cursor)
@@ -155,16 +151,8 @@ class Memory:
         save_state: Callable[[Path], Sequence[FileDigest]] | None,
         batch: TrajectoryBatch | None = None,
     ) -> Cursor:
-        """Make the directory of `cursor.version`; returns the cursor as it was written.
-
-        Args:
-            save_state: writes optimizer.safetensors, or a file a rank, and returns digests of what it hashed meanwhile;
-                None for no optimizer.
-            batch: what made the version, if `cursor.made` says how.
-
-        Raises:
-            OSError: disk full; nothing has appeared.
-        """
+        """Make the directory of `cursor.version`; returns the cursor as it was written. `batch` is what made the
+        version, if `cursor.made` says how. After an OSError nothing has appeared."""
         target = self.path(cursor.version)
         remove_directory(target)  # debris of a kill between the two renames
 
@@ -197,11 +185,7 @@ class Memory:
         return removed
 
     def rewrite(self, cursor: Cursor) -> None:
-        """Put `cursor` in the place of the one of its version; one rename, and the optimizer stays as it is.
-
-        Raises:
-            OSError: the disk fails.
-        """
+        """Put `cursor` in the place of the one of its version; one rename, and the optimizer stays as it is."""
         write_whole(self.path(cursor.version) / CURSOR, msgspec.json.encode(cursor), sync="directory")
 
     def above(self, newest: int) -> list[str]:
@@ -218,12 +202,8 @@ class Memory:
         names = {self.path(version).name for version in versions}
         self.clear([path.name for path in self._directory.glob("v*") if path.name not in names])
 
-    def debris(self) -> list[str]:
-        """What a killed process left half written or half deleted, by name."""
-        return debris(self._directory)
-
     def sweep(self) -> None:
-        """Remove what `debris` finds."""
+        """Remove what a killed process left half written or half deleted."""
         sweep(self._directory)
 
     def _numbers(self) -> list[int]:
@@ -252,11 +232,7 @@ class Memory:
 
 
 def _optimizer_digest(directory: Path, known: Sequence[FileDigest] = ()) -> str:
-    """sha256 of the optimizer's file, or over the digests of its shards.
-
-    Raises:
-        OSError: there is none.
-    """
+    """sha256 of the optimizer's file, or over the digests of its shards; OSError if there is none."""
     shards = digests(directory.glob("optimizer-*-of-*.safetensors"), known)
     if not shards:
         return digests([directory / "optimizer.safetensors"], known)[0].sha256

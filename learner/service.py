@@ -68,23 +68,9 @@ async def run(
     registry: CollectorRegistry | None = None,
     make_trainer: Callable[[Path, Path], Trainer] | None = None,
 ) -> None:
-    """Serve until `lifecycle` drains, or for ever.
+    """Serve until `lifecycle` drains, or for ever; the bus is open, and its closing is the caller's.
 
-    Args:
-        settings: hyper-parameters and limits.
-        bus: already open; its closing is the caller's.
-        clock: unix seconds.
-        state: directory that all processes share; versions lie in `versions` below it.
-        lifecycle: where signs of life go and draining comes from; None for tests.
-        key: signs manifests; None leaves them unsigned.
-        trusted: checks them; None leaves them unchecked.
-        registry: metrics go there; None for a private one.
-        make_trainer: from the directories of the weights and of the reference to a trainer; None for what the settings
-            name.
-
-    Raises:
-        LearnerError: nothing to begin with, or a state that cannot be used.
-        BusMisconfigured: no such stream.
+    LearnerError: nothing to begin with, or a state that cannot be used.
     """
     registry = registry or CollectorRegistry()
     checkpoints = Checkpoints(state, key=key, trusted=trusted, keep=settings.keep_versions)
@@ -101,11 +87,8 @@ async def run(
 
 
 def open_trainer(settings: LearnerSettings, weights: Path, reference: Path) -> Trainer:
-    """The native trainer; torch is imported here and not before.
-
-    Raises:
-        TrainerUnavailable: the settings name another, which wants to be started its own way and handed in.
-    """
+    """The native trainer; torch is imported here and not before. TrainerUnavailable: verl wants to be started its own
+    way."""
     if settings.trainer != "native":
         raise TrainerUnavailable(f"learner.trainer = {settings.trainer!r} is not started by this call")
     from learner.trainers.native import NativeTrainer

@@ -328,15 +328,10 @@ def peak_flops(device: str) -> float | None:
 def update_flops(
     tensors: Mapping[str, tuple[str, tuple[int, ...]]], lengths: npt.NDArray[np.int64], trained: int
 ) -> float:
-    """FLOPs of one pass over a batch, forward and backward, of a dense decoder.
+    """FLOPs of one pass over a batch, forward and backward, of a dense decoder; tensors as in a version's manifest.
 
     Two a multiplication and addition, three passes (forward, and two products backward): 6 a weight and token, the
     output head at trained tokens only, and 6 T^2 a channel and layer for causal attention.
-
-    Args:
-        tensors: name -> (type, shape) as in a version's manifest, Hugging Face names.
-        lengths: `(B,)` tokens of the rows.
-        trained: trained tokens in all.
     """
     head = next((shape for name, (_, shape) in tensors.items() if name.endswith("lm_head.weight")), None)
     embedding = next((shape for name, (_, shape) in tensors.items() if name.endswith("embed_tokens.weight")), ())

@@ -23,14 +23,7 @@ class TensorBoard:
     """One event file. Blocking, and never in the way: what cannot be written is counted and told once."""
 
     def __init__(self, directory: Path, *, clock: Callable[[], float]) -> None:
-        """
-        Args:
-            directory: made if it is not there; each process adds a file of its own.
-            clock: unix seconds.
-
-        Raises:
-            TensorBoardUnavailable: tensorboardX is not installed, or the directory cannot be written to.
-        """
+        """`directory` is made if it is not there; TensorBoardUnavailable if that or tensorboardX is missing."""
         try:
             from tensorboardX import summary
             from tensorboardX.event_file_writer import EventsWriter

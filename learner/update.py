@@ -116,13 +116,8 @@ class Updater:
         return self._said
 
     def apply(self, order: BatchOrder) -> Outcome:
-        """Train on `order`, unless that was done before.
-
-        Raises:
-            OrderUnusable: the file is not what the order says.
-            OSError: disk full; nothing has changed, the order can be tried again.
-            LearnerError: see `open`.
-        """
+        """Train on `order`, unless that was done before. OrderUnusable: the file is not what it says; after an OSError
+        nothing has changed."""
         trainer = self._ready()
         repeated = self._repeated(order.id)
         if repeated is not None:
@@ -177,10 +172,6 @@ class Updater:
         Which is `details["to"]`; without it, the parent of `details["version"]`, the version that fared badly. None if
         there is nothing to do: these weights do not come from the version that fared badly, or stand there already, or
         the one to go back to is not on disk and sound.
-
-        Raises:
-            OSError: disk full; nothing has changed.
-            LearnerError: see `open`.
         """
         trainer = self._ready()
         repeated = self._repeated(directive.id, otherwise="went_back")
@@ -219,12 +210,7 @@ class Updater:
         return Outcome(result="went_back", candidate=checkpoints.answer(directive.id), metrics=metrics)
 
     def give_up(self, order: BatchOrder) -> Candidate:
-        """Note that an order can never be trained on; returns what tells the curator that it is off the list.
-
-        Raises:
-            OSError: the disk fails.
-            LearnerError: see `open`.
-        """
+        """Note that an order can never be trained on; returns what tells the curator that it is off the list."""
         self._ready()
         if self._checkpoints.cursor.finished(order.id) is None:
             reply = Reply(answer="failed", no_gradient=dict.fromkeys(order.trajectories, "failed"))
@@ -315,12 +301,7 @@ class Updater:
 
 
 def read_order(order: BatchOrder) -> Sequence[BatchItem]:
-    """The items of the file that `order` names.
-
-    Raises:
-        OrderFileMissing: it cannot be opened.
-        OrderUnusable: other size or digest than the order's, or no batch.
-    """
+    """The items of the file that `order` names; OrderFileMissing, or OrderUnusable: not what the order says."""
     path = Path(order.path)
     try:
         size = path.stat().st_size
@@ -344,15 +325,8 @@ def no_gradient(
     whole: str = "",
     untrained: Mapping[int, str] | None = None,
 ) -> dict[str, str]:
-    """Trajectories of a batch that an update learned nothing from, by id, with the reason of each.
-
-    Args:
-        items: the batch.
-        credits: from `assign`, for why some have no advantage.
-        built: from `build`, for why no row of some is left.
-        whole: why the batch as a whole trained nothing; empty if it did.
-        untrained: see `UpdateReport`. A trajectory of which some row trained is not meant.
-    """
+    """Trajectories of a batch that an update learned nothing from, by id, with the reason of each: their own, or that
+    of the `whole`. A trajectory of which some row trained is not among the `untrained`."""
     ids = [item.attributed.trajectory.id for item in items]
     own, trained = built.reasons | credits.reasons, set[str]()
     if built.batch is not None and not whole:

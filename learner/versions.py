@@ -40,11 +40,7 @@ UNSIGNED = "; if it is yours and older than signatures, sign it: evolved provena
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Names, types and shapes in a safetensors file, from its header alone.
-
-    Raises:
-        CheckpointInvalid: no safetensors file.
-    """
+    """Names, types and shapes in a safetensors file, from its header alone; CheckpointInvalid if it has none."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -71,12 +67,7 @@ class Versions:
     """The directory of version directories. Blocking."""
 
     def __init__(self, directory: Path, *, key: SigningKey | None = None, trusted: PublicKeys | None = None) -> None:
-        """
-        Args:
-            directory: created on first use.
-            key: signs manifests; None leaves them unsigned.
-            trusted: checks manifests that are read; None leaves them unchecked.
-        """
+        """`key` signs manifests, `trusted` checks those that are read; None does neither."""
         self.directory, self._key, self._trusted = directory, key, trusted
 
     def path(self, version: int) -> Path:
@@ -102,17 +93,10 @@ class Versions:
         created: float,
         no_gradient: Mapping[str, str] | None = None,
     ) -> Manifest:
-        """Make the directory of `version`; it appears whole, with the rename at the very end.
+        """Make the directory of `version`; it appears whole, with the rename at the very end, or not at all.
 
-        Args:
-            fill: writes the weights' safetensors files into the directory it is given; returns digests of those that it
-                hashed meanwhile: they are not read back.
-            rest: directory that configuration and tokenizer are taken from.
-            no_gradient: see `Manifest`.
-
-        Raises:
-            OSError: disk full, no permission; nothing has appeared.
-            CheckpointInvalid: `fill` wrote no weights.
+        `fill` writes the weights' safetensors files into the directory it is given and returns digests of those that it
+        hashed meanwhile: they are not read back. Configuration and tokenizer are taken from `rest`.
         """
 
         def content(aside: Path) -> Manifest:
@@ -140,14 +124,8 @@ class Versions:
         return write_directory(self.path(version), content)
 
     def read(self, version: int, *, verify: bool = False) -> Manifest:
-        """The manifest of `version`.
-
-        Args:
-            verify: also read every file and compare its digest.
-
-        Raises:
-            CheckpointInvalid: absent, incomplete, altered, or not signed by a key that is trusted.
-        """
+        """The manifest of `version`; with `verify` every file is read and compared. CheckpointInvalid: absent,
+        incomplete, altered, or not signed by a key that is trusted."""
         directory = self.path(version)
         try:
             content = (directory / MANIFEST).read_bytes()
@@ -172,11 +150,7 @@ class Versions:
 
     def sign(self, version: int) -> None:
         """Sign the manifest of `version` (again): one from before signatures, or whose key is to be given up.
-
-        Raises:
-            CheckpointInvalid: a file is not what the manifest says.
-            OSError: the disk fails; the signature before it is still there.
-        """
+        CheckpointInvalid: a file is not what it says."""
         assert self._key is not None
         Versions(self.directory).read(version, verify=True)
         directory = self.path(version)
@@ -184,11 +158,7 @@ class Versions:
         write_whole(directory / SIGNATURE, f"{signature}\n".encode(), sync="directory")
 
     def candidate(self, version: int) -> Candidate:
-        """The announcement of `version`; the same each time.
-
-        Raises:
-            CheckpointInvalid: see `read`.
-        """
+        """The announcement of `version`; the same each time. Raises CheckpointInvalid."""
         manifest = self.read(version)
         directory = self.path(version)
         return Candidate(
@@ -265,11 +235,7 @@ def read_signature(directory: Path) -> str:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The files that hold the weights in a Hugging Face checkpoint: one, or shards.
-
-    Raises:
-        CheckpointInvalid: there are none.
-    """
+    """The files that hold the weights in a Hugging Face checkpoint: one, or shards; CheckpointInvalid without."""
     one = directory / WEIGHTS
     files = [one] if one.is_file() else sorted(directory.glob("model-*-of-*.safetensors"))
     if not files:
@@ -294,11 +260,7 @@ def digests(paths: Iterable[Path], known: Iterable[FileDigest]) -> tuple[FileDig
 
 
 def write_directory(target: Path, content: Callable[[Path], R]) -> R:
-    """Let `content` fill a directory aside, make it durable, and give it its name in one step.
-
-    Raises:
-        OSError: disk full, no permission, or `target` exists.
-    """
+    """Let `content` fill a directory aside, make it durable, and give it its name in one step."""
     aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -323,13 +285,8 @@ def remove_directory(path: Path) -> None:
         shutil.rmtree(aside)
 
 
-def debris(directory: Path) -> list[str]:
-    """What `write_directory` and `remove_directory` of a killed process left in `directory`, by name."""
-    leftovers: Iterable[Path] = directory.glob(".v*") if directory.is_dir() else ()
-    return sorted(path.name for path in leftovers if path.suffix in (".part", ".gone"))
-
-
 def sweep(directory: Path) -> None:
-    """Remove what `debris` finds."""
-    for name in debris(directory):
-        shutil.rmtree(directory / name, ignore_errors=True)
+    """Remove what `write_directory` and `remove_directory` of a killed process left in `directory`."""
+    for path in directory.glob(".v*"):
+        if path.suffix in (".part", ".gone"):
+            shutil.rmtree(path, ignore_errors=True)

@@ -118,18 +118,12 @@ def validate(
     digests: bool = True,
     allow_tied: bool = True,
 ) -> Checkpoint:
-    """Look at a version directory as closely as can be done without an engine.
+    """Look at a version directory as closely as can be done without an engine, beside what is served (`like`) and
+    against its manifest, whose sha256 must be `manifest` if that is given; raises CheckpointRefused with the first
+    thing that is wrong.
 
-    Args:
-        like: what is served: the version must have its tensors, types, shapes and architecture.
-        manifest: sha256 that manifest.json must have; empty for any.
-        digests: compare every file that manifest.json names with its sha256 there. A directory without a manifest (a
-            base model) has nothing to compare.
-        allow_tied: False refuses a head that is tied to the embeddings, which stock vLLM on CPU reloads wrongly without
-            a word.
-
-    Raises:
-        CheckpointRefused: the first thing that is wrong, by name, and what to do about it.
+    `allow_tied=False` refuses a head that is tied to the embeddings, which stock vLLM on CPU reloads wrongly without a
+    word.
     """
     listed = _manifest(directory, manifest)
     if digests:

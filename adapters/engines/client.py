@@ -57,14 +57,8 @@ class EngineClient:
         transport: httpx.AsyncBaseTransport | None = None,
         connections: int = 256,
     ) -> None:
-        """
-        Args:
-            url: of the server, without /v1.
-            model: put into requests that name none; the first that the engine serves if None.
-            key: what the engine was started with as `--api-key`, if it has one; sent with every request (RFC 6750).
-            transport: for tests.
-            connections: most open at the same time; further calls wait their turn within their deadline.
-        """
+        """A client of the server at `url`, without /v1; `model` goes into requests that name none (None: the first that
+        it serves), `key` is its `--api-key`. Calls beyond `connections` wait their turn within their deadline."""
         self.name, self.url = name, url.rstrip("/")
         self.key = key
         self._model, self._deadlines = model, deadlines or Deadlines()

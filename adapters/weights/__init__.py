@@ -50,14 +50,8 @@ class WeightSource(Protocol):
 
 
 def check_manifest(content: bytes, signature: str, *, where: str, version: int, wanted: str, check: Check) -> Manifest:
-    """The manifest in `content`, if it may be believed.
-
-    Args:
-        wanted: its sha256, empty for any.
-
-    Raises:
-        CheckpointRefused: see `WeightSource.fetch`; the text names `where`.
-    """
+    """The manifest in `content`, if it may be believed and has the sha256 `wanted`, if that is not empty; raises
+    CheckpointRefused, which names `where`."""
     if wanted and sha256(content).hexdigest() != wanted:
         raise CheckpointRefused(f"{where}: the manifest is not the one that was judged; copy the version again")
     problem = check(content, signature)

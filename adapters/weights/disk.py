@@ -38,7 +38,7 @@ def make_room(directory: Path, need: int, spare: int) -> None:
     free = shutil.disk_usage(directory).free
     if free < need + spare:
         raise WeightsDiskFull(
-            f"{directory}: {need} bytes are to come and {spare} to be left (weights.pull.spare_bytes), {free} are "
+            f"{directory}: {need} bytes are to come and {spare} to be left, {free} are "
             "free; free some, lower weights.pull.keep, or move state_dir; what serves is untouched"
         )
 

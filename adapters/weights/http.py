@@ -32,6 +32,14 @@ _SIGNATURE_BYTES = 4096
 _DOWNLOADS = 2
 """Of one file whose digest is wrong, before it is the learner's copy that must be broken."""
 _LONGEST_WAIT = 5.0
+_SILENCE = 30.0
+"""Seconds without a byte after which a connection counts as dead."""
+_ATTEMPTS = 5
+"""Connections in a row that bring nothing before a pull gives up for now."""
+_CALL_SECONDS = 30.0
+"""That one call pulls; what is left then is pulled by the next."""
+_SPARE_BYTES = 1 << 30
+"""Left free on the disk: database and spool live there too."""
 
 
 class PullSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,16 +54,8 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """PEM file of the authority behind an https address; empty for the system's."""
     bytes_per_second: int = 0
     """Most that a pull takes of the network, on average; 0 for no limit."""
-    timeout: float = 30.0
-    """Seconds without a byte after which a connection counts as dead."""
-    attempts: int = 5
-    """Connections in a row that bring nothing before a pull gives up for now."""
-    wait_seconds: float = 30.0
-    """Seconds that one call pulls; what is left then is pulled by the next."""
     keep: int = 8
     """Newest versions that are kept here; version 0 and what the swapper pinned are kept besides."""
-    spare_bytes: int = 1 << 30
-    """Left free on the disk: database and spool live there too."""
 
 
 class HttpPull:
@@ -92,7 +92,7 @@ class HttpPull:
         """See `WeightSource.fetch`; `path` means nothing on this node."""
         target = self._directory / disk.name(version)
         try:
-            with anyio.fail_after(self._settings.wait_seconds):
+            with anyio.fail_after(_CALL_SECONDS):
                 async with self._lock:
                     if not target.is_dir():
                         await self._pull(version, manifest, target)
@@ -153,9 +153,7 @@ class HttpPull:
                 if path.name.lstrip(".") not in names:
                     path.unlink()
             here = _size(aside)
-            disk.make_room(
-                self._directory, sum(entry.size for entry in manifest.files) - here, self._settings.spare_bytes
-            )
+            disk.make_room(self._directory, sum(entry.size for entry in manifest.files) - here, _SPARE_BYTES)
             (aside / MANIFEST).write_bytes(content)
             if signature:
                 (aside / SIGNATURE).write_bytes(signature)
@@ -189,13 +187,13 @@ class HttpPull:
                 if downloads >= _DOWNLOADS:
                     raise WeightsCorrupt(
                         f"{where}/{entry.name} came {downloads} times without the sha256 of the signed manifest: it "
-                        "was changed or damaged at the learner; look there with `evolved learner resume --check`"
+                        "was changed or damaged at the learner; bring its files back from a backup there"
                     )
                 continue
             self.counts["cut"] += 1
             here = await anyio.to_thread.run_sync(_size, part)
             empty = 0 if here > start else empty + 1
-            if empty >= self._settings.attempts:
+            if empty >= _ATTEMPTS:
                 raise WeightsUnavailable(f"{where}/{entry.name}: {problem or 'cut short'}; {here} bytes are here")
             _log.info("weights_cut", file=entry.name, at=here, reason=problem)
             await self._sleep(min(_LONGEST_WAIT, 0.1 * 2**empty))
@@ -223,7 +221,7 @@ class HttpPull:
         if offset:
             headers["range"] = f"bytes={offset}-"
         try:
-            async with self._http.stream("GET", url, headers=headers, timeout=self._settings.timeout) as answer:
+            async with self._http.stream("GET", url, headers=headers, timeout=_SILENCE) as answer:
                 problem = self._refusal(answer, url)
                 if problem:
                     return problem
@@ -287,11 +285,11 @@ class HttpPull:
             CheckpointRefused: there is none, or it is larger than `limit`.
         """
         problem = ""
-        for attempt in range(self._settings.attempts):
+        for attempt in range(_ATTEMPTS):
             if attempt:
                 await self._sleep(min(_LONGEST_WAIT, 0.1 * 2**attempt))
             try:
-                async with self._http.stream("GET", url, timeout=self._settings.timeout) as answer:
+                async with self._http.stream("GET", url, timeout=_SILENCE) as answer:
                     if answer.status_code == 404 and missing is not None:
                         return missing
                     problem = self._refusal(answer, url)

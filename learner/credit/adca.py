@@ -36,7 +36,8 @@ def standardise(
     *,
     kinds: Sequence[str] | None = None,
 ) -> list[Floats]:
-    """z-score of the step labels over a set of trajectories, each trajectory of equal weight however long.
+    """z-score of the step labels over a set of trajectories, each trajectory of equal weight however long; `(K_i,)`
+    each.
 
     mu = mean over trajectories of (mean over their judged steps); sigma^2 = the same mean of (value - mu)^2. Steps that
     were not judged get 0, and trajectories without a judged step do not count. All equal gives zeros.
@@ -44,19 +45,9 @@ def standardise(
     With weights w both means are weighted by w, and a trajectory's scores are multiplied by its own: one at half the
     weight says half as much, of itself and of the average. One at 0 counts as not judged.
 
-    With kinds each has a mu_c and sigma_c of its own, shrunk towards the set's. n_c is how many of the n trajectories
-    are of the kind, by weight, m_c and q_c are the means of their values and of the squares, m and q those of the set:
-
-        mu_c = (n_c m_c + k m) / (n_c + k),  sigma_c^2 = (n_c q_c + k q) / (n_c + k) - mu_c^2,  k = `PULL`
-
-    Args:
-        values: per trajectory `(K_i,)`.
-        judged: per trajectory `(K_i,)`.
-        weights: per trajectory, 0 to 1; None: all 1.
-        kinds: per trajectory its kind's name; None: the set is of one kind.
-
-    Returns:
-        Per trajectory `(K_i,)`.
+    With kinds each has a mu_c and sigma_c of its own, shrunk towards the set's as if by `PULL` = k trajectories: n_c is
+    how many are of the kind, by weight, m_c and q_c are the means of their values and squares, m and q the set's; mu_c
+    = (n_c m_c + k m) / (n_c + k), sigma_c^2 = (n_c q_c + k q) / (n_c + k) - mu_c^2.
     """
     trust = np.ones(len(judged)) if weights is None else np.array(weights, dtype=np.float64)
     counted = [i for i, mask in enumerate(judged) if mask.any() and trust[i] > 0.0]
@@ -107,19 +98,12 @@ class _Moments(msgspec.Struct, frozen=True):
 def step_advantages(
     labels: Floats, outcome: float | Floats, *, alpha: float, discount: float = 1.0, bounded: bool = False
 ) -> Floats:
-    """Step advantages: the outcome's to every step (it is a reward at the end, summed backwards), and discounted suffix
-    sums of alpha * a_t.
+    """Step advantages `(K,)`: the outcome's to every step (it is a reward at the end, summed backwards), and discounted
+    suffix sums of alpha * label. Discount 1 is the paper's plain sum, with 0 each label is its own step's alone; alpha
+    0 is GRPO. The outcome is `(K,)` where it is worth something else to each role.
 
-    Args:
-        labels: `(K,)` standardised labels a, K >= 1.
-        outcome: standardised outcome; `(K,)` where it is worth something else to each role.
-        alpha: weight of the labels.
-        discount: of a label, a step back: 1 is the paper's plain sum, with 0 each label is its own step's alone.
-        bounded: what labels give to a step is cut at what the outcome gives to it, either side of 0: they take from it
-            or double it, and turn no step against it. Where the outcome says nothing they say nothing.
-
-    Returns:
-        `(K,)`; with alpha 0 every step has the outcome's advantage, which is GRPO.
+    `bounded` cuts what labels give to a step at what the outcome gives to it, either side of 0: they take from it or
+    double it, and turn no step against it. Where the outcome says nothing they say nothing.
     """
     own = alpha * labels
     if discount == 1.0:

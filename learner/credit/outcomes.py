@@ -59,15 +59,11 @@ def group(outcomes: Floats) -> Floats:
 
 
 def expected(outcomes: Floats, estimates: Sequence[Estimate | None]) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Outcomes minus what was to be expected of each run, over `SPREAD`.
+    """Outcomes minus what was to be expected of each run, over `SPREAD`, and whether each had an estimate, `(n,)` both.
 
     Of a run of which nothing was known the mean of the other outcomes here is expected; where there are none, its
-    advantage is 0. No outcome is in its own baseline, so none depends on the action it judges.
-
-    Source: SPO's tracker as a baseline (arXiv 2509.13232); the estimate is `actors.kinds.estimates`.
-
-    Returns:
-        `(n,)` advantages, and `(n,)` whether each had an estimate.
+    advantage is 0. No outcome is in its own baseline, so none depends on the action it judges (SPO's tracker, arXiv
+    2509.13232; the estimate is `actors.kinds.estimates`).
     """
     advantages = np.zeros(len(outcomes), dtype=np.float64)
     known = np.array([one is not None and bool(np.isfinite(one.mean)) for one in estimates], dtype=np.bool_)
@@ -81,13 +77,7 @@ def expected(outcomes: Floats, estimates: Sequence[Estimate | None]) -> tuple[Fl
 
 
 def outcome_channel(items: Sequence[BatchItem], counted: Sequence[int], outcomes: Floats) -> OutcomeChannel:
-    """Advantages of the outcomes of the `counted` items.
-
-    Args:
-        items: the batch, n.
-        counted: indices of those whose outcome can be used.
-        outcomes: `(n,)`, finite on `counted`.
-    """
+    """Advantages of the outcomes `(n,)` of the `counted` items, on which they are finite."""
     advantages = np.zeros(len(items), dtype=np.float64)
     groups, singles = _by_group(items, counted)
     skipped: dict[int, str] = {}
@@ -110,15 +100,9 @@ def outcome_channel(items: Sequence[BatchItem], counted: Sequence[int], outcomes
 def difference(items: Sequence[BatchItem], counted: Sequence[int], place: int, outcomes: Floats) -> float:
     """What a corrected outcome changes in the credit of a run that an update has learned from already: A(new) - A(old).
 
-    Each is the outcome channel's among the batch that the correction comes with. By an estimate that is exact, for what
-    was expected cancels; in a group it is what the outcome makes of today's company. Step labels have no part in it: no
-    judge has changed his mind. A correction is company to nobody: its outcome was, once.
-
-    Args:
-        items: the batch, n.
-        counted: indices of those whose outcome can be used, without corrections.
-        place: of the correction.
-        outcomes: `(n,)`, the newest.
+    Each is the outcome channel's among the batch that the correction at `place` comes with. By an estimate that is
+    exact, for what was expected cancels; in a group it is what the outcome makes of today's company. Step labels have
+    no part in it: no judge has changed his mind. A correction is company to nobody: its outcome was, once.
     """
     before = items[place].corrects
     assert before is not None

@@ -52,13 +52,8 @@ def standardised(
 
 
 def outcomes_by_role(outcomes: Floats, whole: Floats, masks: Masks) -> list[Floats]:
-    """What the outcome is worth to each step of a group's trajectories, `(K_i,)` each.
-
-    Args:
-        outcomes: `(n,)` of the group.
-        whole: `(n,)` their advantages as a whole; a role that only one of them has keeps it.
-        masks: of `role_masks`.
-    """
+    """What the outcome is worth to each step of a group's trajectories, `(K_i,)` each; a role that only one of them has
+    keeps the advantage of the `whole`."""
     found = [np.full(len(steps), worth) for steps, worth in zip(next(iter(masks.values())), whole, strict=True)]
     for own in masks.values():
         members = [i for i, steps in enumerate(own) if steps.any()]

@@ -65,14 +65,8 @@ def save_tensors(
     """Write `tensors`, fp32, bf16 or fp16 on any device, as one safetensors file; its name, sha256 and size.
 
     Each byte is brought here, looked at and hashed once, on its way to the disk: a version of many gigabytes needs
-    neither a second copy in memory nor to be read back.
-
-    Args:
-        dtypes: in which precision each is written; None: its own.
-
-    Raises:
-        NonFiniteWeights: names the tensor; no file is left.
-        OSError: disk full, no such directory; no file is left.
+    neither a second copy in memory nor to be read back. NonFiniteWeights names the tensor; after an error no file is
+    left.
     """
     # The format's order: the widest type first, so that every tensor is aligned.
     kept = {name: dtypes[name] if dtypes is not None else tensor.dtype for name, tensor in tensors.items()}

@@ -22,19 +22,8 @@ def token_log_probs(
     kept: int = KEPT_LOGITS,
     chunk: int = LOGIT_CHUNK,
 ) -> Tensor:
-    """`log softmax(head(hidden) / temperature)[target]`.
-
-    Args:
-        hidden: `(r, d)`; half precision is projected in it, the softmax is fp32 all the same.
-        head: the output embeddings, a linear layer.
-        target: `(r,)` int64.
-        temperature: `(r,)`, None for 1.
-        kept: see `KEPT_LOGITS`.
-        chunk: see `LOGIT_CHUNK`.
-
-    Returns:
-        `(r,)` nats, in fp32, or in fp64 if `hidden` is.
-    """
+    """`log softmax(head(hidden) / temperature)[target]`, `(r,)` nats, in fp32, or in fp64 if `hidden` `(r, d)` is; half
+    precision is projected in it."""
     r, v = len(hidden), int(head.weight.shape[0])
     keep = r * v <= kept
     size = max(1, r if keep else chunk // v)

@@ -25,16 +25,9 @@ class Model:
     """Policy or reference, on its device."""
 
     def __init__(self, settings: LearnerSettings, directory: Path, *, like: "Model | None" = None) -> None:
-        """
-        Args:
-            settings: device, `micro_tokens`, `gradient_checkpointing`.
-            directory: of the weights.
-            like: the policy, if this is its reference: without gradient, and in bf16 on a GPU.
-
-        Raises:
-            CheckpointInvalid: a directory that cannot be loaded.
-            CheckpointUnsupported: log-probs taken from hidden states and output embeddings would be wrong.
-        """
+        """`like` is the policy, if this is its reference: without gradient, and in bf16 on a GPU. CheckpointInvalid:
+        cannot be loaded; CheckpointUnsupported: log-probs taken from hidden states and output embeddings would be
+        wrong."""
         device = settings.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -32,17 +32,9 @@ class NativeTrainer:
     """A `Trainer` in this process."""
 
     def __init__(self, settings: LearnerSettings, weights: Path, *, reference: Path | None = None) -> None:
-        """
-        Args:
-            settings: hyper-parameters, device, threads.
-            weights: directory of the model to train; its files also say in which precision weights are written.
-            reference: directory of the model that the KL penalty pulls to; needed if `kl_coef` is above 0.
-
-        Raises:
-            CheckpointInvalid: a directory that cannot be loaded.
-            CheckpointUnsupported: parameter names that differ from the file's, or a model whose log-probs are more than
-                its output embeddings of its hidden states.
-        """
+        """`weights` also says in which precision weights are written; `reference`, which the KL penalty pulls to, is
+        needed if `kl_coef` is above 0. CheckpointInvalid, or CheckpointUnsupported: other parameter names than the
+        file's."""
         if settings.threads:
             torch.set_num_threads(settings.threads)
         self._settings = settings

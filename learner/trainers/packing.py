@@ -34,25 +34,9 @@ def packed_attention(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention within each row.
-
-    Args:
-        module: not looked at; dropout is always off here.
-        query: `(1, heads, n, d)`; without `lengths` any number of rows instead of 1.
-        key: `(1, key heads, n, d)`.
-        value: as `key`.
-        attention_mask: transformers makes none for an implementation that it does not know.
-        lengths: tokens of each row, n in all; None for rows that are not packed.
-        scaling: of the scores; None for 1 / sqrt(d).
-        sliding_window: positions that a token sees, itself included; None for all.
-        softcap: not computed here, see Raises.
-
-    Returns:
-        `(1, n, heads, d)`, and no attention weights.
-
-    Raises:
-        ValueError: the model caps its scores.
-    """
+    """Causal attention within each row: query `(1, heads, n, d)`, key and value `(1, key heads, n, d)`, `(1, n, heads,
+    d)` out, no weights. `lengths` are the rows' tokens, n in all; without it any number of rows that are not packed. A
+    model that caps its scores is refused with a ValueError."""
     del module, attention_mask
     if softcap is not None:
         raise ValueError("capped attention scores are not supported")
@@ -68,17 +52,11 @@ def packed_attention(
 
 
 def prepare(model: Any) -> bool:
-    """Make `model` take packed rows, if it can; a few tokens through it tell.
+    """Make `model` take packed rows, if it can; a few tokens through it tell whether it does.
 
     Models with a state that runs along the sequence (linear attention, state spaces), or with attention of their own,
-    cannot: they are left as they are, and rows have to go one by one.
-
-    Returns:
-        Whether `lengths` and several rows may be given.
-
-    Raises:
-        CheckpointUnsupported: the model does more between hidden states and logits than its output embeddings, so
-            log-probs taken from these alone would be wrong.
+    cannot: they are left as they are, and rows have to go one by one. CheckpointUnsupported: the model does more
+    between hidden states and logits than its output embeddings.
     """
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
     device = model.get_input_embeddings().weight.device

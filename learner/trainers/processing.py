@@ -25,16 +25,8 @@ CHUNK = 1 << 24
 def processed_log_probs(
     hidden: Tensor, head: Any, target: Tensor, temperature: float, about: Processed, *, chunk: int = CHUNK
 ) -> Tensor:
-    """Log-probs of `target` under the processed distribution, `(m,)` nats, in fp32, or in fp64 if `hidden` is.
-
-    Args:
-        hidden: `(m, d)`.
-        head: the output embeddings.
-        target: `(m,)` int64.
-        temperature: of all of them.
-        about: what was done to the logits, and what stood before each token.
-        chunk: see `CHUNK`.
-    """
+    """Log-probs of `target` `(m,)` under the processed distribution, nats, in fp32, or in fp64 if `hidden` `(m, d)` is;
+    `about` says what was done to the logits, and what stood before each token."""
     ids = torch.from_numpy(about.ids).to(hidden.device)
 
     def some(hidden: Tensor, part: slice) -> Tensor:

@@ -84,20 +84,10 @@ def check(batch: TrajectoryBatch, layout: Layout, *, vocabulary: int, max_tokens
 def prepare(
     columns: Columns, layout: Layout, sequence_limit: float, score: Callable[[Ints], Tensor]
 ) -> tuple[Ints, dict[str, float]]:
-    """Put old log-probs in place.
+    """Put old log-probs in place; rows to train on, ascending, and what is to be told. `score` is called once at most,
+    so on several ranks it may be a collective.
 
-    Args:
-        columns: of the whole batch; changed.
-        layout: of the same batch.
-        sequence_limit: `LearnerSettings.sequence_limit`.
-        score: log-probs under the present weights of the trained tokens of the given rows, row by row. Called once at
-            most, so on several ranks it may be a collective.
-
-    Returns:
-        Rows to train on, ascending, and what is to be told.
-
-    Raises:
-        BatchRefused: `rejected`, no row is within the limit; `nonfinite_log_probs`, the present weights make some.
+    BatchRefused: `rejected`, no row is within the limit; `nonfinite_log_probs`, the present weights make some.
     """
     every, metrics = layout.trained, dict[str, float]()
     wanted = _grammar(layout.batch) | (layout.batch.guided > 0)
@@ -133,24 +123,12 @@ def prepare(
 
 
 def judge(columns: Columns, at: Tensor, now: Tensor) -> dict[str, float]:
-    """Refuse tokens that would mostly be noise, before the first step.
+    """Refuse tokens that would mostly be noise (`mostly_noise`), before the first step; `now` `(R,)` is read at `at`
+    `(r,)`.
 
-    A plain token counts with its ratio to the policy that sampled, cut at `LARGEST_RATIO`, a guided one with 1.
-
-    Args:
-        columns: of the batch, with old log-probs in place.
-        at: `(r,)` the tokens to look at.
-        now: `(R,)` log-probs before the update; only those `at` are read.
-
-    Returns:
-        `effective_share`, effective sample size per token, both kinds' sizes together; and apart
-        `effective_share_plain` and `effective_share_guided`, which is always that of the ratio to the recorded policy,
-        so that it tells what such a ratio would leave of the lessons. 0 to 1. And
-        `kl_behaviour` and `kl_behaviour_guided`: k3 of the policy that sampled to this one before the update, nats a
-        token.
-
-    Raises:
-        BatchRefused: `mostly_noise`.
+    A plain token counts with its ratio to the policy that sampled, cut at `LARGEST_RATIO`, a guided one with 1. Told
+    are the effective sample size per token in all and apart, that of guided ones by the ratio to the recorded policy:
+    what such a ratio would leave of the lessons; and the k3 of the policy that sampled to this one before the update.
     """
     at = at[torch.isfinite(now[at])]
     if not len(at):

@@ -179,16 +179,8 @@ class Update:
         return self._by.gradient(layout, rows, loss)
 
     def _hold(self, probe: Ints, before: Tensor, saved: Sequence[Tensor]) -> tuple[float, float]:
-        """Halve the last step until the update's KL is within the limit.
-
-        Args:
-            probe: rows to look at.
-            before: their log-probs before the update.
-            saved: the weights before the step.
-
-        Returns:
-            What is left of the step, 0 if it had to be undone, and the last KL seen.
-        """
+        """Halve the last step until the update's KL on the rows `probe` is within the limit; what is left of the step,
+        0 if it had to be undone, and the last KL seen."""
         fraction, kl, weights = 1.0, 0.0, self._by.tensors()
         for _ in range(HALVINGS + 1):
             kl = float(log_ratio_kl(self._by.score(self._layout, probe) - before).mean())

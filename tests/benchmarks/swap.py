@@ -29,7 +29,6 @@ from adapters.engines.swap import run_swap
 from adapters.engines.swap_files import SwapJob, SwapOutcome
 from adapters.engines.vllm import VllmEngine
 from tests.benchmarks import report
-from tests.benchmarks.swap_gap import Client
 from tests.support import checkpoints
 from tests.support.engines import vllm_engine
 
@@ -71,6 +70,63 @@ def write_model(directory: Path, layers: int, seed: int) -> Path:
     made["lm_head.weight"] = normal(config["vocab_size"], WIDTH)
     save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
     return directory
+
+
+class Client:
+    """Streams one answer after the other over one connection, and notes when each piece came."""
+
+    def __init__(self, port: int, tokens: int, think: float = 0.0) -> None:
+        self._think = think
+        body = json.dumps(
+            {
+                "model": "bench", "messages": [{"role": "user", "content": "go on"}], "max_tokens": tokens,
+                "ignore_eos": True, "stream": True, "logprobs": True, "return_token_ids": True,
+                "return_weight_versions": True,
+            }
+        ).encode()  # fmt: skip
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: engine\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        self._port, self._request = port, head.encode() + body
+        self.gaps: list[tuple[float, float]] = []
+        """When a silence ended, and how long it was."""
+        self.answers: list[bytes] = []
+        """As they came: they are read when nothing is measured any more."""
+        self.broken = 0
+        self.why: list[tuple[float, str]] = []
+        """When a connection broke, and how."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until told to stop, and the answer that is under way has ended."""
+        while not stop.is_set():
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+                while not stop.is_set():
+                    self.answers.append(await self._answer(reader, writer))
+                    await asyncio.sleep(self._think)
+                writer.close()
+            except (OSError, asyncio.IncompleteReadError) as error:
+                self.broken += 1
+                self.why.append((time.perf_counter(), f"stream: {type(error).__name__}"))
+                if self.broken > 100:
+                    return
+                await asyncio.sleep(0.1)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(self._request)
+        data = bytearray()
+        before = 0.0
+        while not data.endswith(b"0\r\n\r\n"):
+            piece = await asyncio.wait_for(reader.read(65536), 60)
+            now = time.perf_counter()
+            if not piece:
+                raise ConnectionResetError
+            if before:
+                self.gaps.append((now, now - before))
+            before = now
+            data += piece
+        return bytes(data)
 
 
 class Plain:

@@ -1,5 +1,5 @@
-"""kill -9 of the learner eight times while it updates, and while it goes back, with records waiting at a real
-nats-server: each is applied once, and the weights are those of a run that nobody disturbed."""
+"""kill -9 of the learner eight times while it updates, with records waiting at a real nats-server: each is applied
+once, and the weights are those of a run that nobody disturbed. Kills while it goes back: unit/learner/test_replay."""
 
 import json
 import multiprocessing
@@ -29,10 +29,10 @@ pytest.importorskip("torch")
 
 import torch
 
-from actors.messages import BatchItem, BatchOrder, Candidate, Directive, decode, derived_id, encode_batch
+from actors.messages import BatchItem, BatchOrder, Candidate, decode, encode_batch
 from actors.system import runtime
 from actors.system.bus import Subscription, outgoing
-from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
+from actors.system.streams import POLICY_CANDIDATE, WORK_TRAIN
 from daemon.demo.processes import scrubbed
 from daemon.processes.bus_connection import open_bus
 from daemon.settings.config import Config, load
@@ -52,8 +52,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(within(4
 SEED, KILLS, ORDERS = 11, 8, 20
 """KILLS that fall in an update; ORDERS that lie there at first: more come before a kill that would find none."""
 ROWS, TOKENS = 12, 96
-BACK = 6
-"""Times that it is sent back, and killed in the midst of it."""
 PRELOADED = [
     "daemon.cli.main",
     "daemon.processes.learner",
@@ -136,11 +134,10 @@ class Victim:
         assert self.process.exitcode == -signal.SIGKILL, "it was alive until it was killed"
 
     def events(self, name: str) -> int:
-        """Lines of the log, over all lives, with this event."""
         return len(self.lines(name))
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """These lines."""
+        """Lines of the log, over all lives, with this event."""
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         whole = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
         return [line for line in whole if line["event"] == name]
@@ -265,7 +262,7 @@ async def disturbed(config: Config, victim: Victim, directory: Path) -> Account:
                 struck, kills, before = struck + (lost - before >= 2), kills + 1, lost
                 await anyio.to_thread.run_sync(victim.again)
             wanted = {one.id for one in orders}
-            await gather(answered, answers, lambda: wanted <= {what(answer) for answer in answers}, victim.tail)
+            await gather(answered, answers, lambda: wanted <= {answer.batch_ids[0] for answer in answers}, victim.tail)
             info = await client.jetstream().consumer_info("WORK", "learner")
         finally:
             await client.close()
@@ -278,35 +275,9 @@ def undisturbed(config: Config, done: Sequence[str], directory: Path) -> Checkpo
     checkpoints = Checkpoints(directory / "undisturbed", keep=config.learner.keep_versions)
     updater = Updater(config.learner, checkpoints, partial(open_trainer, config.learner), clock=time.time)
     updater.open()
-    pin(checkpoints.versions.directory)
     for record in done:
-        if record.startswith("order"):
-            updater.apply(written(directory, int(record.removeprefix("order"))))
-        else:
-            updater.go_back(directive(int(record.removeprefix("back"))))
+        updater.apply(written(directory, int(record.removeprefix("order"))))
     return checkpoints
-
-
-def directive(number: int) -> Directive:
-    """Back to version `number`, from wherever it is."""
-    details = {"to": str(number)}
-    return Directive(id=f"back{number}", kind="rebase", reason="", origin="test", details=details)
-
-
-def pin(versions: Path) -> None:
-    """Let odd versions serve: their moments are kept, those of even ones are not."""
-    versions.mkdir(parents=True, exist_ok=True)
-    (versions / "pinned").write_text("".join(f"{number} serving\n" for number in range(1, BACK + 1, 2)))
-
-
-def kill_going_back(victim: Victim, seen: int, rng: random.Random) -> None:
-    """Kill it within what it takes to hear of it, to read, take up and note an older version, or just after."""
-    if rng.random() < 0.5:
-        time.sleep(rng.uniform(0.0, 0.02))
-    else:
-        victim.until(lambda: victim.events("going_back") > seen, "going back", pause=0.0005)
-        time.sleep(rng.uniform(0.0, 0.004))
-    victim.kill()
 
 
 async def gather(answered: Subscription, answers: list[Candidate], done: Callable[[], bool], tail: Callable[[], str]):
@@ -317,39 +288,6 @@ async def gather(answered: Subscription, answers: list[Candidate], done: Callabl
         answers += [message for one in got if isinstance(message := decode(one.data), Candidate)]
         await answered.ack(got)
         assert anyio.current_time() < end, f"{len(answers)} answers only\n{tail()}"
-
-
-async def sent_back(config: Config, victim: Victim, directory: Path) -> tuple[list[Candidate], int]:
-    """Train `BACK + 1` versions, then send the learner back to each but the last, an order after each, killing it each
-    time; the answers, and how many kills came before the commit."""
-    rng, answers, early = random.Random(SEED), list[Candidate](), 0
-    orders = [written(directory, number) for number in range(2 * BACK + 1)]
-    pin(config.state / "versions")
-    async with running_broker(config.state, port=config.broker.port):
-        bus = await open_bus(config, runtime.SameLoopHost(), "test")
-        try:
-            answered = await bus.subscribe("test", (POLICY_CANDIDATE,))
-            await bus.publish([outgoing(WORK_TRAIN, order) for order in orders[: BACK + 1]])
-            victim.start()
-            await gather(answered, answers, lambda: len(answers) > BACK, victim.tail)
-            for number in range(1, BACK + 1):
-                seen = victim.events("going_back")
-                await bus.publish([outgoing(POLICY_DIRECTIVE, directive(number))])
-                await anyio.to_thread.run_sync(kill_going_back, victim, seen, rng)
-                checkpoints = Checkpoints(config.state)
-                early += checkpoints.open(None, 0.0).finished(f"back{number}") is None
-                await anyio.to_thread.run_sync(victim.again)
-                await bus.publish([outgoing(WORK_TRAIN, orders[BACK + number])])
-            wanted = {order.id for order in orders} | {f"back{number}" for number in range(1, BACK + 1)}
-            await gather(answered, answers, lambda: wanted <= {what(answer) for answer in answers}, victim.tail)
-        finally:
-            await bus.aclose()
-    return answers, early
-
-
-def what(answer: Candidate) -> str:
-    """Id of the record that is answered."""
-    return answer.batch_ids[0] if answer.batch_ids else f"back{answer.version}"
 
 
 @pytest.mark.anyio
@@ -383,42 +321,11 @@ async def test_a_learner_killed_in_mid_update_loses_no_update_and_makes_none_twi
     assert all(line["exact"] for line in replayed)
     assert max(line["updates"] for line in replayed) < STATE_EVERY
     assert not victim.lines("replay_impossible")
-    assert_same_weights(checkpoints, other)
+    mine, theirs = (load_tensors(each.head / "model.safetensors") for each in (checkpoints, other))
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
 def like(cursor: Cursor) -> Cursor:
     """What of a cursor does not depend on how long an update took, which a batch tells of the version it is for."""
     return msgspec.structs.replace(cursor, made=cursor.made and msgspec.structs.replace(cursor.made, batch=""))
-
-
-def assert_same_weights(one: Checkpoints, other: Checkpoints) -> None:
-    mine, theirs = (load_tensors(each.head / "model.safetensors") for each in (one, other))
-    assert mine.keys() == theirs.keys()
-    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
-
-
-@pytest.mark.anyio
-async def test_a_learner_killed_while_it_goes_back_has_gone_or_has_not(config, victim, tmp_path):
-    answers, early = await sent_back(config, victim, tmp_path)
-    lives = victim.events("learner_ready")
-    victim.kill()
-
-    checkpoints = Checkpoints(config.state, keep=config.learner.keep_versions)
-    cursor = checkpoints.open(None, 0.0)
-    done = [record for record, _ in cursor.done]
-    backs = {f"back{number}" for number in range(1, BACK + 1)}
-    assert Counter(done) == Counter({f"order{number}" for number in range(2 * BACK + 1)} | backs), "each is done once"
-    assert checkpoints.versions.numbers() == list(range(2 * BACK + 2)), "an order makes a version, going back none"
-    said = [answer for answer in answers if answer.answer == "went_back"]
-    assert {answer.id for answer in said} == {derived_id("candidate", n, f"back{n}") for n in range(1, BACK + 1)}
-    for answer in said:
-        assert answer.manifest == checkpoints.versions.candidate(answer.version).manifest
-        # Odd versions serve; of the others those are kept that lie after the second newest full state.
-        assert answer.metrics["moments_kept"] == 1.0 or answer.version % 2 == 0
-    assert lives == BACK + 1
-    print(f"{BACK} kills while it went back, {early} of them before the commit")
-
-    other = undisturbed(config, done, tmp_path)
-    replies = [msgspec.structs.replace(like(each.cursor), replies={}) for each in (checkpoints, other)]
-    assert replies[0] == replies[1], "chain, optimizer's digest; replies have a time in them"
-    assert_same_weights(checkpoints, other)

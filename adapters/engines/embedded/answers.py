@@ -2,13 +2,12 @@
 
 import os
 import random
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from adapters.engines.embedded import tools
-from adapters.engines.embedded.batching import Alternatives, Run
+from adapters.engines.embedded.batching import Run
 from adapters.engines.embedded.prompts import Prompts, Writer
 from adapters.engines.embedded.requests import ChatRequest, SamplingParams
 
@@ -39,14 +38,14 @@ def error(message: str, status: int, *, param: str | None = None) -> dict[str, A
     }
 
 
-def usage(runs: Sequence[Run]) -> dict[str, Any]:
-    """Tokens of a request; the prompt counts once."""
-    prompt, answer = runs[0].prompt_tokens, sum(run.produced for run in runs)
+def usage(run: Run) -> dict[str, Any]:
+    """Tokens of a request."""
+    prompt, answer = run.prompt_tokens, run.produced
     return {
         "prompt_tokens": prompt,
         "completion_tokens": answer,
         "total_tokens": prompt + answer,
-        "prompt_tokens_details": {"cached_tokens": runs[0].cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": run.cached_tokens},
     }
 
 
@@ -63,7 +62,7 @@ class Chat:
         self.parses = bool(request.tools) and request.tool_choice in (None, "auto")
         self._prompts, self._model, self._created = prompts, model, created
 
-    def body(self, runs: Sequence[Run]) -> bytes:
+    def body(self, run: Run) -> bytes:
         """The whole response."""
         scores = self.request.prompt_logprobs
         return encode(
@@ -72,21 +71,21 @@ class Chat:
                 "object": "chat.completion",
                 "created": self._created,
                 "model": self._model,
-                "choices": [self._choice(i, run) for i, run in enumerate(runs)],
-                "usage": usage(runs),
-                "prompt_logprobs": None if scores is None else prompt_logprobs(runs[0], self._prompts),
-                "prompt_token_ids": runs[0].ids[: runs[0].prompt_tokens] if self.request.return_token_ids else None,
+                "choices": [self._choice(run)],
+                "usage": usage(run),
+                "prompt_logprobs": None if scores is None else prompt_logprobs(run, self._prompts),
+                "prompt_token_ids": run.ids[: run.prompt_tokens] if self.request.return_token_ids else None,
             }
         )
 
-    def _choice(self, index: int, run: Run) -> dict[str, Any]:
+    def _choice(self, run: Run) -> dict[str, Any]:
         answer = run.answer
         content: str | None = visible(self._prompts.decode(answer), run)
         calls: list[dict[str, Any]] = []
         if self.parses and content:
             content, calls = tools.parse(content, self.ids.tool_call)
         choice: dict[str, Any] = {
-            "index": index,
+            "index": 0,
             "message": {"role": "assistant", "content": content, "refusal": None, "tool_calls": calls},
             "logprobs": {"content": logprobs(run, 0, len(answer), self._prompts)} if self.request.logprobs else None,
             "finish_reason": "tool_calls" if calls else run.finish,
@@ -97,52 +96,50 @@ class Chat:
             choice["weight_versions"] = weight_versions(run)
         return choice
 
-    def opening(self, runs: Sequence[Run]) -> Iterator[bytes]:
-        """The first event of each choice: its role, and once the prompt's ids."""
-        for index, run in enumerate(runs):
-            event = self.event(index, {"role": "assistant", "content": ""})
-            if self.request.return_token_ids:
-                event["choices"][0]["token_ids"] = None
-                event["prompt_token_ids"] = run.ids[: run.prompt_tokens] if index == 0 else None
-            yield sse(event)
+    def opening(self, run: Run) -> bytes:
+        """The first event: the role, and the prompt's ids."""
+        event = self.event({"role": "assistant", "content": ""})
+        if self.request.return_token_ids:
+            event["choices"][0]["token_ids"] = None
+            event["prompt_token_ids"] = run.ids[: run.prompt_tokens]
+        return sse(event)
 
-    def closing(self, runs: Sequence[Run]) -> Iterator[bytes]:
+    def closing(self, run: Run) -> bytes:
         """Usage if it was asked for, and the end."""
         options = self.request.stream_options
-        if options is not None and options.include_usage:
-            yield sse({**self.event(0, {}), "choices": [], "usage": usage(runs)})
-        yield b"data: [DONE]\n\n"
+        told = options is not None and options.include_usage
+        return (sse({**self.event({}), "choices": [], "usage": usage(run)}) if told else b"") + b"data: [DONE]\n\n"
 
-    def event(self, index: int, delta: dict[str, Any]) -> dict[str, Any]:
-        """An event of one choice, to be completed."""
+    def event(self, delta: dict[str, Any]) -> dict[str, Any]:
+        """An event, to be completed."""
         return {
             "id": self.id,
             "object": "chat.completion.chunk",
             "created": self._created,
             "model": self._model,
-            "choices": [{"index": index, "delta": delta, "logprobs": None, "finish_reason": None}],
+            "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}],
         }
 
 
 class ChoiceStream:
-    """The events of one choice of a streamed chat, from its run as it grows."""
+    """The events of a streamed chat, from its run as it grows."""
 
-    def __init__(self, chat: Chat, index: int, run: Run, prompts: Prompts) -> None:
+    def __init__(self, chat: Chat, run: Run, prompts: Prompts) -> None:
         self.over = False
-        self._chat, self._index, self._run, self._prompts = chat, index, run, prompts
+        self._chat, self._run, self._prompts = chat, run, prompts
         self._writer, self._reader = Writer(prompts), tools.Reader(chat.ids.tool_call)
         self._sent = 0
         self._held = ""
         # A stop text may come in pieces: so much text waits until it can no longer be the beginning of one.
         self._hold = max((len(stop) - 1 for stop in run.limits.stop), default=0)
 
-    def events(self) -> Iterator[bytes]:
-        """What is new since the last call: at most one event."""
+    def event(self) -> bytes:
+        """What is new since the last call, if anything is."""
         run, request = self._run, self._chat.request
         finish = run.finish  # read first: after it is set nothing is added
         produced = run.produced
         if self.over or (produced == self._sent and finish is None):
-            return
+            return b""
         new = run.ids[run.prompt_tokens + self._sent : run.prompt_tokens + produced]
         content, calls = self._text(new, last=finish is not None)
         delta: dict[str, Any] = {}
@@ -152,8 +149,8 @@ class ChoiceStream:
             delta["tool_calls"] = calls
         start, self._sent = self._sent, produced
         if not delta and finish is None and not (request.logprobs or request.return_token_ids):
-            return
-        event = self._chat.event(self._index, delta)
+            return b""
+        event = self._chat.event(delta)
         choice = event["choices"][0]
         if request.logprobs and new:
             choice["logprobs"] = {"content": logprobs(run, start, produced, self._prompts)}
@@ -165,7 +162,7 @@ class ChoiceStream:
             choice["stop_reason"] = run.stop_text
             if request.return_weight_versions:
                 choice["weight_versions"] = weight_versions(run)
-        yield sse(event)
+        return sse(event)
 
     def _text(self, new: list[int], *, last: bool) -> tuple[str, list[dict[str, Any]]]:
         self._held += self._writer.add(new, last=last)
@@ -185,54 +182,41 @@ def visible(text: str, run: Run) -> str:
 def logprobs(run: Run, start: int, end: int, prompts: Prompts) -> list[dict[str, Any]]:
     """`logprobs.content` of the answer's tokens `start` to `end`."""
     first = run.prompt_tokens
-    content: list[dict[str, Any]] = []
-    for i, token in enumerate(run.ids[first + start : first + end], start):
-        more = [_entry(prompts.token(other), value) for other, value in run.tops[i]] if run.tops else []
-        content.append({**_entry(prompts.token(token), run.logprobs[i]), "top_logprobs": more})
-    return content
+    said = zip(run.ids[first + start : first + end], run.logprobs[start:end], strict=True)
+    return [_entry(prompts.token(token), logprob) for token, logprob in said]
 
 
 def _entry(text: str, logprob: float) -> dict[str, Any]:
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode("utf-8", errors="replace"))}
+    seen = list(text.encode("utf-8", errors="replace"))
+    return {"token": text, "logprob": logprob, "bytes": seen, "top_logprobs": []}
 
 
 def prompt_logprobs(run: Run, prompts: Prompts) -> list[dict[str, Any] | None]:
     """One entry a token of the prompt, by id; the first has none."""
-    return [None, *(_scored(run.ids[i], score, prompts) for i, score in enumerate(run.prompt_scores, 1))]
+    scored = zip(run.ids[1:], run.prompt_scores, strict=False)
+    return [None, *({str(token): _ranked(own, prompts.token(token))} for token, own in scored)]
 
 
-def _scored(token: int, score: tuple[float, Alternatives], prompts: Prompts) -> dict[str, Any]:
-    own, more = score
-    entries = {str(other): _ranked(value, rank, prompts.token(other)) for rank, (other, value) in enumerate(more, 1)}
-    return {str(token): _ranked(own, None, prompts.token(token))} | entries
+def _ranked(logprob: float, text: str) -> dict[str, Any]:
+    return {"logprob": logprob, "rank": None, "decoded_token": text}
 
 
-def _ranked(logprob: float, rank: int | None, text: str) -> dict[str, Any]:
-    return {"logprob": logprob, "rank": rank, "decoded_token": text}
-
-
-def generated(request_id: str, runs: Sequence[Run], params: SamplingParams, prompts: Prompts) -> bytes:
+def generated(request_id: str, run: Run, params: SamplingParams, prompts: Prompts) -> bytes:
     """The response to a token-in request."""
-    scores = None if params.prompt_logprobs is None else prompt_logprobs(runs[0], prompts)
-    choices = [_generated(index, run, scored=params.logprobs is not None) for index, run in enumerate(runs)]
-    return encode({"request_id": request_id, "choices": choices, "prompt_logprobs": scores})
-
-
-def _generated(index: int, run: Run, *, scored: bool) -> dict[str, Any]:
-    content: list[dict[str, Any]] = []
-    for i, token in enumerate(run.answer if scored else ()):
-        others = [{"token_id": other, "logprob": value} for other, value in run.tops[i]] if run.tops else []
-        content.append({
-            "token": f"token_id:{token}", "token_id": token, "logprob": run.logprobs[i], "top_logprobs": others,
-        })  # fmt: skip
-    return {
-        "index": index,
+    content: list[dict[str, Any]] = [
+        {"token": f"token_id:{token}", "token_id": token, "logprob": logprob, "top_logprobs": []}
+        for token, logprob in zip(run.answer, run.logprobs, strict=True)
+    ]
+    choice = {
+        "index": 0,
         "token_ids": run.answer,
         "finish_reason": run.finish,
-        "logprobs": {"content": content} if scored else None,
+        "logprobs": None if params.logprobs is None else {"content": content},
         "stop_reason": run.stop_text,
         "weight_versions": weight_versions(run),
     }
+    scores = None if params.prompt_logprobs is None else prompt_logprobs(run, prompts)
+    return encode({"request_id": request_id, "choices": [choice], "prompt_logprobs": scores})
 
 
 def sse(event: dict[str, Any]) -> bytes:

@@ -22,10 +22,7 @@ from torch import Tensor
 
 from adapters.engines.embedded.model import Chunk, Model, Weights
 from adapters.engines.embedded.prefix import PrefixCache
-from adapters.engines.embedded.sampling import LOWEST, Sampling, draw, top
-
-Alternatives = list[tuple[int, float]]
-"""Token ids and their log-probs."""
+from adapters.engines.embedded.sampling import LOWEST, Sampling, draw
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,9 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that end it; the one that did is part of the answer."""
     stop: tuple[str, ...] = ()
     """Texts that end it; the answer's text is what comes before."""
-    top_logprobs: int = 0
-    prompt_logprobs: int | None = None
-    """Score the prompt, with this many alternatives a token; None scores nothing."""
+    scores_prompt: bool = False
     streamed: bool = False
     """Progress is told with every step, not only the end."""
 
@@ -52,10 +47,8 @@ class Run:
         """Prompt and answer so far."""
         self.prompt_tokens = len(prompt)
         self.logprobs: list[float] = []
-        self.tops: list[Alternatives] = []
-        """One a token of the answer if `limits.top_logprobs`."""
-        self.prompt_scores: list[tuple[float, Alternatives]] = []
-        """Of each token of the prompt but the first."""
+        self.prompt_scores: list[float] = []
+        """Log-probs of each token of the prompt but the first."""
         self.versions: list[tuple[str, int, int]] = []
         """Spans over the answer: label, start, end."""
         self.finish: str | None = None
@@ -90,13 +83,8 @@ class Batch:
         chunk_tokens: int = 512,
         prefix_tokens: int = 32_768,
     ) -> None:
-        """
-        Args:
-            label: of the weights that the model has.
-            decode: ids to the text that a client sees, for stop texts.
-            chunk_tokens: most tokens of prompts in a pass.
-            prefix_tokens: how many tokens' keys and values to keep of runs that are over.
-        """
+        """`decode` gives the text that a client sees, for stop texts; a pass reads `chunk_tokens` of prompts at most,
+        and keys and values of `prefix_tokens` are kept of runs that are over."""
         self.model, self.label = model, label
         self.waiting: deque[Run] = deque()
         self.rows: list[Run] = []
@@ -152,7 +140,7 @@ class Batch:
         for chunk in chunks:
             run, n = self.rows[chunk.row], len(chunk.tokens)
             run.computed += n
-            if run.limits.prompt_logprobs is not None and chunk.start < run.prompt_tokens - 1 and run.produced == 0:
+            if run.limits.scores_prompt and chunk.start < run.prompt_tokens - 1 and run.produced == 0:
                 scored.append((run, flat, chunk.start, n))
             flat += n
             if run.computed == len(run.ids):
@@ -168,8 +156,6 @@ class Batch:
         news: list[Run] = []
         over: list[int] = []
         for i, (row, run) in enumerate(ready):
-            if run.limits.top_logprobs:
-                run.tops.append(top(drawn.all_logprobs[i], run.limits.top_logprobs))
             if math.isnan(drawn.logprobs[i]):
                 self._spoilt(row, run)
             else:
@@ -189,7 +175,7 @@ class Batch:
             row = len(self.rows)
             self.rows.append(run)
             run.started_at = run.started_at or self._clock()
-            if run.limits.prompt_logprobs is None:
+            if not run.limits.scores_prompt:
                 run.computed = run.cached_tokens = self.prefixes.take(run.ids, self.model.cache[:, :, row])
 
     def _plan(self) -> list[Chunk]:
@@ -252,6 +238,4 @@ class Batch:
         n = min(len(hidden), run.prompt_tokens - 1 - start)
         logprobs = torch.log_softmax(self.model.logits(hidden[:n]), -1)
         targets = torch.tensor(run.ids[start + 1 : start + 1 + n])
-        own = logprobs.gather(1, targets[:, None])[:, 0].clamp_(min=LOWEST).tolist()
-        more = run.limits.prompt_logprobs or 0
-        run.prompt_scores += [(value, top(logprobs[i], more) if more else []) for i, value in enumerate(own)]
+        run.prompt_scores += logprobs.gather(1, targets[:, None])[:, 0].clamp_(min=LOWEST).tolist()

@@ -11,16 +11,15 @@ import msgspec
 from adapters.engines.embedded.batching import Limits
 from adapters.engines.embedded.sampling import Sampling
 
-Choices = Annotated[int, msgspec.Meta(ge=1, le=16)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Alternatives = Annotated[int, msgspec.Meta(ge=0, le=20)]
 Temperature = Annotated[float, msgspec.Meta(ge=0.0, le=100.0)]
 TopP = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
 Stop = str | Annotated[list[str], msgspec.Meta(max_length=16)] | None
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "top_k": (-1, 0), "min_p": (0,), "presence_penalty": (0,), "frequency_penalty": (0,), "repetition_penalty": (1,),
-    "min_tokens": (0,), "logit_bias": ({},), "bad_words": ([],), "stop_token_ids": ([],), "best_of": (1,),
+    "min_tokens": (0,), "n": (1,), "top_logprobs": (0,), "prompt_logprobs": (0,),
+    "logit_bias": ({},), "bad_words": ([],), "stop_token_ids": ([],), "best_of": (1,),
     "response_format": ({"type": "text"},), "structured_outputs": (), "use_beam_search": (False,), "echo": (False,),
     "allowed_token_ids": ([],), "logprob_token_ids": ([],), "continue_final_message": (False,),
     "return_tokens_as_token_ids": (False,),
@@ -56,14 +55,12 @@ class ChatRequest(msgspec.Struct):
     max_completion_tokens: Count | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
-    n: Choices | None = None
     seed: int | None = None
     stop: Stop = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     logprobs: bool | None = None
-    top_logprobs: Alternatives | None = None
-    prompt_logprobs: Alternatives | None = None
+    prompt_logprobs: int | None = None
     ignore_eos: bool = False
     add_generation_prompt: bool = True
     return_token_ids: bool | None = None
@@ -76,11 +73,10 @@ class SamplingParams(msgspec.Struct):
     max_tokens: Count = 16
     temperature: Temperature = 1.0
     top_p: TopP = 1.0
-    n: Choices = 1
     seed: int | None = None
     stop: Stop = None
-    logprobs: Alternatives | None = None
-    prompt_logprobs: Alternatives | None = None
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
     ignore_eos: bool = False
 
 
@@ -136,8 +132,6 @@ def chat_limits(request: ChatRequest, ends: frozenset[int], prompt_tokens: int, 
         BadRequest: prompt and answer do not fit into the context, or options contradict each other.
     """
     wanted = request.max_completion_tokens or request.max_tokens
-    if request.top_logprobs and not request.logprobs:
-        raise BadRequest("top_logprobs needs logprobs to be true", param="top_logprobs")
     if request.stream and request.prompt_logprobs is not None:
         raise BadRequest("prompt_logprobs are not available with stream", param="prompt_logprobs")
     if request.stream_options is not None and not request.stream:
@@ -146,8 +140,7 @@ def chat_limits(request: ChatRequest, ends: frozenset[int], prompt_tokens: int, 
         max_tokens=fitting(wanted, prompt_tokens, length),
         ends=frozenset() if request.ignore_eos else ends,
         stop=_stops(request.stop),
-        top_logprobs=request.top_logprobs or 0,
-        prompt_logprobs=request.prompt_logprobs,
+        scores_prompt=request.prompt_logprobs is not None,
         streamed=bool(request.stream),
     )
 
@@ -163,8 +156,7 @@ def generate_limits(request: GenerateRequest, ends: frozenset[int], length: int)
         max_tokens=fitting(params.max_tokens, len(request.token_ids), length),
         ends=frozenset() if params.ignore_eos else ends,
         stop=_stops(params.stop),
-        top_logprobs=params.logprobs or 0,
-        prompt_logprobs=params.prompt_logprobs,
+        scores_prompt=params.prompt_logprobs is not None,
         streamed=False,
     )
 

@@ -31,8 +31,6 @@ class Drawn(msgspec.Struct, frozen=True):
     tokens: list[int]
     logprobs: list[float]
     """Of `tokens`, at temperature 1, nats."""
-    all_logprobs: Tensor
-    """`(n, V)`"""
 
 
 def draw(logits: Tensor, samplings: Sequence[Sampling], generators: Sequence[random.Random]) -> Drawn:
@@ -53,7 +51,7 @@ def draw(logits: Tensor, samplings: Sequence[Sampling], generators: Sequence[ran
         if any(greedy):
             tokens = torch.where(torch.tensor(greedy), logprobs.argmax(-1), tokens)
     own = logprobs.gather(1, tokens[:, None])[:, 0].clamp_(min=LOWEST)
-    return Drawn(tokens.tolist(), own.tolist(), logprobs)
+    return Drawn(tokens.tolist(), own.tolist())
 
 
 def _nucleus(probs: Tensor, top_p: Tensor) -> Tensor:
@@ -62,9 +60,3 @@ def _nucleus(probs: Tensor, top_p: Tensor) -> Tensor:
     outside = ordered.cumsum(-1) - ordered >= top_p
     outside[:, 0] = False
     return probs.scatter(1, order, ordered.masked_fill(outside, 0.0))
-
-
-def top(logprobs: Tensor, count: int) -> list[tuple[int, float]]:
-    """The `count` most likely tokens of `(V,)` with their log-probs."""
-    values, tokens = logprobs.topk(min(count, logprobs.shape[-1]))
-    return list(zip(tokens.tolist(), values.clamp_(min=LOWEST).tolist(), strict=True))

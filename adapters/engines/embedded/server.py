@@ -93,11 +93,11 @@ class _Routes:
         prompt = self._prompt(ask)
         limits = chat_limits(ask, service.ends, len(prompt), service.length)
         answer = answers.Chat(ask, service.prompts, self._ids, service.name, int(time.time()))
-        flight = service.begin(prompt, chat_sampling(ask), limits, ask.n or 1)
+        flight = service.begin(prompt, chat_sampling(ask), limits)
         if ask.stream:
             return StreamingResponse(_chat_events(service, flight, answer), media_type=_SSE)
         await _whole(service, flight, request)
-        return _json(answer.body(flight.runs))
+        return _json(answer.body(flight.run))
 
     async def render(self, request: Request) -> Response:
         ask: ChatRequest = await _read(request, ChatRequest)
@@ -115,9 +115,9 @@ class _Routes:
         params = ask.sampling_params
         limits = generate_limits(ask, service.ends, service.length)
         sampling = Sampling(temperature=params.temperature, top_p=params.top_p, seed=params.seed)
-        flight = service.begin(ask.token_ids, sampling, limits, params.n)
+        flight = service.begin(ask.token_ids, sampling, limits)
         await _whole(service, flight, request)
-        return _json(answers.generated(self._ids.new("generate-"), flight.runs, params, service.prompts))
+        return _json(answers.generated(self._ids.new("generate-"), flight.run, params, service.prompts))
 
     async def tokenize(self, request: Request) -> Response:
         prompts = self._service.prompts
@@ -216,10 +216,10 @@ async def _read(request: Request, kind: type[Any]) -> Any:
 
 
 async def _whole(service: EngineService, flight: Flight, request: Request) -> None:
-    """Until all of a request's runs are over.
+    """Until a request's run is over.
 
     Raises:
-        HTTPException: a run failed, or the client left and nobody will read the answer.
+        HTTPException: it failed, or the client left and nobody will read the answer.
     """
     gone = asyncio.ensure_future(request.receive())  # the body was read: what comes next is the disconnect
     gone.add_done_callback(lambda _: flight.leave())
@@ -228,27 +228,24 @@ async def _whole(service: EngineService, flight: Flight, request: Request) -> No
     finally:
         gone.cancel()
         service.end(flight)
-    if flight.open:
+    if not flight.done:
         raise HTTPException(499, "the client closed the connection")
-    if any(run.finish == "error" for run in flight.runs):
+    if flight.run.finish == "error":
         raise HTTPException(500, "the engine failed while it made this answer")
 
 
 async def _chat_events(service: EngineService, flight: Flight, answer: answers.Chat) -> AsyncIterator[bytes]:
     try:
-        streams = [answers.ChoiceStream(answer, i, run, service.prompts) for i, run in enumerate(flight.runs)]
-        for event in answer.opening(flight.runs):
-            yield event
-        while not all(stream.over for stream in streams):
+        stream = answers.ChoiceStream(answer, flight.run, service.prompts)
+        yield answer.opening(flight.run)
+        while not stream.over:
             await flight.news()
-            # One write for all choices; tokens that came meanwhile travel together, so a slow reader costs less.
-            events = b"".join(event for stream in streams for event in stream.events())
-            if events:
-                yield events
-        if any(run.finish == "error" for run in flight.runs):
+            # Tokens that came meanwhile travel together, so a slow reader costs less.
+            if event := stream.event():
+                yield event
+        if flight.run.finish == "error":
             yield answers.sse(answers.error("the engine failed while it made this answer", 500))
-        for event in answer.closing(flight.runs):
-            yield event
+        yield answer.closing(flight.run)
     finally:
         service.end(flight)
 

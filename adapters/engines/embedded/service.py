@@ -22,12 +22,12 @@ _log = structlog.get_logger(__name__)
 
 
 class Flight:
-    """The runs of one request, and whoever waits for them."""
+    """The run of one request, and whoever waits for it."""
 
-    def __init__(self, runs: list[Run], arrived: float) -> None:
-        self.runs, self.arrived = runs, arrived
-        self.open = len(runs)
-        """Runs that are not over."""
+    def __init__(self, run: Run, arrived: float) -> None:
+        self.run, self.arrived = run, arrived
+        self.done = False
+        """The loop has heard that it is over."""
         self.left = False
         """Nobody waits any more."""
         self._news = asyncio.Event()
@@ -47,8 +47,8 @@ class Flight:
         self._news.clear()
 
     async def over(self) -> None:
-        """Until all runs are over, or the client is gone."""
-        while self.open and not self.left:
+        """Until the run is over, or the client is gone."""
+        while not self.done and not self.left:
             await self.news()
 
 
@@ -67,18 +67,8 @@ class EngineService:
         rng: random.Random,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """
-        Args:
-            directory: HF checkpoint: weights, configuration, tokenizer, chat template.
-            name: under which requests address the model.
-            label: of the weights, until another is set.
-            slots: answers made at the same time; more wait.
-            length: most tokens of prompt and answer; the checkpoint's maximum if None or more than that.
-            most_waiting: answers under way or waiting; requests beyond are turned away and counted.
-
-        Raises:
-            CheckpointRefused: the directory cannot be served.
-        """
+        """Serve a HF checkpoint as `name`; `slots` answers are made at the same time, `most_waiting` at most are under
+        way or waiting, and prompt and answer have `length` tokens at most. Raises CheckpointRefused."""
         self.directory, self.name = directory, name
         self.prompts = Prompts(directory)
         self._config = read_config(directory)
@@ -124,29 +114,26 @@ class EngineService:
         """End the thread."""
         self.worker.stop()
 
-    def begin(self, prompt: list[int], sampling: Sampling, limits: Limits, choices: int) -> Flight:
-        """Start `choices` answers to a prompt. Whoever began must `end`.
+    def begin(self, prompt: list[int], sampling: Sampling, limits: Limits) -> Flight:
+        """Start the answer to a prompt. Whoever began must `end`.
 
         Raises:
             BadRequest: too many answers are under way already.
         """
-        if len(self._flights) + choices > self._most_waiting:
+        if len(self._flights) >= self._most_waiting:
             self.metrics.turned_away.inc()
             raise BadRequest("too many requests are waiting; try again later", status=503)
         seed = self._rng.getrandbits(63) if sampling.seed is None else sampling.seed
-        runs = [Run(prompt, sampling, limits, random.Random(seed + i)) for i in range(choices)]
-        flight = Flight(runs, self._clock())
-        for run in runs:
-            self._flights[run] = flight
-            self.worker.submit(run)
+        flight = Flight(Run(prompt, sampling, limits, random.Random(seed)), self._clock())
+        self._flights[flight.run] = flight
+        self.worker.submit(flight.run)
         return flight
 
     def end(self, flight: Flight) -> None:
-        """Stop what still runs of a request: its client is gone, or everything is over."""
-        for run in flight.runs:
-            if self._flights.pop(run, None) is not None:
-                self.worker.abort(run)
-                self.metrics.aborted()
+        """Stop the run of a request whose client is gone, if it is not over."""
+        if self._flights.pop(flight.run, None) is not None:
+            self.worker.abort(flight.run)
+            self.metrics.aborted()
 
     def _news(self, runs: list[Run]) -> None:
         for run in runs:
@@ -155,10 +142,9 @@ class EngineService:
                 continue
             if run.finish is not None:
                 del self._flights[run]
-                flight.open -= 1
+                flight.done = True
                 self.metrics.finished(run, flight.arrived)
-            if run.limits.streamed or not flight.open:
-                flight.wake()
+            flight.wake()
 
     async def load(self, directory: Path) -> None:
         """Serve the weights of `directory` from the next step on; the label stays as it is.

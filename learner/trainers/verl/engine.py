@@ -67,15 +67,7 @@ class Engine:
     """A causal model sharded over all ranks, with its optimizer. Every method is a collective."""
 
     def __init__(self, settings: LearnerSettings, weights: Path, *, frozen: bool = False) -> None:
-        """
-        Args:
-            settings: hyper-parameters.
-            weights: Hugging Face directory.
-            frozen: only asked for log-probs; kept in bf16 on a GPU.
-
-        Raises:
-            CheckpointInvalid: no model that verl can load.
-        """
+        """`frozen`: only asked for log-probs, kept in bf16 on a GPU. CheckpointInvalid: no model that verl can load."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the engines that are not installed here
             from verl.trainer.config import CheckpointConfig

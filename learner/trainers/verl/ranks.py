@@ -3,20 +3,18 @@
     torchrun -> rank 0: service -> Updater -> Leader -> VerlTrainer
              -> rank n: follow                       -> VerlTrainer
 
-Before each call rank 0 broadcasts what it is: a method, directories, a seed, the path of the packed batch. After it,
-all tell each other whether they got through. A rank that dies takes the rest with it (torchrun sees to that, and a
+Before each call rank 0 broadcasts the method and its arguments, the packed batch among them. After it, all tell each
+other whether they got through. A rank that dies takes the rest with it (torchrun sees to that, and a
 broken collective does), and the next start goes on from disk, where only whole versions are.
 """
 
 import os
 import signal
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import structlog
@@ -33,25 +31,12 @@ from learner.trainers.verl import engine
 from learner.trainers.verl.trainer import VerlTrainer
 
 _log = structlog.get_logger(__name__)
-R = TypeVar("R")
 IDLE = timedelta(days=3650)
 """How long the others wait for rank 0's next word: traffic may stop for days. Collectives within a call keep torch's
 own, short limit."""
 WORK = timedelta(minutes=30)
 _AGREED = (LearnerError, OSError, SafetensorError)
 """Errors after which a rank has nothing left to say to the others but that it failed; any other ends the process."""
-
-
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """What rank 0 is about to do."""
-
-    method: str
-    """`open`, `log_probs`, `update`, `save`, `save_state`, `restore`, `settle`, or `stop`."""
-    path: str = ""
-    second: str | None = None
-    """A second directory, if the method takes one."""
-    seed: int = 0
-    rewarm: bool = False
 
 
 def join() -> None:
@@ -94,13 +79,12 @@ class Leader:
             LearnerError: see `VerlTrainer`.
         """
         self._trainer = None  # its memory is needed
-        call = Call(method="open", path=str(weights), second=str(reference))
-        self._trainer = self._together(call, lambda: VerlTrainer(self._settings, weights, reference=reference))
+        self._trainer = self._together("open", weights, reference)
         return self
 
     def stop(self) -> None:
         """Let the other ranks go; nothing can be called after it."""
-        self._words.say(Call(method="stop"))
+        self._words.say("stop")
         dist.destroy_process_group()
 
     @property
@@ -112,54 +96,45 @@ class Leader:
         return self._own.max_tokens
 
     def log_probs(self, batch: TrajectoryBatch) -> npt.NDArray[np.float32]:
-        return self._on_batch("log_probs", batch, 0, lambda: self._own.log_probs(batch))
+        batch.check()  # here, not when the others are already waiting for this rank in a collective
+        return self._together("log_probs", batch)
 
     def update(self, batch: TrajectoryBatch, *, seed: int) -> UpdateReport:
-        return self._on_batch("update", batch, seed, lambda: self._own.update(batch, seed=seed))
+        batch.check()
+        return self._together("update", batch, seed=seed)
 
     def save(self, directory: Path) -> Sequence[FileDigest]:
-        return self._together(Call(method="save", path=str(directory)), lambda: self._own.save(directory))
+        return self._together("save", directory)
 
     def save_state(self, directory: Path) -> Sequence[FileDigest]:
-        return self._together(Call(method="save_state", path=str(directory)), lambda: self._own.save_state(directory))
+        return self._together("save_state", directory)
 
     def restore(self, weights: Path, state: Path | None, *, rewarm: bool = False) -> None:
-        second = str(state) if state is not None else None
-        call = Call(method="restore", path=str(weights), second=second, rewarm=rewarm)
-        self._together(call, lambda: self._own.restore(weights, state, rewarm=rewarm))
+        self._together("restore", weights, state, rewarm=rewarm)
 
     def settle(self, weights: Path) -> int:
-        return self._together(Call(method="settle", path=str(weights)), lambda: self._own.settle(weights))
+        return self._together("settle", weights)
 
     @property
     def _own(self) -> VerlTrainer:
         assert self._trainer is not None, "open() comes first"
         return self._trainer
 
-    def _on_batch(self, method: str, batch: TrajectoryBatch, seed: int, own: Callable[[], R]) -> R:
-        batch.check()  # here, not when the others load it and this rank is already waiting for them in a collective
-        if dist.get_world_size() == 1:
-            return own()
-        with tempfile.TemporaryDirectory(prefix="evolved-batch-") as directory:
-            path = Path(directory) / "batch.safetensors"
-            batch.save(path)
-            return self._together(Call(method=method, path=str(path), seed=seed), own)
-
-    def _together(self, call: Call, own: Callable[[], R]) -> R:
+    def _together(self, method: str, *given: Any, **named: Any) -> Any:
         """Tell the others, do the own part, hear how it went.
 
         Raises:
             RankFailed: another rank's error; its log has it in full.
         """
-        self._words.say(call)
+        self._words.say(method, *given, **named)
         try:
-            result = own()
+            result = _do(self._settings, self._trainer, method, given, named)
         except _AGREED as error:
             self._words.outcomes(error)
             raise
         failed = [text for text in self._words.outcomes(None) if text]
         if failed:
-            raise RankFailed(f"{call.method}: {failed[0]}")
+            raise RankFailed(f"{method}: {failed[0]}")
         return result
 
 
@@ -176,41 +151,31 @@ def follow(settings: LearnerSettings) -> int:
         signal.signal(number, signal.SIG_IGN)
     join()
     words, trainer = _Words(), None
-    while (call := words.hear()).method != "stop":
+    while (call := words.hear())[0] != "stop":
+        method, given, named = call
         failure: Exception | None = None
         try:
-            if call.method == "open":
-                trainer = None
-                trainer = VerlTrainer(settings, Path(call.path), reference=Path(call.second) if call.second else None)
+            if method == "open":
+                trainer = None  # its memory is needed
+                trainer = _do(settings, None, method, given, named)
             else:
-                assert trainer is not None, "rank 0 opens a model first"
-                _do(trainer, call)
+                _do(settings, trainer, method, given, named)
         except _AGREED as error:
             failure = error
-            _log.error("rank_failed", rank=dist.get_rank(), call=call.method, reason=str(error))
+            _log.error("rank_failed", rank=dist.get_rank(), call=method, reason=str(error))
         words.outcomes(failure)
     dist.destroy_process_group()
     return 0
 
 
-def _do(trainer: VerlTrainer, call: Call) -> None:
-    path = Path(call.path)
-    match call.method:
-        case "log_probs":
-            trainer.log_probs(TrajectoryBatch.load(path))
-        case "update":
-            trainer.update(TrajectoryBatch.load(path), seed=call.seed)
-        case "save":
-            trainer.save(path)
-        case "save_state":
-            trainer.save_state(path)
-        case "restore":
-            state = Path(call.second) if call.second is not None else None
-            trainer.restore(path, state, rewarm=call.rewarm)
-        case "settle":
-            trainer.settle(path)
-        case other:
-            raise AssertionError(other)
+def _do(
+    settings: LearnerSettings, trainer: VerlTrainer | None, method: str, given: Sequence[Any], named: dict[str, Any]
+) -> Any:
+    """One rank's part of a call."""
+    if method == "open":
+        weights, reference = given
+        return VerlTrainer(settings, weights, reference=reference)
+    return getattr(trainer, method)(*given, **named)
 
 
 class _Words:
@@ -219,21 +184,16 @@ class _Words:
     def __init__(self) -> None:
         self._group: Any = dist.new_group(backend="gloo", timeout=IDLE) if dist.get_world_size() > 1 else None
 
-    def say(self, call: Call) -> None:
+    def say(self, method: str, *given: Any, **named: Any) -> None:
         """Rank 0: to all."""
-        if self._group is None:
-            return
-        data = msgspec.msgpack.encode(call)
-        dist.broadcast(torch.tensor([len(data)]), src=0, group=self._group)
-        dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), src=0, group=self._group)
+        if self._group is not None:
+            dist.broadcast_object_list([(method, given, named)], src=0, group=self._group)
 
-    def hear(self) -> Call:
+    def hear(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """Another rank: wait for the next call."""
-        size = torch.zeros(1, dtype=torch.int64)
-        dist.broadcast(size, src=0, group=self._group)
-        word = torch.zeros(int(size), dtype=torch.uint8)
-        dist.broadcast(word, src=0, group=self._group)
-        return msgspec.msgpack.decode(word.numpy().tobytes(), type=Call)
+        word: list[Any] = [None]
+        dist.broadcast_object_list(word, src=0, group=self._group)
+        return word[0]
 
     def outcomes(self, failure: Exception | None) -> list[str]:
         """How every rank's part went, "" for well; whoever comes here has left no collective open."""

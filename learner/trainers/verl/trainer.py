@@ -34,16 +34,7 @@ class VerlTrainer:
     """A `Trainer` spread over the ranks of the process group; each method is a collective with the same arguments."""
 
     def __init__(self, settings: LearnerSettings, weights: Path, *, reference: Path | None = None) -> None:
-        """
-        Args:
-            settings: hyper-parameters; `device` follows verl's platform here.
-            weights: directory of the model to train; its files also say in which precision weights are written.
-            reference: directory of the model that the KL penalty pulls to; needed if `kl_coef` is above 0.
-
-        Raises:
-            CheckpointInvalid: a directory that cannot be loaded.
-            CheckpointUnsupported: parameter names that differ from the file's.
-        """
+        """As `NativeTrainer`; the device follows verl's platform."""
         if settings.threads:
             torch.set_num_threads(settings.threads)
         self._settings = settings

@@ -48,14 +48,6 @@ def test_rows_are_packed_with_their_steps_advantages():
     batch.check()
 
 
-def test_a_trajectory_may_have_several_rows():
-    two = item(
-        1.0, "++", id="a", group="g", rows=[row([5, 6], [-1, 0], version=3), row([5, 6, 7], [-1, -1, 1], version=3)]
-    )
-    batch = built(two, item(0.0, id="b", group="g", rows=[GOOD])).batch
-    assert batch.trajectory.tolist() == [0, 0, 1]
-
-
 def test_experience_is_cut_out_of_every_column():
     guided = row([5, 9, 9, 6, 7, 8], [-1, -1, -1, -1, 0, 1], version=3, hint=(1, 3))
     batch = built(*pair(guided, experience=["lesson"])).batch
@@ -150,31 +142,6 @@ def test_whatever_stands_in_a_row_the_batch_can_be_computed_with(ids, steps, log
     assert sum(result.dropped.values()) + len(result.batch.trajectories) == 2
 
 
-def test_ages_are_counted_over_all_sampled_tokens():
-    mixed = row([5, 6, 7, 8], [-1, 0, 0, 1], versions=[-1, 0, 2, 3])
-    result = built(*pair(mixed))
-    assert result.ages.tolist() == [3, 1, 0, 1, *[0] * 14]
-    assert result.ages[-1] == 0
-    left = built(*pair(row([5, 6], [-1, 0], version=0))).ages
-    assert left.tolist()[3] == 1, "what was dropped for its age is counted as well"
-
-
-def test_what_is_older_than_the_last_bucket_is_counted_together():
-    limits = msgspec.structs.replace(LIMITS, chain=tuple(range(31)), newest=30, max_staleness=99)
-    old = built(*pair(row([5, 6, 7], [-1, 0, 1], versions=[-1, 0, 13])), limits=limits)
-    assert old.ages[OLDEST + 1] == 4  # 30 and 17 updates, and the two tokens of the other row
-
-
-def test_a_guided_trajectory_whose_span_is_unknown_is_dropped():
-    assert built(*pair(GOOD, experience=["lesson"])).dropped == {"hint_span": 1}
-
-
-def test_nothing_left_is_no_batch():
-    result = built(item(1.0, id="a", group="g"), item(0.0, id="b", group="g"))
-    assert result.batch is None
-    assert result.dropped == {"empty": 2}
-
-
 def test_stale_tokens_are_masked_one_by_one():
     mixed = row([5, 6, 7], [-1, 0, 1], versions=[-1, 0, 3])
     result = built(*pair(mixed))
@@ -185,16 +152,6 @@ def test_stale_tokens_are_masked_one_by_one():
 def test_guided_rows_must_be_fresher():
     guided = row([5, 9, 6], [-1, -1, 0], version=1, hint=(1, 2))
     assert built(*pair(guided, experience=["lesson"])).dropped == {"stale": 1}
-
-
-def test_staleness_is_counted_along_the_line_that_led_here():
-    # 1 -> 2 -> 3 were rolled back: 4 came from 0, which is one update away; 3 is no ancestor
-    limits = msgspec.structs.replace(LIMITS, chain=(0, 4), newest=4)
-    kept, left = row([5, 6], [-1, 0], version=0), row([5, 6], [-1, 0], version=3)
-    items = [item(1.0, id="a", group="g", rows=[kept]), item(0.0, id="b", group="g", rows=[left])]
-    result = built(*items, limits=limits)
-    assert result.batch.trajectories == ("a",)
-    assert result.dropped == {"stale": 1}
 
 
 def test_a_line_that_was_left_is_no_ancestor_though_its_numbers_are_higher():
@@ -231,11 +188,6 @@ def test_a_trajectory_of_which_no_row_is_kept_has_the_reason_of_most_rows():
     assert result.reasons == {"a": "stale", "c": "empty"}
     assert result.dropped == {"temperature": 1, "stale": 3, "empty": 1}
     assert built(items[0], items[2]).reasons == {"a": "stale", "c": "empty"}, "without a batch as well"
-
-
-def test_what_had_no_credit_is_not_named_twice():
-    credits = assign([item(1.0, id="a"), item(None, id="b")], CreditSettings())
-    assert build([item(1.0, id="a"), item(None, id="b")], credits, LIMITS).reasons == {}
 
 
 def test_a_file_of_another_schema_is_refused(tmp_path):

@@ -1,8 +1,6 @@
 """Versions and the learner's memory: whole or absent, paired, resumed after a kill between any two steps."""
 
-import contextlib
 import json
-import os
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -11,17 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from learner import cursor, versions
-from learner.checkpoints import Checkpoints, Standing
+from learner.checkpoints import Checkpoints
 from learner.cursor import REPLIES, Reply
 from learner.errors import CheckpointInvalid, StateEmpty
 from learner.memory import Recovery
 from learner.versions import Pins, Versions
 from tests.support.keys import key_pair
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nobody catches it."""
 
 
 def weights(value):
@@ -137,82 +130,6 @@ def test_another_process_resumes_where_this_one_stopped(state, base):
     assert again.cursor.updates == 2
 
 
-@pytest.mark.parametrize("call", ["rename", "replace", "fsync", "rmtree", "copyfile"])
-@pytest.mark.parametrize("at", [0, 1, 2, 3, 4, 6, 9])
-def test_a_kill_between_any_two_steps_leaves_the_old_or_the_new(state, base, monkeypatch, call, at):
-    checkpoints = opened(state, base, keep=2)
-    for value in (1, 2, 3):
-        step(checkpoints, value)
-    calls = 0
-    original = {"rename": Path.rename, "replace": os.replace, "fsync": os.fsync, "rmtree": shutil.rmtree,
-                "copyfile": shutil.copyfile}[call]  # fmt: skip
-
-    def killed(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        if calls > at:
-            raise Killed
-        return original(*args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path if call == "rename" else shutil if call in ("rmtree", "copyfile") else os, call, killed)
-        try:
-            step(checkpoints, 4)
-            checkpoints.done("empty")
-        except Killed:
-            pass
-    again = opened(state, keep=2)
-    version = again.cursor.version
-    assert version in (3, 4)
-    assert (again.cursor.finished("order4") is not None) == (version == 4)
-    again.versions.read(version, verify=True)
-    assert not [path for path in (state / "versions").iterdir() if path.name.startswith(".")]
-    # The order comes again, and the world is as if nothing had happened.
-    if version == 3:
-        assert step(again, 4).version == 4
-    assert opened(state).cursor.chain == (0, 1, 2, 3, 4)
-
-
-def test_a_full_disk_leaves_the_old_version_and_no_debris(state, base):
-    checkpoints = opened(state, base)
-
-    def full(directory):
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError, match="space"):
-        checkpoints.commit("o", save=full, save_state=optimizer(1), metrics={}, now=0.0)
-    assert sorted(path.name for path in (state / "versions").iterdir()) == ["v000000"]
-    assert checkpoints.cursor.version == 0
-    assert step(checkpoints, 1).version == 1
-
-
-def test_what_the_writer_hashed_is_not_read_back_and_a_flipped_bit_is_found(state, base, monkeypatch):
-    checkpoints = opened(state, base)
-    read = list[str]()
-    original = versions.digest
-
-    def counted(path):
-        read.append(path.name)
-        return original(path)
-
-    def hashed(directory):
-        weights(7)(directory)
-        return [original(directory / "model.safetensors")]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(versions, "digest", counted)
-        checkpoints.commit("o", save=hashed, save_state=optimizer(1), metrics={}, now=2.0)
-    assert "config.json" in read
-    assert "model.safetensors" not in read
-    checkpoints.versions.read(1, verify=True)
-    path = checkpoints.versions.path(1) / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(CheckpointInvalid, match="differs from the manifest"):
-        checkpoints.versions.read(1, verify=True)
-
-
 def test_a_damaged_newest_version_is_passed_over_and_its_number_not_used_again(state, base):
     step(opened(state, base), 1)
     (state / "versions" / "v000001" / "model.safetensors").write_bytes(b"half")
@@ -239,37 +156,28 @@ def test_manifests_are_signed_and_checked(state, base, tmp_path):
         opened(state, trusted=key_pair(tmp_path / "others")[1])
 
 
-def test_a_manifest_that_was_changed_and_an_unsigned_one_are_refused(state, base, tmp_path):
+def test_a_manifest_or_file_that_was_changed_and_an_unsigned_one_are_refused(state, base, tmp_path):
     key, trusted = key_pair(tmp_path / "keys")
     checkpoints = opened(state, base, key=key, trusted=trusted)
     step(checkpoints, 1)
     step(checkpoints, 2)
+    versions = Versions(state / "versions", key=key, trusted=trusted)
     manifest = state / "versions" / "v000002" / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes().replace(b'"parent": 1', b'"parent": 0'))
+    before = manifest.read_bytes()
+    manifest.write_bytes(before.replace(b'"parent": 1', b'"parent": 0'))
     (state / "versions" / "v000001" / "manifest.sig").unlink()
-    versions = Versions(state / "versions", trusted=trusted)
     with pytest.raises(CheckpointInvalid, match="somebody changed the manifest"):
         versions.read(2)
     with pytest.raises(CheckpointInvalid, match=r"not signed; .*evolved provenance sign"):
         versions.read(1)
-
-
-def test_versions_are_signed_again_without_a_change_to_their_manifest(state, base, tmp_path):
-    step(opened(state, base), 1)
-    key, trusted = key_pair(tmp_path / "keys")
-    versions = Versions(state / "versions", key=key, trusted=trusted)
-    before = versions.path(1).joinpath("manifest.json").read_bytes()
     versions.sign(1)
     assert versions.read(1, verify=True).parent == 0
-    assert versions.path(1).joinpath("manifest.json").read_bytes() == before
-
-
-def test_a_version_whose_files_were_changed_is_not_signed(state, base, tmp_path):
-    step(opened(state, base), 1)
-    versions = Versions(state / "versions", key=key_pair(tmp_path / "keys")[0])
-    (versions.path(1) / "model.safetensors").write_bytes(b"other")
-    with pytest.raises(CheckpointInvalid, match="differs from the manifest"):
-        versions.sign(1)
+    manifest.write_bytes(before)
+    weights = versions.path(2) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    for use in (versions.sign, lambda version: versions.read(version, verify=True)):
+        with pytest.raises(CheckpointInvalid, match="differs from the manifest"):
+            use(2)
 
 
 def test_a_figure_that_is_not_finite_costs_no_version(state, base):
@@ -298,14 +206,6 @@ def test_pins_that_cannot_be_read_protect_everything(state, base):
     for value in range(1, 5):
         step(checkpoints, value)
     assert checkpoints.versions.numbers() == [0, 1, 2, 3, 4]
-
-
-def test_only_so_many_orders_are_remembered(state, base, monkeypatch):
-    monkeypatch.setattr(cursor, "REMEMBERED", 3)
-    checkpoints = opened(state, base)
-    for n in range(5):
-        checkpoints.done(f"o{n}")
-    assert [record for record, _ in checkpoints.cursor.done] == ["o2", "o3", "o4"]
 
 
 def back(checkpoints, target, record="back", created=3.0):
@@ -368,33 +268,6 @@ def test_a_version_of_another_branch_brings_its_own_line(state, base):
     assert checkpoints.cursor.chain == (0, 3)
 
 
-@pytest.mark.parametrize("call", ["replace", "fsync", "open"])
-@pytest.mark.parametrize("at", [0, 1])
-def test_a_kill_while_going_back_leaves_it_done_or_not_begun(state, base, monkeypatch, call, at):
-    checkpoints = opened(state, base)
-    for value in (1, 2, 3):
-        step(checkpoints, value)
-    original, calls = getattr(os, call), 0
-
-    def killed(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        if calls > at:
-            raise Killed
-        return original(*args, **kwargs)
-
-    with monkeypatch.context() as patch, contextlib.suppress(Killed):
-        patch.setattr(os, call, killed)
-        back(checkpoints, 1)
-    again = opened(state)
-    gone = again.cursor.finished("back") is not None
-    assert again.cursor.chain == ((0, 1) if gone else (0, 1, 2, 3))
-    if not gone:
-        back(again, 1)
-    assert step(again, 4).parent == 1
-    assert opened(state).cursor.chain == (0, 1, 4)
-
-
 def test_a_damaged_head_is_left_for_the_nearest_sound_ancestor(state, base):
     checkpoints = opened(state, base)
     for value in (1, 2, 3, 4):
@@ -405,22 +278,7 @@ def test_a_damaged_head_is_left_for_the_nearest_sound_ancestor(state, base):
     again = opened(state)
     assert again.cursor.chain == (0, 1)
     assert again.cursor.finished("back") == 3
-    found = Checkpoints(state).look()
-    assert (found.cursor.head, list(found.damaged)) == (1, [3, 2])
     assert step(again, 5).parent == 1
-
-
-def test_a_damaged_newest_version_is_no_loss_after_going_back(state, base):
-    checkpoints = opened(state, base)
-    for value in (1, 2):
-        step(checkpoints, value)
-    back(checkpoints, 1)
-    (state / "versions" / "v000002" / "model.safetensors").write_bytes(b"half")
-    (state / "learner" / "v000002" / "optimizer.safetensors").write_bytes(b"half")
-    again = opened(state)
-    assert again.cursor == checkpoints.cursor
-    assert memory(again) == state / "learner" / "v000001"
-    assert Checkpoints(state).look().damaged == {}
 
 
 def test_moments_are_kept_of_the_newest_two_the_head_and_what_serves(state, base):
@@ -440,15 +298,6 @@ def test_moments_are_kept_of_the_newest_two_the_head_and_what_serves(state, base
     step(checkpoints, 7)
     assert memory(checkpoints) == state / "learner" / "v000007"
     assert memories() == [1, 6, 7]
-
-
-def test_damaged_moments_do_not_spoil_the_version_to_go_back_to(state, base):
-    checkpoints = opened(state, base)
-    for value in (1, 2):
-        step(checkpoints, value)
-    (state / "learner" / "v000001" / "optimizer.safetensors").write_bytes(b"half")
-    assert back(checkpoints, 1).metrics == {"moments_kept": 0.0}
-    assert memory(opened(state)) is None
 
 
 def test_neither_where_it_stands_nor_the_parent_is_ever_deleted(state, base):
@@ -473,16 +322,6 @@ def test_only_the_last_answers_are_remembered_word_for_word(state, base):
     assert (forgotten.answer, forgotten.batch_ids, forgotten.no_gradient) == ("skipped", ("o0",), {})
 
 
-def test_a_version_tells_again_what_it_learned_nothing_from(state, base):
-    checkpoints = opened(state, base)
-    missed = {"t1": "stale", "t2": "equal_outcomes"}
-    candidate = checkpoints.commit(
-        "o", save=weights(1), save_state=optimizer(1), metrics={}, now=2.0, no_gradient=missed
-    )
-    assert candidate.no_gradient == missed
-    assert opened(state).answer("o") == candidate
-
-
 def test_pins_say_what_is_kept_and_what_serves(state, base):
     versions = opened(state, base).versions
     assert versions.pins() == Pins()
@@ -494,32 +333,18 @@ def test_pins_say_what_is_kept_and_what_serves(state, base):
 
 
 def test_a_look_tells_where_a_learner_would_stand_and_changes_nothing(state, base):
+    assert Checkpoints(state).look() == (None, [])
     checkpoints = opened(state, base)
     step(checkpoints, 1)
     step(checkpoints, 2)
     (state / "versions" / ".v000003.9.part").mkdir()
     (state / "learner" / "v000003").mkdir()  # killed between the two renames
     before = sorted(path.relative_to(state) for path in state.rglob("*"))
-    found = Checkpoints(state).look()
-    assert (found.versions, found.damaged) == ((0, 1, 2), {})
-    assert found.debris == (".v000003.9.part", "v000003")
-    assert found.cursor == checkpoints.cursor
+    assert Checkpoints(state).look() == (checkpoints.cursor, [0, 1, 2])
     assert sorted(path.relative_to(state) for path in state.rglob("*")) == before
-
-
-@pytest.mark.parametrize("where", ["versions/v000002/model.safetensors", "learner/v000002/cursor.json"])
-def test_a_look_names_what_is_damaged_and_what_is_left(state, base, where):
-    checkpoints = opened(state, base)
-    step(checkpoints, 1)
-    step(checkpoints, 2)
-    (state / where).write_bytes(b"x")
-    found = Checkpoints(state).look()
-    assert list(found.damaged) == [2]
-    assert found.cursor.version == 1
-
-
-def test_a_look_at_nothing_finds_nothing(state):
-    assert Checkpoints(state).look() == Standing(versions=(), damaged={}, debris=(), cursor=None)
+    (state / "learner" / "v000002" / "cursor.json").write_bytes(b"x")
+    assert opened(state).cursor.version == 1
+    assert not list((state / "versions").glob(".*"))
 
 
 def shards(value):

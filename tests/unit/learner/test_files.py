@@ -6,11 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 
 from learner.errors import NonFiniteWeights  # noqa: E402
 from learner.trainers import files  # noqa: E402
-from learner.trainers.files import load_tensors, save_tensors  # noqa: E402
+from learner.trainers.files import save_tensors  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -39,23 +39,10 @@ def test_what_is_written_is_read_by_safetensors_itself(tmp_path, tensors, piece)
         assert torch.equal(found[name], tensor)
 
 
-def test_a_file_has_the_size_of_safetensors_own(tmp_path, tensors):
-    ours = save_tensors(tensors, tmp_path / "x.safetensors")
-    save_file({name: t.contiguous() for name, t in tensors.items()}, tmp_path / "y.safetensors", {"format": "pt"})
-    assert abs((tmp_path / "y.safetensors").stat().st_size - ours.size) < 64, "the header's spelling alone may differ"
-
-
 def test_the_digest_is_that_of_what_lies_on_disk(tmp_path, tensors, piece):
     told = save_tensors(tensors, tmp_path / "x.safetensors")
     data = (tmp_path / "x.safetensors").read_bytes()
     assert (told.name, told.sha256, told.size) == ("x.safetensors", sha256(data).hexdigest(), len(data))
-
-
-def test_precision_is_that_of_what_was_asked_for(tmp_path):
-    save_tensors({"w": torch.tensor([1.0, 1.001])}, tmp_path / "x.safetensors", dtypes={"w": torch.bfloat16})
-    found = load_tensors(tmp_path / "x.safetensors")["w"]
-    assert found.dtype == torch.bfloat16
-    assert found.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

@@ -23,10 +23,6 @@ def test_the_refusal_has_the_figures_and_what_helps():
     assert "Qwen2.5's" in text
 
 
-def test_what_fits_is_not_refused():
-    fit.refuse(MODELS["0.5b"], Training(gpus=1, tokens=4096), 80 * GIGA, "qwen")
-
-
 def test_settings_come_first_and_the_one_that_costs_least_alone():
     shape, run = MODELS["7b"], Training(trainer="verl", gpus=8, tokens=32768)
     (way,) = fit.remedies(shape, run, 80 * GIGA)

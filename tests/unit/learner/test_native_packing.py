@@ -10,7 +10,7 @@ from learner.errors import CheckpointUnsupported  # noqa: E402
 from learner.trainers import native, packing  # noqa: E402
 from learner.trainers.files import load_model  # noqa: E402
 from learner.trainers.head import token_log_probs  # noqa: E402
-from learner.trainers.micro import PROBE_LEAST, Layout  # noqa: E402
+from learner.trainers.micro import Layout  # noqa: E402
 from tests.unit.learner.maker import VOCABULARY, tiny_model  # noqa: E402
 from tests.unit.learner.test_native import distance, random_batch, trainer, weights  # noqa: E402
 
@@ -144,26 +144,6 @@ def test_log_probs_and_their_gradients_are_those_of_the_plain_formula(kept, chun
     plain = grads(lambda h: torch.log_softmax(head(h) / (temperature or 1.0), -1).gather(1, target[:, None])[:, 0])
     for one, other in zip(ours, plain, strict=True):
         assert torch.allclose(one, other, atol=1e-12)
-
-
-def test_no_tokens_have_no_log_probs():
-    head = torch.nn.Linear(6, 50, bias=False)
-    assert token_log_probs(torch.zeros(0, 6), head, torch.zeros(0, dtype=torch.long), None).shape == (0,)
-
-
-def test_the_guard_s_probe_needs_no_forward_before_the_step(warm_start):
-    calls = []
-
-    def counted(**changes):
-        subject = trainer(warm_start, mini_batches=2, **changes)
-        score = subject._policy.score
-        subject._policy.score = lambda layout, rows: calls.append(layout.tokens(rows)) or score(layout, rows)
-        subject.update(batch, seed=0)
-
-    batch = random_batch(rows=200)
-    counted(kl_limit=10.0)
-    assert len(calls) == 2, "once after each step"
-    assert all(PROBE_LEAST <= n < batch.tokens / 4 for n in calls)
 
 
 def test_the_probe_has_lessons_only_where_there_is_nothing_else():

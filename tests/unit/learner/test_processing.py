@@ -76,17 +76,6 @@ def test_log_probs_are_those_of_the_distribution_that_was_sampled_from(warm_star
     assert subject.log_probs(batch) == pytest.approx(expected, abs=2e-5)
 
 
-def test_rows_sampled_in_different_ways_share_a_batch_and_plain_ones_do_not_change(warm_start) -> None:
-    subject, batch = trainer(warm_start), random_batch(rows=4)
-    plain = subject.log_probs(batch)
-    mixed = msgspec.structs.replace(batch, processing=(Processing(), EVERY[-1], Processing(grammar=True), EVERY[0]))
-    found, layout = subject.log_probs(mixed), Layout(batch)
-    same = np.isin(layout.row, [0, 2])
-    assert found[same] == pytest.approx(plain[same], abs=1e-6)
-    assert np.abs(found[~same] - plain[~same]).max() > 0.01
-    assert (subject.log_probs(msgspec.structs.replace(batch, processing=(Processing(),) * 4)) == plain).all()
-
-
 @pytest.mark.parametrize("by", EVERY)
 def test_the_gradient_is_that_of_the_expected_advantage_over_what_could_be_drawn(by) -> None:
     """Brute force: the sum over what could be drawn of p(token) A(token), differentiated by torch."""
@@ -105,19 +94,6 @@ def test_the_gradient_is_that_of_the_expected_advantage_over_what_could_be_drawn
     p = (processing.penalised(z, about, slice(0, 1), torch.tensor(ids)) / 0.7)[0, kept].softmax(-1)
     (exact,) = torch.autograd.grad((p * advantage[kept]).sum(), z)
     assert expected.tolist() == pytest.approx(exact[0].tolist(), abs=1e-12)
-
-
-def test_what_does_not_fit_into_memory_together_has_the_same_gradient(monkeypatch, warm_start) -> None:
-    batch = msgspec.structs.replace(random_batch(rows=3), processing=(EVERY[-1],) * 3)
-    found = []
-    for chunk in (1 << 24, 48):
-        monkeypatch.setattr(processing.processed_log_probs, "__kwdefaults__", {"chunk": chunk})
-        subject = trainer(warm_start)
-        subject.update(batch, seed=1)
-        found.append(weights(subject))
-    moved = distance(found[0], weights(trainer(warm_start)))
-    # Adam divides by the gradient's own size, so the order of a sum shows in the weights: more on some processors.
-    assert 0 < 200 * distance(*found) < moved
 
 
 def scored(batch, now):

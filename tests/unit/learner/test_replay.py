@@ -11,14 +11,12 @@ import structlog
 
 torch = pytest.importorskip("torch")
 
-from learner.checkpoints import Checkpoints  # noqa: E402
 from learner.errors import BatchRefused  # noqa: E402
 from learner.memory import Memory  # noqa: E402
-from learner.resume import check  # noqa: E402
 from learner.trainers.files import load_tensors, save_tensors  # noqa: E402
 from learner.trainers.native import NativeTrainer  # noqa: E402
 from tests.unit.learner.test_native import SETTINGS, random_batch  # noqa: E402
-from tests.unit.learner.test_update import Bench, back, full_disk, group, like, same  # noqa: E402
+from tests.unit.learner.test_update import Bench, back, full_disk, group, same  # noqa: E402
 
 pytestmark = pytest.mark.torch
 EVERY = 3
@@ -120,7 +118,6 @@ def test_after_going_back_without_moments_the_next_version_has_a_full_state(benc
         assert bench.updater.go_back(back(to="1")).candidate.metrics == {"moments_kept": 0.0}
     assert lines(logs, "moments_not_kept")
     assert not lines(logs, "replay_impossible"), "nothing is damaged"
-    assert not check(bench.directory / "state", bench.settings).damage
     train(bench, 8)
     assert states(bench)[0] == [6, 8]
     before = everything(bench)
@@ -132,7 +129,6 @@ def test_a_damaged_state_is_found_again_from_the_one_before(bench):
     train(bench, *range(1, 8))
     before = everything(bench)
     (bench.directory / "state" / "learner" / "v000006" / "optimizer.safetensors").write_bytes(b"half")
-    assert not check(bench.directory / "state", bench.settings).damage, "nothing is lost"
     with structlog.testing.capture_logs() as logs:
         bench.start()
     assert [(line["since"], line["updates"], line["exact"]) for line in lines(logs, "replayed")] == [(3, 4, True)]
@@ -148,7 +144,6 @@ def test_without_a_batch_it_goes_on_from_its_weights_and_the_last_state_and_says
     weights = bench.weights(5)
     batch = bench.directory / "state" / "learner" / "v000005" / "batch.safetensors"
     batch.unlink() if how == "gone" else batch.write_bytes(batch.read_bytes()[:-1] + b"x")
-    assert "v000005/batch.safetensors" in check(bench.directory / "state", bench.settings).damage
     with structlog.testing.capture_logs() as logs:
         bench.start()
     (said,) = lines(logs, "replay_impossible")
@@ -235,40 +230,74 @@ def test_a_disk_that_is_full_while_the_state_is_written_costs_nothing(tmp_path, 
     assert same(everything(bench), everything(straight))
 
 
+def like(cursor):
+    """What of a cursor does not depend on how long an update took, which a batch tells of the version it is for."""
+    return msgspec.structs.replace(cursor, made=msgspec.structs.replace(cursor.made, batch=""))
+
+
 class Killed(BaseException):
     """Stands for kill -9: nobody catches it."""
+
+
+def killed_after(patch, calls, act):
+    """Run `act` and kill it when it has done `calls` steps that a disk sees; whether that was before its end."""
+    left = calls
+
+    def counted(original):
+        def call(*args, **kwargs):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return original(*args, **kwargs)
+
+        return call
+
+    steps = ((os, "fsync"), (os, "replace"), (Path, "rename"), (shutil, "rmtree"), (shutil, "copyfile"))
+    for where, name in steps:
+        patch.setattr(where, name, counted(getattr(where, name)))
+    try:
+        act()
+    except Killed:
+        return True
+    return False
 
 
 @pytest.mark.promise
 def test_killed_at_any_step_of_writing_it_goes_on_as_if_nothing_had_been(tmp_path, small, bench, monkeypatch):
     straight, struck = made(tmp_path, "straight", small), set[bool]()
-    for at in range(24):
-        left = at
-
-        def counted(original):
-            def call(*args, **kwargs):
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    raise Killed
-                return original(*args, **kwargs)
-
-            return call
-
+    for at in range(28):
         with monkeypatch.context() as patch:
-            for where, name in ((os, "fsync"), (os, "replace"), (Path, "rename")):
-                patch.setattr(where, name, counted(getattr(where, name)))
-            try:
-                train(bench, at)
-            except Killed:
+            if killed_after(patch, at, lambda at=at: train(bench, at)):
                 struck.add((at + 1) % EVERY == 0)
         bench.start()
+        assert not [path for path in (bench.directory / "state").rglob(".*") if path.name.endswith(".part")]
         train(bench, at)
         train(straight, at)
         assert bench.checkpoints.cursor.finished(f"o{at}") == at + 1
         assert same(everything(bench), everything(straight)), f"killed at step {at}"
     assert struck == {False, True}, "while versions with a full state and without were written"
+    for run in (bench, straight):
+        train(run, "last")  # what a kill left undeleted goes with the next version
     assert bench.checkpoints.versions.numbers() == straight.checkpoints.versions.numbers()
+
+
+@pytest.mark.promise
+def test_killed_at_any_step_of_going_back_it_has_gone_or_has_not_begun(bench, monkeypatch):
+    train(bench, 0, 1, 2, 3)
+    weights, early = bench.weights(2), 0
+    for at in range(4):
+        with monkeypatch.context() as patch:
+            killed_after(patch, at, lambda at=at: bench.updater.go_back(back(f"d{at}", "rebase", to="2")))
+        bench.start()
+        early += bench.checkpoints.cursor.finished(f"d{at}") is None
+        bench.updater.go_back(back(f"d{at}", "rebase", to="2"))
+        assert bench.checkpoints.cursor.chain == (0, 1, 2)
+        bench.updater._ready().save(bench.directory)
+        assert same(load_tensors(bench.directory / "model.safetensors"), weights)
+        train(bench, f"after{at}")
+        assert bench.checkpoints.versions.read(bench.checkpoints.cursor.head).parent == 2
+    assert early
 
 
 def test_a_refused_batch_needs_no_replay_and_an_undone_step_gets_one(bench, monkeypatch):
@@ -304,13 +333,3 @@ def test_settling_takes_what_was_written_and_keeps_what_lies_below(small):
         kept = masters[name].to(stored.dtype) == stored
         assert bool((p[kept] == masters[name][kept]).all())
     assert other.settle(small) == 0
-
-
-def test_a_look_tells_what_a_start_would_make_again(bench):
-    train(bench, *range(1, 6))
-    found = Checkpoints(bench.directory / "state").look()
-    assert found.moments
-    assert (found.recovery.version, [again.version for again in found.recovery.updates]) == (3, [4, 5])
-    said = check(bench.directory / "state", bench.settings)
-    assert said.report()["replayed"] == 2
-    assert "goes on with its optimizer, after 2 updates since version 3 are made again" in said.words()

@@ -17,16 +17,15 @@ from prometheus_client import CollectorRegistry, Gauge
 from safetensors.numpy import load_file, save_file
 from structlog.testing import capture_logs
 
-from actors.messages import BatchOrder, Candidate, Directive, decode, encode_batch
+from actors.messages import BatchOrder, Directive, decode, encode_batch
 from actors.system.actor import DeadLetter
 from actors.system.bus import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
-from learner.errors import BatchRefused, MetricsUnavailable, StateEmpty, TensorBoardUnavailable
+from learner.errors import BatchRefused, MetricsUnavailable, TensorBoardUnavailable
 from learner.service import _metrics_server, run
 from learner.settings import LearnerSettings
 from learner.tensorboard import TensorBoard
 from learner.trainers import UpdateReport
-from learner.update import Outcome
 from tests.support.patience import until
 from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.stub_bus import StubBus
@@ -185,33 +184,11 @@ async def test_bytes_that_are_no_message_are_parked(bench):
 
 
 @pytest.mark.anyio
-async def test_a_missing_file_is_looked_for_again(bench):
-    order = bench.order("late")
-    path = anyio.Path(order.path)
-    content = await path.read_bytes()
-    await path.unlink()
-    async with bench.running():
-        await bench.send(order)
-        await anyio.sleep(1)
-        await path.write_bytes(content)
-        assert (await bench.until(1))[0].version == 1
-
-
-@pytest.mark.anyio
 async def test_a_file_that_never_comes_is_given_up(bench):
     async with bench.running():
         await bench.send(bench.order("gone", path="/nowhere/gone"))
         assert (await bench.until(1))[0].answer == "failed"
     assert bench.registry.get_sample_value("evolved_learner_retries_total", {"cause": "file_missing"}) == 2
-
-
-@pytest.mark.anyio
-async def test_a_trainer_that_fails_once_gets_another_chance(bench):
-    bench.trainer.fail = 1
-    async with bench.running():
-        await bench.send(bench.order("a"))
-        assert (await bench.until(1))[0].version == 1
-    assert bench.trainer.weight == 4
 
 
 @pytest.mark.anyio
@@ -254,35 +231,8 @@ async def test_going_back_is_answered_with_the_old_version(bench, kind):
     assert bench.count("went_back") == 1
 
 
-@pytest.mark.anyio
-async def test_a_directive_that_moves_nothing_is_counted_and_not_answered(bench):
-    stale = Directive(id="d", kind="rebase", reason="", origin="", details={"version": "7", "to": "0"})
-    async with bench.running():
-        await bench.send(stale, bench.order("a"))
-        assert [candidate.version for candidate in await bench.until(1)] == [1]
-    assert bench.count("ignored") == 1
-
-
-@pytest.mark.anyio
-async def test_without_a_warm_start_it_says_so(bench):
-    bench.settings = LearnerSettings()
-    with pytest.raises(StateEmpty):
-        await bench.serve()
-
-
 def sample(bench, name, **labels):
     return bench.registry.get_sample_value(f"evolved_learner_{name}", labels)
-
-
-@pytest.mark.anyio
-async def test_an_update_is_told_to_prometheus(bench):
-    async with bench.running():
-        await bench.send(bench.order("a"), bench.order("b", version=0))
-        await bench.until(2)
-    assert sample(bench, "last", figure="credit_outcome_mean") == 0.5
-    assert sample(bench, "last", figure="advantage_std") == pytest.approx(1.0)
-    assert sample(bench, "last", figure="tokens_per_second") > 0
-    assert sample(bench, "steps_total", result="taken") == 2
 
 
 @pytest.mark.anyio
@@ -312,16 +262,6 @@ async def test_a_figure_that_an_order_does_not_have_is_not_shown_with_the_last_o
 
 
 @pytest.mark.anyio
-async def test_a_batch_that_is_refused_is_answered_and_counted(bench):
-    bench.trainer.refusal = BatchRefused("mostly noise", reason="noise")
-    async with bench.running():
-        await bench.send(bench.order("a"))
-        (candidate,) = await bench.until(1)
-    assert (candidate.version, candidate.batch_ids, candidate.answer) == (0, ("a",), "skipped")
-    assert (bench.trainer.weight, bench.count("skipped"), sample(bench, "skipped_total", reason="noise")) == (0.0, 1, 1)
-
-
-@pytest.mark.anyio
 async def test_curves_are_written_for_tensorboard_if_a_directory_is_named(bench):
     pytest.importorskip("tensorboardX")
     curves = bench.directory / "curves"
@@ -345,16 +285,6 @@ def test_without_the_package_or_a_place_curves_are_refused_by_name(tmp_path, mon
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(TensorBoardUnavailable, match="pip install"):
         TensorBoard(tmp_path / "there", clock=lambda: 0.0)
-
-
-def test_a_full_disk_costs_curves_and_no_training(tmp_path):
-    pytest.importorskip("tensorboardX")
-    board = TensorBoard(tmp_path, clock=lambda: 0.0)
-    board._writer._py_recordio_writer._writer = open("/dev/full", "wb")  # noqa: SIM115 - as long as the board
-    candidate = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="")
-    for _ in range(2):
-        board.write(Outcome(result="trained", candidate=candidate, metrics={"loss": 1.0}))
-    assert board.lost == 2
 
 
 def read_events(directory):
@@ -392,20 +322,6 @@ def test_a_learner_that_finds_no_port_for_its_metrics_names_the_setting(monkeypa
     monkeypatch.setattr("learner.service.start_http_server", lambda *_: _refuse(errno.EADDRINUSE))
     with pytest.raises(MetricsUnavailable, match=r"learner.metrics_port = 9464: .* 15 ports after it .* 0 for no"):
         _metrics_server(LearnerSettings(), CollectorRegistry()).__enter__()
-
-
-def test_an_address_of_another_machine_is_named():
-    settings = LearnerSettings(metrics_host="192.0.2.1")
-    with pytest.raises(MetricsUnavailable, match=r"learner.metrics_host = '192.0.2.1'"):
-        _metrics_server(settings, CollectorRegistry()).__enter__()
-
-
-def test_metrics_are_served_where_nothing_is_set(monkeypatch):
-    asked = []
-    monkeypatch.setattr("learner.service.start_http_server", lambda *given: asked.append(given[:2]) or _refuse(0))
-    with pytest.raises(MetricsUnavailable):
-        _metrics_server(LearnerSettings(), CollectorRegistry()).__enter__()
-    assert asked == [(9464, "127.0.0.1")]
 
 
 def _refuse(number):

@@ -14,7 +14,6 @@ from adapters.engines.embedded.prompts import Prompts
 from daemon.demo.world import WARM_START
 from learner.build import BuildSettings, build
 from learner.credit import Credits, CreditSettings, assign
-from learner.trainers.micro import Layout
 from tests.support.chat_templates import write_qwen
 from tests.unit.learner.maker import item, row
 
@@ -99,19 +98,6 @@ def test_a_guided_conversation_without_its_span_is_the_plain_one(templates, name
     assert guided.guided.tolist() == [1]
     for column in ("ids", "mask", "steps", "versions", "behaviour", "advantages", "clip_low", "lengths"):
         assert np.array_equal(getattr(guided, column), getattr(plain, column)), column
-
-
-@pytest.mark.parametrize("name", ["desk", "qwen"])
-def test_positions_close_up_over_the_cut(templates, name):
-    prompts, system, text = templates[name], SYSTEMS[name], lessons_text(LESSONS)
-    span = hint_span(*(prompts.encode(prompts.text(conversation(system, given)[0], TOOLS)) for given in ("", text)))
-    layouts = [Layout(packed(prompts, system, given, at)[0]) for given, at in (("", (0, 0)), (text, span))]
-    plain, guided = layouts
-    assert np.array_equal(plain.within, guided.within)
-    assert np.array_equal(plain.inputs, guided.inputs)
-    (one,), (other,) = (layout.micro_batches(np.array([0]), 10**6) for layout in layouts)
-    assert np.array_equal(one.ids, other.ids)
-    assert np.array_equal(one.context, other.context)
 
 
 def test_a_lesson_that_melts_into_its_surroundings_is_refused_and_not_half_cut(templates):

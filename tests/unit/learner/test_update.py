@@ -1,6 +1,5 @@
 """One order from its file to the next version, with the real trainer on a tiny model."""
 
-import shutil
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,14 +17,14 @@ from actors.messages.manifest import SPOT_CHECK, SpotCheck
 from learner.build import Built
 from learner.checkpoints import Checkpoints
 from learner.credit import Credits
-from learner.errors import BatchRefused, OrderFileMissing, OrderUnusable
+from learner.errors import BatchRefused, OrderUnusable
 from learner.memory import STATE_EVERY
 from learner.service import open_trainer
 from learner.settings import LearnerSettings
-from learner.trainers.files import load_tensors, save_tensors
+from learner.trainers.files import load_tensors
 from learner.trainers.rewarm import STEPS
 from learner.update import Updater, no_gradient
-from tests.unit.learner.maker import VOCABULARY, expecting, item, row
+from tests.unit.learner.maker import item, row
 from tests.unit.learner.test_native import random_batch
 
 pytestmark = pytest.mark.torch
@@ -142,28 +141,10 @@ def test_a_version_says_what_log_probs_an_engine_must_find(bench):
     assert expected.log_probs == pytest.approx(found.tolist(), abs=2e-5)
 
 
-def test_an_order_that_comes_again_trains_nothing(bench):
-    first = bench.train("o1", group())
-    again = bench.train("o1", group())
-    assert again.result == "repeated"
-    assert again.candidate == first.candidate
-    assert bench.checkpoints.cursor.version == 1
-
-
 def test_it_comes_again_after_a_kill_and_is_answered_from_disk(bench):
     first = bench.train("o1", group())
     bench.start()
     assert bench.train("o1", group()).candidate == first.candidate
-
-
-def test_a_resumed_run_gives_the_same_weights_as_an_undisturbed_one(bench, tmp_path, warm_start):
-    (tmp_path / "other").mkdir()
-    other = Bench(tmp_path / "other", warm_start)
-    for n in range(3):
-        bench.train(f"o{n}", group(version=n))
-        other.train(f"o{n}", group(version=n))
-        other.start()
-    assert same(bench.weights(3), other.weights(3))
 
 
 def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(bench):
@@ -181,14 +162,6 @@ def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(ben
     assert (again.result, again.candidate) == ("repeated", outcome.candidate)
 
 
-def test_what_is_too_old_is_dropped_and_counted(bench):
-    for n in range(5):
-        bench.train(f"o{n}", group(version=n))
-    outcome = bench.train("late", group(version=0))
-    assert outcome.result == "skipped"
-    assert outcome.dropped == {"stale": 2}
-
-
 @pytest.mark.parametrize(("field", "value"), [("size", 3), ("sha256", "0" * 64)])
 def test_a_file_that_is_not_what_the_order_says_is_refused(bench, field, value):
     with pytest.raises(OrderUnusable, match="the order says"):
@@ -204,11 +177,6 @@ def test_a_file_that_is_no_batch_is_refused(bench, tmp_path):
         bench.updater.apply(order)
 
 
-def test_a_missing_file_is_told_apart(bench):
-    with pytest.raises(OrderFileMissing):
-        bench.train("o1", group(), path="/nowhere/at/all")
-
-
 def test_an_order_given_up_is_done(bench):
     order = bench.order("o1", group())
     candidate = bench.updater.give_up(order)
@@ -216,18 +184,6 @@ def test_an_order_given_up_is_done(bench):
     assert candidate.no_gradient == {"g1": "failed", "g2": "failed"}
     again = bench.updater.apply(order)
     assert (again.result, again.candidate) == ("repeated", candidate)
-
-
-def test_a_full_disk_puts_the_trainer_back(bench, monkeypatch, tmp_path_factory, warm_start):
-    with monkeypatch.context() as patch:
-        patch.setattr(bench.checkpoints.versions, "write", full_disk)
-        with pytest.raises(OSError, match="full"):
-            bench.train("o1", group())
-    assert bench.train("o1", group()).candidate.version == 1
-    # Trained once, not twice: the update that could not be written is gone from memory too.
-    undisturbed = Bench(tmp_path_factory.mktemp("undisturbed"), warm_start)
-    undisturbed.train("o1", group())
-    assert same(bench.weights(1), undisturbed.weights(1))
 
 
 def test_an_update_that_was_undone_makes_no_version(bench, tmp_path, warm_start):
@@ -238,51 +194,7 @@ def test_an_update_that_was_undone_makes_no_version(bench, tmp_path, warm_start)
     assert outcome.candidate.no_gradient == {"g1": "no_step", "g2": "no_step"}
 
 
-GOOD_ROW = row([5, 6, 7], [-1, 0, 0])
 NAN, INF = float("nan"), float("inf")
-
-
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [
-        ([msgspec.structs.replace(GOOD_ROW, step=b"")], "ragged"),
-        ([msgspec.structs.replace(GOOD_ROW, logprobs=b"xyz")], "ragged"),
-        ([], "empty"),
-        ([row([], [])], "empty"),
-        ([row([5, 6, 7], [-1, -1, -1])], "all_masked"),
-        ([row([5, 6], [-1, 0], logprobs=[0.0, NAN])], "bad_logprobs"),
-        ([row([5, 6], [-1, 0], logprobs=[0.0, -INF])], "bad_logprobs"),
-        ([row([5, 6], [-1, 0], version=7)], "future_version"),
-        ([row([5, VOCABULARY], [-1, 0])], "vocabulary"),
-        ([row([5, 2**31 - 1], [-1, 0])], "vocabulary"),
-        ([row([5, -2], [-1, 0])], "vocabulary"),
-        ([row([5, 6], [-1, 0], temperature=NAN)], "temperature"),
-    ],
-)
-def test_rows_that_cannot_be_trained_on_are_a_counted_skip(bench, rows, reason):
-    items = [item(1.0, id="a", group="g", rows=rows), item(0.0, id="b", group="g", rows=rows)]
-    outcome = bench.train("o1", items)
-    assert (outcome.result, outcome.reason, outcome.dropped) == ("skipped", "nothing_left", {reason: 2})
-    assert outcome.candidate.batch_ids == ("o1",)
-    assert bench.train("o2", group()).candidate.version == 1, "the learner goes on"
-
-
-@pytest.mark.parametrize("outcome", [None, NAN, INF, -INF])
-def test_an_outcome_that_is_no_number_is_a_counted_skip(bench, outcome):
-    items = [item(outcome, id=name, group="g", rows=[GOOD_ROW]) for name in "ab"]
-    assert bench.train("o1", items).dropped == {"no_outcome": 2}
-
-
-def test_an_empty_batch_is_skipped_and_answered(bench):
-    outcome = bench.train("o1", [])
-    assert (outcome.result, outcome.reason, outcome.dropped) == ("skipped", "nothing_left", {})
-    assert outcome.candidate.batch_ids == ("o1",)
-
-
-def test_a_group_of_one_is_measured_against_what_was_to_be_expected(bench):
-    alone = item(1.0, id="a", group="alone", rows=[GOOD_ROW])
-    assert bench.train("o1", [alone]).dropped == {"nothing_to_compare": 1}
-    assert bench.train("o2", expecting([alone], {"c": 0.4})).result == "trained"
 
 
 def test_one_bad_member_does_not_keep_the_others_from_training(bench):
@@ -312,37 +224,6 @@ def test_a_batch_that_the_trainer_refuses_is_skipped_with_its_reason_and_changes
     assert bench.checkpoints.cursor.version == 1
 
 
-def test_an_update_tells_ages_and_speed(bench):
-    ticks = iter([10.0, 12.0])
-    bench.updater._timer = lambda: next(ticks)
-    outcome = bench.train("o1", group())
-    assert sum(outcome.ages) == outcome.ages[0] == 4
-    assert (outcome.metrics["seconds_update"], outcome.metrics["tokens_per_second"]) == (2.0, 4.0)
-
-
-def test_optimizer_and_masters_go_on_bit_for_bit_after_every_restart(tmp_path, warm_start):
-    # bf16 weights on disk: without the fp32 masters beside them a restart would round every update away.
-    small = tmp_path / "bf16"
-    shutil.copytree(warm_start, small)
-    weights = {name: tensor.bfloat16() for name, tensor in load_tensors(small / "model.safetensors").items()}
-    save_tensors(weights, small / "model.safetensors")
-    runs = []
-    for name, restarts in (("one", False), ("other", True)):
-        (tmp_path / name).mkdir()
-        run = Bench(tmp_path / name, small, state_every=4, lr=1e-5, kl_coef=0.01, mini_batches=2)
-        for n in range(4):
-            run.train(f"o{n}", [*group(version=n), *group(version=n, name="h")])
-            if restarts:
-                run.start()
-        runs.append(run)
-    one, other = runs
-    states = [run.checkpoints.recovery(4).state / "optimizer.safetensors" for run in runs]
-    assert any(name.startswith("master.") for name in load_tensors(states[0]))
-    assert states[0].read_bytes() == states[1].read_bytes()
-    assert same(one.weights(4), other.weights(4))
-    assert like(one.checkpoints.cursor) == like(other.checkpoints.cursor)
-
-
 @pytest.mark.parametrize("kind", ["rollback", "rebase"])
 def test_going_back_takes_up_the_old_version_and_writes_none(bench, kind):
     for n in range(3):
@@ -361,54 +242,16 @@ def test_going_back_takes_up_the_old_version_and_writes_none(bench, kind):
     assert bench.checkpoints.cursor.chain == (0, 1, 4)
 
 
-def like(cursor):
-    """What of a cursor does not depend on how long an update took, which a batch tells of the version it is for."""
-    return msgspec.structs.replace(cursor, made=msgspec.structs.replace(cursor.made, batch=""))
-
-
 def held(bench, weights):
     """Whether the trainer's weights are these."""
     bench.updater._ready().save(bench.directory)
     return same(load_tensors(bench.directory / "model.safetensors"), weights)
 
 
-def test_with_its_moments_it_goes_on_as_if_the_branch_had_never_been(bench, tmp_path, warm_start):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
-    outcome = bench.updater.go_back(back(version="2", to="1"))
-    assert outcome.candidate.metrics == {"moments_kept": 1.0}
-    assert [again.version for again in bench.checkpoints.recovery(1).updates] == [1]
-    bench.start()
-    bench.train("next", group(version=1))
-    (tmp_path / "other").mkdir()
-    straight = Bench(tmp_path / "other", warm_start)
-    straight.train("o0", group())
-    straight.train("next", group(version=1))
-    assert same(bench.weights(3), straight.weights(2))
-
-
 def moved(bench, version, parent):
     """Largest change of a weight from `parent` to `version`, in learning rates."""
     one, other = bench.weights(version), bench.weights(parent)
     return max(float((one[name] - other[name]).abs().max()) for name in one) / bench.settings.lr
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_without_moments_its_first_steps_are_short(tmp_path, warm_start, restarted):
-    bench = Bench(tmp_path, warm_start, state_every=1, weight_decay=0.0, keep_versions=20)
-    for n in range(4):
-        bench.train(f"o{n}", group(version=n))
-    outcome = bench.updater.go_back(back(version="2", to="1"))
-    assert outcome.candidate.metrics == {"moments_kept": 0.0}
-    parent = 1
-    for n in range(STEPS):
-        if restarted:
-            bench.start()
-        version = bench.train(f"next{n}", group(version=parent)).candidate.version
-        share = (n + 1) / STEPS
-        assert 0.1 * share < moved(bench, version, parent) < 1.5 * share
-        parent = version
-    assert moved(bench, 5, 1) == pytest.approx(1 / STEPS, rel=0.01), "Adam's first step, an eighth of it"
 
 
 def test_a_first_update_and_one_after_going_back_to_version_0(tmp_path, warm_start):

@@ -67,16 +67,8 @@ _TAKING: contextvars.ContextVar[_Taken | None] = contextvars.ContextVar("evolved
 
 
 def give_tokens(serving: type[Any], chat: type[Any], message: type[Any]) -> None:
-    """Change vLLM's classes; doing it twice does no harm.
-
-    Args:
-        serving: AnthropicServingMessages.
-        chat: ChatCompletionRequest.
-        message: AnthropicMessagesResponse.
-
-    Raises:
-        AttributeError: a vLLM whose classes are made otherwise. Nothing has been changed.
-    """
+    """Change AnthropicMessages' serving and answer, and ChatCompletionRequest; doing it twice does no harm.
+    AttributeError: a vLLM whose classes are made otherwise, and nothing has been changed."""
     create: Callable[..., Any] = serving.create_messages
     full: Callable[..., Any] = serving.chat_completion_full_generator
     stream: Callable[..., Any] = serving.chat_completion_stream_generator

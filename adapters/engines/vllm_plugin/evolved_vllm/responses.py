@@ -16,16 +16,8 @@ from typing import Any
 
 
 def give_logprobs(request: type[Any], response: type[Any], context: type[Any]) -> None:
-    """Change vLLM's classes; doing it twice does no harm.
-
-    Args:
-        request: ResponsesRequest.
-        response: ResponsesResponse.
-        context: SimpleContext: one round of generation without tools of the server's own.
-
-    Raises:
-        AttributeError: a vLLM whose classes are made otherwise. Nothing has been changed.
-    """
+    """Change ResponsesRequest, ResponsesResponse and SimpleContext; doing it twice does no harm. AttributeError: a vLLM
+    whose classes are made otherwise, and nothing has been changed."""
     sampling: Callable[..., Any] = request.to_sampling_params
     made: Callable[..., Any] = response.from_request.__func__
     pieces: Callable[[Any], list[Any]] = context.output_messages.fget

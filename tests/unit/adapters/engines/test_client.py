@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from actors.messages import Sampling, VersionSpan
-from actors.ports.errors import CheckpointRefused, EngineRejected, EngineUnavailable
+from actors.ports.errors import EngineRejected, EngineUnavailable
 from adapters.engines.client import Deadlines, EngineClient
 from tests.support.engine import answer, running_engine
 
@@ -90,14 +90,6 @@ async def test_the_engines_own_words_are_in_the_error():
     assert error.value.status == 400
 
 
-async def test_a_load_that_is_refused_names_the_checkpoint(tmp_path):
-    refusing = client(400, {"error": {"message": "tensor x is missing"}})
-    with pytest.raises(CheckpointRefused, match="tensor x is missing"):
-        await refusing.load(tmp_path)
-    with pytest.raises(EngineRejected):
-        await client(500, {}).load(tmp_path)
-
-
 @pytest.mark.parametrize("body", [[], {}, {"weight_version": 3}])
 async def test_an_answer_of_another_shape_is_rejected(body):
     with pytest.raises(EngineRejected, match="serving"):
@@ -127,23 +119,6 @@ async def test_ids_without_a_log_prob_each_are_rejected():
         await client(200, {"choices": [choice]}).generate([1], max_tokens=2)
 
 
-async def test_the_model_is_asked_for_once():
-    paths: list[bytes] = []
-
-    async def listed(engine, asked, stream):
-        paths.append(asked.line)
-        body = {"data": [{"id": "desk"}]} if asked.line.startswith(b"GET") else {"tokens": [1]}
-        await stream.send(answer(200, body))
-        return True
-
-    async with running_engine() as engine:
-        engine.script = listed
-        async with EngineClient(f"http://127.0.0.1:{engine.port}") as found:
-            assert await found.tokenize("a") == [1]
-            assert await found.tokenize("b") == [1]
-    assert [path.split()[1] for path in paths] == [b"/v1/models", b"/tokenize", b"/tokenize"]
-
-
 async def test_a_connection_that_the_engine_closed_while_it_was_idle_costs_nothing():
 
     async def script(engine, asked, stream) -> bool:
@@ -158,23 +133,6 @@ async def test_a_connection_that_the_engine_closed_while_it_was_idle_costs_nothi
         async with EngineClient(f"http://127.0.0.1:{engine.port}", name="serving") as kept:
             assert [await kept.version(), await kept.version()] == [7, 7]
         assert engine.seen == 3
-
-
-async def test_an_engine_says_how_it_samples_what_a_request_leaves_open():
-    params = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05, "stop": [], "min_p": None}
-    asked: list[httpx.Request] = []
-    async with client(200, {"token_ids": [1], "sampling_params": params}, asked) as engine:
-        found = await engine.sampling_defaults()
-    assert found == Sampling(temperature=0.7, top_p=0.8, top_k=20, repetition_penalty=1.05)
-    assert asked[0].url.path == "/v1/chat/completions/render"
-    masked = {**params, "top_k": -1, "structured_outputs": {"structural_tag": "{}"}}
-    async with client(200, {"token_ids": [1], "sampling_params": masked}) as engine:
-        found = await engine.sampling_defaults()
-    assert (found.top_k, found.bent_by) == (0, "strict tools")
-    for body in ({"token_ids": [1]}, {"sampling_params": {"top_p": "much"}}):
-        async with client(200, body) as engine:
-            with pytest.raises(EngineRejected):
-                await engine.sampling_defaults()
 
 
 async def test_an_engine_without_tools_is_asked_without_one():

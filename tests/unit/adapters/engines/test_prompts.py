@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from tokenizers import Tokenizer
 
 from adapters.engines.embedded.prompts import Prompts, Writer
 from adapters.engines.embedded.requests import BadRequest
@@ -48,11 +47,6 @@ def test_ids_are_those_of_transformers(directory, prompts):
         text = theirs.apply_chat_template(parsed, tools=tools, add_generation_prompt=True, tokenize=False)
         assert prompts.text(CONVERSATION, tools) == text
         assert prompts.encode(text) == theirs(text, add_special_tokens=False).input_ids
-
-
-def test_text_parts_are_joined(prompts):
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert "user\na\nb<|im_end|>" in prompts.text([{"role": "user", "content": parts}], None)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +94,3 @@ def test_special_tokens_are_hidden_and_tags_are_shown(prompts):
     ids = prompts.encode("<tool_call>x<|im_end|>")
     assert prompts.decode(ids) == "<tool_call>x"
     assert prompts.decode(ids, special=True) == "<tool_call>x<|im_end|>"
-
-
-def test_every_word_of_the_script_is_one_token():
-    tokens: Tokenizer = checkpoints.tokenizer()
-    assert len(tokens.encode("".join(checkpoints.CALL)).ids) == len(checkpoints.CALL)

@@ -161,13 +161,6 @@ async def test_a_load_that_hangs_is_cut_at_the_deadline(directory, engine):
     assert not engine.paused
 
 
-async def test_a_resume_that_is_lost_is_tried_again(directory, engine):
-    engine.fail["resume"] = [EngineUnavailable("lost"), EngineUnavailable("lost"), None]
-    outcome = await perform(job(directory), engine)
-    assert outcome.result == "swapped"
-    assert not engine.paused
-
-
 async def test_a_resume_that_is_lost_for_seconds_is_insisted_on(directory, engine, monkeypatch):
     monkeypatch.setattr(swap, "_RESUME_WAIT", 0.02)
     engine.fail["resume"] = [EngineUnavailable("lost")] * 12

@@ -28,17 +28,6 @@ def names(calls):
     return [call["function"]["name"] for call in calls]
 
 
-def test_text_without_a_call_is_content():
-    assert parse("hello < there", ids()) == ("hello < there", [])
-
-
-def test_content_is_what_comes_before_the_first_call():
-    content, calls = parse(f"Let me look.\n{SEARCH}\n{BOOK} done", ids())
-    assert content == "Let me look.\n"
-    assert names(calls) == ["search", "book"]
-    assert [call["id"] for call in calls] == ["call-0", "call-1"]
-
-
 def test_arguments_are_json_as_the_model_wrote_it():
     assert parse(SEARCH, ids())[1][0]["function"]["arguments"] == '{"to": "Ålesund", "n": 1}'
 
@@ -52,11 +41,6 @@ def test_a_call_that_is_not_closed_counts_if_it_is_complete():
 @pytest.mark.parametrize("text", MALFORMED)
 def test_a_malformed_call_stays_content(text):
     assert parse(f"So: {text}", ids()) == (f"So: {text}", [])
-
-
-def test_one_malformed_call_makes_all_of_it_content():
-    text = SEARCH + MALFORMED[0]
-    assert parse(text, ids()) == (text, [])
 
 
 def read(text, size):
@@ -76,10 +60,3 @@ def read(text, size):
 def test_pieces_add_up_to_the_whole(text, size):
     content, calls = parse(text, ids())
     assert read(text, size) == (content or "", [{"index": i, **call} for i, call in enumerate(calls)])
-
-
-def test_content_is_given_away_at_once():
-    reader = Reader(ids())
-    assert reader.add("hello ") == ("hello ", [])
-    assert reader.add("there <") == ("there ", [])
-    assert reader.add("3") == ("<3", [])

@@ -3,12 +3,11 @@
 import math
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.messages import BatchItem, decode, encode
+from actors.messages import BatchItem
 from learner.credit import CreditSettings, assign
 from tests.unit.learner.maker import item
 
@@ -20,12 +19,6 @@ def weighed(made: BatchItem, weight: float) -> BatchItem:
     attributed = made.attributed
     attribution = msgspec.structs.replace(attributed.attribution, weight=weight)
     return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, attribution=attribution))
-
-
-def grouped(made: BatchItem) -> BatchItem:
-    attributed = made.attributed
-    trajectory = msgspec.structs.replace(attributed.trajectory, group="one for all")
-    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, trajectory=trajectory))
 
 
 def silenced(made: BatchItem) -> BatchItem:
@@ -61,27 +54,6 @@ def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credi
     same(assign(zero, credit), assign(silent, credit))
 
 
-@settings(max_examples=60)
-@given(batches, st.sampled_from(SETTINGS), st.floats(0.01, 1.0))
-def test_one_weight_for_all_scales_the_process_channel_and_nothing_else(items, credit, weight):
-    # What labels say of a single trajectory is cut at what its outcome says: these are in groups.
-    items = [grouped(one) for one in items]
-    plain, outcome = assign(items, credit), assign([silenced(one) for one in items], credit)
-    scaled = assign([weighed(one, weight) for one in items], credit)
-    for full, alone, found in zip(plain.advantages, outcome.advantages, scaled.advantages, strict=True):
-        if full is None or found is None or alone is None:
-            continue
-        assert found == pytest.approx(alone + weight * (full - alone), abs=1e-5)
-
-
-@settings(max_examples=60)
-@given(batches, st.sampled_from(SETTINGS), st.data())
-def test_any_weights_give_finite_credit_within_what_the_labels_alone_would_give(items, credit, data):
-    weights = data.draw(st.lists(st.floats(0.0, 1.0), min_size=len(items), max_size=len(items)))
-    found = assign([weighed(one, w) for one, w in zip(items, weights, strict=True)], credit)
-    assert all(np.isfinite(a).all() for a in found.advantages if a is not None)
-
-
 @pytest.mark.parametrize("weight", [math.nan, -1.0, -math.inf])
 def test_a_weight_that_is_no_trust_is_zero(weight):
     items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
@@ -104,8 +76,3 @@ def test_weights_by_hand():
     assert credits.advantages[0] == pytest.approx([1 + (1 / 3) / sigma] * 2)
     assert credits.advantages[1] == pytest.approx([-1 + (1 / 6) / sigma, -1 - (5 / 6) / sigma])
     assert credits.statistics["weight_mean"] == 0.75
-
-
-def test_the_weight_travels_with_the_message():
-    message = weighed(item(1.0, "+"), 0.25).attributed
-    assert decode(encode(message)).attribution.weight == 0.25
