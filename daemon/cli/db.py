@@ -20,7 +20,6 @@ examples:
   evolved db backup /backup/monday.tar            while the daemon runs; --with-keys, --with-weights for more
   evolved db check                                pages, rows, what they say of each other, audit trail, signatures
   evolved db restore /backup/monday.tar           into an empty state directory, or --force: what is there moves aside
-  evolved db vacuum                               give the room of what was removed back to the disk
 
 Exit status: 0; 1 check found something; 2 it cannot be done, and why.
 """
@@ -72,7 +71,6 @@ def add_db(add: Any) -> None:
     restore.add_argument("source", type=Path, metavar="BACKUP", help="as `evolved db backup` wrote it")
     restore.add_argument("--force", action="store_true", help="move what is there aside first")
     action("check", "is it sound?")
-    action("vacuum", "give free room back to the disk; the daemon must not run (SQLite)")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -82,9 +80,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.config, arguments.set)
     try:
-        return {
-            "status": _status, "backup": _backup, "restore": _restore, "check": _check, "vacuum": _vacuum,
-        }[arguments.action](arguments, config)  # fmt: skip
+        actions = {"status": _status, "backup": _backup, "restore": _restore, "check": _check}
+        return actions[arguments.action](arguments, config)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
 
@@ -191,25 +188,3 @@ def _check(arguments: argparse.Namespace, config: "Config") -> int:
         print(f"found: {finding.what}\n  remedy: {finding.remedy}")
     print(f"{len(found.findings)} findings" if found.findings else "sound")
     return 1 if found.findings else 0
-
-
-def _vacuum(arguments: argparse.Namespace, config: "Config") -> int:
-    from contextlib import nullcontext
-
-    from actors.store.engine import open_engine
-    from actors.store.retention import used_bytes, vacuum
-    from daemon.processes.state_lock import state_lock
-    from daemon.upkeep.retention import database_file
-
-    before = _asked(config, used_bytes)
-    file = database_file(config.store_url)
-    with state_lock(config.state, alone=True) if file is not None else nullcontext():
-        _say(f"{before[1] >> 20:,} MiB; this takes as much room again for a while" if file else "VACUUM (ANALYZE)")
-        engine = open_engine(config.store_url, config.store)
-        try:
-            vacuum(engine)
-        finally:
-            engine.dispose()
-    after = _asked(config, used_bytes)
-    _print(arguments, {"bytes_before": before[1], "bytes_now": after[1]})
-    return 0

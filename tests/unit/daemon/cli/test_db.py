@@ -73,21 +73,10 @@ def test_check_ends_with_1_and_a_remedy_for_what_it_finds(
     assert db(settings, "check", "--json") == 1
 
 
-def test_vacuum_gives_room_back(tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with sqlite3.connect(tmp_path / "state/evolved.db") as full:
-        full.execute("INSERT INTO state VALUES ('filler', zeroblob(1000000))")
-        full.execute("DELETE FROM state WHERE key = 'filler'")
-    full.close()
-    assert db(settings, "vacuum", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["bytes_before"] - told["bytes_now"] > 900_000
-
-
 def test_a_file_that_is_no_database_is_named(
     tmp_path: Path, settings: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "state/evolved.db").write_text("no database, whatever its name says\n" * 100)
-    for action in ("status", "vacuum"):
-        assert db(settings, action) == 2
-        assert f"{tmp_path}/state/evolved.db: file is not a database" in capsys.readouterr().err
+    assert db(settings, "status") == 2
+    assert f"{tmp_path}/state/evolved.db: file is not a database" in capsys.readouterr().err
     assert db(settings, "check") == 1

@@ -94,7 +94,7 @@ WORDS: dict[tuple[str, ...], str] = {
     ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
     ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("curriculum",): "--tasks",
     ("judge",): "report", ("keys", "list"): "", ("config",): "", ("forget",): "--tenant acme --reason x --yes",
-    ("db", "status"): "", ("db", "check"): "", ("db", "vacuum"): "",
+    ("db", "status"): "", ("db", "check"): "",
     ("db", "backup"): "{tmp}/made-{number}.tar", ("install",): "--system --dry-run --root {tmp}/root",
     ("environments", "list"): "", ("adapters", "list"): "", ("adapters", "remove"): "crm", ("adapters", "test"): "crm",
     ("adapters", "add"): "crm --kind openapi --url https://crm.example",
