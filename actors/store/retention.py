@@ -9,14 +9,13 @@ letters. Ids of members stay with their order, for lineage.
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection, Engine, delete, exists, func, select
+from sqlalchemy import Connection, delete, exists, func, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from actors.messages import Experience
 from actors.store import outcomes, reading
 from actors.store import tables as t
-from actors.store.engine import chunks, located, table_of
-from actors.store.errors import StoreUnavailable
+from actors.store.engine import chunks, table_of
 from actors.store.ledger import put_state
 
 RETAINED = "store.retained"
@@ -182,26 +181,6 @@ def used_bytes(connection: Connection) -> tuple[int, int]:
         return (pages - free) * size, pages * size
     size = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
     return size, size
-
-
-def vacuum(engine: Engine) -> None:
-    """Give free pages back to the disk; other writers wait meanwhile (SQLite) or hardly (PostgreSQL)."""
-    sqlite = engine.dialect.name == "sqlite"
-    raw = engine.raw_connection()
-    try:
-        # Outside of any transaction: neither database does it in one.
-        if not sqlite:
-            raw.dbapi_connection.autocommit = True  # type: ignore[union-attr]  # psycopg's
-        cursor = raw.cursor()
-        for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)") if sqlite else ("VACUUM (ANALYZE)",):
-            cursor.execute(statement)
-        cursor.close()
-    except Exception as error:
-        if not isinstance(error, engine.dialect.loaded_dbapi.Error):
-            raise
-        raise StoreUnavailable(f"{located(engine)}: {error}") from error
-    finally:
-        raw.close()
 
 
 def _drop_feedback(connection: Connection, ids: Sequence[str]) -> None:
