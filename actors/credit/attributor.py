@@ -2,16 +2,10 @@
 
     trajectory.closed -> [judge] -> trajectory.attributed
 
-A trajectory that a judge has seen before, under whatever id, gets the labels that it got then; one that is not worth
-its price (`actors.credit.sampling`) is not shown to it. The others are, within a budget. A judge that fails abstains:
-every step is ABSTAIN, which the learner masks. A judge that is away is waited for instead, and not hammered.
-
-What somebody reported of a step outranks what a judge thinks of it: feedback on a step that is there when the
-trajectory gets its credit is that step's label, and a trajectory with feedback on every step needs no judge. What
-comes later is kept and counted by the store, and changes nothing.
-
-How far the labels can be trusted is measured on the way (`actors.credit.calibration`), and travels with them as their
-weight.
+What a judge has seen before, under whatever id, gets the labels that it got then; what is not worth its price
+(`actors.credit.sampling`) is not shown to it. A judge that fails abstains: the learner masks the step. One that is away
+is waited for. What somebody reported of a step outranks the judge; what comes later is only counted. How far the labels
+can be trusted (`actors.credit.calibration`) travels with them as their weight.
 """
 
 import contextlib

@@ -1,20 +1,10 @@
 """`Calibration`: how far one judge's labels can be trusted, by what became known without it.
 
-Two kinds of evidence. *Outcomes*: a share of the trajectories whose outcome is verified is shown to the judge blind;
-its labels, summed with sign and confidence, are its score. *Steps*: feedback on a step against the judge's label of it.
-
-Agreement and the precision of GOOD and of BAD are reported as they are. The weight does not follow from them but from
-the AUC: how often, of a good and a bad one, the judge scores the good one higher (ties count half). A precision
-depends on how many trajectories succeed (a coin has 90 % where nine in ten do) and on how generous the judge is. The
-AUC depends on neither, and nor does credit, which compares labels with each other. On the travel desk's long tasks the
-answer key itself has a precision of GOOD of 47 %, since a failed run has one wrong step among a dozen right ones; its
-AUC is 0.99 (docs/measured.md).
-
-What became known is what somebody says, so evidence of several parties is held to `actors.statistics.parties`: a window
-that is full lets go of the loudest's oldest, and the weight follows from what none has more of than its cap, without
-the two parties that pull the AUC hardest.
-
-Source: Hanley and McNeil (1982) for the AUC; 2 AUC - 1 is Somers' D, for a two-valued score Youden's J.
+*Outcomes*: a share of the trajectories whose outcome is verified is shown to the judge blind; its labels, summed with
+sign and confidence, are its score. *Steps*: feedback on a step against the judge's label of it. The weight follows from
+the AUC (Hanley and McNeil 1982): how often, of a good and a bad one, the judge scores the good one higher. A precision
+depends on how many trajectories succeed and on how generous the judge is; the AUC on neither, and nor does credit,
+which compares labels with each other (docs/measured.md). Parties are held to `actors.statistics.parties`.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,10 +1,8 @@
 """Which trajectories make the next update: the pool of those that may, and the rules by which a batch is drawn from it.
 
-Pure: time comes as an argument, and what is trained and what serves is told (`curation.freshness`). Sandbox
-trajectories come in groups (attempts at one task, GRPO's baseline) and only whole groups are used; production
-trajectories come alone and join them up to a share, or make the batch by themselves where there is no sandbox. Which of
-them go first is `actors.curation.batch_sampling`'s to say. Whatever is not used has a reason, and the reason is
-counted.
+Pure. Sandbox trajectories come in groups (attempts at one task) and only whole groups are used; production's join them
+up to a share, or make the batch where there is no sandbox. Who goes first is `actors.curation.batch_sampling`'s to say.
+Whatever is not used has a reason, and the reason is counted.
 """
 
 from collections import Counter, OrderedDict

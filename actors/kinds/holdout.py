@@ -1,9 +1,7 @@
 """Which production trajectories are kept for judging weights, never for making them.
 
-Without a sandbox the gate can only ask how a candidate would have fared on real traffic, and an answer from
-trajectories that trained the candidate would flatter it. So a fixed share is set aside by a hash of the trajectory's
-id: the same decision in the curator (which must skip them) and in the gatekeeper (which scores them), in every process,
-for ever, with nothing to store or to agree on.
+Trajectories that trained a candidate would flatter it. So a fixed share is set aside by a hash of the trajectory's id:
+curator (which skips them) and gatekeeper (which scores them) decide alike for ever, with nothing to store or agree on.
 """
 
 import hashlib

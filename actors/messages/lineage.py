@@ -1,8 +1,7 @@
 """Which weight version came of which, and how far apart two of them are: staleness, for all who ask.
 
-Versions form a tree: each update makes one version out of its parent, and going back means that the next update has an
-older parent. What a trajectory may still teach depends on the updates between the version that sampled it and the one
-that is trained, not on the difference of their numbers: after a rollback from v10 to v0, runs of v0 are fresh.
+Versions form a tree: going back means that the next update has an older parent. What counts is the updates between the
+version that sampled a run and the one that is trained: after a rollback from v10 to v0, runs of v0 are fresh.
 """
 
 from collections.abc import Iterable, Sequence

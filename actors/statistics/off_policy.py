@@ -1,16 +1,12 @@
 """What recorded runs say of a policy that did not act in them: the sum of what each changed token does alone.
 
     score of a run = sum over tokens of (candidate's - incumbent's probability) / behaviour's
+    candidate's success - incumbent's = p (1 - p) pull,  p the share of successes
 
-A product of importance weights has a variance that grows as exp(2 kl tokens); the sum's grows with the tokens. Its mean
-is 0 before outcomes are known, and mean(outcome * score) is the surrogate of conservative policy iteration (Kakade and
-Langford 2002, eq. 4.2; Schulman et al. 2015, eq. 3). A *pull* is the mean score of successes minus that of failures:
-
-    candidate's success - incumbent's = p (1 - p) pull,  p the share of successes.
-
-What changed tokens do together is left out, of either sign: see docs/measured.md. Reports that are missing not at
-random bias p and not the pull (case-control sampling: Prentice and Pyke 1979), unless the bias differs between the two
-policies.
+A product of importance weights has a variance that grows as exp(2 kl tokens); the sum's grows with the tokens (Kakade
+and Langford 2002, eq. 4.2; Schulman et al. 2015, eq. 3). A *pull* is the mean score of successes minus that of
+failures. Reports that are missing not at random bias p and not the pull (Prentice and Pyke 1979), unless the bias
+differs between the two policies. What changed tokens do together is left out: docs/measured.md.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""First things first: while the head of the flow has more than it can take, the actors behind it go slowly.
+"""Slows the other actors down while the assembler has a backlog, so that the spool empties first.
 
-What waits at the head (the assembler's inbox, and the spool behind it) can be lost to a quota; what is in the store can
-wait. After an outage all actors would otherwise share one processor evenly, and the spool would empty at a fraction of
-its speed. Nobody stops: a follower works on after `patience` seconds in any case.
+What waits at the head can be lost to a quota; what is in the store can wait. Nobody stops: a follower works on after
+`patience` seconds in any case.
 """
 
 import anyio

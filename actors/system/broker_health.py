@@ -1,8 +1,7 @@
 """A nats-server that could not write, and would not write again.
 
-Since 2.14 a stream whose write failed keeps the error until the server is restarted, and a permission that was denied
-once turns JetStream off: a disk that was full or read-only for a moment stops all that is published, while the server
-answers as ever. What it had confirmed is on disk. So: ask its health, wait until the disk takes bytes again, and let it
+Since 2.14 a stream whose write failed keeps the error until the server is restarted, and a permission denied once turns
+JetStream off, while the server answers as ever. So: ask its health, wait until the disk takes bytes again, and let it
 be restarted. Its log is no witness: it lies on the same disk.
 """
 

@@ -42,9 +42,6 @@ class Depth(msgspec.Struct, frozen=True, kw_only=True):
     """Records not yet delivered."""
     in_flight: int
     """Records delivered and not yet acked."""
-    expired: int = 0
-    """Records that the stream's limits removed before this durable saw them, since the subscription was opened; an
-    upper bound where the stream holds subjects that the durable does not read."""
 
 
 class Tail(msgspec.Struct, frozen=True):

@@ -1,8 +1,6 @@
 """When the store has changed under the actors: somebody forgot a tenant, or revised a lesson by hand.
 
-Actors keep in memory what they read from the store, and can rebuild it at any time (`Actor.start`). A
-`CacheInvalidation` asks them to: each does so before its next batch or tick, within about
-`RunnerSettings.fetch_seconds` when idle.
+Actors rebuild what they keep in memory (`Actor.start`) before their next batch or tick.
 """
 
 

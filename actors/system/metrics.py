@@ -9,8 +9,7 @@ from actors.system.supervisor import SystemState
 class SystemMetrics:
     """Counters that the runner and the bus feed, and gauges that are set from their states before a scrape.
 
-    Every drop has a reason: `duplicate` (the ledger knew the record), `expired` (the stream's limits removed it
-    unread), `dead_full` (the letter did not fit into DEAD; the store has it).
+    Every drop has a reason: `duplicate` (the ledger knew the record), `dead_full` (the letter did not fit into DEAD).
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -40,7 +39,6 @@ class SystemMetrics:
         self.restarts = Gauge("evolved_actor_restarts", "Restarts since start.", ["actor"], registry=registry)
         self.ready = Gauge("evolved_actor_ready", "1 if the actor is ready.", ["actor"], registry=registry)
         self.beat_age = Gauge("evolved_actor_beat_age_seconds", "Since the last beat.", ["actor"], registry=registry)
-        self._expired: dict[str, int] = {}
 
     def observe(self, state: SystemState) -> None:
         """Take over the supervisor's state."""
@@ -50,10 +48,6 @@ class SystemMetrics:
             self.beat_age.labels(actor.name).set(actor.beat_age)
 
     def observe_depth(self, durable: str, depth: Depth) -> None:
-        """Take over how far a durable is behind; what expired meanwhile is counted as dropped."""
+        """Take over how far a durable is behind."""
         self.mailbox.labels(durable, "waiting").set(depth.waiting)
         self.mailbox.labels(durable, "in_flight").set(depth.in_flight)
-        new = depth.expired - self._expired.get(durable, 0)
-        if new > 0:
-            self.dropped.labels(durable, "expired").inc(new)
-        self._expired[durable] = depth.expired

@@ -51,8 +51,6 @@ class _Source:
         self.heard = 0.0
         """Loop time of the server's last word on a request, or of ours."""
         self.lost = False
-        self.expired = 0
-        self.last_seen = 0
 
     def credit(self, now: float) -> int:
         """Records that the server may still send."""
@@ -262,25 +260,17 @@ class NatsPull:
     async def depth(self) -> Depth:
         """See `bus.Bus.depth`."""
         js = await self._client.jetstream()
-        waiting = in_flight = expired = 0
+        waiting = in_flight = 0
         try:
-            for name, source in self._sources.items():
+            for name in self._sources:
                 info = await js.consumer_info(name, self._durable)
-                state = (await js.stream_info(name)).state
                 waiting += info.num_pending or 0
                 in_flight += info.num_ack_pending or 0
-                delivered = info.delivered.stream_seq if info.delivered else 0
-                if not source.stream.queue:
-                    # Acks never remove anything here: what is gone beyond our position went unread.
-                    seen = max(source.last_seen, delivered)
-                    source.expired += max(0, state.first_seq - 1 - seen)
-                    source.last_seen = max(seen, state.first_seq - 1)
-                expired += source.expired
         except APIError as error:
             raise BusUnavailable(str(error)) from error
         except CONNECTION_ERRORS as error:
             raise BusUnavailable(f"depth of {self._durable}: {error!r}") from error
-        return Depth(waiting=waiting, in_flight=in_flight, expired=expired)
+        return Depth(waiting=waiting, in_flight=in_flight)
 
     async def close(self) -> None:
         """Leave the inbox, then hand the buffer back: it would come again to requests that still stood. The durable

@@ -80,9 +80,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.config, arguments.set)
     try:
-        return {
-            "status": _status, "backup": _backup, "restore": _restore, "check": _check
-        }[arguments.action](arguments, config)  # fmt: skip
+        actions = {"status": _status, "backup": _backup, "restore": _restore, "check": _check}
+        return actions[arguments.action](arguments, config)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
 

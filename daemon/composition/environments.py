@@ -19,21 +19,12 @@ from daemon.composition import registry as adapters
 from daemon.errors import ConfigError
 from daemon.settings.config import SandboxSettings
 
-COUNTERS = {
-    "opened": "Episodes begun.",
-    "closed": "Episodes closed by those who played them.",
-    "refused": "Episodes that the environment would not begin.",
-    "deaths": "Episodes whose process ended in mid-call.",
-    "timeouts": "Episodes and workers ended because a call took too long.",
-    "oversized": "Episodes ended because an answer was too long.",
-    "reaped": "Episodes ended because nobody used them.",
-    "lost": "Episodes that went with their worker.",
-    "capped": "Episodes not begun because too many were open.",
-    "restarts": "Workers started again.",
-    "created": "Instances begun over HTTP.",
-    "released": "Instances let go of over HTTP.",
-    "failed": "Calls over HTTP in which the environment broke down.",
-}
+COUNTERS = (
+    "opened", "closed", "refused", "deaths", "timeouts", "oversized", "reaped", "lost", "capped", "restarts",
+    "created", "released", "failed",
+)  # fmt: skip
+"""What becomes of episodes and workers: `deaths` in mid-call, `reaped` because nobody used them, `lost` with their
+worker, `capped` because too many were open; `created` and `released` over HTTP, `failed` calls there."""
 
 
 class EnvironmentCollector(Collector):

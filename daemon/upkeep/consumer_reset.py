@@ -1,8 +1,7 @@
 """After a restore the streams' consumers stand further than the store: back to the beginning with them.
 
-The store's marks say what was handled before the backup: of that nothing is done again. What was handled after it, and
-is still in the streams, is handled anew; its results have the ids that they had then, so traffic and feedback do not
-count twice. Orders to train made after it are forgotten: what they held may be trained on again (docs/operate.md).
+What the store's marks have is not done again; what was handled after the backup, and is still in the streams, is
+handled anew under the ids that it had then. Orders made after it are forgotten (docs/operate.md).
 """
 
 import structlog

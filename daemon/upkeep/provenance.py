@@ -1,8 +1,7 @@
 """Whose signatures count: the key files that the settings name, as keys.
 
-On one machine nothing is to be done: the learner and the gatekeeper make their keys when they first start, and leave
-the public halves where the other one looks. A learner on another node shows its public key with `evolved provenance
-show learner`, and the daemon's node takes it in with `evolved provenance trust learner FILE`.
+On one machine the learner and the gatekeeper make their keys when they first start; a learner on another node shows its
+public key (`evolved provenance show learner`), and the daemon's takes it in (`evolved provenance trust learner FILE`).
 """
 
 from pathlib import Path

@@ -1,9 +1,8 @@
 """Swap intents: before an engine is touched, the store says who is about to, for how long, and to what end.
 
-The swap's program outlives its daemon, and the daemon that leads next must not start another one on top of it. It may
-not even see the program: that one can run on another machine. So each swap of an engine that serves has a lease of its
-own (`actors.store.leases`), taken before the program starts and given back when its outcome is known; while it is live
-nobody else starts one. Its epoch rises with every swap, and engines with our plug-in refuse a smaller one.
+The swap's program outlives its daemon and may run on another machine, and the daemon that leads next must not start
+another one on top of it. So each swap has a lease of its own (`actors.store.leases`), given back when its outcome is
+known; its epoch rises with every swap, and engines with our plug-in refuse a smaller one.
 """
 
 import contextlib

@@ -68,7 +68,6 @@ class _Durable:
         self.flying: dict[tuple[str, int], tuple[_Entry, float]] = {}
         """Delivered or put off: when each is due again."""
         self.attempts: dict[tuple[str, int], int] = {}
-        self.expired = 0
 
 
 class StubBus:
@@ -152,7 +151,7 @@ class StubBus:
         depths: dict[str, Depth] = {}
         for name, state in self._durables.items():
             self.collect(state)
-            depths[name] = Depth(waiting=len(state.ready), in_flight=len(state.flying), expired=state.expired)
+            depths[name] = Depth(waiting=len(state.ready), in_flight=len(state.flying))
         return depths
 
     async def aclose(self) -> None:
@@ -170,9 +169,7 @@ class StubBus:
             log.expire(now)
             for sequence in range(cursor + 1, log.sequence + 1):
                 entry = log.entries.get(sequence)
-                if entry is None:
-                    state.expired += 1
-                elif any(matches(pattern, entry.item.subject) for pattern in state.subjects):
+                if entry is not None and any(matches(pattern, entry.item.subject) for pattern in state.subjects):
                     state.ready.append(entry)
             state.cursors[name] = log.sequence
         state.ready = deque(entry for entry in state.ready if entry.sequence in self._logs[entry.stream].entries)

@@ -255,3 +255,13 @@ def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:
     assert [item.attributed.id for item in corrected] == ["loud1", "quiet"]
     assert len(selected.items) == 10
     assert made.corrections == 6
+
+
+def test_a_correction_of_what_is_stale_or_becomes_it_is_dropped_for_that() -> None:
+    made = pool(newest=8)
+    made.correct(Correction(item=attributed("late", outcome_revision=1), before=0.0))
+    made.correct(Correction(item=attributed("waits", outcome_revision=1, min_version=8), before=0.0))
+    assert made.corrections == 1
+    move(made, 16)
+    made.select(1.0)
+    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("late", "stale"), ("waits", "stale")]

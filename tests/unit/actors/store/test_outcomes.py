@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from actors.messages import BatchOrder, Candidate, Feedback
-from actors.store import Dropped, Effect, Guessed, Joined, Store
+from actors.store import Dropped, Effect, Guessed, HeardUntil, Joined, Store
 from actors.store import tables as t
 from actors.store.outcomes import CORRECTIONS, GIVEN_UP
 from tests.support.credited import attributed, candidate
@@ -123,3 +123,32 @@ async def test_what_was_trained_on_a_guess_is_corrected_by_the_first_report(stor
     await say(store, 0.0)
     assert await row(store) == (0.0, 1)
     assert await effects(store) == [(0, "ordered", "")]
+
+
+async def test_readers_hear_late_words_once_and_a_correction_waits_for_the_answer_of_its_order(store: Store) -> None:
+    await store.save([attributed("a", outcome=None), attributed("b"), attributed("c", outcome=0.0)])
+    await say(store, 1.0)
+    await store.save([BatchOrder(id="o", path="", sha256="", size=0, trajectories=("a", "b"))])
+    (first,) = await store.late_outcomes("reader", "kinds", 9)
+    assert (first.trajectory_id, first.revision, first.outcome) == ("a", 0, 1.0)
+    await store.save([HeardUntil(id="reader", sequence=first.sequence)])
+    await say(store, 0.0, start=20.0)
+    (second,) = await store.late_outcomes("reader", "kinds", 9)
+    assert (second.revision, second.outcome) == (1, 0.0)
+    await store.save([Effect(id="a", revision=1, channel="kinds", effect="weighs")])
+    assert await store.late_outcomes("reader", "kinds", 9) == [], "it has an effect there"
+    assert len(await store.late_outcomes("other", "lessons", 9)) == 2
+    assert await store.newest_late(0.0, 9) == ["a"]
+    assert await store.newest_late(21.0, 9) == []
+    (current,) = await store.current([attributed("a", outcome=None)])
+    assert (current.trajectory.outcome, current.trajectory.outcome_revision) == (0.0, 1)
+    assert await store.corrections(9) == [], "what there is to correct is not known yet"
+    await store.save([candidate(1, batch_ids=("o",), no_gradient={"b": "equal"})])
+    (found,) = await store.corrections(9)
+    assert (found.item.id, found.before, found.item.trajectory.outcome) == ("a", 1.0, 0.0)
+    figures = await store.outcome_figures()
+    assert {key: figures[key] for key in ("reported", "runs_reported", "had_effect", "none", "under_way", "share")} == {
+        "reported": 4, "runs_reported": 3, "had_effect": 2, "none": 1, "under_way": 1, "share": 2 / 3,
+    }  # fmt: skip
+    assert figures["none_because"] == {"no gradient: equal": 1}
+    assert figures["effects"] == {"training": {"trained": 1, "no gradient: equal": 1}, "kinds": {"weighs": 1}}

@@ -105,6 +105,17 @@ async def test_what_something_rests_on_stays_however_old(kept: Kept) -> None:
     assert [version.version for version in line.versions] == [1]
 
 
+async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None:
+    orders = [
+        BatchOrder(id=key, path="", sha256="", size=0, trajectories=(key,), created=NOW - days * DAY)
+        for key, days in (("answered", 900), ("lost", 800), ("newest", 700))
+    ]
+    version = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("answered",))
+    await kept.store.save([*orders, version])
+    await kept.retention().round()
+    assert {order.id for order in await kept.store.batches()} == {"answered", "newest"}
+
+
 async def test_weights_that_serve_served_last_are_pinned_or_on_trial_stay(kept: Kept) -> None:
     for number in range(10):
         kept.version(number)
