@@ -99,8 +99,9 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = False) -> str:
-    """Why what is on trial is worse than the rest, empty if that cannot be said; counts its looks in `looks`. The `last`
-    look, before a trial ends well, is had whatever the size."""
+    """Why what is on trial is worse than the rest, empty if that cannot be said; counts its looks in `looks`.
+
+    The `last` look, before a trial ends well, is had whatever the size."""
     canary, rest, first = arms.canary, arms.rest, _first(settings, arms.drawn)
     failed = canary.failed, canary.judged
     for series, name, mine, theirs, strata, against in (
@@ -127,8 +128,9 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
 
 
 def level(look: int, settings: CanarySettings, *, drawn: bool) -> float:
-    """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs. The error
-    is shared by two series, failures and errors; with one engine (not `drawn`) also by failures against all lately."""
+    """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs.
+
+    Failures and errors share the error; with one engine (not `drawn`) failures against all lately do too."""
     first, series = _first(settings, drawn), 2 if drawn else 3
     early = planned_looks(first, GROWTH, settings.runs) + 1
     late = max(0, planned_looks(first, GROWTH, SAMPLE) - early)
