@@ -92,8 +92,7 @@ class _Seen(msgspec.Struct, frozen=True):
     version: int
     """That sampled all of it, -1 if that is not known."""
     place: Place
-    """Where one engine serves agent with its tools (with other tools it is another task), neighbourhood and kind of
-    goal; of several
+    """Agent with its tools (with other tools it is another task), neighbourhood and kind of goal; of several engines
     the period of a share before these."""
     error: bool
     party: str
@@ -167,13 +166,7 @@ class ArmsCount:
         world: Callable[[str], float],
         periods: Sequence[float],
     ) -> Arms:
-        """Both sides by now.
-
-        Args:
-            good: versions that were stable, the latest last.
-            world: since when an agent's world is as it is, unix seconds.
-            periods: when each share of the canary began, unix seconds; with several engines.
-        """
+        """Both sides by now; `good`, `world` and `periods` as in `CanaryWatch.verdict` and `Looks`."""
         store, since = self._store, trial.since
         lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
         lately = lately if self._alone else []

@@ -101,9 +101,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = False) -> str:
     """Why what is on trial is worse than the rest, empty if that cannot be said; counts its looks in `looks`.
 
-    Args:
-        last: the trial is about to end well: look once more, whatever the size.
-    """
+    The `last` look, before a trial ends well, is had whatever the size."""
     canary, rest, first = arms.canary, arms.rest, _first(settings, arms.drawn)
     failed = canary.failed, canary.judged
     for series, name, mine, theirs, strata, against in (
@@ -132,10 +130,7 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
 def level(look: int, settings: CanarySettings, *, drawn: bool) -> float:
     """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs.
 
-    Args:
-        drawn: there are several engines, and two series of looks that share the error: failures, and errors. With one
-            there is a third: failures against all lately.
-    """
+    Failures and errors share the error; with one engine (not `drawn`) failures against all lately do too."""
     first, series = _first(settings, drawn), 2 if drawn else 3
     early = planned_looks(first, GROWTH, settings.runs) + 1
     late = max(0, planned_looks(first, GROWTH, SAMPLE) - early)
@@ -166,12 +161,7 @@ class CanaryWatch:
     def __init__(
         self, settings: CanarySettings, store: Store, *, parts: Mapping[str, float], kinds: Kinds | None = None
     ) -> None:
-        """
-        Args:
-            kinds: what goals are alike; none: only the same masked goals are.
-            parts: of new trajectories, by engine, while nothing is on trial. If there is one engine, before is compared
-                with after, not one engine with the others.
-        """
+        """`parts` of new trajectories, by engine, while nothing is on trial."""
         self._settings, self._store, self._parts = settings, store, parts
         self._drawn = len(parts) > 1
         self._looks: Looks | None = None

@@ -40,8 +40,6 @@ _ENDED = {"rollback": "rolled back", "rebase": "given up"}
 _PATIENCE = 3600.0
 """Seconds that a candidate may be without a final verdict while nothing newer comes; then it gives way. What was
 promoted and waits to serve is waited for, however long that takes."""
-
-
 _HOLDS = 4
 """Verdicts of one candidate at most, each on more evidence than the one before; then the learner goes back to what
 serves: 512 tasks in all."""
@@ -345,11 +343,8 @@ class Gatekeeper:
             self._loaded(newest.version)
 
     async def _put(self, version: int, path: Path, manifest: str = "") -> str:
-        """Load a version into the shadow engine; why it was refused, empty if it was not.
-
-        Args:
-            manifest: sha256 that its manifest must have, empty for any that the learner signed.
-        """
+        """Load a version into the shadow engine; why it was refused, empty if it was not. `manifest` is the
+        sha256 that its manifest must have, empty for any that the learner signed."""
         self._times.swapping(self._shadow_name)
         try:
             with anyio.fail_after(_LOAD_SECONDS):

@@ -44,19 +44,11 @@ class Check(Protocol):
     name: str
 
     async def gather(self) -> int:
-        """Fetch the evidence for this verdict; how many pieces there are. 0: nothing to measure on.
-
-        Raises:
-            DependencyUnavailable: the store is away.
-        """
+        """Fetch the evidence for this verdict; how many pieces there are. 0: nothing to measure on."""
         ...
 
     async def measure(self) -> Any:
-        """Measure the weights that the shadow engine has on that evidence.
-
-        Raises:
-            DependencyUnavailable: the engine is away.
-        """
+        """Measure the weights that the shadow engine has on that evidence."""
         ...
 
     def judge(self, candidate: Any, incumbent: Any) -> Report:

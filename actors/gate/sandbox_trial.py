@@ -52,12 +52,8 @@ class Trial(Protocol):
     async def compare(
         self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
     ) -> Comparison:
-        """Measure `candidate`, which is in the shadow engine and is there again in the end, against `incumbent`.
-
-        Args:
-            served: every version that ever served; the candidate must not be inferior to the best of them either.
-            load: to put other versions into the shadow engine in between.
-            deadline: on anyio's clock. What is measured by then counts; what it leaves open is held.
+        """Measure `candidate`, which is in the shadow engine and is there again in the end, against `incumbent`, and
+        against the best of all that were `served`. What `deadline` (on anyio's clock) leaves open is held.
 
         Raises:
             DependencyUnavailable: engine or environment are away; nothing was concluded.

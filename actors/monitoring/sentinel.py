@@ -113,12 +113,7 @@ class Sentinel:
         clock: Callable[[], float],
         kinds: Kinds | None = None,
     ) -> None:
-        """
-        Args:
-            kinds: what goals are alike, learned by whoever has it too; none: only the same masked goals are.
-            engines: every engine to look after, by name; those that serve users must have the name that the swapper
-                gives them in `Serving.engine`.
-        """
+        """Those of `engines` that serve users must have the names that the swapper gives them in `Serving.engine`."""
         self._settings, self._store, self._engines, self._clock = settings, store, engines, clock
         self._kinds = kinds or Kinds()
         self._runs: dict[tuple[str, str], str] = {}

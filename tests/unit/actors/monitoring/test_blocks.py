@@ -126,25 +126,18 @@ def test_small_falls_add_up_though_the_first_version_is_long_out_of_the_history(
     assert 0.8 < versions["first"].solved / versions["first"].outcomes < 1.0
 
 
-def test_versions_that_are_as_good_or_better_are_not_below() -> None:
-    served = Served(0)
-    read = [one for version in range(8) for one in served.serve(version, 0.6)] + served.serve(8, 0.8)
-    assert set(read) == {0.0}
-
-
-def test_going_back_to_the_first_ends_it() -> None:
-    served = Served(2).chain([0.9, 0.4])
-    assert served.below == 1.0
+@pytest.mark.parametrize(
+    ("shares", "liars", "below"),
+    [([0.6] * 6 + [0.8], 0, {0.0}), ([0.9, 0.4], 0, {0.0, 1.0}), ([0.9, 0.9], 1, {0.0}), ([0.9, 0.9], 4, {0.0, 1.0})],
+    ids=["as good or better", "worse", "one party says so", "most of them say so"],
+)
+def test_a_version_is_below_the_first_while_it_serves_and_not_on_one_partys_word(shares, liars, below) -> None:
+    served, read = Served(3), list[float]()
+    for version, success in enumerate(shares):
+        read += served.serve(version, success, liars=liars if version else 0)
+    assert set(read) == below
     served.swap(0)
-    assert served.monitor.readings() == {"below": 0.0}
-
-
-def test_one_party_alone_does_not_make_it_below_but_most_of_them_do() -> None:
-    for liars, below in ((1, 0.0), (4, 1.0)):
-        served = Served(3)
-        served.serve(0, 0.9)
-        served.serve(1, 0.9, liars=liars)
-        assert served.below == below
+    assert served.monitor.readings() == {"below": 0.0}, "going back to the first ends it"
 
 
 def test_runs_that_nobody_reported_are_no_outcomes_and_the_store_says_which_version_was_first() -> None:
