@@ -8,7 +8,7 @@ that).
 
 import re
 
-from adapters.redaction.detector import Clues, Detector, Spans, lowered
+from adapters.redaction.detector import Detector, Spans, long_words, lowered, matches, says
 
 _FORMS = (
     r"sk-(?:ant-|proj-|svcacct-|admin-|or-v1-|lf-)?(?=[\w-]{0,200}\d)[\w-]{20,}",
@@ -151,21 +151,14 @@ _EXACT = ("pass", "pw", "x_api_key", "clave")
 
 
 def _api_keys(text: str) -> Spans:
-    at = 0
-    for word in text.split():
-        if len(word) < _SHORTEST:
-            continue
-        at = text.find(word, at)
+    for at, word in long_words(text, _SHORTEST):
         for match in _API_KEY.finditer(word):
             yield at + match.start(), at + match.end()
-        at += len(word)
 
 
 def _rare_keys(text: str) -> Spans:
-    for match in _TELEGRAM.finditer(text):
-        yield match.span()
-    for match in _HASH.finditer(text):
-        yield match.span()
+    yield from matches(_TELEGRAM, text)
+    yield from matches(_HASH, text)
     for match in _WEBHOOK.finditer(text):
         yield match.span(match.lastindex or 0)
 
@@ -185,18 +178,13 @@ def _jwts(text: str) -> Spans:
 
 
 def _bearers(text: str) -> Spans:
-    for match in _BEARER.finditer(text):
-        if any(character.isdigit() or character == "=" for character in match[1]):
-            yield match.span(1)
+    yield from matches(_BEARER, text, 1, keep=lambda found: any(one.isdigit() or one == "=" for one in found))
 
 
 def _url_passwords(text: str) -> Spans:
-    for match in _URL.finditer(text):
-        if not _REFERENCE.fullmatch(match[1]):
-            yield match.span(1)
+    yield from matches(_URL, text, 1, keep=lambda found: not _REFERENCE.fullmatch(found))
     if "curl" in text:
-        for match in _CURL.finditer(text):
-            yield match.span(1)
+        yield from matches(_CURL, text, 1)
 
 
 def _fields(text: str) -> Spans:
@@ -231,9 +219,7 @@ _LINE = re.compile(
 
 
 def _password_lines(text: str) -> Spans:
-    for match in _LINE.finditer(text):
-        if match[1].lower() not in _PLAIN and match[1].lower() not in _ABOUT:
-            yield match.span(1)
+    yield from matches(_LINE, text, 1, keep=lambda found: found.lower() not in _PLAIN | _ABOUT)
 
 
 def _value(match: re.Match[str]) -> tuple[int, int] | None:
@@ -329,12 +315,6 @@ def tells(low: str) -> bool:
     return any(name in low for name in _COLUMNS)
 
 
-def _has_field(clues: Clues) -> bool:
-    if any(name in clues.low for name in _NAMES):
-        return True
-    return not clues.ascii and any(name in clues.low for name in _FOREIGN)
-
-
 DETECTORS = (
     Detector("private_key", lambda clues: "PRIVATE KEY" in clues.text or "PuTTY" in clues.text, _private_keys),
     Detector("jwt", lambda clues: clues.long_run and "eyJ" in clues.text, _jwts),
@@ -344,12 +324,10 @@ DETECTORS = (
         lambda clues: ":AA" in clues.text or "$" in clues.text or "hooks." in clues.text or "/webhooks/" in clues.text,
         _rare_keys,
     ),
-    Detector("bearer", lambda clues: "bearer" in clues.low or "authorization" in clues.low, _bearers),
+    Detector("bearer", says(("bearer", "authorization")), _bearers),
     Detector(
         "credentials", lambda clues: ("://" in clues.text and "@" in clues.text) or "curl" in clues.text, _url_passwords
     ),
-    Detector("secret", _has_field, _fields),
-    Detector(
-        "secret", lambda clues: "pass" in clues.low or "pwd" in clues.low or "kennw" in clues.low, _password_lines
-    ),
+    Detector("secret", says(_NAMES, _FOREIGN), _fields),
+    Detector("secret", says(("pass", "pwd", "kennw")), _password_lines),
 )

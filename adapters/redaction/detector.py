@@ -1,11 +1,13 @@
 """What a detector is: a kind, a cheap look whether it can have anything to find, and the search itself."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 Spans = Iterator[tuple[int, int]]
 """Start and end of what is to be taken out."""
+Keep = Callable[[str], object]
 
 _RUNS = bytes(0x61 if (chr(code).isalnum() and code < 128) or code in b"-_." else 0x20 for code in range(256))
 _DIGITS = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
@@ -37,6 +39,18 @@ def lowered(text: str) -> str:
     """`text` in lower case, of the same length: a few letters become two."""
     low = text.lower()
     return low if len(low) == len(text) else text.translate(_LOWER)
+
+
+def matches(pattern: re.Pattern[str], text: str, group: int | str = 0, *, keep: Keep = lambda found: True) -> Spans:
+    """Where `pattern` stands in `text`, or `group` of it, if it is one to keep."""
+    return (match.span(group) for match in pattern.finditer(text) if keep(match[group]))
+
+
+def says(words: Iterable[str], foreign: Iterable[str] = ()) -> Callable[["Clues"], bool]:
+    """Whether one of `words` stands in a text, or one of `foreign` in one that is not of ASCII alone."""
+    return lambda clues: (
+        any(word in clues.low for word in words) or (not clues.ascii and any(word in clues.low for word in foreign))
+    )
 
 
 def places(low: str, words: Iterable[str]) -> Iterator[int]:

@@ -12,7 +12,7 @@ import phonenumbers
 from stdnum import iban, luhn
 from stdnum.us import ssn
 
-from adapters.redaction.detector import Clues, Detector, Spans, lowered, places
+from adapters.redaction.detector import Detector, Spans, lowered, matches, places, says
 
 _DOMAIN = re.compile(r"(?!\d+[.x])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])")
 _ASCII_DOMAIN = re.compile(r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9_@])")
@@ -84,8 +84,8 @@ def _emails(text: str) -> Spans:
 
 
 def _spelt_emails(text: str) -> Spans:
-    for match in _SPELT_EMAIL.finditer(text) if "at)" in text.lower() or "at]" in text.lower() else ():
-        yield match.span()
+    if "at)" in text.lower() or "at]" in text.lower():
+        yield from matches(_SPELT_EMAIL, text)
     for at in places(lowered(text), (" at ",)):
         start = text.rfind(" ", max(0, at - 64), at) + 1
         if match := _SAID_EMAIL.match(text, max(start, at - 64)):
@@ -123,26 +123,20 @@ def _ibans(text: str) -> Spans:
 
 
 def _ssns(text: str) -> Spans:
-    for match in _SSN.finditer(text):
-        if ssn.is_valid(match[0].replace(" ", "-")):
-            yield match.span()
+    yield from matches(_SSN, text, keep=lambda found: ssn.is_valid(found.replace(" ", "-")))
     if "ssn" in (low := text.lower()) or "social" in low:
-        for match in _LABELLED_SSN.finditer(text):
-            yield match.span(1)
+        yield from matches(_LABELLED_SSN, text, 1)
 
 
 def _phones(text: str) -> Spans:
     for number, match in enumerate(_INTERNATIONAL.finditer(text)):
         if number >= _MOST_CHECKS or is_phone(match[0]):
             yield match.span()
-    for match in _AMERICAN.finditer(text):
-        yield match.span()
-    for match in _MOBILE.finditer(text):
-        yield match.span()
+    yield from matches(_AMERICAN, text)
+    yield from matches(_MOBILE, text)
     low = text.lower()
     if any(word in low for word in _PHONE_WORDS):
-        for match in _LABELLED_PHONE.finditer(text):
-            yield match.span("number")
+        yield from matches(_LABELLED_PHONE, text, "number")
 
 
 def is_phone(number: str) -> bool:
@@ -156,25 +150,22 @@ def is_phone(number: str) -> bool:
 
 def _addresses(text: str) -> Spans:
     for pattern in (_IPV4, _IPV6):
-        for match in pattern.finditer(text):
-            try:
-                public = ipaddress.ip_address(match[0]).is_global
-            except ValueError:
-                continue
-            if public:
-                yield match.span()
+        yield from matches(pattern, text, keep=_is_public)
 
 
-def _labelled(clues: Clues) -> bool:
-    return "ssn" in clues.low or "social" in clues.low
+def _is_public(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_global
+    except ValueError:
+        return False
 
 
 DETECTORS = (
     Detector("email", lambda clues: "@" in clues.text, _emails),
-    Detector("email", lambda clues: "at)" in clues.low or "at]" in clues.low or " at " in clues.low, _spelt_emails),
+    Detector("email", says(("at)", "at]", " at ")), _spelt_emails),
     Detector("iban", lambda clues: clues.long_run or clues.long_number, _ibans),
     Detector("card", lambda clues: clues.long_number, _cards),
-    Detector("ssn", lambda clues: clues.long_number or _labelled(clues), _ssns),
+    Detector("ssn", lambda clues: clues.long_number or "ssn" in clues.low or "social" in clues.low, _ssns),
     Detector("phone", lambda clues: clues.long_number or "+" in clues.text or "00" in clues.text, _phones),
     Detector("ip", lambda clues: clues.text.count(".") > 2 or clues.text.count(":") > 1, _addresses),
 )

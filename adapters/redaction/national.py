@@ -11,7 +11,7 @@ from stdnum.es import dni, nie
 from stdnum.fr import nir
 from stdnum.it import codicefiscale
 
-from adapters.redaction.detector import Clues, Detector, Spans, long_words, lowered, places
+from adapters.redaction.detector import Detector, Spans, long_words, lowered, matches, places, says
 
 _LABEL = (
     r"(?:social.?security(?: number)?|ssn|nhs|national insurance|ni(?= (?:number|no))|nino|passport|passeport|pasaporte"
@@ -54,18 +54,13 @@ _NIR = re.compile(r"(?<![\w.-])[12] \d{2} \d{2} \d[\dAB] \d{3} \d{3} \d{2}(?![\w
 
 
 def _grouped(text: str) -> Spans:
-    for match in _CPF.finditer(text) if "." in text else ():
-        if cpf.is_valid(match[0]):
-            yield match.span()
-    for match in _NIR.finditer(text):
-        if nir.is_valid(match[0]):
-            yield match.span()
+    if "." in text:
+        yield from matches(_CPF, text, keep=cpf.is_valid)
+    yield from matches(_NIR, text, keep=nir.is_valid)
 
 
 def _lettered(text: str) -> Spans:
-    for match in _DNI.finditer(text):
-        if dni.is_valid(match[0]) or nie.is_valid(match[0]):
-            yield match.span()
+    return matches(_DNI, text, keep=lambda found: dni.is_valid(found) or nie.is_valid(found))
 
 
 def _labelled(text: str) -> Spans:
@@ -100,13 +95,9 @@ def _codici(text: str) -> Spans:
                 yield at + match.start(), at + match.end()
 
 
-def _has_word(clues: Clues) -> bool:
-    return any(word in clues.low for word in _WORDS)
-
-
 DETECTORS = (
     Detector("national_id", lambda clues: clues.long_number, _grouped),
     Detector("national_id", lambda clues: clues.number, _lettered),
     Detector("national_id", lambda clues: clues.long_run, _codici),
-    Detector("national_id", _has_word, _labelled),
+    Detector("national_id", says(_WORDS), _labelled),
 )

@@ -8,7 +8,7 @@ value second: the further it stands from the name, the more it must look like on
 import re
 from itertools import pairwise
 
-from adapters.redaction.detector import Clues, Detector, Spans, long_words, lowered, places
+from adapters.redaction.detector import Detector, Spans, long_words, lowered, matches, places, says
 
 _NAME = (
     r"(?:pass(?:w(?:or[dt]|d)?|phrase|code)s?|pwd?|psk"
@@ -230,29 +230,14 @@ def _cookies(text: str) -> Spans:
 
 def _options(text: str) -> Spans:
     for pattern in (_OPTION, _COMMAND):
-        for match in pattern.finditer(text):
-            if not _PLACEHOLDER.fullmatch(match[1]):
-                yield match.span(1)
-
-
-def _lines(text: str) -> Spans:
-    for match in _PGPASS.finditer(text):
-        yield match.span(1)
-
-
-def _phrases(text: str) -> Spans:
-    for match in _PHRASE.finditer(text):
-        yield match.span(1)
+        yield from matches(pattern, text, 1, keep=lambda found: not _PLACEHOLDER.fullmatch(found))
 
 
 def _random(text: str) -> Spans:
     low = text.lower()
     for pattern, words in _LABELLED:
         if any(word in low for word in words):
-            for match in pattern.finditer(text):
-                value = match[1]
-                if any(map(str.isdigit, value)) and (_turns(value) >= _ENOUGH_TURNS / 2 or value.isupper()):
-                    yield match.span(1)
+            yield from matches(pattern, text, 1, keep=_is_key)
     for at, word in long_words(text, _RANDOM_LENGTH):
         for match in _RANDOM.finditer(word):
             hashed = match[0].lower().startswith(_HASHED) or word[: match.start()].endswith("/")
@@ -260,11 +245,15 @@ def _random(text: str) -> Spans:
                 yield at + match.start(), at + match.end()
 
 
+def _is_key(value: str) -> bool:
+    return any(map(str.isdigit, value)) and (_turns(value) >= _ENOUGH_TURNS / 2 or value.isupper())
+
+
 def _stated(text: str) -> Spans:
     for pattern, _ in _STATED:
-        for match in pattern.finditer(text):
-            if not _PLACEHOLDER.fullmatch(match[1]) and not match[1].isalpha():
-                yield match.span(1)
+        yield from matches(
+            pattern, text, 1, keep=lambda found: not _PLACEHOLDER.fullmatch(found) and not found.isalpha()
+        )
 
 
 def _turns(word: str) -> float:
@@ -273,19 +262,13 @@ def _turns(word: str) -> float:
     return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
 
 
-def _has_name(clues: Clues) -> bool:
-    if any(name in clues.low for name in _NAMES):
-        return True
-    return not clues.ascii and any(name in clues.low for name in _FOREIGN)
-
-
 DETECTORS = (
-    Detector("secret", _has_name, _said),
-    Detector("secret", lambda clues: any(word in clues.low for word in _CODE_WORDS), _codes),
-    Detector("secret", lambda clues: "cookie" in clues.low, _cookies),
+    Detector("secret", says(_NAMES, _FOREIGN), _said),
+    Detector("secret", says(_CODE_WORDS), _codes),
+    Detector("secret", says(("cookie",)), _cookies),
     Detector("secret", lambda clues: any(word in clues.low for word in _COMMANDS) or " --" in clues.text, _options),
-    Detector("secret", lambda clues: clues.text.count(":") > 3, _lines),
-    Detector("secret", lambda clues: "phrase" in clues.low or "mnemonic" in clues.low or "seed" in clues.low, _phrases),
+    Detector("secret", lambda clues: clues.text.count(":") > 3, lambda text: matches(_PGPASS, text, 1)),
+    Detector("secret", says(("phrase", "mnemonic", "seed")), lambda text: matches(_PHRASE, text, 1)),
     Detector("secret", lambda clues: clues.long_run, _random),
-    Detector("secret", lambda clues: any(word in clues.low for _, words in _STATED for word in words), _stated),
+    Detector("secret", says([word for _, words in _STATED for word in words]), _stated),
 )

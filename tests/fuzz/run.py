@@ -2,11 +2,12 @@
 
     .venv-fuzz/bin/python -m tests.fuzz.run --seconds 110
     .venv-fuzz/bin/python -m tests.fuzz.run --runs 400 --seed 1
-    .venv-fuzz/bin/python -m tests.fuzz.run --seconds 36000 --only redaction --keep
+    .venv-fuzz/bin/python -m tests.fuzz.run --seconds 36000 --only redaction
+    .venv-fuzz/bin/python -m tests.fuzz.run --one redaction -merge=1 tests/fuzz/corpus/redaction build/fuzz/redaction
 
 Each target has an equal part of the time, in a process of its own, `--lanes` at a time; it begins with the seeds and
 with what is kept in tests/fuzz/corpus. An input that crashes, takes more than `TIMEOUT` seconds or more than
-`MEMORY_MB` fails the run, and stands under build/fuzz. `--keep` puts what reached new code, minimised, into the corpus.
+`MEMORY_MB` fails the run, and stands under build/fuzz. `-merge=1` puts what reached new code into the corpus.
 With `--runs` and a seed the inputs are the same each time: a check must not come out otherwise tomorrow.
 """
 
@@ -31,8 +32,6 @@ START_SECONDS = 8.0
 """That a target's process takes until it fuzzes, imports instrumented."""
 END = 300.0
 """Seconds beyond its time in which a target's process has to end: on a starved machine imports take minutes."""
-KEPT = 40
-"""Files of one target that are kept at most, the smallest: the corpus stays under a megabyte."""
 
 
 def one(target: str, arguments: list[str]) -> None:
@@ -45,10 +44,6 @@ def one(target: str, arguments: list[str]) -> None:
     atheris.Fuzz()
 
 
-def _command(target: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tests.fuzz.run", "--one", target, *arguments]
-
-
 def fuzz(target: str, seconds: int, seed: int, runs: int) -> str:
     """Fuzz one target for so long, or so many inputs; what was found, empty if nothing was."""
     fresh = BUILD / target
@@ -57,11 +52,12 @@ def fuzz(target: str, seconds: int, seed: int, runs: int) -> str:
         (fresh / sha256(data).hexdigest()[:16]).write_bytes(data)
     kept = CORPUS / target
     bound = f"-runs={runs}" if runs else f"-max_total_time={seconds}"
-    command = _command(
-        target, bound, f"-seed={seed}", f"-max_len={LONGEST}", f"-timeout={TIMEOUT}",
+    command = [
+        sys.executable, "-m", "tests.fuzz.run", "--one", target, bound, f"-seed={seed}", f"-max_len={LONGEST}",
+        f"-timeout={TIMEOUT}",
         f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={BUILD}/{target}-", str(fresh),
         *([str(kept)] if kept.is_dir() else []),
-    )  # fmt: skip
+    ]  # fmt: skip
     log = BUILD / f"{target}.log"
     with log.open("wb") as out:
         try:
@@ -83,18 +79,6 @@ def _seeds(target: str) -> list[bytes]:
     return seeds(target)
 
 
-def keep(target: str) -> None:
-    """Put the smallest inputs that together reach what was reached into the corpus."""
-    merged, kept = BUILD / f"{target}-merged", CORPUS / target
-    merged.mkdir(parents=True, exist_ok=True)
-    kept.mkdir(parents=True, exist_ok=True)
-    command = _command(target, "-merge=1", str(merged), str(kept), str(BUILD / target))
-    subprocess.run(command, check=False, capture_output=True, timeout=300)
-    for path in sorted(merged.iterdir(), key=lambda one: one.stat().st_size)[:KEPT]:
-        data = path.read_bytes()
-        (kept / sha256(data).hexdigest()[:16]).write_bytes(data)
-
-
 def main() -> int:
     """Fuzz all targets; 1 if something was found."""
     if sys.argv[1:2] == ["--one"]:
@@ -108,7 +92,6 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=0, help="inputs of each target, instead of --seconds")
     parser.add_argument("--lanes", type=int, default=min(os.cpu_count() or 1, 2), help="processes at once")
     parser.add_argument("--only", choices=TARGETS, action="append")
-    parser.add_argument("--keep", action="store_true")
     told = parser.parse_args()
     names = told.only or list(TARGETS)
     lanes = told.lanes
@@ -117,8 +100,6 @@ def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(lanes) as pool:
         found = [one for one in pool.map(lambda name: fuzz(name, each, told.seed, told.runs), names) if one]
-        if told.keep:
-            list(pool.map(keep, names))
     print("\n".join(found))
     share = f"{told.runs} inputs" if told.runs else f"{each} s"
     print(f"{len(names)} targets, {share} each, {time.monotonic() - began:.0f} s in all; {len(found)} failed")

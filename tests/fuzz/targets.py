@@ -1,7 +1,7 @@
 """What reads bytes from outside, each as one function of bytes: it returns, or raises what its own errors.py declares.
 
 A target raises `AssertionError` where a promise is broken: a round trip, or that the pieces in which bytes come make no
-difference. What else comes out of one is a crash. `run` looks for them, `test_corpus` keeps what was found away.
+difference. What else comes out of one is a crash. `run` looks for them.
 """
 
 import contextlib

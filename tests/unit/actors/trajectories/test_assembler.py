@@ -7,7 +7,6 @@ import pytest
 
 from actors.messages import Message
 from actors.system.streams import TRAFFIC_EXCHANGE
-from actors.trajectories.stitching import Limits
 from tests.support.fakes import Clock
 from tests.support.traffic import exchange, feedback
 from tests.unit.actors.trajectories.made import Bench, names, run_of, title
@@ -111,13 +110,6 @@ async def test_calls_with_one_response_id_are_all_kept_and_a_record_that_comes_a
     assert (await bench.store.counts())["exchanges"] == 6
     await bench.see(*calls)
     assert await bench.later(1000.0) == []
-
-
-async def test_open_calls_are_bounded(bench: Bench) -> None:
-    await bench.restart(limits=Limits(max_turns=2))
-    closed = await bench.see(*(exchange(run, 0) for run in "abcd"))
-    assert [run.closed_by for run in closed] == ["limit", "limit"]
-    assert (bench.assembler.open_calls, bench.assembler.counts["closed_limit"]) == (2, 2)
 
 
 @pytest.mark.promise

@@ -289,6 +289,12 @@ def test_the_next_run_with_the_same_words_is_not_taken_for_a_call_that_is_still_
     assert [names(run) for run in built(stitcher.close_due(2000.0))] == ["x-other"]
 
 
+def test_what_is_waited_for_closes_when_the_wait_is_over() -> None:
+    stitcher = stitcher_of(exchange("a", 1), feedback("a", 1))
+    assert stitcher.close_due(1.0) == stitcher.close_due(59.0) == []
+    assert [names(run) for run in built(stitcher.close_due(60.0))] == ["a-1"]
+
+
 TRAFFIC = (
     [exchange(run, number) for run in ("a", "b") for number in range(4)]
     + run_of("s", 2, explicit=True)

@@ -54,6 +54,8 @@ def test_fields_go_by_their_name_and_ids_of_calls_stay() -> None:
         "password": "sesame", "client_secret": "q8Zk2mPx91", "next_page_token": "q8Zk2mPx91q8Zk2mPx91", "cvv": 123,
         "passwordHint": "the usual", "max_tokens": 4096, "dbPassword": "open-it", "trajectory_id": MAIL, "user": MAIL,
     }  # fmt: skip
+    named = REDACTOR.exchange(raw({"metadata": {MAIL: "vip"}}))
+    assert json.loads(named.request) == {"metadata": {"[REDACTED:email]": "vip"}}
     block = {"type": "tool_use", "id": "toolu_1", "name": "get", "input": {"id": MAIL, "type": MAIL}}
     request = {"metadata": fields, "messages": [{"role": "assistant", "content": [block]}]}
     got = json.loads(REDACTOR.exchange(raw(request)).request)
@@ -330,8 +332,8 @@ CALLED = ["<tool_call>", '{"name": "f", "arguments": {"to": "', "ann.smith", "@e
     [
         (CALLED, calling({"to": MAIL}), "hello", [100, 101, -1, -1, 104, 105]),
         # JSON spells it otherwise.
-        (['{"password": "', "M\\u00fcll-Stra", "\\u00dfe99x", '"}'], calling({"password": "Müll-Straße99x"}), "hello",
-         [100, -1, -1, 103]),
+        (['{"password": "', "M", "\\u00fcll-Stra", "\\u00dfe99x", '"}'], calling({"password": "Müll-Straße99x"}),
+         "hello", [100, -1, -1, -1, 104]),
         # Reasoning that the engine does not show is sampled all the same, and repeats what the prompt had.
         (["<think>", MAIL, "</think>", "done"], {"role": "assistant", "content": "done"}, f"I am {MAIL}",
          [100, -1, 102, 103]),
