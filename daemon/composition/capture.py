@@ -25,5 +25,5 @@ def capture(wiring: Wiring) -> None:
             config.intake, parts.bus, redact=Redactor(config.redaction).message,
             keys=agent_keys(config.keys), require_key=config.tap.door.require_key,
         )  # fmt: skip
-        IntakeCollector(intake).register(parts.registry)
+        parts.registry.register(IntakeCollector(intake))
         wiring.supervisor.add("intake", intake.run)
