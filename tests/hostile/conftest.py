@@ -1,5 +1,8 @@
-"""Two taps, each before a strict engine, for the whole suite: what one case leaves behind, the next one meets, and
-behind each somebody else's request must get its own answer. The deadlines of one never strike; the other's are short."""
+"""Two taps, each before a strict engine, for the whole suite: what one case leaves behind, the next one meets.
+
+After each case somebody else's request must get its own answer. The deadlines of one tap never strike; the other's are
+short, for tests of deadlines.
+"""
 
 import contextlib
 from collections.abc import Iterator
