@@ -212,7 +212,7 @@ class Daemon:
                 config.intake, parts.bus, redact=Redactor(config.redaction).message,
                 keys=agent_keys(config.keys), require_key=config.tap.door.require_key,
             )  # fmt: skip
-            IntakeCollector(intake).register(parts.registry)
+            parts.registry.register(IntakeCollector(intake))
             self.supervisor.add("intake", intake.run)
 
     def _trajectories(self) -> None:

@@ -71,11 +71,7 @@ class Converter:
         return None if self._child is None else self._child.pid
 
     async def load(self, request: Load) -> Batch:
-        """The records that follow on `request.position`; the same ones each time it is asked for.
-
-        Raises:
-            ConverterEnded: it has to be asked again.
-        """
+        """The records that follow on `request.position`; ConverterEnded: it has to be asked again for the same ones."""
         if self._deaths >= _ATTEMPTS and self._suspect is not None and _same(self._suspect, request):
             return await self._give_up(request)
         alone = self._careful > 0

@@ -16,7 +16,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
@@ -269,9 +268,6 @@ class IntakeCollector(Collector):
 
     def __init__(self, intake: OtlpIntake) -> None:
         self._intake = intake
-
-    def register(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         exports = CounterMetricFamily("evolved_otlp_exports", "Exports answered.", labels=("status",))

@@ -334,9 +334,6 @@ class _Link(asyncio.Protocol):
         for line in lines:
             self._on_progress(progress_decoder.decode(line))
 
-    def eof_received(self) -> bool:
-        return False
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._on_end()
 

@@ -31,8 +31,10 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> list[str]:
+        if self.program.endswith(".mjs"):
+            return ["node", str(HERE / self.program)]
         python = HERE.parents[1] / self.venv / "bin/python"
-        return ["node" if self.program.endswith(".mjs") else str(python), str(HERE / self.program)]
+        return [str(python), str(HERE / "programs/shared.py"), Path(self.program).stem]
 
 
 class Run(msgspec.Struct, frozen=True):

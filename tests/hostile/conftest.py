@@ -1,5 +1,8 @@
-"""Two taps, each before a strict engine, for the whole suite: what one case leaves behind, the next one meets. The
-deadlines of one never strike; the other's are short, for tests of deadlines."""
+"""Two taps, each before a strict engine, for the whole suite: what one case leaves behind, the next one meets.
+
+After each case somebody else's request must get its own answer. The deadlines of one tap never strike; the other's are
+short, for tests of deadlines.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -99,13 +102,22 @@ def hasty_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield running
 
 
+def watched(rig: Rig) -> Iterator[Rig]:
+    """Fresh before a test, and sane behind it."""
+    yield rig.fresh()
+    assert rig.engine.faults == []
+    rig.engine.fresh()
+    # A request of the test may still be on its way to the engine.
+    rig.still_sane(alone=False)
+
+
 @pytest.fixture
-def rig(patient_rig: Rig) -> Rig:
+def rig(patient_rig: Rig) -> Iterator[Rig]:
     """No deadline strikes here."""
-    return patient_rig.fresh()
+    yield from watched(patient_rig)
 
 
 @pytest.fixture
-def hasty(hasty_rig: Rig) -> Rig:
+def hasty(hasty_rig: Rig) -> Iterator[Rig]:
     """For tests that want a deadline to strike, and for them alone."""
-    return hasty_rig.fresh()
+    yield from watched(hasty_rig)

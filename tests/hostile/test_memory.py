@@ -52,7 +52,6 @@ def test_answers_that_nobody_reads_are_not_made(rig: Rig) -> None:
     with rig.client(receive_buffer=4096) as client:
         taken = rig.tap.stuff(client, asks)
     assert taken < len(asks) / 2, "the others wait in the client"
-    rig.still_sane()
 
 
 def test_idle_connections_keep_nobody_out(keyed: tuple[Rig, bytes]) -> None:

@@ -53,7 +53,7 @@ class Rig:
         self.intake, self.unit, self._draining = intake, unit, draining
         self.client = httpx.AsyncClient(timeout=within())
         self.registry = CollectorRegistry()
-        IntakeCollector(intake).register(self.registry)
+        self.registry.register(IntakeCollector(intake))
 
     def listening(self, port: int) -> None:
         self.client.base_url = httpx.URL(f"http://127.0.0.1:{port}")

@@ -3,7 +3,7 @@
 import json
 
 from anthropic import AsyncAnthropic
-from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, main, use
+from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, use
 
 OFFER = [{"name": name, "input_schema": PARAMETERS} for name in TOOLS]
 
@@ -38,7 +38,3 @@ async def run(key, model, streaming):
                     break
                 messages.append({"role": "user", "content": results})
     return got
-
-
-if __name__ == "__main__":
-    main(run)

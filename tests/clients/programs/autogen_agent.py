@@ -3,7 +3,7 @@
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from shared import SYSTEM, TASKS, add, main, multiply
+from shared import SYSTEM, TASKS, add, multiply
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
 
@@ -22,7 +22,3 @@ async def run(key, model, streaming):
     context = await agent.model_context.get_messages()
     await client.close()
     return [said, [message.model_dump() for message in context]]
-
-
-if __name__ == "__main__":
-    main(run)

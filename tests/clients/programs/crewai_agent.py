@@ -4,7 +4,7 @@ import asyncio
 
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
-from shared import SYSTEM, TASKS, add, main, multiply
+from shared import SYSTEM, TASKS, add, multiply
 
 
 def work(key, model, streaming):
@@ -16,7 +16,3 @@ def work(key, model, streaming):
 
 async def run(key, model, streaming):
     return await asyncio.to_thread(work, key, model, streaming)
-
-
-if __name__ == "__main__":
-    main(run)

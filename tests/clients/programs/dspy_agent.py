@@ -1,7 +1,7 @@
 """DSPy's ReAct at its defaults: each step is a conversation of its own, with the past in the user's words."""
 
 import dspy
-from shared import TASKS, add, main, multiply
+from shared import TASKS, add, multiply
 
 
 async def run(key, model, streaming):
@@ -11,7 +11,3 @@ async def run(key, model, streaming):
         for task in TASKS[model]:
             answers.append((await agent.acall(question=task)).answer)
     return answers
-
-
-if __name__ == "__main__":
-    main(run)

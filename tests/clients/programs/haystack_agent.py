@@ -7,7 +7,7 @@ from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack.tools import create_tool_from_function
 from haystack.utils import Secret
-from shared import SYSTEM, TASKS, add, main, multiply
+from shared import SYSTEM, TASKS, add, multiply
 
 
 def work(key, model, streaming):
@@ -27,7 +27,3 @@ def work(key, model, streaming):
 
 async def run(key, model, streaming):
     return await asyncio.to_thread(work, key, model, streaming)
-
-
-if __name__ == "__main__":
-    main(run)

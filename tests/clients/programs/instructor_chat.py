@@ -3,7 +3,7 @@
 import instructor
 from openai import AsyncOpenAI
 from pydantic import BaseModel
-from shared import SYSTEM, TASKS, main
+from shared import SYSTEM, TASKS
 
 
 class Reply(BaseModel):
@@ -22,7 +22,3 @@ async def run(key, model, streaming):
             got.append(reply.answer)
             messages.append({"role": "assistant", "content": reply.answer})
     return got
-
-
-if __name__ == "__main__":
-    main(run)

@@ -6,7 +6,7 @@ import os
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 from langgraph.prebuilt import create_react_agent
-from shared import SYSTEM, TASKS, add, main, multiply
+from shared import SYSTEM, TASKS, add, multiply
 
 API = os.environ.get("API", "chat")
 
@@ -23,7 +23,3 @@ async def run(key, model, streaming):
         messages = [*messages, {"role": "user", "content": task}]
         messages = (await agent.ainvoke({"messages": messages}))["messages"]
     return [message.model_dump() for message in messages]
-
-
-if __name__ == "__main__":
-    main(run)

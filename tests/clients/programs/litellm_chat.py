@@ -3,7 +3,7 @@
 import os
 
 import litellm
-from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, main, use
+from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, use
 
 OFFER = [{"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in TOOLS]
 API = os.environ.get("API", "openai")
@@ -28,7 +28,3 @@ async def run(key, model, streaming):
             if not message.tool_calls:
                 break
     return got
-
-
-if __name__ == "__main__":
-    main(run)

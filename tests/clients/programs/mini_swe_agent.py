@@ -8,7 +8,7 @@ os.environ |= {"MSWEA_SILENT_STARTUP": "1", "MSWEA_COST_TRACKING": "ignore_error
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.local import LocalEnvironment
 from minisweagent.models import get_model
-from shared import TASKS, main
+from shared import TASKS
 
 
 def work(key, model, streaming):
@@ -30,7 +30,3 @@ def work(key, model, streaming):
 
 async def run(key, model, streaming):
     return await asyncio.to_thread(work, key, model, streaming)
-
-
-if __name__ == "__main__":
-    main(run)

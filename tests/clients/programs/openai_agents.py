@@ -4,7 +4,7 @@ import os
 
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool
 from openai import AsyncOpenAI
-from shared import SYSTEM, TASKS, add, main, multiply
+from shared import SYSTEM, TASKS, add, multiply
 
 API = {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}[os.environ.get("API", "responses")]
 
@@ -30,7 +30,3 @@ async def run(key, model, streaming):
             said = result.to_input_list()
             answers.append(result.final_output)
     return [answers, said]
-
-
-if __name__ == "__main__":
-    main(run)

@@ -5,7 +5,7 @@ import os
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool
 from agents.extensions.handoff_prompt import prompt_with_handoff_instructions
 from openai import AsyncOpenAI
-from shared import add, main
+from shared import add
 
 API = {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}[os.environ.get("API", "responses")]
 
@@ -32,7 +32,3 @@ async def run(key, model, streaming):
         else:
             result = await Runner.run(triage, "What is 2 and 3?")
     return [result.final_output, result.last_agent.name]
-
-
-if __name__ == "__main__":
-    main(run)

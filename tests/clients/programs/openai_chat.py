@@ -1,7 +1,7 @@
 """The openai package, /v1/chat/completions, with the loop that its documentation shows."""
 
 from openai import AsyncOpenAI
-from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, main, use
+from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, use
 
 OFFER = [{"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in TOOLS]
 
@@ -28,7 +28,3 @@ async def run(key, model, streaming):
                 if not message.tool_calls:
                     break
     return got
-
-
-if __name__ == "__main__":
-    main(run)

@@ -3,7 +3,7 @@
 import os
 
 from openai import AsyncOpenAI
-from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, main, use
+from shared import PARAMETERS, SYSTEM, TASKS, TOOLS, use
 
 OFFER = [{"type": "function", "name": name, "parameters": PARAMETERS, "strict": True} for name in TOOLS]
 PREVIOUS = os.environ.get("PREVIOUS") == "1"
@@ -34,7 +34,3 @@ async def run(key, model, streaming):
                     if i.type == "function_call"
                 ]
     return got
-
-
-if __name__ == "__main__":
-    main(run)

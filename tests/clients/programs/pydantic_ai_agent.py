@@ -10,7 +10,7 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from shared import SYSTEM, TASKS, add, main, multiply
+from shared import SYSTEM, TASKS, add, multiply
 
 API = os.environ.get("API", "responses")
 
@@ -39,7 +39,3 @@ async def run(key, model, streaming):
             history = result.all_messages()
             answers.append(result.output)
     return [answers, json.loads(result.all_messages_json())]
-
-
-if __name__ == "__main__":
-    main(run)

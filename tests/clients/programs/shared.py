@@ -1,11 +1,12 @@
 """What all client programs share: the same words, the same tools, many runs at once.
 
-These programs run in an environment of their own, beside nothing of ours. Each is told its runs as JSON,
-[[key, model, streaming], ...], finds the server in OPENAI_BASE_URL as every user of its framework would, and writes
-what each run got, by key, to the file that its second argument names.
+They run in an environment of their own, beside nothing of ours: `shared.py PROGRAM RUNS FILE`. RUNS is JSON,
+[[key, model, streaming], ...]; the server is in OPENAI_BASE_URL, where every user of a framework would have it; what
+each run got, by key, goes to FILE.
 """
 
 import asyncio
+import importlib
 import json
 import os
 import sys
@@ -67,9 +68,10 @@ Run = Callable[[str, str, bool], Awaitable[Any]]
 """(key, model, streaming) -> what the client got, as JSON"""
 
 
-def main(run: Run) -> None:
+def main() -> None:
     """Make all runs at once and write down what they got."""
-    runs = json.loads(sys.argv[1])
+    run: Run = importlib.import_module(sys.argv[1]).run
+    runs = json.loads(sys.argv[2])
 
     async def one(key: str, model: str, streaming: bool) -> Any:
         try:
@@ -81,5 +83,9 @@ def main(run: Run) -> None:
         return await asyncio.gather(*(one(*each) for each in runs))
 
     got = asyncio.run(every())
-    with open(sys.argv[2], "w") as file:
+    with open(sys.argv[3], "w") as file:
         json.dump({each[0]: result for each, result in zip(runs, got, strict=True)}, file, default=str)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from shared import TASKS, add, main, multiply
+from shared import TASKS, add, multiply
 from smolagents import LogLevel, OpenAIServerModel, ToolCallingAgent, tool
 
 
@@ -19,7 +19,3 @@ def work(key, model, streaming):
 
 async def run(key, model, streaming):
     return await asyncio.to_thread(work, key, model, streaming)
-
-
-if __name__ == "__main__":
-    main(run)
