@@ -147,23 +147,6 @@ def _crm(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]
     return rng.choice(asks).format(street, customer), turns
 
 
-def _kubernetes(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
-    node, pods = f"node-{rng.randint(1, 40)}", rng.randint(2, 5)
-    listed = "\n".join(["NAME   READY   STATUS", *(f"web-{n}   1/1   Running" for n in range(pods))])
-    looks: Turn = [
-        ("kubectl.get", {"what": "nodes", "name": node}, f"NAME STATUS\n{node} Ready"),
-        ("kubectl.get", {"what": "pods", "name": node}, listed),
-        ("prom.query", {"query": f'up{{node="{node}"}} == 1 and on() vector(1)'}, "{} => 1"),
-    ]
-    turns: list[Turn] = [looks if rng.random() < 0.6 else looks[1:]]
-    if right:
-        turns.append([("kubectl.cordon", {"node": node}, f"node/{node} cordoned")])
-    answer = f"node/{node} drained" if works else "error: unable to drain node: cannot evict pods, they are rescheduled"
-    turns.append([("kubectl.drain", {"node": node}, answer)])
-    asks = ("take {} out of service", "{} needs a new disk, empty it", "maintenance on {} tonight, please prepare it")
-    return rng.choice(asks).format(node), turns
-
-
 def _mcp(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
     path, version = f"notes/{rng.choice('abcdefgh')}{rng.randint(10, 99)}.md", f"v{rng.randint(10_000, 99_999)}"
     turns: list[Turn] = [[("mcp__files__read", {"path": path}, f"version {version}\n# Notes\n- buy milk")]]
@@ -173,14 +156,6 @@ def _mcp(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]
     turns.append([("mcp__files__write", given, answer)])
     asks = ("add a line to {}", "please note that in {}", "{} lacks today's news, write it down")
     return rng.choice(asks).format(path), turns
-
-
-def _search(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
-    query = " ".join(rng.sample(["cheap", "quiet", "hotel", "near the station", "breakfast", "garden", "river"], 5))
-    given: dict[str, Any] = {"query": query, **({"region": rng.choice(("north", "south"))} if right else {})}
-    hits = "\n".join(f"{n}. {' '.join(rng.sample(query.split(), 3))}" for n in range(1, 4))
-    turns: list[Turn] = [[("web.search", given, hits)], [("reply", {"text": rng.choice(REASONS)}, "ok, delivered")]]
-    return f"find me a {query}", turns
 
 
 def _renamed(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
@@ -258,18 +233,9 @@ WORLDS = (
         idle=(("uhrzeit", "12:04"),), play=_crm,
     ),
     World(
-        name="kubernetes", truth=Truth(tool="kubectl.drain", other="kubectl.cordon"),
-        tools=("kubectl.get", "kubectl.cordon", "kubectl.drain", "prom.query", "date"),
-        idle=(("date", "Mon May 4"),), play=_kubernetes,
-    ),
-    World(
         name="mcp files", truth=Truth(tool="mcp__files__write", other="mcp__files__read", argument="version"),
         tools=("mcp__files__read", "mcp__files__write", "mcp__time__now"),
         idle=(("mcp__time__now", "12:04"),), play=_mcp,
-    ),
-    World(
-        name="search", truth=Truth(tool="web.search", argument="region"), tools=("web.search", "reply", "get_time"),
-        idle=(("get_time", "12:04"),), play=_search,
     ),
     World(
         name="renamed", truth=Truth(tool="xq_trav", other="book_table"), tools=("list_tables", "xq_trav", "get_time"),
