@@ -12,9 +12,9 @@ better by itself.
 
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
 import hypercorn.config
@@ -25,10 +25,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from actors.rollout.errors import EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
-
-if TYPE_CHECKING:
-    from actors.rollout.harness.session import Session
+from actors.messages import ToolCall
+from actors.ports.environments import Observation
+from actors.rollout.errors import Ending, EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
 
 MOST_BODY = 16 * 1024 * 1024
 """Bytes of a request."""
@@ -50,8 +49,27 @@ class Endpoint(msgspec.Struct, frozen=True):
     model: str = _MODEL
 
 
+class OpenEpisode(Protocol):
+    """An episode that turns and steps are asked of; `session.Session` is one."""
+
+    ending: Ending | None
+    """Why there is no further turn; None while there may be one."""
+
+    @property
+    def messages(self) -> list[dict[str, Any]]: ...
+
+    @property
+    def tools(self) -> list[dict[str, Any]]: ...
+
+    async def chat(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, **sampling: Any
+    ) -> dict[str, Any]: ...
+
+    async def step(self, calls: Sequence[ToolCall | Mapping[str, Any]], text: str = "") -> Observation: ...
+
+
 @asynccontextmanager
-async def endpoint(session: "Session") -> AsyncIterator[Endpoint]:
+async def endpoint(session: OpenEpisode) -> AsyncIterator[Endpoint]:
     """Serve `session` until the block is left.
 
     Raises:
@@ -94,7 +112,7 @@ async def endpoint(session: "Session") -> AsyncIterator[Endpoint]:
 class _Routes:
     """One method an endpoint."""
 
-    def __init__(self, session: "Session", key: str) -> None:
+    def __init__(self, session: OpenEpisode, key: str) -> None:
         self._session, self._key = session, f"Bearer {key}".encode()
 
     def guarded(self, route: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
