@@ -7,7 +7,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -54,16 +53,8 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Tokens of one turn."""
 
 
-class Player(Protocol):
-    """Lets the policy play an episode to its end."""
-
-    def __call__(self, episode: Episode, seed: int) -> Awaitable[object]:
-        """Play `episode`.
-
-        Raises:
-            EpisodeLost: engine or environment broke down.
-        """
-        ...
+Player = Callable[[Episode, int], Awaitable[object]]
+"""Lets the policy play an episode to its end, with a seed; raises `EpisodeLost` where engine or environment break."""
 
 
 class ProbeFinding(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,9 @@ Weights are not unlearned; the versions that saw something are listed, and to go
 (`evolved rollback`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -30,12 +30,8 @@ MAX_TRAJECTORIES = 10_000
 """Named in one request."""
 
 
-class ForgetLessons(Protocol):
-    """Takes trajectories out of the lessons that were drawn from them."""
-
-    async def __call__(self, store: Store, trajectory_ids: Sequence[str], clock: Callable[[], float]) -> Any:
-        """What became of the lessons, as a Struct. Must bear being called again with the same ids."""
-        ...
+ForgetLessons = Callable[[Store, Sequence[str], Callable[[], float]], Awaitable[Any]]
+"""Takes trajectories out of the lessons that were drawn from them, again too; what became of these, as a Struct."""
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):

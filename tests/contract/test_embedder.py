@@ -41,10 +41,6 @@ async def test_vectors_are_float32_of_length_one(embedder: Embedder):
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
 
 
-async def test_no_texts_give_no_vectors(embedder: Embedder):
-    assert (await embedder.embed([])).shape == (0, embedder.dimension)
-
-
 async def test_a_text_has_one_vector_whatever_it_is_embedded_with(embedder: Embedder):
     together = await embedder.embed(TEXTS)
     apart = np.concatenate([await embedder.embed([text]) for text in TEXTS])

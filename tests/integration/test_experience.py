@@ -145,20 +145,6 @@ async def test_the_command_line_looks_and_revises(served: Served, capsys: pytest
     assert "the lesson is active; possible: retire" in capsys.readouterr().err
 
 
-async def test_the_command_line_adds_a_lesson_with_its_detail(
-    served: Served, capsys: pytest.CaptureFixture[str]
-) -> None:
-    detail = served.directory / "detail.json"
-    detail.write_text('{"calls": ["look", "refund"]}')
-    words = ("experience", "add", "--when", "refund", "--content", "Look first.", "--kind", "skill", "--detail")
-    assert await served.evolved(*words, str(detail), "--json") == 0
-    made = json.loads(capsys.readouterr().out)["lesson"]
-    assert (made["state"], made["origin"], made["detail"]) == ("candidate", "operator", {"calls": ["look", "refund"]})
-    detail.write_text("[")
-    assert await served.evolved(*words, str(detail)) == 2
-    assert "give a file with a JSON object" in capsys.readouterr().err
-
-
 async def test_lessons_are_carried_in_a_file_that_others_cannot_read(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import structlog.testing
 
-from actors.system import runtime
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded
 from adapters.live.mcp import McpApi, McpSettings
@@ -93,14 +92,6 @@ async def test_time_answers_in_structured_content(directory):
         wrong = await api.call("get_current_time", {"timezone": "Middle/Earth"})
         assert wrong.error
         assert "Middle/Earth" in wrong.text
-
-
-async def test_git_is_read_and_committed_to(directory):
-    async with McpApi("git", settings("git", directory)) as api:
-        log = await api.call("git_log", {"repo_path": str(directory)})
-        assert "the first note" in log.text
-        outside = await api.call("git_log", {"repo_path": "/"})
-        assert outside.error
 
 
 async def test_files_are_read_and_written_inside_of_the_directory_alone(directory):
@@ -204,14 +195,3 @@ async def test_everything_over_streamable_http():
             assert len(await api.tools()) > 10
             for number in range(5):
                 assert str(number + 1) in (await api.call("get-sum", {"a": number, "b": 1})).text
-
-
-def test_all_five_answer_where_the_actors_run(directory):
-    async def main(host):
-        found = {}
-        for server in SERVERS:
-            async with McpApi(server, settings(server, directory)) as api:
-                found[server] = len(await api.tools())
-        return found
-
-    assert all(count for count in runtime.run(main).values())

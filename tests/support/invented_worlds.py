@@ -158,14 +158,6 @@ def _mcp(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]
     return rng.choice(asks).format(path), turns
 
 
-def _search(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
-    query = " ".join(rng.sample(["cheap", "quiet", "hotel", "near the station", "breakfast", "garden", "river"], 5))
-    given: dict[str, Any] = {"query": query, **({"region": rng.choice(("north", "south"))} if right else {})}
-    hits = "\n".join(f"{n}. {' '.join(rng.sample(query.split(), 3))}" for n in range(1, 4))
-    turns: list[Turn] = [[("web.search", given, hits)], [("reply", {"text": rng.choice(REASONS)}, "ok, delivered")]]
-    return f"find me a {query}", turns
-
-
 def _renamed(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
     table, hour = f"T{rng.randint(10, 99)}", f"{rng.randint(12, 22)}:30"
     given = {"table": table, "hour": hour}
@@ -241,10 +233,6 @@ WORLDS = (
         name="mcp files", truth=Truth(tool="mcp__files__write", other="mcp__files__read", argument="version"),
         tools=("mcp__files__read", "mcp__files__write", "mcp__time__now"),
         idle=(("mcp__time__now", "12:04"),), play=_mcp,
-    ),
-    World(
-        name="search", truth=Truth(tool="web.search", argument="region"), tools=("web.search", "reply", "get_time"),
-        idle=(("get_time", "12:04"),), play=_search,
     ),
     World(
         name="renamed", truth=Truth(tool="xq_trav", other="book_table"), tools=("list_tables", "xq_trav", "get_time"),

@@ -1,17 +1,10 @@
 """Does the model know a lesson without seeing it? The books on trials, and what follows from them after a swap."""
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.experience import lesson_ab_test
 from actors.experience.lesson_ab_test import (
-    CLOSED_BOOK_MARGIN,
-    Tally,
     TrialSettings,
-    closed_book,
-    next_state,
 )
 from actors.experience.pool import LessonPool
 from actors.experience.reviewing import Reviewing
@@ -128,14 +121,3 @@ def test_it_does_not_come_back_where_another_lesson_has_taken_its_place():
     )
     books.play(4, unguided=(40, 0))
     assert books.lesson.state == "retired"
-
-
-sides = st.tuples(st.integers(0, 200), st.integers(0, 200)).map(lambda pair: (max(pair), min(pair)))
-
-
-@given(guided=sides, unguided=sides)
-def test_no_lesson_is_useful_and_internalised_at_once(guided: tuple[int, int], unguided: tuple[int, int]):
-    found = Tally(guided, unguided)
-    if closed_book(LESSON, found, TrialSettings()).state == "retired":
-        after = next_state(msgspec.structs.replace(LESSON, state="candidate"), found, TrialSettings())
-        assert after.state != "active" or found.gain < 0.1 + CLOSED_BOOK_MARGIN

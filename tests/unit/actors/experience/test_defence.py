@@ -76,16 +76,6 @@ def test_a_key_that_writes_nine_tenths_holds_half_of_the_window():
     assert [one.id for one in made if one.caller == "quiet"][-1] == [r.id for r in runs if r.caller == "quiet"][-1]
 
 
-def test_our_own_rollouts_are_nobodys_flood():
-    made = Window(30, exam=lambda key: False)
-    for n in range(9):
-        made.add(run(f"p{n}", "k"))
-    for n in range(25):
-        made.add(run(f"s{n}", source="sandbox"))
-    assert [one.id for one in made][:5] == [f"p{n}" for n in range(4, 9)], "the oldest went, whoever had written it"
-    assert made.counts["over_share"] == 0
-
-
 def refuted(count: int, caller: str) -> list[Trajectory]:
     """Bookings that worked without `leak`."""
     return [

@@ -123,17 +123,6 @@ async def test_a_second_rename_keeps_the_word_that_goals_use(world: World):
     assert (await world.lesson("search then book:take")).when_to_use == "book"
 
 
-async def test_a_tool_that_gets_its_old_name_back_gets_its_old_lesson_back(world: World):
-    await world.see(*traffic())
-    await world.drift(RENAMED)
-    world.now += 1000
-    # The policy has not learnt the new name yet, so nothing is refused: contrast has to say it again.
-    await world.drift(Drift(), id="drift-2", missing="buy", new="book")
-    assert (await world.states())[BUY] == "retired"
-    await world.see(*traffic(seed=5))
-    assert (await world.states())[SEARCH] == "candidate"
-
-
 async def broken(episode: Episode, seed: int) -> None:
     raise EpisodeLost("engine_unavailable", "gone")
 
@@ -334,9 +323,3 @@ async def test_a_lesson_that_is_drawn_again_is_the_same_lesson_whatever_words_go
     contents = [one.content for one in found]
     assert len(contents) == len(set(contents))
     assert any("vertragEntsperren" in content for content in contents)
-
-
-async def test_two_lessons_of_one_agent_do_not_drive_each_other_out(world: World):
-    found = await anywhere(world, *desk(1, 240, 1.0))
-    assert sum(one.state != "retired" for one in found) >= 5
-    assert not any("another lesson" in one.reason for one in found)

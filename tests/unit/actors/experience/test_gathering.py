@@ -40,13 +40,6 @@ def test_where_no_two_goals_are_alike_an_agents_nearest_are():
     assert len(found) == FRESH
 
 
-def test_agents_with_a_request_each_are_asked_about_together():
-    runs = [run(f"r{n}", f"{word} now", tools=(f"{word}.do",)) for n, word in enumerate(WORDS)]
-    assert len(runs) == 4 * FRESH
-    assert gathered(runs[:-1], (), FRESH, kind) == []
-    assert len(gathered(runs, (), FRESH, kind)) == FRESH
-
-
 def test_an_agent_that_says_what_it_is_is_one_with_any_tools():
     runs = [run(f"r{n}", f"{word} now", (f"{word}.do",), role="clerk#1") for n, word in enumerate(WORDS[: 2 * FRESH])]
     assert len(gathered(runs, (), FRESH, kind)) == FRESH

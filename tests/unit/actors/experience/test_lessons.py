@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.experience.lessons import ContrastSettings, Practice, contrast, lesson_id, read_practice
-from actors.messages import Experience, Trajectory
+from actors.messages import Experience
 from actors.messages.experience import lessons_text
-from actors.tool_results.tool_calls import calls_of, mentions
+from actors.tool_results.tool_calls import calls_of
 from adapters.environments.travel import Drift
 from adapters.environments.travel.drift import Variant
 from tests.support.travelling import call, plays, trajectory
@@ -54,19 +54,6 @@ def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
     assert "before_cancel:confirm then cancel:drop" in drawn(intents={"drop": "cancel"}, drift=drift)
 
 
-def test_sources_are_trajectories_of_both_kinds():
-    runs = {played.trajectory.id: played.trajectory for played in plays(60)}
-    for found in contrast(list(runs.values()), ContrastSettings()):
-        assert {runs[source].outcome for source in found.sources} == {0.0, 1.0}
-
-
-def test_without_failures_there_is_nothing_to_contrast():
-    runs = [played.trajectory for played in plays(80)]
-    clean = [run for run in runs if not any(made.error for made in calls_of(run))]
-    assert clean
-    assert contrast(clean, ContrastSettings()) == []
-
-
 def test_a_distractor_that_some_call_first_is_no_precondition():
     find = (call("find", name="Mia"), '{"pid": "K1"}')
     quote = (call("quote", pid="K1"), '{"price": "high"}')
@@ -84,16 +71,3 @@ def test_contrast_never_names_a_tool_that_nobody_called(seed: int):
     called = {made.tool for run in runs for made in calls_of(run)}
     for found in contrast(runs, ContrastSettings(support=1)):
         assert found.practice.tools <= called
-
-
-def test_a_goal_mentions_a_word_in_its_forms_and_not_inside_others():
-    assert mentions("Cancel the order", "cancel")
-    assert mentions("She is booking a trip", "book")
-    assert not mentions("Visit the bookkeeping office", "book")
-    assert not mentions("Cancel the order", "book")
-
-
-def test_calls_without_an_answer_or_readable_arguments_are_left_out():
-    run = trajectory([(call("a", x="K1"), "{}"), (call("b"), "")])
-    assert [made.tool for made in calls_of(run)] == ["a"]
-    assert calls_of(Trajectory(id="t", steps=(), started=0.0, ended=0.0)) == []

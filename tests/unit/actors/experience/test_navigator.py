@@ -76,12 +76,6 @@ async def test_an_agent_with_a_renamed_tool_is_told_whatever_its_goal_says(store
     assert not await actor.lessons(goal, tools=["zokari"])
 
 
-async def test_of_two_lessons_for_one_intent_the_more_useful_is_given(store: Store):
-    better = lesson("better", guided=(20, 18), unguided=(20, 2))
-    worse = lesson("worse", content="search then book:take", guided=(20, 10), unguided=(20, 9))
-    assert await ids(await navigator(store, worse, better), BOTH) == ["better"]
-
-
 async def test_an_active_lesson_comes_before_any_candidate(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(navigating, "_TRIAL_SHARE", 1.0)
     candidate = lesson("candidate", content="search then book:take", state="candidate", guided=(9, 9), unguided=(9, 0))
@@ -148,20 +142,6 @@ async def test_a_lesson_is_found_by_how_the_runs_that_it_is_from_were_asked_for(
     without, taught = lesson("a", "refunds", "look up"), lesson("b", "repayments", "look up", asked=asked)
     actor = await navigator(store, without, taught)
     assert await ids(actor, "Please reimburse me, I was charged") == ["b"]
-
-
-async def test_that_many_phrasings_have_a_goals_words_apart_says_less_than_that_one_has_them_all(store: Store):
-    goal = "paint garden bicycle window"
-    apart = tuple(f"{word} it" for word in goal.split() * 2)
-    await store.save(
-        [lesson("one", goal, "x", tenant="few"), lesson("many", "things", "x", asked=apart, tenant="many")]
-    )
-    actor = Navigator(NavigatorSettings(), store=store, embedder=None, rng=random.Random(0))
-    await actor.start()
-    ((alone, _),) = await actor.search(goal, "few", 1)
-    ((together, _),) = await actor.search(goal, "many", 1)
-    assert alone > 0.9
-    assert together < 0.6
 
 
 async def test_a_skill_and_insights_for_the_same_use_are_given_beside_one_of_two_rival_practices(store: Store):

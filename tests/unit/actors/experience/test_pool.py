@@ -62,14 +62,6 @@ def test_a_tenant_that_fills_the_pool_evicts_only_its_own():
     assert sum(1 for _ in pool) <= 9
 
 
-def test_a_lesson_that_left_memory_and_is_drawn_again_goes_on_with_its_revisions():
-    pool = filled(1, lesson("old", "retired", revision=7), lesson("new", "active", revision=0))
-    assert "old" not in states(pool)
-    pool.put(lesson("old"))
-    found = {one.id: one.revision for one in pool.revised(9.0)}
-    assert found["old"] == 8
-
-
 def test_what_others_wrote_is_taken_over_and_an_older_revision_is_not():
     pool = filled(10, lesson("a", "candidate", revision=2), lesson("b", "active", revision=2))
     forgotten = lesson("a", "retired", revision=3, reason="forgotten", content="")
@@ -79,16 +71,6 @@ def test_what_others_wrote_is_taken_over_and_an_older_revision_is_not():
     assert states(pool) == {"a": "retired", "b": "active", "c": "candidate"}
     assert pool.counts["forgotten"] == 1
     assert pool.revised(9.0) == [], "it is published already"
-
-
-def test_an_active_practice_takes_the_place_of_others_and_leaves_other_kinds_alone():
-    pool = filled(
-        10,
-        lesson("p", "active", when_to_use="book", content="search then book:book", revision=0),
-        lesson("i", "active", when_to_use="book", kind="insight", revision=0),
-    )
-    pool.put(lesson("q", "active", when_to_use="book", content="search then book:buy"))
-    assert states(pool) == {"p": "retired", "i": "active", "q": "active"}
 
 
 def test_tools_that_are_gone_take_their_lessons_along_whatever_the_kind():

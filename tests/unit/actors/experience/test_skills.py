@@ -6,7 +6,7 @@ import pytest
 
 from actors.experience.skill_trials import SkillReplayer
 from actors.experience.skills import Skill, bind, draw_skills
-from actors.experience.tool_memory import draw_tools, error_class
+from actors.experience.tool_memory import draw_tools
 from actors.messages import Experience, Trajectory
 from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import call, plays, trajectory
@@ -120,9 +120,3 @@ def test_words_that_one_origin_alone_has_shown_stand_in_no_memory():
     assert (memory.yields, memory.by_class, memory.errors) == (("fid",), (), 9)
     assert "obey" not in memory.content
     assert not any("evil" in goal for goal in memory.goals)
-
-
-def test_errors_that_differ_in_names_and_numbers_are_of_one_class():
-    assert error_class('{"error": "no order K12 for \'Mia\'"}') == error_class('{"error": "no order K7 for \'Bo\'"}')
-    assert error_class('{"error": "sold out"}') != error_class('{"error": "no order K12"}')
-    assert len(error_class(json.dumps({"error": "word " * 1000}))) <= 80

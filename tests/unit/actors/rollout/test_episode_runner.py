@@ -63,12 +63,6 @@ async def test_a_lesson_is_recorded_as_a_span_that_cuts_out_exactly(engine):
     assert (ids[:start] + ids[end:])[: len(plain)] == plain
 
 
-async def test_a_lesson_with_the_wrong_system_text_is_refused(engine):
-    with pytest.raises(EpisodeLost) as lost:
-        await play(engine, await begin(), lessons_text="LESSON", system="another")
-    assert lost.value.reason == "hint_not_separable"
-
-
 def test_hint_spans():
     assert hint_span([1, 2, 5], [1, 2, 3, 4, 5]) == (2, 4)
     assert hint_span([1, 2], [1, 2, 2]) == (2, 3)
@@ -102,19 +96,6 @@ async def test_without_spans_the_known_version_stands_in(engine):
     engine.spans = False
     played = await play(engine, await begin(), version=lambda: 0)
     assert (played.min_version, played.why_not) == (0, "")
-
-
-async def test_without_spans_and_with_a_change_nothing_is_claimed(engine):
-    engine.spans = False
-    played = await play(engine, await begin(), version=lambda: -1)
-    assert (played.min_version, played.why_not) == (-1, "no weight versions")
-
-
-async def test_an_engine_that_is_away_loses_the_episode(engine):
-    engine.down = True
-    with pytest.raises(EpisodeLost) as lost:
-        await play(engine, await begin())
-    assert lost.value.reason == "engine_unavailable"
 
 
 async def test_a_full_context_ends_the_episode_but_a_rejected_opening_loses_it(engine):

@@ -9,8 +9,7 @@ from actors.curation.pool import CuratorSettings
 from actors.kinds.clusters import cluster_of
 from actors.messages import Task, Trajectory
 from actors.ports.errors import EnvironmentFailed
-from actors.rollout.own_tasks import WAITING, OwnTasks
-from adapters.environments.service_desk import ServiceDesk
+from actors.rollout.own_tasks import OwnTasks
 from adapters.environments.travel import TravelDesk
 from tests.simulation.words import bfcl
 from tests.support.fakes import FakeStore
@@ -56,7 +55,7 @@ def own(environment, planner, store: FakeStore | None = None, lookahead: int = 1
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("world", [Requests(bfcl()), ServiceDesk(), TravelDesk()], ids=["bfcl", "service", "travel"])
+@pytest.mark.parametrize("world", [Requests(bfcl()), TravelDesk()], ids=["bfcl", "travel"])
 async def test_what_is_planned_on_real_requests_is_played(world) -> None:
     rng, curriculum = random.Random(0), CuratorSettings().curriculum()
     made, played = own(world, curriculum), Counter[int]()
@@ -109,13 +108,3 @@ async def test_it_goes_on_where_the_last_process_was(data: bytes, expected: list
     made = own(Requests(["a"]), None, store)
     await made.start()
     assert await made.take(2) == expected
-
-
-async def test_what_nobody_ever_wants_is_let_go_in_the_end_and_counted() -> None:
-    world = Requests([*["dull"] * 15, "rare"])
-    made = own(world, Wants(rare=8))
-    for _ in range(120):
-        assert len(await made.take(8)) == 8
-    assert made.waiting == WAITING
-    assert made.counts["let_go"] > 0
-    assert made.counts["unplanned"] < 0.2 * made.counts["planned"]

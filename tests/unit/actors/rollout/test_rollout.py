@@ -8,12 +8,16 @@ import msgspec
 import pytest
 import trio
 
+from actors.gate.exam import Exam, ExamSettings
 from actors.kinds.clusters import cluster_of
 from actors.messages import Experience, Trajectory
 from actors.ports.store import TaskPlanner
 from actors.rollout import rollout as rolling
+from actors.rollout.context.managing import TOOL, SelfManaging
+from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.rollout.rollout import Rollout
 from actors.rollout.settings import RolloutSettings
+from tests.support.contexts import Recorder
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
 from tests.support.simulated_time import anyio_backend as anyio_backend
 
@@ -30,6 +34,7 @@ class Bench:
         self.lessons = lessons
         self.old: set[int] = set()
         """Versions that are too old to be trained on."""
+        self.harness = PLAIN
         self.rollout = self.make()
         self.context = FakeContext(self.store)
 
@@ -44,6 +49,7 @@ class Bench:
             rng=random.Random(1),
             planner=planner,
             trains=lambda version: version not in self.old,
+            harness=self.harness,
         )
 
     async def run(self, seconds: float, *versions: tuple[float, int]) -> list[Trajectory]:
@@ -237,3 +243,15 @@ async def test_lessons_are_looked_up_by_the_goal_and_the_tools():
     assert asked.steps == [("acme", "")]
     assert asked.tools == {frozenset({"win", "lose", "finish"})}
     assert sum(bool(run.experience_ids) for run in found) == 2
+
+
+async def test_the_exam_is_played_in_the_rollouts_context():
+    bench = Bench(groups=1)
+    bench.engine, bench.harness = Recorder(bench.engine), HarnessConfig(SelfManaging())
+    bench.rollout = bench.make()
+    await bench.run(30)
+    assert TOOL in str(bench.engine.requests[0]["tools"])
+    judged = Recorder(FakeEngine())
+    exam = Exam(ExamSettings(attempts=1), environment=FakeEnvironment(), engine=judged, harness=bench.harness)
+    await exam.play(0, {0: 0}, lambda number, solved: None)
+    assert judged.requests[0]["tools"] == bench.engine.requests[0]["tools"]

@@ -84,34 +84,6 @@ async def test_a_task_that_hangs_holds_its_group_for_its_time_and_the_others_not
     assert bench.environment.closed == 4 + 1, "four attempts, and one look"
 
 
-async def test_one_attempt_that_hangs_does_not_take_the_rest_of_its_group_along():
-    bench = Bench(groups=1, step_timeout=1e6, group_seconds=20.0)
-    original, count = bench.engine.chat, 0
-
-    async def once(body):
-        nonlocal count
-        count += 1
-        if count == 2:
-            await anyio.sleep_forever()
-        return await original(body)
-
-    bench.engine.chat = once
-    assert len(await bench.run(30)) == 3
-    assert bench.rollout.lost == {"group_late": 1}
-
-
-async def test_a_group_that_waits_for_others_does_not_spend_its_time():
-    bench = Bench(groups=3, group_size=1, concurrency=1, group_seconds=12.0)
-    original = bench.engine.chat
-
-    async def slow(body):
-        await anyio.sleep(5)
-        return await original(body)
-
-    bench.engine.chat = slow
-    assert len(await bench.run(59)) == 3, "ten seconds each, one after the other"
-
-
 async def test_losses_that_are_the_engines_give_up_no_task(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rolling, "_LOSSES", 1)
     monkeypatch.setattr(rolling, "_RETRIES", 0)

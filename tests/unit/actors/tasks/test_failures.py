@@ -171,16 +171,6 @@ async def test_a_way_of_the_policys_own_is_searched_for_where_nobody_succeeded(s
     assert all(task.spec["made_from"] == ["f0", "f1", "f2"] for task in tasks)
 
 
-async def test_tasks_of_a_kind_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_PER_KIND", 8)
-    bench = Bench(store)
-    for batch in range(3):
-        await bench.see(*[run(f"f{batch}-{n}", "C", good=False) for n in range(3)])
-        await bench.actor.tick()
-        assert len(await bench.tasks()) == min(8, 6 + 2 * batch)
-    assert (bench.actor.counts["own"], bench.actor.counts["full"]) == (6, 3)
-
-
 @pytest.mark.promise
 async def test_what_is_forgotten_is_no_failure_any_more_and_takes_its_tasks_along(store: Store) -> None:
     bench = Bench(store)

@@ -115,16 +115,6 @@ async def test_a_task_whose_attempts_agree_is_set_aside_tried_again_ever_later_a
     assert (bench.mixture.counts["returned"], bench.mixture.counts["retired"]) == (3, 1)
 
 
-async def test_a_task_that_begins_to_differ_again_is_active_again(bench: Bench) -> None:
-    await bench.offer("a")
-    await bench.round([1.0, 1.0])
-    await bench.round([1.0, 1.0])
-    assert await bench.drawn() == []
-    bench.now += 100.0
-    assert await bench.round([1.0, 0.0]) == ["a"], "the policy has got worse at it"
-    assert ((await bench.state("a")).state, (await bench.state("a")).agreed) == ("active", 0)
-
-
 async def test_a_task_that_is_always_lost_is_set_aside_and_an_engine_that_is_away_is_not_its_fault(
     bench: Bench,
 ) -> None:

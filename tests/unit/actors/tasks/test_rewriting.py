@@ -43,14 +43,6 @@ def test_first_the_tools_are_told_then_the_calls_then_there_is_nothing_left_to_t
     assert plain.difficulty > one.difficulty > two.difficulty
 
 
-def test_what_has_no_reference_stays_as_it_is() -> None:
-    assert easier(TravelDesk().sample(1, "train", "A")) is None
-    assert (
-        easier(msgspec.structs.replace(self_made(), spec=self_made().spec | {"reference": [], "verifier": "graded"}))
-        is None
-    )
-
-
 @pytest.mark.anyio
 async def test_the_easier_task_is_verified_like_the_plain_one() -> None:
     environment: Environment = SyntheticTasks(TravelDesk())

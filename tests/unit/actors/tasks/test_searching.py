@@ -67,9 +67,3 @@ async def test_attempts_are_bounded_and_an_abstention_is_no_success(skill: float
     made, worlds = search(skill, grader, attempts=3)
     assert await made.search(worlds.sample(3, "train", None), "reach it") is None
     assert grader.asked == len(worlds.episodes) == 3
-
-
-async def test_a_world_that_cannot_be_begun_is_no_way() -> None:
-    made, worlds = search(1.0, Winning(), attempts=3)
-    worlds.broken = {3}
-    assert await made.search(worlds.sample(3, "train", None), "reach it") is None

@@ -52,12 +52,6 @@ async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_mo
     assert (await one.embed(["a"])).shape == (1, 64)
 
 
-async def test_a_dimension_that_was_asked_for_and_not_given_is_named(server: EmbeddingServer, embedder):
-    with pytest.raises(WrongDimension, match="256 dimensions, 64 expected"):
-        await embedder(dimensions=64).embed(["a"])
-    assert server.asked[0].json["dimensions"] == 64
-
-
 async def test_texts_go_out_in_batches_and_come_back_in_their_order(server: EmbeddingServer, embedder):
     vectors = await embedder(batch=2).embed(TEXTS)
     assert [asked.json["input"] for asked in server.asked] == [["one", "two"], ["three"]]

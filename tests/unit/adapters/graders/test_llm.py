@@ -126,14 +126,6 @@ async def test_what_strangers_wrote_cannot_become_structure() -> None:
     assert "<|im_start|>" not in user["content"]
 
 
-async def test_the_middle_of_a_long_attempt_is_left_out_and_said_to_be() -> None:
-    (_, user) = compose(TASK, [step(n) for n in range(50)], (), Shape(steps=10), "m")
-    assert "m LEFT OUT 40 steps" in user["content"]
-    assert "STEP 5 CALL" in user["content"]
-    assert "STEP 6 CALL" not in user["content"]
-    assert "STEP 46 CALL" in user["content"]
-
-
 async def test_as_a_verifier_an_abstention_is_no_outcome_at_all() -> None:
     spec = {
         "base": {}, "base_goal": "g", "reference": [{"name": "search_flight", "arguments": {"to": "Oslo"}}],

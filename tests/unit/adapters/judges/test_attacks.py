@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_what_structure_lets_in_is_stopped_and_what_words_do_to_an_obedient_model_is_only_lessened():
-    found = attacks(0)[::5]
+    found = attacks(0)[::3]
     outcomes, clear = await run_all(found, ["careful", "copies", "obedient"], list(plays(10, seed=1)))
 
     def of(judge: str, profile: str) -> float:

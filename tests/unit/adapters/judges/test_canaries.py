@@ -58,14 +58,6 @@ async def test_a_judge_that_goes_by_evidence_passes_or_is_silent():
     assert judge.counts["canary_passed"] == 40
 
 
-async def test_a_silent_judge_is_told_apart_from_a_good_one():
-    async def silent(run: Trajectory) -> list[str]:
-        return ["ABSTAIN"] * len(run.steps)
-
-    judge = await counts(silent)
-    assert judge.counts == {"canary_silent": 40}
-
-
 async def test_what_goes_wrong_with_a_canary_never_reaches_the_real_judgement():
     async def breaks(run: Trajectory) -> list[str]:
         raise random.Random(run.id).choice((KeyError("x"), JudgeUnavailable("gone")))
@@ -76,23 +68,6 @@ async def test_what_goes_wrong_with_a_canary_never_reaches_the_real_judgement():
 
     assert (await counts(breaks, 5)).counts == {"canary_lost": 5}
     assert (await counts(hangs, 2)).counts == {"canary_lost": 2}
-
-
-async def test_an_error_of_the_real_judgement_arrives_as_itself():
-    async def hangs(run: Trajectory) -> list[str]:
-        await anyio.sleep_forever()
-        return []
-
-    judge = CanaryJudge(Knows(hangs, JudgeUnavailable("gone")), share=1.0, rng=random.Random(1))
-    with pytest.raises(JudgeUnavailable, match="gone"):
-        await judge.label(RUN)
-
-
-async def test_canaries_go_along_in_about_the_share_that_was_asked_for():
-    async def silent(run: Trajectory) -> list[str]:
-        return ["ABSTAIN"] * len(run.steps)
-
-    assert 10 <= (await counts(silent, 200, share=0.1)).counts["canary_silent"] <= 35
 
 
 def test_every_canary_has_a_credit_that_evidence_does_not_contradict_and_passes_the_screening():

@@ -39,11 +39,6 @@ async def test_a_label_needs_more_than_half_of_all_members_and_else_the_step_abs
     assert await vote(Says("a", G, G, G), Says("b", G, B, A), Says("c", B, B, A)) == [G, B, A]
 
 
-async def test_unanimity_is_a_quorum_of_all():
-    members = Says("a", G, G, G), Says("b", G, G, A), Says("c", G, B, G)
-    assert await vote(*members, quorum=3) == [G, A, A]
-
-
 async def test_the_reason_says_who_said_what_and_confidence_falls_with_dissent():
     panel = PanelJudge([Says("a", G, G, G), Says("b", G, G, A), Says("c", B, G, A)])
     found = await panel.label(RUN)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.messages import Step, ToolCall, Trajectory
-from adapters.judges.rules import RulesJudge, judge
+from adapters.judges.rules import judge
 from tests.support.travelling import call, plays, trajectory
 
 GOAL = "Cancel the order for:Mia."
@@ -153,11 +153,3 @@ def test_labels_agree_with_the_answer_key_of_the_travel_desk():
     decided = [(label.label, truth) for label, truth in pairs if label.label != "ABSTAIN"]
     assert len(decided) / len(pairs) > 0.8
     assert sum(label == truth for label, truth in decided) / len(decided) > 0.97
-
-
-@pytest.mark.anyio
-async def test_the_attribution_names_its_judge_and_costs_nothing():
-    run = next(plays(1)).trajectory
-    attribution = await RulesJudge().label(run)
-    assert (attribution.judge, attribution.rubric, attribution.tokens) == ("rules", "rules-1", 0)
-    assert len(attribution.labels) == len(run.steps)

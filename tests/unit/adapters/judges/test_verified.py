@@ -5,9 +5,7 @@ import json
 import pytest
 
 from actors.messages import Attribution, Step, StepLabel, ToolCall, Trajectory
-from actors.ports.errors import AdapterNotSetUp
-from adapters.judges.rules import RulesJudge
-from adapters.judges.verified import VerifiedJudge, evidence, make
+from adapters.judges.verified import VerifiedJudge, evidence
 
 TOOLS = json.dumps(
     [
@@ -97,10 +95,3 @@ async def test_evidence_overrules_opinion_says_so_and_is_counted():
     assert found.labels[2].reason == "verified: the run succeeded with it; nice"
     assert (found.judge, found.tokens, found.cost) == ("verified-praises", 7, 0.1)
     assert judge.counts == {"overruled": 1, "confirmed": 1}
-
-
-def test_it_is_made_by_the_name_of_the_judge_inside():
-    assert make(judge="rules").name == f"verified-{RulesJudge.name}"
-    for options in ({"judge": "nobody"}, {"judge": "rules", "options": {"strict": True}}, {"jugde": "rules"}):
-        with pytest.raises(AdapterNotSetUp):
-            make(**options)

@@ -127,17 +127,6 @@ async def test_each_of_several_calls_is_answered_by_whom_it_is_for() -> None:
     assert done == "did 1"
 
 
-async def test_what_nobody_called_makes_room_after_many_searches() -> None:
-    many = [function(f"tool_{number}", f"Does thing{number}.") for number in range(40)]
-    episode = await searching(Office([*many, *TOOLS])).reset(TASK)
-    for number in range(40):
-        await episode.step([call(SEARCH_TOOL, query=f"thing{number}")], "")
-        await episode.step([call("print_letter")], "")
-    assert len(shown(episode)) == 8 + 1
-    assert {"print_letter", "tool_39"} < set(shown(episode))
-    assert "tool_3" not in shown(episode)
-
-
 async def test_the_verdict_and_the_end_are_the_environments() -> None:
     office = Office(TOOLS)
     episode = await searching(office, always=("leave",)).reset(TASK)

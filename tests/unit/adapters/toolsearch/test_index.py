@@ -92,19 +92,6 @@ async def test_what_is_no_tool_is_counted_and_the_rest_goes_in() -> None:
     assert names(await index.search("talk", k=1)) == [".talk"]
 
 
-async def test_what_goes_is_not_found_and_what_comes_again_replaces() -> None:
-    index = await filled()
-    assert index.remove(["play_song", "never_there"], "music") == 1
-    assert "music.play_song" not in names(await index.search("play a song"))
-    await index.add([Operation(name="next_song", description="Weather of tomorrow.")], "music")
-    assert len(index) == 5
-    assert names(await index.search("weather tomorrow", k=1)) == ["music.next_song"]
-    assert index.remove(api="music") == 2
-    assert {one.api for one in await index.search("song queue cart order weather")} == {"shop"}
-    await index.add(MUSIC, "music")
-    assert names(await index.search("play a song", k=1)) == ["music.play_song"]
-
-
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=6))
 async def test_the_order_of_coming_and_going_changes_nothing(sequence: list[int], gone: list[int]) -> None:
     every = [*(("shop", one) for one in SHOP), *(("music", one) for one in MUSIC)]
@@ -159,23 +146,3 @@ async def test_vectors_find_what_shares_no_word() -> None:
 
     index = await filled(Knowing())
     assert {*names(await index.search("my basket", k=2))} == {"shop.place_order", "shop.clear_cart"}
-
-
-async def test_a_typing_error_and_a_compound_still_find_the_tool() -> None:
-    index = await filled()
-    assert names(await index.search("show my ordrs", k=1)) == ["shop.show_orders"]
-    assert names(await index.search("a songqueue to be emptied", k=1)) == ["music.clear_queue"]
-
-
-async def test_vectors_that_see_no_more_than_words_are_not_asked_for() -> None:
-    class Watched(Moody):
-        id, asked = "hashing-like", 0
-
-        async def embed(self, texts):  # type: ignore[no-untyped-def]
-            self.asked += 1
-            return await super().embed(texts)
-
-    embedder = Watched()
-    index = await filled(embedder)
-    assert names(await index.search("play a song", k=1)) == ["music.play_song"]
-    assert embedder.asked == 0

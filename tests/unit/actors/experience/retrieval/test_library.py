@@ -127,18 +127,6 @@ async def test_one_bad_vector_costs_one_lesson_its_vector_and_is_counted(store: 
     assert "l1" in {lesson.id for _, lesson in await actor.search("flight seat 1 step", "default", 40)}
 
 
-async def test_an_answer_for_fewer_texts_than_were_asked_is_given_up_after_a_few_tries_and_nothing_is_mislaid(
-    store: Store,
-):
-    embedder = Changing()
-    embedder.spoil = lambda texts, vectors: vectors[:-1] if len(texts) > 1 else vectors
-    await store.save(lessons())
-    actor = await navigator(store, embedder)
-    assert actor.figures["waiting"] == 0
-    assert actor.figures["refused_WrongCount"] > 0
-    assert await right(actor)
-
-
 async def test_an_embedder_that_hangs_is_not_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch):
     class Hangs(Changing):
         async def embed(self, texts: Sequence[str]) -> np.ndarray:

@@ -45,13 +45,3 @@ def test_it_stays_exact_while_rows_come_change_and_go(size: int):
         for query in rows(rng, 2):
             agrees(index, truth, query, 5)
             agrees(index, truth, query, 5, allowed)
-
-
-def test_an_empty_index_and_a_filter_that_lets_nothing_through_find_nothing():
-    index = VectorIndex(D)
-    query = rows(np.random.default_rng(2), 1)[0]
-    assert len(index.search(query, 5)[0]) == 0
-    index.put(np.arange(3), rows(np.random.default_rng(3), 3))
-    assert len(index.search(query, 5, np.zeros(3, dtype=np.bool_))[0]) == 0
-    index.remove(np.arange(3))
-    assert len(index.search(query, 5)[0]) == 0

@@ -83,14 +83,6 @@ async def test_ids_in_training_are_those_of_the_rollout(name, lessons):
             assert end - start == len("\nLESSON: go by train")
 
 
-async def test_the_comparison_sees_a_single_other_token():
-    engine, _, played = await run(SlidingWindow(turns=3))
-    assert differences(engine, played) == []
-    engine.prompts[20][7] += 1
-    engine.sampled[30][-1] += 1
-    assert differences(engine, played) == [20, 30]
-
-
 @pytest.mark.parametrize("lessons", ["", "LESSON: go by train.\n"], ids=["unguided", "guided"])
 @pytest.mark.parametrize("name", TEMPLATES)
 async def test_the_same_holds_with_a_real_chat_template_and_tokenizer(name, lessons, qwen):
@@ -134,19 +126,6 @@ async def test_an_opening_that_exceeds_the_budget_loses_the_episode_by_name(temp
     assert lost.value.reason == "opening_over_budget"
 
 
-async def test_an_observation_that_cannot_fit_ends_the_episode():
-    engine, episode = Recorder(policy()), LongEpisode(1)
-    original = episode.step
-
-    async def flood(calls, text):
-        seen = await original(calls, text)
-        return type(seen)("x" * 5000, False)
-
-    episode.step = flood
-    played = await play(engine, episode, context=SlidingWindow(budget=2000), max_steps=9)
-    assert (played.ending, len(played.steps)) == ("budget", 1)
-
-
 async def test_reasoning_is_asked_for_trained_on_and_forgotten():
     engine, _, played = await run(Reasoning(), Babble(THINKS), turns=5)
     assert "reason step by step between <think> and </think>" in engine.requests[0]["messages"][0]["content"]
@@ -157,29 +136,11 @@ async def test_reasoning_is_asked_for_trained_on_and_forgotten():
     assert all(step.text == "<think>where to?</think>" for step in played.steps)
 
 
-def test_reasoning_that_was_cut_off_is_forgotten_and_other_tags_may_be_set():
-    template = Reasoning(open_tag="[[", close_tag="]]", keep_last=1, instructions="")
-    past = [
-        Past(number, {"role": "assistant", "content": said}, ())
-        for number, said in enumerate(("[[a]] b [[c", "[[d]]e", "[[f]]g"), 1)
-    ]
-    shown = template.messages(History(opening=[], past=past))
-    assert [message["content"] for message in shown] == ["b ", "e", "[[f]]g"]
-
-
 async def test_a_window_shows_the_last_turns_and_what_the_user_said_in_all():
     engine, _, _ = await run(SlidingWindow(turns=3), Babble(("", [SEARCH])), turns=15)
     messages = engine.requests[-1]["messages"]
     assert [message["role"] for message in messages].count("assistant") == 3
     assert messages[1]["content"].startswith("find the way\n\nwish 1: not ")
-
-
-async def test_a_stride_keeps_rows_together():
-    rows = [
-        len((await run(SlidingWindow(turns=6, stride=stride), Babble(("", [SEARCH])), turns=24))[2].rows)
-        for stride in (1, 3)
-    ]
-    assert rows == [24 - 6, 1 + 6]
 
 
 def history(turns: int) -> History:

@@ -8,9 +8,8 @@ import openai
 import pytest
 
 from actors.messages import Processing
-from actors.ports.errors import EngineRejected
 from actors.rollout.episode_runner import play
-from actors.rollout.errors import EpisodeLost, EpisodeOver, RequestRefused, SamplingRefused
+from actors.rollout.errors import EpisodeLost, SamplingRefused
 from actors.rollout.harness.agents import Agent
 from tests.support.contexts import Babble, LongEpisode, Recorder, differences
 
@@ -210,47 +209,6 @@ async def test_a_loop_that_goes_on_for_ever_ends_at_the_limit_of_steps():
 
     _, _, played = await run(loop, max_steps=4)
     assert (len(played.steps), played.ending) == (4, "steps")
-
-
-async def test_a_full_context_may_be_answered_with_a_shorter_request_and_else_ends_the_episode():
-    class Short(Babble):
-        async def chat(self, body):
-            if len(body["messages"]) > 4:
-                raise EngineRejected("too long", 400)
-            return await super().chat(body)
-
-    async def careful(session):
-        with pytest.raises(RequestRefused):
-            await session.chat(session.messages * 3)
-        await session.chat(session.messages)
-
-    assert (await run(careful, engine=Short(("", [SEARCH]))))[2].ending == "left"
-    assert (await run(converse, engine=Short(("", [SEARCH]))))[2].ending == "context"
-
-
-async def test_after_the_environment_ended_it_there_is_no_turn():
-    async def loop(session):
-        answer = await session.chat(session.messages)
-        await session.step(answer["choices"][0]["message"]["tool_calls"])
-        for again in (session.chat(session.messages), session.step([])):
-            with pytest.raises(EpisodeOver, match="finished"):
-                await again
-
-    episode, engine = LongEpisode(1), Babble(("", [SEARCH]))
-    original = episode.step
-
-    async def last(calls, text):
-        seen = await original(calls, text)
-        return type(seen)(seen.text, True)
-
-    episode.step = last
-
-    class Loop:
-        async def run(self, session):
-            await loop(session)
-
-    played = await play(engine, episode, agent=Agent(Loop))
-    assert (played.finished, played.steps[-1].observation) == (True, "")
 
 
 async def test_the_endpoint_wants_its_key_refuses_nonsense_and_is_gone_in_the_end():

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import anyio
-import msgspec
 import pytest
 
 from actors.messages import Task
@@ -141,12 +140,3 @@ async def test_what_other_settings_left_behind_is_put_aside():
     damaged = made(store, pool)
     await damaged.start()
     assert damaged.state.round == 0
-
-
-async def test_what_is_kept_in_the_store_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("actors.tasks.questioner.actor._KEPT", 5)
-    store, pool = Store(), Pool()
-    await run(made(store, pool), 3)
-    state = msgspec.json.decode(store.values["questioner/state"], type=QuestionerState)
-    assert len(state.entries) == 5
-    assert state.tasks == []

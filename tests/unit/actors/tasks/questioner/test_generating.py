@@ -9,12 +9,10 @@ import pytest
 
 from actors.messages import Task, ToolCall
 from actors.ports.environments import Environment, Episode
-from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
-from actors.tasks.questioner.errors import SolverUnavailable, TaskFileMalformed
+from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.tasks.questioner.filters import Dropped, Filters, Proposal
 from actors.tasks.questioner.generating import Generator
-from actors.tasks.questioner.instance_pool import Made
-from actors.tasks.questioner.programs import Argument, Operation, Program, program_of
+from actors.tasks.questioner.programs import Argument, Operation, Program
 from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
 from actors.tasks.questioner.state import QuestionerState, read, write
 from adapters.embedders.hashing import HashingEmbedder
@@ -140,14 +138,6 @@ async def test_a_run_that_is_cut_off_goes_on_to_the_same_tasks(tmp_path: Path):
     assert second.state.counts == whole.counts
 
 
-async def test_another_runs_file_is_not_continued_by_mistake():
-    state = await made(TravelDesk(), 3)
-    with pytest.raises(TaskFileMalformed, match="other settings"):
-        Generator(QuestionerSettings(), TravelDesk(), clock=lambda: 0.0, seed=1, state=state)
-    with pytest.raises(TaskFileMalformed):
-        Generator(QuestionerSettings(), Ledger(), clock=lambda: 0.0, state=state)
-
-
 async def test_a_world_that_answers_differently_each_time_gives_no_task():
     class Moody(Ledger):
         async def reset(self, task: Task) -> Any:
@@ -205,18 +195,6 @@ async def test_what_the_policy_always_or_never_solves_is_dropped_after_a_second_
     assert len(policy.asked) == len(state.tasks) + 2 * extremes
 
 
-async def test_a_policy_that_is_away_costs_tasks_and_no_run():
-    class Away:
-        async def attempt(self, task: Task, attempts: int) -> float:
-            raise SolverUnavailable("connection refused")
-
-    settings = QuestionerSettings(attempts=4)
-    generator = Generator(settings, TravelDesk(), clock=lambda: 0.0, solver=Away(), probe=FEW)
-    state = await generator.run(10, lambda state: None)
-    assert state.tasks == []
-    assert state.reasons["not_tried"] > 0
-
-
 def proposal(goal: str, world: str = "w", after: str = "x", base_goal: str = "Base.", **given: str) -> Proposal:
     arguments = tuple(Argument(name, value) for name, value in given.items())
     spec = {"base": {"world": world}, "base_goal": base_goal}
@@ -250,22 +228,3 @@ async def test_each_filter_drops_what_it_is_for():
     assert await reason([kept], proposal("Wholly other words.", name="Mia")) == "same_outcome"
     assert await reason([kept], proposal("Please cancel the order of Mia now", after="y", name="Mia")) == "ambiguous"
     assert await reason([kept], proposal("Please cancel the order of Leo now", world="v", name="Leo")) == ""
-
-
-async def test_an_ambiguous_goal_takes_its_twin_along():
-    using = filters()
-    first = proposal("Do it.")
-    using.keep(first)
-    second = proposal("Do it.", after="y")
-    assert (await using.check(second)).reason == "ambiguous"  # type: ignore[union-attr]
-    assert using.contradicted(second) == [first.task.id]
-
-
-async def test_a_value_that_a_tool_only_repeats_was_told():
-    made = [
-        Made(ReferenceCall("create", {"title": "Refund"}), '{"title": "Refund", "id": 4711}', False, False),
-        Made(ReferenceCall("close", {"id": 4711, "title": "Refund"}), "{}", False, False),
-    ]
-    program = program_of(made)
-    assert [one.origin for one in program.operations[1].arguments] == [0, -1]
-    assert program.given == {'title="Refund"': ("title", "Refund")}
