@@ -71,7 +71,6 @@ class EnvironmentService:
         idle_seconds: after which an instance is closed.
         call_seconds: for each call of an environment.
         max_body: bytes of a request.
-        clock: monotonic seconds.
 
     What it counts is told where it is shown, in `daemon.composition.environments`.
     """

@@ -45,7 +45,6 @@ class WorkerEnvironment:
         max_bytes: of one answer.
         backoff: seconds before a worker that ended is started again; doubled each time, to a minute.
         keep: names of environment variables that the environment needs beside PATH, LANG and HOME.
-        clock: monotonic seconds.
 
     Raises:
         AdapterNotSetUp: the environment cannot be built, or an option makes no sense.
