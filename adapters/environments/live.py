@@ -128,7 +128,6 @@ class LiveEnvironment:
             goals: JSON lines file, a `Goal` each; what your agents were asked for is the best there is.
             system: system prompt of goals that have none of their own.
             limit: turns of an attempt.
-            clock: seconds that only go forward.
 
         Raises:
             AdapterNotSetUp: no grader, or one that compares with references that the goals do not have, or a file of

@@ -21,7 +21,7 @@ from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Environment, Episode, Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed, JudgeUnavailable
 from actors.ports.graders import Grader
-from actors.ports.reference_calls import Reached, ReferenceCall, SyntheticTaskSpec, Verifier, replay, state_of
+from actors.ports.reference_calls import Reached, SyntheticTaskSpec, replay, state_of
 
 _CACHED = 1024
 """References whose outcome is remembered."""
@@ -174,13 +174,3 @@ def _says(text: str, value: str) -> bool:
     if not wanted or len(said) > len(wanted) + _ANSWER_WORDS:
         return False
     return any(said[at : at + len(wanted)] == wanted for at in range(len(said) - len(wanted) + 1))
-
-
-__all__ = [
-    "ReferenceCall",
-    "SyntheticEpisode",
-    "SyntheticTaskSpec",
-    "SyntheticTasks",
-    "Verifier",
-    "replay",
-]

@@ -53,7 +53,6 @@ class Guarded:
         settings: the operator's policy.
         recordings: shared between APIs.
         audit: shared between APIs.
-        clock: Unix seconds.
     """
 
     def __init__(

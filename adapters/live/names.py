@@ -17,24 +17,18 @@ DIGITS = 8
 """Hexadecimal digits of the digest behind a name that is not unique without it."""
 
 
-def tool_names(originals: Iterable[str], limit: int = MAX_NAME) -> dict[str, str]:
+def tool_names(originals: Iterable[str]) -> dict[str, str]:
     """A name for each of `originals` (a repeated one counts once).
 
     What is a name already keeps it. Others lose what a name cannot have; where that makes two alike, or is too long,
-    a digest of the original follows.
-
-    Args:
-        limit: characters at most, from 16 on.
-
-    Returns:
-        Name by original, in the order given.
+    a digest of the original follows. In the order given.
     """
     wanted = {original: cleaned(original) for original in originals}
     claims = Counter(wanted.values())
     return {
         original: name
-        if 0 < len(name) <= limit and (name == original or claims[name] == 1)
-        else f"{name[: limit - DIGITS - 1]}_{digest(original)}".lstrip("_")
+        if 0 < len(name) <= MAX_NAME and (name == original or claims[name] == 1)
+        else f"{name[: MAX_NAME - DIGITS - 1]}_{digest(original)}".lstrip("_")
         for original, name in wanted.items()
     }
 

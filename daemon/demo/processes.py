@@ -19,6 +19,7 @@ log = structlog.get_logger(__name__)
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "TERM")
 """Variables that a child may see: nothing that could carry a secret or change what is measured."""
+_RESTARTS = 20
 
 
 def scrubbed(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -38,7 +39,6 @@ class Child:
         log_path: Path,
         *,
         nice: int = 0,
-        restarts: int = 20,
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """
@@ -47,7 +47,7 @@ class Child:
         """
         self.name, self.command, self.log_path, self.extra = name, list(command), log_path, dict(extra or {})
         self.restarts = 0
-        self._nice, self._allowed = nice, restarts
+        self._nice = nice
         self._process: subprocess.Popen[bytes] | None = None
         self._wanted = False
 
@@ -71,7 +71,7 @@ class Child:
     def check(self) -> bool:
         if not self._wanted or self._process is None or self._process.poll() is None:
             return False
-        if self.restarts >= self._allowed:
+        if self.restarts >= _RESTARTS:
             raise StartFailed(f"{self.name} died {self.restarts + 1} times; its last words are in {self.log_path}")
         self.restarts += 1
         log.warning("child.restarted", child=self.name, code=self._process.returncode, restarts=self.restarts)

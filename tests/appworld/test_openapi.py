@@ -9,7 +9,6 @@ import httpx
 import pytest
 import structlog
 
-from actors.ports.errors import LiveApiRefused
 from adapters.live import Operation
 from adapters.live.audit import AuditLog
 from adapters.live.guarded import Guarded
@@ -124,38 +123,3 @@ async def test_an_account_is_used_live_and_nothing_secret_is_shown(server: str, 
     everything = "\n".join((*shown, repr(logs), (tmp_path / "audit.jsonl").read_text(), kept))
     assert not [secret for secret in api.secrets() if secret in everything]
     assert PASSWORD not in everything
-
-
-async def test_a_shadow_run_reads_and_does_not_write(server: str, tmp_path: Path) -> None:
-    recordings, audit = Recordings(tmp_path / "answers"), AuditLog(tmp_path / "audit.jsonl")
-
-    def guarded(**policy: object) -> Guarded:
-        settings = PolicySettings(read_only=("show_*", "search_*"), **policy)  # type: ignore[arg-type]
-        return Guarded(gmail(server, tmp_path, "eve@example.com"), settings, recordings=recordings, audit=audit)
-
-    live = guarded(mode="live", allow=("signup_*", "create_draft_*"))
-    tools = await live.tools()
-    signup, create = named(tools, "signup_"), named(tools, "create_draft_")
-    drafts = named(tools, "show_drafts_")
-    await live.call(signup, {"first_name": "E", "last_name": "V", "email": "eve@example.com", "password": PASSWORD})
-    letter = {"subject": "a", "body": "b", "recipient_email_addresses": ["eve@example.com"]}
-    before = await live.call(create, letter)
-    assert not before.error
-    await live.aclose()
-
-    shadow = guarded(simulate=False)
-    recorded = await shadow.call(create, letter)
-    refused = await shadow.call(create, {**letter, "subject": "another"})
-    unlisted = await shadow.call(named(tools, "delete_draft_"), {"draft_id": 1})
-    read = await shadow.call(drafts, {})
-    with pytest.raises(LiveApiRefused):
-        await shadow.call("send_money", {})
-    await shadow.aclose()
-    audit.close()
-    assert (recorded.source, recorded.structured) == ("recorded", before.structured)
-    assert (refused.source, refused.error) == ("refused", True)
-    assert unlisted.source == "refused"
-    assert read.source == "live"
-    assert len(read.structured) == 1, "the shadow run wrote a draft"
-    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    assert [line["source"] for line in lines] == ["live", "live", "recorded", "refused", "refused", "live", ""]

@@ -54,15 +54,3 @@ async def test_the_ground_truth_is_played_and_rewarded_with_tools_that_come_late
     assert [known.held_back[turn] <= names for names in offered] == [
         number >= first_after for number in range(len(script))
     ]
-
-
-async def test_each_call_of_a_turn_has_its_answer_in_the_next_prompt(shared, given, anyio_backend):
-    bfcl, first = shared(anyio_backend), given[TASK].turns[0]
-    engine = Scripted([first, [], [], [], [], []])
-    episode = await bfcl.reset(bfcl.task(TASK))
-    await play(engine, episode, max_steps=50)
-    await episode.aclose()
-    messages = engine.asked[1]["messages"]
-    assert [message["role"] for message in messages] == ["user", "assistant"] + ["tool"] * len(first)
-    assert [message["tool_call_id"] for message in messages[2:]] == [call["id"] for call in messages[1]["tool_calls"]]
-    assert [message["role"] for message in engine.asked[2]["messages"][-2:]] == ["assistant", "user"]

@@ -128,7 +128,6 @@ class AppWorldEnvironment:
         start_seconds: until AppWorld is imported.
         idle_seconds: after which an attempt that nobody touched is given up.
         memory_mb: address space of a process.
-        clock: seconds, for what lies idle.
 
     Raises:
         AdapterNotSetUp: there is no such interpreter or data, or an option makes no sense.

@@ -116,7 +116,6 @@ class ServerPool:
         deadline: seconds for one request to an attempt.
         start_seconds: until AppWorld is imported.
         idle: seconds after which an attempt that nobody touches is given up, when the next one begins.
-        clock: seconds.
 
     Attributes:
         deaths: processes that died or were killed for not answering.

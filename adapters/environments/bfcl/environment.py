@@ -96,7 +96,6 @@ class BfclEnvironment:
         irrelevance: also fail an attempt that calls a tool where nothing should be called: the official
             `multi_turn_irrelevance_checker`, which the official runner imports and leaves out of its score.
         memory_mb: address space of a worker.
-        clock: seconds, for what lies idle.
 
     Raises:
         AdapterNotSetUp: there is no such interpreter, or it has not the right bfcl-eval.

@@ -94,12 +94,10 @@ class WorkerPool:
         return self.hold(worker, opening["world"]), opening
 
     def check_room(self) -> None:
-        """Raises:
-        EnvironmentFailed: one world more would be too many.
-        """
-        if len(self._held) + self._opening >= self._most:
+        taken = len(self._held) + self._opening
+        if taken >= self._most:
             raise EnvironmentFailed(
-                f"{len(self._held)} attempts are open, max_instances is {self._most}: close attempts or raise it"
+                f"{taken} attempts are open, max_instances is {self._most}: close attempts or raise it"
             )
 
     def hold(self, worker: WorkerProcess, world: int) -> Held:

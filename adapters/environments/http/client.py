@@ -1,7 +1,6 @@
 """`HttpEnvironment`: an environment that a service elsewhere serves: ours fully, AgentEvolver's as far as it goes."""
 
 import math
-import random
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -36,8 +35,6 @@ class HttpEnvironment:
         key_file: file that holds the service's key; `key_env`: environment variable; neither: it wants none.
         timeout: seconds for a request.
         attempts: times that an episode is begun or evaluated anew if the service fails; a step is never taken twice.
-        splits: the service's names of the splits, for AgentEvolver's.
-        rng: jitter.
 
     Raises:
         AdapterNotSetUp: an option makes no sense, or the key is not there.
@@ -45,8 +42,7 @@ class HttpEnvironment:
 
     def __init__(
         self, url: str, environment: str, *, contract: Contract = "evolved", key_file: str = "", key_env: str = "",
-        timeout: float = 60.0, attempts: int = 3, splits: Mapping[Split, str] = _THEIR_SPLITS,
-        rng: random.Random | None = None,
+        timeout: float = 60.0, attempts: int = 3,
     ) -> None:  # fmt: skip
         try:
             checked_url(url)
@@ -56,10 +52,8 @@ class HttpEnvironment:
             raise AdapterNotSetUp('environment must be named, and contract be "evolved" or "agentevolver"')
         if not 0 < timeout < math.inf or not 1 <= attempts <= 10:
             raise AdapterNotSetUp("timeout must be above 0 seconds and attempts from 1 to 10")
-        self.name, self._theirs, self._splits = environment, contract == "agentevolver", dict(splits)
-        self._wire = Wire(
-            url, key=read_key(key_env, key_file), timeout=timeout, attempts=attempts, rng=rng or random.Random()
-        )
+        self.name, self._theirs = environment, contract == "agentevolver"
+        self._wire = Wire(url, key=read_key(key_env, key_file), timeout=timeout, attempts=attempts)
         self._profile: Profile | None = None
         self._ids: dict[Split, list[str]] = {}
 
@@ -113,10 +107,10 @@ class HttpEnvironment:
 
     def _task_ids(self, split: Split) -> list[str]:
         if not self._ids.get(split):
-            answer = self._ask("get_env_profile", {"split": self._splits[split]})
+            answer = self._ask("get_env_profile", {"split": _THEIR_SPLITS[split]})
             found = decoded(answer.data, list[str])
             if not found:
-                raise EnvironmentFailed(f"{self.name} has no tasks in its split {self._splits[split]!r}")
+                raise EnvironmentFailed(f"{self.name} has no tasks in its split {_THEIR_SPLITS[split]!r}")
             self._ids[split] = found
         return self._ids[split]
 

@@ -71,15 +71,8 @@ class EnvironmentService:
         idle_seconds: after which an instance is closed.
         call_seconds: for each call of an environment.
         max_body: bytes of a request.
-        clock: monotonic seconds.
 
-    Attributes:
-        created: instances begun.
-        released: let go of by their players.
-        reaped: closed because nobody used them.
-        capped: not begun because too many were open.
-        timeouts: closed because a call took too long.
-        failed: calls in which the environment broke down.
+    What it counts is told where it is shown, in `daemon.composition.environments`.
     """
 
     def __init__(
@@ -94,7 +87,6 @@ class EnvironmentService:
 
     @property
     def instances(self) -> int:
-        """Instances that are open."""
         return len(self._instances)
 
     def app(self, *, middleware: tuple[Middleware, ...] = (), routes: tuple[BaseRoute, ...] = ()) -> Starlette:

@@ -56,11 +56,10 @@ class Wire:
         key: sent as a bearer's token; empty: none. It is in no message and no log.
         timeout: seconds for each request as a whole; of one that the caller's thread waits for, for each of its phases.
         attempts: times that a request is made that may be made twice.
-        rng: jitter of the waits between them.
     """
 
-    def __init__(self, url: str, *, key: str, timeout: float, attempts: int, rng: random.Random) -> None:
-        self.url, self._timeout, self._attempts, self._rng = url.rstrip("/"), timeout, attempts, rng
+    def __init__(self, url: str, *, key: str, timeout: float, attempts: int) -> None:
+        self.url, self._timeout, self._attempts = url.rstrip("/"), timeout, attempts
         headers = {"authorization": f"Bearer {key}"} if key else {}
         # One context of certificates for both clients: loading them takes as long as all the rest.
         common: dict[str, Any] = {
@@ -98,7 +97,7 @@ class Wire:
                 if not error.passing:
                     break
             if again and attempt < self._attempts:
-                await anyio.sleep(0.2 * 2.0**attempt * (0.5 + self._rng.random()))
+                await anyio.sleep(0.2 * 2.0**attempt * (0.5 + random.random()))
         raise problem
 
     async def _once(self, route: str, request: ServiceRequest) -> Answer:

@@ -45,22 +45,11 @@ class WorkerEnvironment:
         max_bytes: of one answer.
         backoff: seconds before a worker that ended is started again; doubled each time, to a minute.
         keep: names of environment variables that the environment needs beside PATH, LANG and HOME.
-        clock: monotonic seconds.
 
     Raises:
         AdapterNotSetUp: the environment cannot be built, or an option makes no sense.
 
-    Attributes:
-        opened: episodes begun.
-        deaths: of them, those whose process ended in mid-call.
-        timeouts: those that were ended because a call took too long; of workers as well.
-        oversized: those that were ended because an answer was over `max_bytes`.
-        reaped: those that were abandoned.
-        lost: those that went with their worker.
-        refused: those that the environment itself would not begin.
-        closed: those that were closed.
-        capped: episodes not begun because too many were open.
-        restarts: of workers.
+    What it counts is told where it is shown, in `daemon.composition.environments`.
     """
 
     def __init__(

@@ -42,7 +42,6 @@ class Worker:
         start_seconds: until the environment must be built.
         ask_seconds: until a question must be answered.
         backoff: seconds before a second start; doubled with each start that no episode came of, to a minute.
-        clock: monotonic seconds.
     """
 
     def __init__(

@@ -59,7 +59,6 @@ class OpenApiApi:
         settings: where it is and how it is called.
         environment: where `key_env` is looked up.
         transport: of httpx, for the document, tokens and calls alike; None: the network.
-        clock: Unix seconds.
 
     Raises:
         AdapterNotSetUp: a setting cannot be used, or a key is not there.

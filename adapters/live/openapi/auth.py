@@ -63,7 +63,6 @@ class Credentials:
         settings: by name of scheme.
         environment: where `key_env` is looked up.
         post: for tokens.
-        clock: seconds, of any epoch.
 
     Raises:
         AdapterNotSetUp: a key is not there.
