@@ -11,7 +11,6 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from actors.credit.attributor import Attributor, AttributorSettings
 from actors.deployment.fleet import EngineView, Fleet
@@ -19,14 +18,6 @@ from actors.messages import Directive, Serving
 from actors.store import Store
 from actors.system.lifecycle import ActorState, Lifecycle, Restart, Unit
 from adapters.judges.rules import RulesJudge
-from daemon.api.control import Control
-from daemon.api.experience import ExperienceApi
-from daemon.api.killswitch import KillSwitch
-from daemon.api.live import LiveRoutes
-from daemon.api.orders import Orders
-from daemon.api.run_story import RunStoryApi
-from daemon.api.trajectories import TrajectoryApi
-from daemon.api.versions import VersionApi
 from daemon.live.registry import Live
 from daemon.live.settings import LiveSettings
 from daemon.processes.asgi import serve
@@ -34,73 +25,55 @@ from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.browser import records
 from tests.support.experience import Desk
-from tests.support.keys import key_pair
 
 
-class Engines:
-    """What serves: goes back when a rollback is ordered."""
+class Engines(Desk):
+    """The control API, and what serves: it goes back when a rollback is ordered."""
 
-    def __init__(self, store: Store, full: bool) -> None:
-        self._store = store
-        self.fleet = self._of(3, banned=(2,)) if full else Fleet()
-
-    def _of(self, version: int, banned: tuple[int, ...]) -> Fleet:
+    def serve(self, version: int, banned: tuple[int, ...]) -> None:
         view = EngineView(
             version=version, since=records.START + 600, reachable=True, paused=False, canary_share=0.0, note=""
         )
-        return Fleet(stable=version, good=(0, 1, 3), banned=banned, engines={"serving": view})
+        self.fleet = Fleet(stable=version, good=(0, 1, 3), banned=banned, engines={"serving": view})
 
     async def obey(self, directive: Directive) -> None:
         """Record the order, and carry it out."""
-        await self._store.save([directive])
+        await super().obey(directive)
         if directive.kind == "rollback":
             to, bad = int(directive.details["to"]), int(directive.details["version"])
             swap = Serving(
                 id=f"back-{directive.id}", engine="serving", version=to, previous=bad, path=f"/v{to}", result="swapped",
                 since=time.time(), paused_seconds=0.061, total_seconds=0.9,
             )  # fmt: skip
-            await self._store.save([swap])
-            self.fleet = msgspec.structs.replace(self._of(to, (2, bad)))
+            await self.store.save([swap])
+            self.serve(to, (2, bad))
+
+    async def retry(self, key: str) -> bool:
+        if await self.store.revive(key) is None:
+            return False
+        await self.store.delete_dead_letter(key)
+        return True
 
 
 async def main(port: int, directory: Path, full: bool) -> None:
     store = Store(f"sqlite:///{directory}/store.db", clock=time.time)
     await store.open()
-    key, keys = key_pair(directory / "signing")
-    if full:
-        await records.fill(store, key)
-    engines, desk = Engines(store, full), Desk(store, directory, clock=time.time)
-    kill = KillSwitch(directory)
-    orders = Orders(
-        store=store, fleet=lambda: engines.fleet, kill=kill, send=engines.obey, key=key, keys=keys,
-        clock=time.time,
-    )  # fmt: skip
-    attributor = Attributor(AttributorSettings(), judge=RulesJudge(), evidence=store)
-
-    async def retry(dead_id: str) -> bool:
-        if await store.revive(dead_id) is None:
-            return False
-        await store.delete_dead_letter(dead_id)
-        return True
-
     sums = {"kind": "callables", "functions": ["math:sqrt"], "policy": {"read_only": ["sqrt"], "deny": ["*drop*"]}}
     live = Live({"sums": sums} if full else {}, LiveSettings(), directory)
-    control = Control(
-        store=store, registry=CollectorRegistry(), actors=lambda: _ACTORS if full else (), orders=orders, retry=retry,
-        describe={"tap": "http://127.0.0.1:8000"}, fleet=lambda: engines.fleet, judge=attributor.report,
-        halted=kill.reason, learning=records.learning if full else dict,
-        routes=[
-            *ExperienceApi(desk.pool, desk.forgetter).routes(), *LiveRoutes(live).routes(),
-            *TrajectoryApi(store).routes(), *RunStoryApi(store).routes(),
-            *VersionApi(store, keys, directory / "versions").routes(),
-        ],
+    desk = Engines(
+        store, directory, time.time, live, actors=lambda: _ACTORS if full else (),
+        describe={"tap": "http://127.0.0.1:8000"}, learning=records.learning if full else dict,
+        judge=Attributor(AttributorSettings(), judge=RulesJudge(), evidence=store).report,
     )  # fmt: skip
+    if full:
+        await records.fill(store, desk.key)
+        desk.serve(3, (2,))
     settings = ControlSettings(port=port)
-    ring = None if full else _keys(directory)
+    app = desk.control.app(settings.allowed_hosts, None if full else _keys(directory))
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(live.run, Lifecycle(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
-            await serve(control.app(settings.allowed_hosts, ring), settings)
+            await serve(app, settings)
     finally:
         await store.aclose()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -10,7 +11,6 @@ from starlette.applications import Starlette
 
 from actors.deployment.fleet import Fleet
 from actors.messages import Directive, Experience
-from actors.messages.signing import PublicKeys
 from actors.store import Store
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.api.control import Control
@@ -85,25 +85,34 @@ async def plain_forget(store: Store, trajectory_ids: Sequence[str], clock: Calla
 class Desk:
     """The control API over a store, with what it sent and asked for."""
 
-    def __init__(self, store: Store, state: Path, clock: Callable[[], float] = lambda: 50.0) -> None:
-        self.store, self.sent, self.renewed = store, list[Experience](), 0
-        self.find = WordSearch(store)
+    def __init__(
+        self, store: Store, state: Path, clock: Callable[[], float] = lambda: 50.0, live: Live | None = None,
+        **told: Any,
+    ) -> None:  # fmt: skip
+        """`told`: more of what `Control` is given."""
+        self.store, self.sent, self.ordered, self.retried = store, list[Experience](), list[Directive](), list[str]()
+        self.renewed, self.fleet, self.kill, self.registry = 0, Fleet(), KillSwitch(state), CollectorRegistry()
+        self.key, self.keys = key_pair(state / "signing")
         self.pool = ExperiencePool(
-            store=store, search=self.find.search, redact=Redactor(RedactionSettings()).text, send=self._send,
+            store=store, search=WordSearch(store).search, redact=Redactor(RedactionSettings()).text, send=self._send,
             renew=self._renew, clock=clock,
         )  # fmt: skip
-        self.forgetter = Forgetter(
+        forgetter = Forgetter(
             store=store, lessons=plain_forget, memory=state / "learner", renew=self._renew, clock=clock
         )
-        live = LiveRoutes(Live({}, LiveSettings(), state)).routes()
-        orders, keys = self._orders(state)
+        orders = Orders(
+            store=store, fleet=lambda: self.fleet, kill=self.kill, send=self.obey, key=self.key, keys=self.keys,
+            clock=clock,
+        )  # fmt: skip
+        live = live or Live({}, LiveSettings(), state)
         routes = [
-            *ExperienceApi(self.pool, self.forgetter).routes(), *live, *TrajectoryApi(store).routes(),
-            *RunStoryApi(store).routes(), *VersionApi(store, keys, state / "versions").routes(),
+            *ExperienceApi(self.pool, forgetter).routes(), *LiveRoutes(live).routes(), *TrajectoryApi(store).routes(),
+            *RunStoryApi(store).routes(), *VersionApi(store, self.keys, state / "versions").routes(),
         ]  # fmt: skip
+        told = {"actors": tuple, "describe": {}, **told}
         self.control = Control(
-            store=store, registry=CollectorRegistry(), actors=tuple, orders=orders,
-            retry=self._nothing, describe={}, fleet=Fleet, routes=routes, clock=clock,
+            store=store, registry=self.registry, orders=orders, retry=self.retry, fleet=lambda: self.fleet,
+            halted=self.kill.reason, routes=routes, clock=clock, **told,
         )  # fmt: skip
 
     def app(self, keys: KeyRing | None = None) -> Starlette:
@@ -112,19 +121,16 @@ class Desk:
     def http(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=httpx.ASGITransport(self.app()), base_url="http://127.0.0.1")
 
-    def _orders(self, state: Path) -> tuple[Orders, PublicKeys]:
-        key, keys = key_pair(state / "signing")
-        orders = Orders(
-            store=self.store, fleet=Fleet, kill=KillSwitch(state), send=self._nothing, key=key, keys=keys,
-            clock=lambda: 50.0,
-        )  # fmt: skip
-        return orders, keys
+    async def obey(self, directive: Directive) -> None:
+        await self.store.save([directive])
+        self.ordered.append(directive)
+
+    async def retry(self, key: str) -> bool:
+        self.retried.append(key)
+        return key == "known"
 
     async def _send(self, lessons: Sequence[Experience]) -> None:
         self.sent += lessons
-
-    async def _nothing(self, _: Directive | str) -> None:
-        raise AssertionError("no order is given here")
 
     def _renew(self) -> None:
         self.renewed += 1

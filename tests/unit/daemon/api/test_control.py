@@ -5,16 +5,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import Counter
 
 from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import (
     Attributed,
     Attribution,
-    Directive,
     Serving,
     Step,
     StepLabel,
@@ -24,13 +22,10 @@ from actors.messages import (
 )
 from actors.messages.signing import record_problem, sign
 from actors.store import Store
-from daemon.api.control import Control
-from daemon.api.killswitch import KillSwitch
-from daemon.api.orders import Orders
 from daemon.cli.output import screen
 from daemon.cli.status import show
+from tests.support.experience import Desk
 from tests.support.fakes import candidate
-from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
 
@@ -44,37 +39,25 @@ def attributed(number: int, outcome: float | None = 1.0) -> Attributed:
     return Attributed(id=run.id, trajectory=run, attribution=Attribution(labels=labels, judge="rules", rubric="1"))
 
 
-class Desk:
-    """A control API over a fresh store, with what it sent."""
+class Controls(Desk):
+    """A control API over a fresh store, with what it was ordered."""
 
     def __init__(self, store: Store, state: Path) -> None:
-        self.store, self.sent, self.retried = store, list[Directive](), list[str]()
-        self.now = 50.0
-        self.curator: dict[str, int] = {}
-        self.sentinel: dict[str, object] = {}
-        self.registry = CollectorRegistry()
-        self.fleet, self.kill = Fleet(), KillSwitch(state)
-        self.key, self.keys = key_pair(state / "keys")
-        self.orders = Orders(
-            store=store, fleet=lambda: self.fleet, kill=self.kill, send=self._send, key=self.key, keys=self.keys,
-            clock=lambda: 50.0,
+        self.now, self.curator, self.sentinel = 50.0, dict[str, int](), dict[str, object]()
+        super().__init__(
+            store, state, lambda: self.now, describe={"sandbox": "travel"}, curator=lambda: self.curator,
+            sentinel=lambda: self.sentinel,
         )  # fmt: skip
-        self.control = Control(
-            store=store, registry=self.registry, actors=lambda: (), orders=self.orders, retry=self._retry,
-            describe={"sandbox": "travel"}, curator=lambda: self.curator, sentinel=lambda: self.sentinel,
-            clock=lambda: self.now, fleet=lambda: self.fleet, halted=self.kill.reason,
-        )  # fmt: skip
-        transport = httpx.ASGITransport(self.control.app(["127.0.0.1"]))
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        self.client = self.http()
 
     async def status(self) -> tuple[dict[str, Any], str]:
         """As JSON, and as `evolved status` prints it."""
-        told, out = (await self.http.get("/api/status")).json(), StringIO()
+        told, out = (await self.client.get("/api/status")).json(), StringIO()
         show(told, screen(out))
         return told, out.getvalue()
 
     async def order(self, kind: str, **body: object) -> tuple[int, str]:
-        answer = await self.http.post(f"/api/{kind}", json=body)
+        answer = await self.client.post(f"/api/{kind}", json=body)
         return answer.status_code, "" if answer.status_code == 200 else answer.json()["error"]["message"]
 
     async def version(self, path: Path, number: int, decision: str = "promote") -> None:
@@ -88,26 +71,18 @@ class Desk:
             )  # fmt: skip
             await self.store.save([sign(verdict, self.key)])
 
-    async def _send(self, directive: Directive) -> None:
-        await self.store.save([directive])
-        self.sent.append(directive)
-
-    async def _retry(self, key: str) -> bool:
-        self.retried.append(key)
-        return key == "known"
-
 
 @pytest.fixture
-async def desk(tmp_path: Path, store_url: str) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, store_url: str) -> AsyncIterator[Controls]:
     store = Store(store_url, clock=lambda: 1.0)
     await store.open()
-    desk = Desk(store, tmp_path)
-    async with desk.http:
+    desk = Controls(store, tmp_path)
+    async with desk.client:
         yield desk
     await store.aclose()
 
 
-async def test_status_tells_of_an_empty_system_and_counts_success_with_its_interval(desk: Desk) -> None:
+async def test_status_tells_of_an_empty_system_and_counts_success_with_its_interval(desk: Controls) -> None:
     status, _ = await desk.status()
     assert (status["success"]["rate"], status["serving"], status["frozen"]) == (None, None, False)
     assert (status["learning"], status["sandbox"]) == ({}, "travel")
@@ -117,7 +92,7 @@ async def test_status_tells_of_an_empty_system_and_counts_success_with_its_inter
     assert 0.5 < success["low"] < 0.75 < success["high"] < 0.9
 
 
-async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_binds(desk: Desk) -> None:
+async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_binds(desk: Controls) -> None:
     async def told(keys: str) -> tuple[int, bool, str]:
         for place, key in enumerate(keys):
             for item in (attributed(10 * ord(key) + n) for n in range(4)):
@@ -135,7 +110,7 @@ async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_b
     assert await told("cdef") == (6, True, "6 with evidence; none weighs more than a third")
 
 
-async def test_status_says_how_much_is_replay_and_what_the_sentinel_did(desk: Desk) -> None:
+async def test_status_says_how_much_is_replay_and_what_the_sentinel_did(desk: Controls) -> None:
     desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6}
     desk.sentinel = {"monitors": {"outcomes": {"p": 0.2}}, "told": [{"action": "freeze", "reason": "length x2"}]}
     status, shown = await desk.status()
@@ -144,21 +119,21 @@ async def test_status_says_how_much_is_replay_and_what_the_sentinel_did(desk: De
     assert "freeze: length x2" in shown
 
 
-async def test_success_over_time_has_swaps_in_it(desk: Desk) -> None:
+async def test_success_over_time_has_swaps_in_it(desk: Controls) -> None:
     await desk.store.save([attributed(n) for n in range(25)])
     swap = Serving(
         id="s", engine="serving", version=3, previous=0, path="p", result="swapped", since=9.0, paused_seconds=0.05
     )
     await desk.store.save([swap])
-    data = (await desk.http.get("/api/success")).json()
+    data = (await desk.client.get("/api/success")).json()
     assert sum(point["n"] for point in data["points"]) == 25
     assert data["points"] == sorted(data["points"], key=lambda point: point["time"])
     assert data["swaps"] == [{"time": 9.0, "version": 3, "result": "swapped", "paused": 0.05}]
 
 
-async def test_freeze_and_thaw_send_a_directive_with_its_reason(desk: Desk) -> None:
+async def test_freeze_and_thaw_send_a_directive_with_its_reason(desk: Controls) -> None:
     assert await desk.order("freeze", reason="incident") == await desk.order("thaw") == (200, "")
-    assert [(d.kind, d.reason, d.origin) for d in desk.sent] == [
+    assert [(d.kind, d.reason, d.origin) for d in desk.ordered] == [
         ("freeze", "incident", "control"), ("thaw", "by hand", "control"),
     ]  # fmt: skip
 
@@ -173,25 +148,25 @@ async def test_freeze_and_thaw_send_a_directive_with_its_reason(desk: Desk) -> N
     ids=["a form of another page", "text", "nested without an end", "no text", "no object"],
 )  # fmt: skip
 async def test_a_body_that_is_no_order_freezes_nothing(
-    desk: Desk, body: bytes, kind: str, status: int, said: str
+    desk: Controls, body: bytes, kind: str, status: int, said: str
 ) -> None:
-    answer = await desk.http.post("/api/freeze", content=body, headers={"content-type": kind})
-    assert (answer.status_code, desk.sent) == (status, [])
+    answer = await desk.client.post("/api/freeze", content=body, headers={"content-type": kind})
+    assert (answer.status_code, desk.ordered) == (status, [])
     assert said in answer.text
 
 
-async def test_another_host_is_not_answered_an_unknown_letter_is_404_and_metrics_are_text(desk: Desk) -> None:
-    assert (await desk.http.get("/api/status", headers={"host": "evil.example"})).status_code == 400
-    letters = [(await desk.http.post(f"/api/dead/{key}/retry")).status_code for key in ("known", "other")]
+async def test_another_host_is_not_answered_an_unknown_letter_is_404_and_metrics_are_text(desk: Controls) -> None:
+    assert (await desk.client.get("/api/status", headers={"host": "evil.example"})).status_code == 400
+    letters = [(await desk.client.post(f"/api/dead/{key}/retry")).status_code for key in ("known", "other")]
     assert (letters, desk.retried) == ([200, 404], ["known", "other"])
     Counter("evolved_test", "A count.", registry=desk.registry).inc()
-    assert "evolved_test_total 1.0" in (await desk.http.get("/metrics")).text
+    assert "evolved_test_total 1.0" in (await desk.client.get("/metrics")).text
 
 
-async def test_an_order_to_promote_is_signed_and_names_the_weights(desk: Desk, tmp_path: Path) -> None:
+async def test_an_order_to_promote_is_signed_and_names_the_weights(desk: Controls, tmp_path: Path) -> None:
     await desk.version(tmp_path, 3)
     assert await desk.order("promote", version=3) == (200, "")
-    (sent,) = desk.sent
+    (sent,) = desk.ordered
     assert record_problem(sent, desk.keys) == ""
     assert (sent.kind, sent.details["version"], sent.details["verdict"]) == ("promote", "3", "promote")
     assert sent.details["path"] == str(tmp_path / "v000003")
@@ -199,7 +174,7 @@ async def test_an_order_to_promote_is_signed_and_names_the_weights(desk: Desk, t
 
 @pytest.mark.parametrize("decision", ["reject", "hold", "", "forged"])
 async def test_what_the_gate_did_not_promote_needs_force_and_force_a_reason(
-    desk: Desk, tmp_path: Path, decision: str
+    desk: Controls, tmp_path: Path, decision: str
 ) -> None:
     await desk.version(tmp_path, 3, decision.removeprefix("forged"))
     if decision == "forged":
@@ -213,12 +188,12 @@ async def test_what_the_gate_did_not_promote_needs_force_and_force_a_reason(
     status, why = await desk.order("promote", version=3)
     assert (status, "--force" in why, said in why) == (409, True, True)
     assert (await desk.order("promote", version=3, force=True))[0] == 422
-    assert desk.sent == []
+    assert desk.ordered == []
     assert (await desk.order("promote", version=3, force=True, reason="by eye"))[0] == 200
-    assert (desk.sent[0].details["forced"], desk.sent[0].reason) == ("yes", "by eye")
+    assert (desk.ordered[0].details["forced"], desk.ordered[0].reason) == ("yes", "by eye")
 
 
-async def test_an_unknown_version_is_told_what_there_is(desk: Desk, tmp_path: Path) -> None:
+async def test_an_unknown_version_is_told_what_there_is(desk: Controls, tmp_path: Path) -> None:
     assert "there are none yet" in (await desk.order("promote", version=9))[1]
     for number in range(1, 16):
         await desk.version(tmp_path, number)
@@ -226,7 +201,7 @@ async def test_an_unknown_version_is_told_what_there_is(desk: Desk, tmp_path: Pa
     assert (status, "there are 15, 14, 13" in why, "and 3 older" in why) == (404, True, True)
 
 
-async def test_what_is_changed_frozen_or_was_rolled_back_is_not_promoted(desk: Desk, tmp_path: Path) -> None:
+async def test_what_is_changed_frozen_or_was_rolled_back_is_not_promoted(desk: Controls, tmp_path: Path) -> None:
     await desk.version(tmp_path, 3)
     desk.fleet = Fleet(stable=0, good=(0, 3), banned=(3,))
     assert "rolled back" in (await desk.order("promote", version=3))[1]
@@ -250,20 +225,20 @@ async def test_what_is_changed_frozen_or_was_rolled_back_is_not_promoted(desk: D
     ids=["before", "further back", "banned", "a trial", "beyond a trial", "nothing to go back to"],
 )
 async def test_a_rollback_ends_a_trial_or_goes_to_what_has_served(
-    desk: Desk, fleet: Fleet, to: int | None, came: tuple[Any, str]
+    desk: Controls, fleet: Fleet, to: int | None, came: tuple[Any, str]
 ) -> None:
     desk.fleet = fleet
     assert (await desk.order("rollback"))[0] == 422, "a reason is needed"
     status, why = await desk.order("rollback", reason="slow", **({} if to is None else {"to": to}))
     if status == 200:
-        assert (desk.sent[0].details["version"], desk.sent[0].details["to"]) == came
+        assert (desk.ordered[0].details["version"], desk.ordered[0].details["to"]) == came
     else:
-        assert (status, desk.sent) == (came[0], [])
+        assert (status, desk.ordered) == (came[0], [])
         assert came[1] in why
 
 
 async def test_the_kill_switch_stops_promotions_and_thaws_and_leaves_the_way_back_open(
-    desk: Desk, tmp_path: Path
+    desk: Controls, tmp_path: Path
 ) -> None:
     await desk.version(tmp_path, 3)
     (tmp_path / "FREEZE").write_text("incident 4711\n")
@@ -308,7 +283,7 @@ AWAY = engine(None, since=0.0, reachable=False, note="away")
     ],
     ids=["a trial, a pause and one away", "a share that grows", "the only engine", "nothing was loaded"],
 )  # fmt: skip
-async def test_status_shows_each_engine(desk: Desk, fleet: Fleet, words: tuple[str, ...], never: str) -> None:
+async def test_status_shows_each_engine(desk: Controls, fleet: Fleet, words: tuple[str, ...], never: str) -> None:
     desk.fleet = fleet
     _, shown = await desk.status()
     for word in words:
