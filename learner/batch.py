@@ -88,11 +88,8 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
 
     def save(self, path: Path) -> None:
-        """Write one safetensors file; under its name it is whole or absent.
-
-        Raises:
-            OSError: disk full, no permission.
-        """
+        """Write one safetensors file; under its name it is whole or absent. Raises OSError: disk full, no
+        permission."""
         header = {
             "schema": str(SCHEMA),
             "trajectories": json.dumps(self.trajectories),
@@ -104,11 +101,8 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def load(cls, path: Path) -> "TrajectoryBatch":
-        """Read a file that `save` wrote.
-
-        Raises:
-            BatchFileInvalid: no such file, truncated, another schema, or arrays that do not fit together.
-        """
+        """Read a file that `save` wrote. Raises BatchFileInvalid: no such file, truncated, another schema, or arrays
+        that do not fit together."""
         try:
             with safe_open(path, "numpy") as file:
                 header: dict[str, str] = file.metadata() or {}
@@ -133,11 +127,8 @@ class TrajectoryBatch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return batch
 
     def check(self) -> None:
-        """Whether the arrays fit together and every number can be computed with.
-
-        Raises:
-            BatchFileInvalid: names the array.
-        """
+        """Whether the arrays fit together and every number can be computed with. Raises BatchFileInvalid: names the
+        array."""
         n = int(self.lengths.sum()) if len(self.lengths) else 0
         if np.any(self.lengths < 2):
             raise BatchFileInvalid("lengths: a row needs two tokens")

@@ -127,11 +127,7 @@ def refuse(shape: Shape, run: Training, have: float, name: str) -> None:
 
 
 def refuse_host(shape: Shape, run: Training, have: float, name: str) -> None:
-    """The same of the machine that the GPUs are in, while a version is written.
-
-    Raises:
-        MemoryTooSmall: see `refuse`.
-    """
+    """The same of the machine that the GPUs are in, while a version is written."""
     need = sum(host_memory(shape, run).values())
     if need > have:
         raise MemoryTooSmall(

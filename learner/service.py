@@ -255,19 +255,13 @@ class LearnerService:
         await subscription.nak([delivery], RETRY_SECONDS)
 
     async def _publish(self, items: list[Outgoing]) -> None:
-        """Publish, and wait while the broker is away.
-
-        Raises:
-            StreamFull: on the dead letters' stream; elsewhere it is waited for.
-        """
+        """Publish, and wait while the broker is away. Raises StreamFull: on the dead letters' stream; elsewhere it
+        is waited for."""
         await self._insist(lambda: self._bus.publish(items), pass_full=items[0].subject.startswith(f"{DEAD}."))
 
     async def _insist(self, call: Callable[[], Awaitable[R]], *, pass_full: bool = False) -> R:
         """Await `call()` until the broker takes it; an outage is told once when it begins and once when it ends.
-
-        Raises:
-            _Drained: the process is to end and the broker is away.
-        """
+        Raises _Drained: the process is to end and the broker is away."""
         wait, away = FIRST_WAIT, False
         while True:
             try:

@@ -126,11 +126,8 @@ MODELS = {
 
 
 def read_shape(directory: Path) -> Shape:
-    """The shape that config.json in `directory` tells.
-
-    Raises:
-        ShapeUnknown: it cannot be read, or is of another kind of model than these formulas are for.
-    """
+    """The shape that config.json in `directory` tells. Raises ShapeUnknown: it cannot be read, or is of another kind
+    of model than these formulas are for."""
     path = directory / "config.json"
     try:
         config: dict[str, Any] = json.loads(path.read_bytes())

@@ -94,12 +94,8 @@ class Updater:
         """Unix seconds of our last word."""
 
     def open(self) -> int:
-        """Take up the version to go on from and its optimizer; returns its number.
-
-        Raises:
-            LearnerError: there is nothing to begin with, or it cannot be used.
-            OSError: the disk fails.
-        """
+        """Take up the version to go on from and its optimizer; returns its number. Raises LearnerError: there is
+        nothing to begin with, or it cannot be used; OSError: the disk fails."""
         warm_start = Path(self._settings.warm_start) if self._settings.warm_start else None
         cursor = self._checkpoints.open(warm_start, self._clock())
         self._said = self._checkpoints.said()

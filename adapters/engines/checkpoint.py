@@ -58,11 +58,8 @@ class Checkpoint:
 
 
 def open_checkpoint(directory: Path) -> Checkpoint:
-    """Map every `*.safetensors` file of `directory`.
-
-    Raises:
-        CheckpointRefused: there is none, or one is truncated or malformed, or two hold the same tensor.
-    """
+    """Map every `*.safetensors` file of `directory`. Raises CheckpointRefused: there is none, or one is truncated or
+    malformed, or two hold the same tensor."""
     files = sorted(directory.glob("*.safetensors"))
     if not files:
         raise CheckpointRefused(f"{directory} holds no .safetensors file; is the path right, and was it renamed whole?")
@@ -102,11 +99,8 @@ def _tensor(name: str, entry: dict[str, Any], data: npt.NDArray[np.uint8]) -> tu
 
 
 def describe(directory: Path) -> Served:
-    """What a version that replaces `directory` must be like.
-
-    Raises:
-        CheckpointRefused: as `open_checkpoint`, or there is no config.json.
-    """
+    """What a version that replaces `directory` must be like. Raises CheckpointRefused: as `open_checkpoint`, or
+    there is no config.json."""
     return Served(_json(directory / "config.json", None), open_checkpoint(directory).tensors)
 
 
@@ -148,11 +142,8 @@ def validate(
 
 
 def check_architecture(directory: Path, config: Mapping[str, Any], served: Mapping[str, Any]) -> None:
-    """Compare what of two `config.json` decides the computation.
-
-    Raises:
-        CheckpointRefused: names the first difference.
-    """
+    """Compare what of two `config.json` decides the computation. Raises CheckpointRefused: names the first
+    difference."""
     for key in _SAME:
         if _setting(config, key) != _setting(served, key):
             raise CheckpointRefused(
@@ -168,11 +159,8 @@ def _setting(config: Mapping[str, Any], key: str) -> Any:
 
 
 def check_layout(checkpoint: Checkpoint, wanted: Mapping[str, TensorSpec]) -> None:
-    """Compare names, types and shapes.
-
-    Raises:
-        CheckpointRefused: names the first tensor that is missing, unknown or different.
-    """
+    """Compare names, types and shapes. Raises CheckpointRefused: names the first tensor that is missing, unknown or
+    different."""
     where = checkpoint.directory
     for name, spec in wanted.items():
         found = checkpoint.tensors.get(name)
@@ -188,11 +176,7 @@ def check_layout(checkpoint: Checkpoint, wanted: Mapping[str, TensorSpec]) -> No
 
 
 def check_finite(checkpoint: Checkpoint) -> None:
-    """Look for NaN and infinity.
-
-    Raises:
-        CheckpointRefused: names the first tensor that has one.
-    """
+    """Look for NaN and infinity. Raises CheckpointRefused: names the first tensor that has one."""
     for name, spec in checkpoint.tensors.items():
         flat = checkpoint.array(name).reshape(-1)
         for start in range(0, len(flat), _PIECE):

@@ -104,11 +104,7 @@ class EngineClient:
 
     async def sampling_defaults(self) -> Sampling:
         """How it samples what a request does not speak of: a request, rendered, has the values it would sample with.
-
-        Raises:
-            EngineUnavailable: as every method.
-            EngineRejected: it cannot say.
-        """
+        Raises EngineUnavailable: as every method; EngineRejected: it cannot say."""
         body = {"model": await self._model_name(), "messages": [{"role": "user", "content": "?"}]}
         try:
             # With a tool, because an engine may have a grammar for whoever has tools (`--tool-strict-level`).
@@ -214,10 +210,7 @@ class EngineClient:
 
     def generation(self, answer: dict[str, Any]) -> Generation:
         """What the first choice of a chat or generate response says, if it was asked for token ids and log-probs.
-
-        Raises:
-            EngineRejected: there are none, or not one log-prob a token.
-        """
+        Raises EngineRejected: there are none, or not one log-prob a token."""
         try:
             choice = answer["choices"][0]
             ids = choice["token_ids"]

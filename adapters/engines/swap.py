@@ -153,11 +153,7 @@ async def _resume(engine: Engine) -> None:
 
 
 async def _confirm(engine: Engine, version: int, expected: SpotCheck | None) -> None:
-    """Look at what serves now.
-
-    Raises:
-        SwapFailed: it does not answer as the new weights must.
-    """
+    """Look at what serves now. Raises SwapFailed: it does not answer as the new weights must."""
     found = await engine.version()
     if found != version:
         raise SwapFailed(f"the engine says version {found}, {version} was loaded")
@@ -184,14 +180,9 @@ async def _version_or_unknown(engine: Engine) -> int:
 
 
 async def run_swap(job: SwapJob, *, environment: Mapping[str, str] | None = None) -> SwapOutcome:
-    """Run the program and wait for it; whoever waits may be cancelled or die, the program goes on.
-
-    Args:
-        environment: what the program sees beside the few harmless variables that it inherits.
-
-    Raises:
-        SwapFailed: it left no outcome, or another swap of this engine is running.
-    """
+    """Run the program and wait for it; whoever waits may be cancelled or die, the program goes on. `environment`:
+    what the program sees beside the few harmless variables that it inherits. Raises SwapFailed: it left no outcome,
+    or another swap of this engine is running."""
     files = SwapFiles(Path(job.result))
     ended, process = await anyio.to_thread.run_sync(_spawn, job, dict(environment or {}))
     try:
@@ -238,13 +229,8 @@ async def collect(result: Path, *, wait: float = 300.0, key: str = "") -> SwapOu
     """What a program of an earlier life came to; waits while it still runs. None if there is nothing to collect.
 
     If the program was killed in mid-swap, the engine may be paused, or serve weights under the wrong label: the last
-    good version is loaded again, or at least the engine is resumed.
-
-    Args:
-        key: the engine's API key, if it has one.
-
-    Raises:
-        SwapFailed: the program still runs after `wait` seconds.
+    good version is loaded again, or at least the engine is resumed. `key`: the engine's API key, if it has one.
+    Raises SwapFailed: the program still runs after `wait` seconds.
     """
     files = SwapFiles(result)
     lock = await _wait_for_lock(files, wait)

@@ -86,12 +86,8 @@ class VllmEngine(EngineClient):
         return "device_config=cuda" in str(info.get("vllm_config"))
 
     async def _prepare_there(self, path: Path, manifest: str, epoch: int) -> None:
-        """Have every worker read the directory; wait until all are done.
-
-        Raises:
-            CheckpointRefused: one of them will not have it.
-            EngineUnavailable: not done within the deadline for loading.
-        """
+        """Have every worker read the directory; wait until all are done. Raises CheckpointRefused: one of them will
+        not have it; EngineUnavailable: not done within the deadline for loading."""
         answers = await self._rpc("evolved_prepare", {"path": str(path), "manifest": manifest, "epoch": epoch})
         end, pause = time.monotonic() + self._deadlines.load, _FIRST_LOOK
         while True:
@@ -109,12 +105,8 @@ class VllmEngine(EngineClient):
             raise CheckpointRefused(f"{path} is not the same files for every worker; share one copy among their nodes")
 
     def _took(self, answers: list[_Answer]) -> None:
-        """Read the answers to a load.
-
-        Raises:
-            CheckpointRefused: all have what they had.
-            EngineRejected: some have, some have not, or one has nothing: load the last good version again.
-        """
+        """Read the answers to a load. Raises CheckpointRefused: all have what they had; EngineRejected: some have,
+        some have not, or one has nothing: load the last good version again."""
         states = {answer.state for answer in answers}
         reason = next((answer.reason for answer in answers if answer.reason), "")
         if states <= {"refused", "rolled_back"}:

@@ -70,11 +70,7 @@ def check_manifest(content: bytes, signature: str, *, where: str, version: int, 
 
 
 def check_directory(directory: Path, *, version: int, wanted: str, check: Check) -> Weights:
-    """`directory`, if its manifest may be believed; its files are left for the validation before a load.
-
-    Raises:
-        CheckpointRefused: see `check_manifest`, or there is no manifest.
-    """
+    """`directory`, if its manifest may be believed; its files are left for the validation before a load."""
     try:
         content = (directory / MANIFEST).read_bytes()
     except OSError as error:

@@ -30,11 +30,7 @@ def partial(directory: Path, version: int) -> Path:
 
 
 def make_room(directory: Path, need: int, spare: int) -> None:
-    """See that `need` bytes find room and `spare` are left.
-
-    Raises:
-        WeightsDiskFull: they do not.
-    """
+    """See that `need` bytes find room and `spare` are left. Raises WeightsDiskFull: they do not."""
     free = shutil.disk_usage(directory).free
     if free < need + spare:
         raise WeightsDiskFull(
@@ -45,11 +41,7 @@ def make_room(directory: Path, need: int, spare: int) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns a full disk into its named error.
-
-    Raises:
-        WeightsDiskFull: no space, or no quota, is left.
-    """
+    """Turns a full disk into its named error. Raises WeightsDiskFull: no space, or no quota, is left."""
     try:
         yield
     except OSError as error:

@@ -278,12 +278,8 @@ class HttpPull:
         await self._sleep(self._due - now)
 
     async def _small(self, url: str, limit: int, missing: bytes | None = None) -> bytes:
-        """A file that is held whole.
-
-        Raises:
-            WeightsUnavailable: not after some attempts.
-            CheckpointRefused: there is none, or it is larger than `limit`.
-        """
+        """A file that is held whole. Raises WeightsUnavailable: not after some attempts; CheckpointRefused: there is
+        none, or it is larger than `limit`."""
         problem = ""
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -306,12 +302,8 @@ class HttpPull:
         raise WeightsUnavailable(f"{url}: {problem}; is the learner up, and weights.pull.url its weights.server?")
 
     def _refusal(self, answer: httpx.Response, url: str) -> str:
-        """What is wrong with an answer that another attempt may better; empty if nothing is.
-
-        Raises:
-            CheckpointRefused: the learner has no such file.
-            WeightsUnavailable: it wants another token.
-        """
+        """What is wrong with an answer that another attempt may better; empty if nothing is. Raises
+        CheckpointRefused: the learner has no such file; WeightsUnavailable: it wants another token."""
         status = answer.status_code
         if status in (200, 206):
             return ""

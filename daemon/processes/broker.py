@@ -16,11 +16,8 @@ from daemon.settings.config import Config
 
 
 def main(config: Config) -> int:
-    """Run until SIGTERM; the exit status.
-
-    Raises:
-        StartFailed: another broker runs here, its port is taken, or nats-server does not stay up.
-    """
+    """Run until SIGTERM; the exit status. Raises StartFailed: another broker runs here, its port is taken, or nats-
+    server does not stay up."""
 
     preflight.state_directory(config)
 

@@ -69,11 +69,8 @@ class EnvironmentKeys:
 
 
 def door(settings: ServeSettings, keys_file: Path | None, *, clock: Callable[[], float]) -> tuple[Middleware, ...]:
-    """Who may come in.
-
-    Raises:
-        ConfigError: keys are needed, and there is no file of them, or not one that can be used.
-    """
+    """Who may come in. Raises ConfigError: keys are needed, and there is no file of them, or not one that can be
+    used."""
     loopback = is_loopback(settings.host)
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK) if loopback else ["*"])
     if loopback and not settings.require_key:
@@ -93,11 +90,7 @@ def door(settings: ServeSettings, keys_file: Path | None, *, clock: Callable[[],
 async def serve_environment(
     environment: Environment, settings: ServeSettings, keys_file: Path | None, *, ready: Callable[[], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT.
-
-    Raises:
-        ConfigError: see `door`.
-    """
+    """Serve until SIGTERM or SIGINT."""
     service = EnvironmentService(
         {environment.name: environment}, max_instances=settings.max_instances, idle_seconds=settings.idle_seconds,
         call_seconds=settings.call_seconds,

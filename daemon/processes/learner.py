@@ -35,12 +35,9 @@ MakeTrainer = Callable[[Path, Path], Trainer]
 
 
 def main(config: Config) -> int:
-    """Run until SIGTERM; the exit status.
-
-    Raises:
-        StartFailed: no broker, no warm start, no verl where the settings name it, or an error that keeps coming back.
-        MemoryTooSmall: an update takes more than there is; nothing was loaded.
-    """
+    """Run until SIGTERM; the exit status. Raises StartFailed: no broker, no warm start, no verl where the settings
+    name it, or an error that keeps coming back; MemoryTooSmall: an update takes more than there is; nothing was
+    loaded."""
     preflight.state_directory(config)
     if int(os.environ.get("RANK", "0")) == 0:
         fit.check(config.learner, config.state)

@@ -20,11 +20,8 @@ _log = structlog.get_logger(__name__)
 
 
 def state_directory(config: Config) -> None:
-    """Make the state directory if need be, and see that something can be written in it.
-
-    Raises:
-        StartFailed: it cannot; names the setting, the directory and the remedy.
-    """
+    """Make the state directory if need be, and see that something can be written in it. Raises StartFailed: it
+    cannot; names the setting, the directory and the remedy."""
     state = config.state
     probe = state / f".probe.{os.getpid()}"
     try:
@@ -48,11 +45,8 @@ def _remedy(error: OSError, state: Path) -> str:
 
 
 def port_free(host: str, port: int, setting: str) -> None:
-    """See that nobody listens there.
-
-    Raises:
-        StartFailed: somebody does, or the address is not this machine's; names the setting.
-    """
+    """See that nobody listens there. Raises StartFailed: somebody does, or the address is not this machine's; names
+    the setting."""
     if not port:
         return
     try:
@@ -69,11 +63,8 @@ def port_free(host: str, port: int, setting: str) -> None:
 
 
 def daemon(config: Config) -> None:
-    """All that `evolved run` needs before it opens its parts.
-
-    Raises:
-        StartFailed, ConfigError: names the setting and the remedy.
-    """
+    """All that `evolved run` needs before it opens its parts. Raises StartFailed, ConfigError: names the setting and
+    the remedy."""
     state_directory(config)
     port_free(config.control.host, config.control.port, "control.port")
     if config.intake.otlp:

@@ -14,14 +14,8 @@ _NAME = "daemon.lock"
 
 @contextmanager
 def state_lock(state: Path, *, alone: bool = False) -> Iterator[None]:
-    """Hold it.
-
-    Args:
-        alone: nobody else may hold it; else other daemons may.
-
-    Raises:
-        StartFailed: somebody holds it who excludes us, or the directory cannot be written to.
-    """
+    """Hold it. `alone`: nobody else may hold it; else other daemons may. Raises StartFailed: somebody holds it who
+    excludes us, or the directory cannot be written to."""
     path = state / _NAME
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)

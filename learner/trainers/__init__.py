@@ -79,9 +79,6 @@ class Trainer(Protocol):
         """Take from `weights` each number that the present one would not be written as; how many there were.
 
         0 means that `save` would write these weights. Masters keep what lies below the written precision, and the
-        optimizer stays as it is.
-
-        Raises:
-            CheckpointInvalid: files that do not fit the model.
+        optimizer stays as it is. Raises CheckpointInvalid: files that do not fit the model.
         """
         ...

@@ -23,11 +23,8 @@ _PIECE = 1 << 24
 
 
 def load_model(directory: Path, dtype: torch.dtype, device: torch.device) -> Any:
-    """The causal model in `directory`, ready for `forward`; never looks anywhere else for files.
-
-    Raises:
-        CheckpointInvalid: no such model, or files that transformers cannot read.
-    """
+    """The causal model in `directory`, ready for `forward`; never looks anywhere else for files. Raises
+    CheckpointInvalid: no such model, or files that transformers cannot read."""
     # Seconds of import that only a process that trains should pay.
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
@@ -44,10 +41,7 @@ def load_model(directory: Path, dtype: torch.dtype, device: torch.device) -> Any
 
 def stored_dtypes(directory: Path, model: Any) -> dict[str, torch.dtype]:
     """In which precision each parameter of `model` is kept on disk; tied copies that the file lacks are left out.
-
-    Raises:
-        CheckpointUnsupported: the file has other names than the model, or another kind of number.
-    """
+    Raises CheckpointUnsupported: the file has other names than the model, or another kind of number."""
     stored = {name: dtype for path in weight_files(directory) for name, (dtype, _) in tensor_shapes(path).items()}
     parameters = {name for name, _ in model.named_parameters()}
     if stored.keys() != parameters:
@@ -111,11 +105,7 @@ def _write(file: Any, block: memoryview) -> None:
 
 
 def load_tensors(*paths: Path) -> dict[str, Tensor]:
-    """All tensors of some files, in memory.
-
-    Raises:
-        CheckpointInvalid: missing or damaged.
-    """
+    """All tensors of some files, in memory. Raises CheckpointInvalid: missing or damaged."""
     try:
         return {name: tensor for path in paths for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:

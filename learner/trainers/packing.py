@@ -86,11 +86,7 @@ def prepare(model: Any) -> bool:
 
 
 def use(model: Any) -> None:
-    """Switch `model`, known to be able to, to packed rows.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Switch `model`, known to be able to, to packed rows. Raises ValueError: it cannot."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, packed_attention)

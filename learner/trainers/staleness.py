@@ -64,11 +64,8 @@ def _grammar(batch: TrajectoryBatch) -> npt.NDArray[np.bool_]:
 
 
 def check(batch: TrajectoryBatch, layout: Layout, *, vocabulary: int, max_tokens: int) -> None:
-    """Whether the model can compute the batch at all.
-
-    Raises:
-        BatchRefused: `vocabulary`, `too_long` or `nonfinite_log_probs`.
-    """
+    """Whether the model can compute the batch at all. Raises BatchRefused: `vocabulary`, `too_long` or
+    `nonfinite_log_probs`."""
     if len(batch.ids) and int(batch.ids.max()) >= vocabulary:
         raise BatchRefused(
             f"token id {int(batch.ids.max())} is outside of the vocabulary of {vocabulary}", reason="vocabulary"

@@ -94,11 +94,7 @@ class Update:
         self._sums = Sums(by.device)
 
     def run(self, seed: int) -> UpdateReport:
-        """See `Trainer.update`.
-
-        Raises:
-            BatchRefused: see `staleness.prepare` and `staleness.judge`. Nothing has changed.
-        """
+        """See `Trainer.update`."""
         settings, by, layout, columns = self._settings, self._by, self._layout, self._columns
         every, metrics = prepare(columns, layout, settings.sequence_limit, lambda rows: by.score(layout, rows))
         dealt = layout.deal(settings.mini_batches, seed, every)

@@ -2,7 +2,6 @@
 
     make bench-learner            # builds the peer's environment, then:
     python -m tests.benchmarks.learner --json build/learner.json
-    python -m tests.benchmarks.learner --gpu
 
 One batch of agent-like rows (a prompt, then turns of the model and of tools, ragged, about 30 % of the tokens
 trained), one random Qwen3, one process a contender, all with the same threads, taking turns within each round. Every
@@ -226,13 +225,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trl-rows", type=int, nargs="+", default=[2, 8], help="TRL's micro-batches; the best counts")
-    parser.add_argument("--gpu", action="store_true", help="bf16 on a GPU, tokens/s and MFU; nothing else")
     arguments = parser.parse_args()
-    if arguments.gpu:
-        from tests.benchmarks.learner_gpu import measure as on_gpu
-
-        on_gpu(arguments)
-        return
     if not PEER.exists():
         raise SystemExit("the peer's environment is missing: make .venv-trl/ready")
     with tempfile.TemporaryDirectory() as directory:

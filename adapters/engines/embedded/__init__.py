@@ -9,11 +9,7 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `evolved engine`. torch is imported here, not before.
-
-    Raises:
-        ModuleNotFoundError: torch is not installed.
-    """
+    """Run `evolved engine`. torch is imported here, not before. Raises ModuleNotFoundError: torch is not installed."""
     from adapters.engines.embedded.command import main as run
 
     return run(argv)

@@ -52,11 +52,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(directory: Path) -> Config:
-    """The configuration in `directory`.
-
-    Raises:
-        CheckpointRefused: no readable config.json, or not a plain Qwen2.
-    """
+    """The configuration in `directory`. Raises CheckpointRefused: no readable config.json, or not a plain Qwen2."""
     try:
         config = msgspec.convert(json.loads((directory / "config.json").read_bytes()), Config)
     except (OSError, ValueError) as error:

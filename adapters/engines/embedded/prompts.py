@@ -47,11 +47,7 @@ class Prompts:
         self._texts: dict[int, str] = {}
 
     def text(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, *, generate: bool = True) -> str:
-        """The prompt.
-
-        Raises:
-            BadRequest: a message that cannot be put into words, or that the template refuses.
-        """
+        """The prompt. Raises BadRequest: a message that cannot be put into words, or that the template refuses."""
         if not messages:
             raise BadRequest("messages must not be empty", param="messages")
         plain = [_message(message, i) for i, message in enumerate(messages)]

@@ -96,11 +96,7 @@ class TokenizeRequest(msgspec.Struct):
 
 
 def decode(body: bytes, kind: type[Any]) -> Any:
-    """A request of `kind`.
-
-    Raises:
-        BadRequest: no JSON, a wrong type, or a parameter that is not supported.
-    """
+    """A request of `kind`. Raises BadRequest: no JSON, a wrong type, or a parameter that is not supported."""
     try:
         raw = msgspec.json.decode(body)
         request = msgspec.convert(raw, kind)
@@ -126,11 +122,8 @@ def chat_sampling(request: ChatRequest) -> Sampling:
 
 
 def chat_limits(request: ChatRequest, ends: frozenset[int], prompt_tokens: int, length: int) -> Limits:
-    """When a chat's answer ends.
-
-    Raises:
-        BadRequest: prompt and answer do not fit into the context, or options contradict each other.
-    """
+    """When a chat's answer ends. Raises BadRequest: prompt and answer do not fit into the context, or options
+    contradict each other."""
     wanted = request.max_completion_tokens or request.max_tokens
     if request.stream and request.prompt_logprobs is not None:
         raise BadRequest("prompt_logprobs are not available with stream", param="prompt_logprobs")
@@ -146,11 +139,7 @@ def chat_limits(request: ChatRequest, ends: frozenset[int], prompt_tokens: int, 
 
 
 def generate_limits(request: GenerateRequest, ends: frozenset[int], length: int) -> Limits:
-    """When a token-in request's answer ends.
-
-    Raises:
-        BadRequest: prompt and answer do not fit into the context.
-    """
+    """When a token-in request's answer ends. Raises BadRequest: prompt and answer do not fit into the context."""
     params = request.sampling_params
     return Limits(
         max_tokens=fitting(params.max_tokens, len(request.token_ids), length),
@@ -162,11 +151,8 @@ def generate_limits(request: GenerateRequest, ends: frozenset[int], length: int)
 
 
 def fitting(wanted: int | None, prompt_tokens: int, length: int) -> int:
-    """Tokens an answer may have.
-
-    Raises:
-        BadRequest: the prompt alone, or with what is wanted, is longer than the context.
-    """
+    """Tokens an answer may have. Raises BadRequest: the prompt alone, or with what is wanted, is longer than the
+    context."""
     if prompt_tokens >= length or prompt_tokens + (wanted or 0) > length:
         more = f" and {wanted} tokens were asked for" if wanted else ""
         raise BadRequest(

@@ -216,11 +216,8 @@ async def _read(request: Request, kind: type[Any]) -> Any:
 
 
 async def _whole(service: EngineService, flight: Flight, request: Request) -> None:
-    """Until a request's run is over.
-
-    Raises:
-        HTTPException: it failed, or the client left and nobody will read the answer.
-    """
+    """Until a request's run is over. Raises HTTPException: it failed, or the client left and nobody will read the
+    answer."""
     gone = asyncio.ensure_future(request.receive())  # the body was read: what comes next is the disconnect
     gone.add_done_callback(lambda _: flight.leave())
     try:

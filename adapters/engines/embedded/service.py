@@ -115,11 +115,8 @@ class EngineService:
         self.worker.stop()
 
     def begin(self, prompt: list[int], sampling: Sampling, limits: Limits) -> Flight:
-        """Start the answer to a prompt. Whoever began must `end`.
-
-        Raises:
-            BadRequest: too many answers are under way already.
-        """
+        """Start the answer to a prompt. Whoever began must `end`. Raises BadRequest: too many answers are under way
+        already."""
         if len(self._flights) >= self._most_waiting:
             self.metrics.turned_away.inc()
             raise BadRequest("too many requests are waiting; try again later", status=503)
@@ -150,9 +147,7 @@ class EngineService:
         """Serve the weights of `directory` from the next step on; the label stays as it is.
 
         Everything is looked at and built aside first: what is served is replaced by one assignment or not at all.
-
-        Raises:
-            CheckpointRefused: what is wrong with it; the old weights keep serving.
+        Raises CheckpointRefused: what is wrong with it; the old weights keep serving.
         """
         async with self._loading:
             started = self._clock()

@@ -34,11 +34,8 @@ _REMEDY = (
 
 
 def require() -> None:
-    """Check, without importing anything heavy, that verl can run here.
-
-    Raises:
-        TrainerUnavailable: it cannot; the text says what to do.
-    """
+    """Check, without importing anything heavy, that verl can run here. Raises TrainerUnavailable: it cannot; the
+    text says what to do."""
     if find_spec("verl") is None:
         raise TrainerUnavailable(f"verl is not installed beside this Python: {_REMEDY}")
     from importlib.metadata import version

@@ -34,11 +34,8 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def save_weights(named: list[tuple[str, Tensor]], dtypes: dict[str, torch.dtype], path: Path) -> Sequence[FileDigest]:
-    """Rank 0 writes them all; a collective, with the digest on rank 0.
-
-    Raises:
-        NonFiniteWeights: on rank 0, see `save_tensors`.
-    """
+    """Rank 0 writes them all; a collective, with the digest on rank 0. Raises NonFiniteWeights: on rank 0, see
+    `save_tensors`."""
     kept: dict[str, Tensor] = {}
     for name, tensor in named:
         full = whole(tensor)
@@ -117,20 +114,14 @@ class Stored:
 
 
 def stored_state(directory: Path | None) -> Stored:
-    """What `save_state` wrote, on any number of ranks, or the native trainer; empty without a directory.
-
-    Raises:
-        CheckpointInvalid: there is nothing, or a rank's file is missing.
-    """
+    """What `save_state` wrote, on any number of ranks, or the native trainer; empty without a directory. Raises
+    CheckpointInvalid: there is nothing, or a rank's file is missing."""
     return Stored(list(_state_files(directory)) if directory is not None else [])
 
 
 def restore(named: list[tuple[str, Tensor]], optimizer: torch.optim.Optimizer, weights: Path, kept: Stored) -> None:
-    """Take over weights and, from `kept`, masters and moments; what it lacks starts afresh.
-
-    Raises:
-        CheckpointInvalid: on every rank; nothing has changed.
-    """
+    """Take over weights and, from `kept`, masters and moments; what it lacks starts afresh. Raises
+    CheckpointInvalid: on every rank; nothing has changed."""
     with Stored(weight_files(weights)) as stored, torch.no_grad():
         _fits(named, stored, weights)
         optimizer.state.clear()
@@ -149,11 +140,8 @@ def restore(named: list[tuple[str, Tensor]], optimizer: torch.optim.Optimizer, w
 
 
 def settle(named: list[tuple[str, Tensor]], dtypes: dict[str, torch.dtype], weights: Path) -> int:
-    """See `Trainer.settle`; a collective, the same answer on every rank.
-
-    Raises:
-        CheckpointInvalid: on every rank; nothing has changed.
-    """
+    """See `Trainer.settle`; a collective, the same answer on every rank. Raises CheckpointInvalid: on every rank;
+    nothing has changed."""
     with Stored(weight_files(weights)) as stored, torch.no_grad():
         _fits(named, stored, weights)
         differing = torch.zeros((), dtype=torch.int64, device=named[0][1].device)

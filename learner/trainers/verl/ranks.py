@@ -73,11 +73,7 @@ class Leader:
         self._trainer: VerlTrainer | None = None
 
     def open(self, weights: Path, reference: Path) -> Trainer:
-        """Load a model on every rank, in place of the one before.
-
-        Raises:
-            LearnerError: see `VerlTrainer`.
-        """
+        """Load a model on every rank, in place of the one before."""
         self._trainer = None  # its memory is needed
         self._trainer = self._together("open", weights, reference)
         return self
@@ -121,11 +117,8 @@ class Leader:
         return self._trainer
 
     def _together(self, method: str, *given: Any, **named: Any) -> Any:
-        """Tell the others, do the own part, hear how it went.
-
-        Raises:
-            RankFailed: another rank's error; its log has it in full.
-        """
+        """Tell the others, do the own part, hear how it went. Raises RankFailed: another rank's error; its log has
+        it in full."""
         self._words.say(method, *given, **named)
         try:
             result = _do(self._settings, self._trainer, method, given, named)
@@ -139,12 +132,8 @@ class Leader:
 
 
 def follow(settings: LearnerSettings) -> int:
-    """The life of a rank above 0: do as rank 0 says until it says stop; the exit status.
-
-    Raises:
-        TrainerUnavailable: verl cannot run here.
-        RuntimeError: rank 0 is gone, or a collective broke.
-    """
+    """The life of a rank above 0: do as rank 0 says until it says stop; the exit status. Raises TrainerUnavailable:
+    verl cannot run here; RuntimeError: rank 0 is gone, or a collective broke."""
     engine.require()
     # A stop is rank 0's to decide: it may be in the midst of an update that needs all ranks.
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from actors.messages import TokenRow, pack_array
 from learner.batch import TrajectoryBatch
 from learner.build import OLDEST, BuildSettings, build, strip
-from learner.credit import Credits, CreditSettings, assign
+from learner.credit import CreditSettings, assign
 from learner.errors import BatchFileInvalid
 from tests.unit.learner.maker import VOCABULARY, item, row
 
@@ -117,13 +117,6 @@ def test_a_step_that_stands_in_two_rows_is_trained_once():
     assert result.batch.trajectory.tolist() == [0, 1]
 
 
-def test_an_advantage_that_is_no_number_is_dropped():
-    credits = Credits((np.array([np.nan, 1.0], np.float32), np.ones(1, np.float32)), ("", ""), {}, {})
-    result = build(pair(row([5, 6, 7], [-1, 0, 1], version=3)), credits, LIMITS)
-    assert result.dropped == {"bad_advantage": 1}
-    assert result.batch.trajectories == ("b",)
-
-
 @given(
     ids=st.binary(max_size=24),
     steps=st.binary(max_size=12),
@@ -152,16 +145,6 @@ def test_stale_tokens_are_masked_one_by_one():
 def test_guided_rows_must_be_fresher():
     guided = row([5, 9, 6], [-1, -1, 0], version=1, hint=(1, 2))
     assert built(*pair(guided, experience=["lesson"])).dropped == {"stale": 1}
-
-
-def test_a_line_that_was_left_is_no_ancestor_though_its_numbers_are_higher():
-    # 5 to 7 came of 4 and were gone back from; nothing was made out of 4 since.
-    limits = msgspec.structs.replace(LIMITS, chain=(0, 2, 4), newest=7)
-    kept, left = row([5, 6], [-1, 0], version=2), row([5, 6], [-1, 0], version=6)
-    result = built(item(1.0, id="a", group="g", rows=[kept]), item(0.0, id="b", group="g", rows=[left]), limits=limits)
-    assert (result.dropped, result.reasons) == ({"stale": 1}, {"b": "stale"})
-    assert result.ages.tolist()[:3] == [0, 1, 0]
-    assert result.ages.sum() == 1, "a token off the line has no staleness"
 
 
 @given(chain=st.sets(st.integers(0, 40), min_size=1, max_size=20).map(sorted), data=st.data())

@@ -143,11 +143,6 @@ def test_a_small_batch_makes_no_more_steps_than_it_has_pairs_of_trajectories(war
     assert report.untrained == {}
 
 
-def test_rows_of_one_trajectory_are_one_when_a_batch_is_split():
-    batch = msgspec.structs.replace(random_batch(rows=8), trajectory=np.repeat(np.arange(2, dtype=np.int32), 4))
-    assert len(Layout(batch).deal(4, seed=0)) == 1
-
-
 def test_guided_rows_take_their_old_log_probs_from_the_stripped_context(warm_start):
     batch = random_batch(guided=True)
     report = trainer(warm_start).update(batch, seed=0)
@@ -228,14 +223,6 @@ def test_files_keep_names_shapes_and_types(warm_start, tmp_path):
     again = trainer(low, lr=1e-6)
     again.restore(tmp_path, tmp_path)
     assert distance(weights(subject), weights(again)) == 0.0
-
-
-def test_a_tied_model_is_written_without_its_copy(tmp_path):
-    tied = tiny_model(tmp_path / "tied", tied=True)
-    subject = trainer(tied)
-    subject.update(random_batch(), seed=0)
-    subject.save(tmp_path)
-    assert "lm_head.weight" not in load_tensors(tmp_path / "model.safetensors")
 
 
 def test_a_checkpoint_of_other_names_is_refused(warm_start, tmp_path):

@@ -52,13 +52,6 @@ def test_rows_packed_together_do_not_see_each_other(warm_start):
     assert np.abs(one[n:] - other[n:]).max() == 0.0
 
 
-def test_micro_batches_hold_no_padding():
-    layout = Layout(random_batch(rows=30))
-    micros = layout.micro_batches(layout.trained, 64)
-    assert sum(len(m.ids) for m in micros) == int(layout.inputs.sum())
-    assert len(micros) <= 2 * int(layout.inputs.sum()) / 64 + 1
-
-
 def test_a_sliding_window_ends_at_a_row_s_beginning_too(tmp_path):
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -92,16 +85,6 @@ def test_a_model_whose_attention_cannot_stop_at_a_row_takes_rows_one_by_one(warm
     model.base_model.forward = running
     assert not packing.prepare(model)
     assert model.config._attn_implementation == "sdpa"
-
-
-def test_rows_one_by_one_give_the_same_weights(warm_start):
-    batch, packed, single = random_batch(), trainer(warm_start), trainer(warm_start)
-    single._policy.packs, single._policy.budget = False, 0
-    single._model.set_attn_implementation("sdpa")
-    for subject in (packed, single):
-        subject._optimizer = torch.optim.SGD(subject._model.parameters(), lr=0.1)
-        subject.update(batch, seed=0)
-    assert distance(weights(packed), weights(single)) < 1e-6
 
 
 def test_a_model_that_scales_its_logits_is_refused(warm_start):

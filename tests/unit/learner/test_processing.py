@@ -9,8 +9,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from actors.messages import Processing  # noqa: E402
-from learner.batch import TrajectoryBatch  # noqa: E402
-from learner.errors import BatchFileInvalid  # noqa: E402
 from learner.trainers import processing  # noqa: E402
 from learner.trainers.micro import Layout, Processed  # noqa: E402
 from learner.trainers.staleness import FREE, Columns, prepare  # noqa: E402
@@ -164,12 +162,3 @@ def test_a_grammar_is_not_looked_for_where_the_context_was_another_one() -> None
         row([5, 6, 7], [-1, 0, 1], version=3), redacted=True, processing=Processing(grammar=True)
     )
     assert built(*pair(redacted)).dropped == {"grammar": 1}
-
-
-def test_the_file_says_how_each_row_was_sampled(tmp_path) -> None:
-    batch = msgspec.structs.replace(random_batch(rows=2), processing=(Processing(), EVERY[-1]))
-    batch.save(tmp_path / "batch")
-    assert TrajectoryBatch.load(tmp_path / "batch").processing == batch.processing
-    msgspec.structs.replace(batch, processing=(Processing(top_p=-1.0),) * 2).save(tmp_path / "bad")
-    with pytest.raises(BatchFileInvalid, match="processing"):
-        TrajectoryBatch.load(tmp_path / "bad")

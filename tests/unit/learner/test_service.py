@@ -1,6 +1,5 @@
 """The service on a stub bus: answers, redelivery, dead letters, outages. The trainer is a fake with one weight."""
 
-import errno
 import socket
 import struct
 import sys
@@ -21,7 +20,7 @@ from actors.messages import BatchOrder, Directive, decode, encode_batch
 from actors.system.actor import DeadLetter
 from actors.system.bus import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
-from learner.errors import BatchRefused, MetricsUnavailable, TensorBoardUnavailable
+from learner.errors import BatchRefused, TensorBoardUnavailable
 from learner.service import _metrics_server, run
 from learner.settings import LearnerSettings
 from learner.tensorboard import TensorBoard
@@ -175,15 +174,6 @@ async def test_a_broken_order_is_parked_and_the_next_one_trained(bench):
 
 
 @pytest.mark.anyio
-async def test_bytes_that_are_no_message_are_parked(bench):
-    async with bench.running():
-        await bench.bus.publish([Outgoing(WORK_TRAIN, "x", b"\xc1")])
-        await bench.send(bench.order("good"))
-        assert [c.version for c in await bench.until(1)] == [1]
-    assert bench.count("dead") == 1
-
-
-@pytest.mark.anyio
 async def test_a_file_that_never_comes_is_given_up(bench):
     async with bench.running():
         await bench.send(bench.order("gone", path="/nowhere/gone"))
@@ -316,13 +306,3 @@ def test_each_learner_of_a_machine_serves_its_metrics_at_a_port_of_its_own_and_s
             served = [int(log["address"].rpartition(":")[2]) for log in logs if log["event"] == "metrics_served"]
             assert first not in served
             assert [f"which {number}.0" in metric_at(port) for number, port in enumerate(served)] == [True, True]
-
-
-def test_a_learner_that_finds_no_port_for_its_metrics_names_the_setting(monkeypatch):
-    monkeypatch.setattr("learner.service.start_http_server", lambda *_: _refuse(errno.EADDRINUSE))
-    with pytest.raises(MetricsUnavailable, match=r"learner.metrics_port = 9464: .* 15 ports after it .* 0 for no"):
-        _metrics_server(LearnerSettings(), CollectorRegistry()).__enter__()
-
-
-def _refuse(number):
-    raise OSError(number, "no")

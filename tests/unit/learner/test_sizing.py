@@ -11,7 +11,6 @@ from learner.errors import ShapeUnknown
 from learner.settings import LearnerSettings
 from learner.sizing import (
     MODELS,
-    PROCESS,
     Shape,
     Training,
     Work,
@@ -95,11 +94,6 @@ def test_what_is_written_has_the_bytes_that_were_counted(half, width, warm_start
     assert content("model.safetensors") == version_bytes(shape, width)
     counters = 4 * len(shape.tensors())  # a step of each parameter's, and what the rewarming knows
     assert 0 <= content("optimizer.safetensors") - optimizer_bytes(shape) <= counters + 64
-
-
-def test_a_cpu_holds_twenty_four_bytes_a_parameter_at_a_step():
-    parts = memory(SMALL, Training(tokens=1, trained=0, accumulates=False))
-    assert sum(parts.values()) == pytest.approx(24 * SMALL.parameters + PROCESS)
 
 
 def test_saved_tensors_of_a_real_forward_are_the_activations(tmp_path):

@@ -62,14 +62,6 @@ def settled(now, sequence_limit=0.0):
     return columns, rows.tolist(), metrics, asked
 
 
-def test_recorded_log_probs_are_kept_and_only_guided_rows_are_computed_again():
-    columns, rows, metrics, asked = settled(shifted(0.5, 0.5, 0.5, 2.0))
-    assert asked == [[GUIDED]]
-    assert rows == [0, 1, 2, 3]
-    assert columns.old.tolist() == [-1.0] * 6 + [1.0] * 2
-    assert metrics["guided_log_ratio"] == pytest.approx(2.0)
-
-
 def test_rows_whose_probability_moved_too_far_are_left_out_and_counted():
     _, rows, metrics, asked = settled(shifted(0.0, 1.0, -1.0, 5.0), 0.5)
     assert asked == [[0, 1, 2, 3]], "one forward for all that is wanted"

@@ -263,12 +263,6 @@ def test_a_first_update_and_one_after_going_back_to_version_0(tmp_path, warm_sta
     assert moved(bench, 2, 0) == pytest.approx(1 / STEPS, rel=0.01)
 
 
-def test_without_a_target_it_goes_to_the_parent(bench):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
-    assert bench.updater.go_back(back(version="2")).candidate.version == 1
-
-
 @pytest.mark.promise
 def test_a_directive_that_comes_again_is_answered_the_same_and_done_once(bench):
     bench.train("o1", group())
@@ -354,14 +348,3 @@ def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
     some = Built(msgspec.structs.replace(batch, trajectories=("d",)), {}, {}, ages, reasons={"b": "stale"})
     assert no_gradient(items, credits, some) == {"a": "equal_outcomes", "b": "stale", "c": "dropped"}
     assert no_gradient(items, credits, some, "no_step")["d"] == "no_step"
-
-
-def test_a_trajectory_whose_rows_the_trainer_left_out_has_the_trainers_reason():
-    items = [item(1.0, id=name) for name in "ab"]
-    credits = Credits((np.ones(1, np.float32),) * 2, ("", ""), {}, reasons={})
-    batch = msgspec.structs.replace(
-        random_batch(rows=3), trajectories=("a", "b"), trajectory=np.array([0, 0, 1], np.int32)
-    )
-    built = Built(batch, {}, {}, np.zeros(1, np.int64), reasons={})
-    assert no_gradient(items, credits, built, "", {1: "update_limit"}) == {}, "another row of it trained"
-    assert no_gradient(items, credits, built, "", {0: "update_limit", 1: "update_limit"}) == {"a": "update_limit"}

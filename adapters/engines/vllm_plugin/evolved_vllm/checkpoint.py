@@ -67,11 +67,8 @@ class Checkpoint(NamedTuple):
 
 
 def open_checkpoint(path: str) -> Checkpoint:
-    """Map every `*.safetensors` file of a directory.
-
-    Raises:
-        Refused: there is none, or one is truncated or malformed, or two hold the same tensor.
-    """
+    """Map every `*.safetensors` file of a directory. Raises Refused: there is none, or one is truncated or
+    malformed, or two hold the same tensor."""
     directory = Path(path)
     identity = identify(directory)
     names = [name for name, *_ in identity if name.endswith(".safetensors")]
@@ -128,11 +125,7 @@ def describe(checkpoint: Checkpoint) -> Served:
 
 
 def compare(checkpoint: Checkpoint, served: Served) -> None:
-    """Compare architecture, names, shapes and types.
-
-    Raises:
-        Refused: names the first difference.
-    """
+    """Compare architecture, names, shapes and types. Raises Refused: names the first difference."""
     path = checkpoint.path
     for key in _SAME:
         new, old = _setting(checkpoint.config, key), _setting(served.config, key)

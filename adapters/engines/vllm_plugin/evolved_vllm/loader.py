@@ -109,10 +109,7 @@ class Loader:
 
     def _layout(self) -> Served:
         """What serves, from the files that vLLM started with; read once, before anything can have changed them much.
-
-        Raises:
-            Refused: they are not there.
-        """
+        Raises Refused: they are not there."""
         if self._served is None:
             config = self._worker.vllm_config.model_config
             path = _local(str(config.model), config.revision)

@@ -21,12 +21,9 @@ class Model:
         self._worker, self._runner = worker, worker.model_runner
 
     def feed(self, checkpoint: Checkpoint) -> None:
-        """Load every tensor; afterwards the worker's configuration names the new directory, as after vLLM's own reload.
-
-        Raises:
-            RuntimeError: a part of the model was not given its weights.
-            Exception: whatever vLLM raises; the model may then be incomplete, see `mend`.
-        """
+        """Load every tensor; afterwards the worker's configuration names the new directory, as after vLLM's own
+        reload. Raises RuntimeError: a part of the model was not given its weights; Exception: whatever vLLM raises;
+        the model may then be incomplete, see `mend`."""
         self._runner.reload_weights(weights_iterator=_tensors(checkpoint), is_checkpoint_format=True)
         model = self._runner.get_model()
         self._repack_tied_head(model)

@@ -105,16 +105,6 @@ def test_an_end_token_ends_a_run_and_belongs_to_the_answer(make):
     assert ended.answer == free.answer[: free.answer.index(end) + 1]
 
 
-def test_a_stop_text_ends_a_run(make):
-    free = run(prompt(1, 10), 12)
-    finish(make(), free)
-    text = "".join(chr(97 + i % 26) for i in free.answer)
-    ended = run(prompt(1, 10), 12, stop=(text[3:6],))
-    finish(make(), ended)
-    assert ended.stop_text == text[3:6]
-    assert ended.produced <= 6
-
-
 @pytest.mark.parametrize("waiting", [True, False])
 def test_a_run_that_is_aborted_leaves_the_others_as_they_were(make, waiting):
     batch = make(slots=2)
@@ -181,21 +171,6 @@ def test_scores_of_a_prompt_are_the_log_probs_with_which_it_was_sampled(make):
         assert scored.prompt_scores[29:] == pytest.approx(made.logprobs, abs=1e-4)
 
 
-def test_scores_are_of_one_version_if_the_weights_change_while_the_prompt_is_read(make, weights):
-    ids = prompt(1, 60)
-    batch = make(chunk_tokens=20)
-    scored = run(ids, 1, scores_prompt=True)
-    batch.add(scored)
-    batch.step()
-    batch.replace_weights(weights[1])
-    finish(batch)
-    other = make()
-    other.replace_weights(weights[1])
-    fresh = run(ids, 1, scores_prompt=True)
-    finish(other, fresh)
-    assert scored.prompt_scores == pytest.approx(fresh.prompt_scores, abs=1e-4)
-
-
 def test_the_next_turn_finds_what_the_last_one_computed(make):
     batch = make()
     first = run(prompt(1, 40), 10)
@@ -226,11 +201,3 @@ def test_top_p_cuts_the_tail_and_temperature_sharpens():
     assert cut.logprobs[cut.tokens.index(1)] == pytest.approx(-1.204, abs=1e-3)  # of the unscaled distribution
     cold = draw(logits, [Sampling(temperature=0.1)] * 2000, [random.Random(3)] * 2000)
     assert cold.tokens.count(0) > 1950
-
-
-def test_greedy_and_sampled_rows_share_a_batch():
-    logits = torch.log(torch.tensor([0.4, 0.35, 0.25])).repeat(100, 1)
-    samplings = [GREEDY, Sampling()] * 50
-    drawn = draw(logits, samplings, [random.Random(i) for i in range(100)])
-    assert set(drawn.tokens[::2]) == {0}
-    assert len(set(drawn.tokens[1::2])) == 3

@@ -50,23 +50,6 @@ async def test_a_deadline_holds_though_bytes_keep_coming():
                 await slow.chat({"messages": []})
 
 
-async def test_a_connection_that_breaks_is_unavailable():
-    async def hang_up(engine, asked, stream):
-        return False
-
-    async with running_engine() as engine:
-        engine.script = hang_up
-        async with EngineClient(f"http://127.0.0.1:{engine.port}") as broken:
-            with pytest.raises(EngineUnavailable):
-                await broken.tokenize("a")
-
-
-@pytest.mark.parametrize("status", [502, 503, 504])
-async def test_a_gateway_without_an_engine_is_unavailable(status):
-    with pytest.raises(EngineUnavailable, match="is not ready"):
-        await client(status, {"error": "no engine"}).version()
-
-
 @pytest.mark.parametrize(
     ("status", "call", "setting"),
     [

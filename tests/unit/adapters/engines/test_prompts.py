@@ -83,13 +83,6 @@ def test_a_writer_gives_whole_characters_that_add_up(prompts, text):
     assert not any("\ufffd" in piece for piece in pieces)
 
 
-def test_a_writer_shows_half_a_character_at_the_end(prompts):
-    ids = prompts.encode("a🛫")[:-1]
-    writer = Writer(prompts)
-    assert "".join(writer.add([token]) for token in ids) == "a"
-    assert writer.add([], last=True) == prompts.decode(ids)[1:]
-
-
 def test_special_tokens_are_hidden_and_tags_are_shown(prompts):
     ids = prompts.encode("<tool_call>x<|im_end|>")
     assert prompts.decode(ids) == "<tool_call>x"

@@ -51,14 +51,6 @@ def test_equal_weighted_mean_is_zero_and_spread_one(rows):
         assert np.mean([(v**2).mean() for v in out]) == pytest.approx(1, abs=1e-9)
 
 
-@given(rows=ragged, seed=st.integers(0, 99))
-def test_trajectories_may_come_in_any_order(rows, seed):
-    order = np.random.default_rng(seed).permutation(len(rows))
-    straight, mixed = scored(rows), scored([rows[i] for i in order])
-    for place, i in enumerate(order):
-        assert mixed[place] == pytest.approx(straight[i], abs=1e-9)
-
-
 @given(rows=ragged, scale=st.floats(0.5, 9), shift=st.floats(-3, 3))
 def test_shift_and_scale_of_labels_change_nothing(rows, scale, shift):
     values = [np.array(row) for row in rows]
@@ -66,13 +58,6 @@ def test_shift_and_scale_of_labels_change_nothing(rows, scale, shift):
     moved = standardise([v * scale + shift for v in values], masks)
     for a, b in zip(standardise(values, masks), moved, strict=True):
         assert a == pytest.approx(b, abs=1e-6)
-
-
-@given(rows=ragged, times=st.integers(1, 4))
-def test_a_trajectory_has_the_same_weight_however_long(rows, times):
-    longer = [rows[0] * times, *rows[1:]]
-    for short, long in zip(scored(rows)[1:], scored(longer)[1:], strict=True):
-        assert short == pytest.approx(long, abs=1e-9)
 
 
 @pytest.mark.parametrize(
