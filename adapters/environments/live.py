@@ -174,7 +174,7 @@ class LiveEnvironment:
             id=derived_id(NAME, split, seed),
             goal=goal.goal,
             environment=NAME,
-            spec=msgspec.to_builtins(goal),
+            spec=msgspec.json.decode(msgspec.json.encode(goal)),  # lists, as they are behind the wire
             origin="heldout" if split == "heldout" else "environment",
         )
 

@@ -74,6 +74,7 @@ class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]]
     turns: list[tuple[tuple[ToolCall, ...], str, tuple[dict[str, Any], ...]]]
     """Each turn's calls, its words, and the messages that followed."""
+    solved: bool
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,7 +226,9 @@ class Demonstrator:
         tools = drift.tools(desk.agent)
         if hinted:  # in any order: a new name must be read from the lesson, not told by its place
             tools = rng.sample(tools, len(tools))
-        return Demonstration(system=desk.agent.system, hint=hint, goal=desk.goal, tools=tools, turns=turns)
+        return Demonstration(
+            system=desk.agent.system, hint=hint, goal=desk.goal, tools=tools, turns=turns, solved=desk.solved
+        )
 
 
 class _Play:

@@ -6,10 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from adapters.graders.verdicts import Verdicts
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.errors import JudgeUnavailable
 from adapters.graders.llm import GraderSettings, LlmGrader
 from adapters.graders.prompt import Shape, compose
 from tests.support.chat_endpoint import ChatEndpoint, Reply, says
@@ -124,16 +122,3 @@ async def test_what_strangers_wrote_cannot_become_structure() -> None:
     assert all(line.startswith(mark) for line in lines)
     assert sum(line.startswith(f"{mark} END") for line in lines) == 1
     assert "<|im_start|>" not in user["content"]
-
-
-async def test_as_a_verifier_an_abstention_is_no_outcome_at_all() -> None:
-    spec = {
-        "base": {}, "base_goal": "g", "reference": [{"name": "search_flight", "arguments": {"to": "Oslo"}}],
-        "verifier": "graded", "environment": "travel",
-    }  # fmt: skip
-    task = Task(id="t", goal=TASK.goal, environment="travel", spec=spec, origin="production")
-    async with grading(verdict(score=80), verdict(score=50)) as (grader, endpoint):
-        assert await Verdicts(grader).grade(task, [step()]) == 0.8
-        assert "REFERENCE 1" in json.dumps(endpoint.requests[0]["messages"])
-        with pytest.raises(JudgeUnavailable, match="forbidden_band"):
-            await Verdicts(grader).grade(task, [step()])

@@ -79,7 +79,7 @@ WORDS: dict[tuple[str, ...], str] = {
 SAYS_NOTHING = {
     ("doctor",): "--only nonsense", ("uninstall",): "--root {tmp}/root", ("import",): "{tmp}/missing",
     ("db", "restore"): "{tmp}/missing", ("eval",): "--env nonsense",
-    ("learner", "resume"): "--check", ("tasks", "generate"): "nonsense --out {tmp}/t.json",
+    ("tasks", "generate"): "nonsense --out {tmp}/t.json",
     ("environments", "check"): "nonsense",
     ("experience", "export"): "--out {tmp}/none/x",
 }  # fmt: skip

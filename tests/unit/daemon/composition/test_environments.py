@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 
 import anyio
 import httpx
@@ -101,7 +100,7 @@ def test_a_served_environment_wants_a_key_of_its_scope_and_ends_on_sigterm(tmp_p
             assert (refused.status_code, refused.json()["error"]["kind"]) == (401, "key")
 
         async def play() -> None:
-            environment = HttpEnvironment(url, "travel", key_file=str(file), rng=Random(0))
+            environment = HttpEnvironment(url, "travel", key_file=str(file))
             task = environment.sample(0, "train", "A")
             assert task == TravelDesk().sample(0, "train", "A")
             episode = await environment.reset(task)

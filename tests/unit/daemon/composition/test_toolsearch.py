@@ -1,4 +1,4 @@
-"""Tool search from the outside: the sandbox's option, the command line, and the MCP server."""
+"""Tool search from the outside: the sandbox's option and the MCP server."""
 
 import json
 import sys
@@ -9,7 +9,6 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from adapters.environments.travel import TravelDesk
 from adapters.toolsearch.environment import SEARCH_TOOL
-from daemon.cli.main import main
 from daemon.composition.toolsearch import searching
 from daemon.settings.config import load
 
@@ -26,16 +25,6 @@ def billing(tmp_path: Path) -> Path:
     file = tmp_path / "billing.json"
     file.write_text(json.dumps({"tools": TOOLS}))
     return file
-
-
-def test_the_command_line_finds_tools_of_files(billing: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tools", "search", "customer invoice", "--file", str(billing), "--k", "1", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["name"], found["api"]) == ("send_invoice", "billing")
-    assert main(["tools", "search", "void", "--file", str(billing), "--k", "1"]) == 0
-    assert "void_invoice" in capsys.readouterr().out
-    assert main(["tools", "search", "?", "--file", str(billing)]) == 0
-    assert "none of 3 tools fits" in capsys.readouterr().out
 
 
 @pytest.mark.anyio
