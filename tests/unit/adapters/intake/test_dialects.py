@@ -368,7 +368,7 @@ def test_hints_come_from_headers_and_bodies_and_the_header_goes_before() -> None
         (b"\x00\x01", {"content_encoding": "br"}, "decompressed", None),
         (b"\x00\x01", {"content_encoding": "gzip"}, "decompressed", None),
         ({"error": {"message": "no"}}, {"status": 400}, "", {"error": {"message": "no"}}),
-        (gzip.compress(b'{"id": "packed"}'), {"content_encoding": "gzip"}, "", {"id": "packed"}),
+        (gzip.compress(b'{"id": "packed"}', mtime=0), {"content_encoding": "gzip"}, "", {"id": "packed"}),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_kept_and_says_so(answer: object, fields: dict, told: str, kept: object) -> None:
