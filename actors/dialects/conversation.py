@@ -97,7 +97,7 @@ def text_of(content: Any) -> str:
 
 
 def dicts(found: Any) -> list[dict[str, Any]]:
-    """The objects in a list of JSON; none if it is no list."""
+    """The objects in a JSON list; empty if the value is not a list."""
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 

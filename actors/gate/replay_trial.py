@@ -8,7 +8,7 @@ probability changed by, and how the runs ended, estimates the difference in succ
 
 Far from what acted the estimate is biased: beyond a KL divergence, or with few effective runs, outcomes decide nothing.
 A *small step*, no further from what serves than one update may go, passes if a handful of outcomes do not speak against
-it: its trial decides. Where outcomes are too few, or nothing is new, the comparison is `wait`, which is no verdict.
+it: its trial decides. Where outcomes are too few, or nothing is new, the comparison is `wait`: there is no verdict yet.
 Runs at another temperature count too: their recorded log-probs are of what was sampled from.
 """
 

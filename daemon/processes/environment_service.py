@@ -69,8 +69,11 @@ class EnvironmentKeys:
 
 
 def door(settings: ServeSettings, keys_file: Path | None, *, clock: Callable[[], float]) -> tuple[Middleware, ...]:
-    """Who may come in. Raises ConfigError: keys are needed, and there is no file of them, or not one that can be
-    used."""
+    """Who may come in.
+
+    Raises:
+        ConfigError: keys are needed, and the file of keys is missing or cannot be read.
+    """
     loopback = is_loopback(settings.host)
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK) if loopback else ["*"])
     if loopback and not settings.require_key:

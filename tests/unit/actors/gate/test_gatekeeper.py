@@ -130,7 +130,7 @@ async def test_a_candidate_that_nobody_can_judge_gives_way_to_a_newer_one_and_el
     (order,) = await bench.tick(HOUR)
     assert told(order) == ("rebase", "2", "0")
     (verdict,) = await bench.tick(HOUR)
-    assert verdict.reason == "comes of v2, which was given up", "on record, for who looks at its history"
+    assert verdict.reason == "comes of v2, which was given up", "the history says why"
     assert await bench.tick(HOUR) == []
 
 

@@ -83,7 +83,7 @@ def test_a_signature_survives_the_wire_and_a_field_that_a_later_version_adds(tmp
         {"path": "/elsewhere"},
         {"measurements": VERDICT.measurements | {"success": 0.6}},
         {"measurements": {"success": 0.5, "lift": NAN}},
-        # A measurement that is no number cannot become another that is none.
+        # NaN cannot be replaced by infinity.
         {"measurements": VERDICT.measurements | {"lift": float("inf")}},
         {"created": 1.0},
         {"signature": "no hex"},
