@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,11 +13,13 @@ from actors.messages import (
     Attributed,
     Attribution,
     BatchItem,
+    BatchOrder,
     Estimate,
     Step,
     StepLabel,
     TokenRow,
     Trajectory,
+    encode_batch,
     pack_array,
 )
 
@@ -74,6 +78,42 @@ def item(
     return BatchItem(
         attributed=Attributed(id=id, trajectory=trajectory, attribution=attribution, cluster=cluster), role=role
     )
+
+
+def with_run(made: BatchItem, **fields: Any) -> BatchItem:
+    """`made` with other fields of its trajectory."""
+    run = msgspec.structs.replace(made.attributed.trajectory, **fields)
+    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(made.attributed, trajectory=run))
+
+
+def with_judgement(made: BatchItem, **fields: Any) -> BatchItem:
+    """`made` with other fields of its attribution."""
+    judged = msgspec.structs.replace(made.attributed.attribution, **fields)
+    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(made.attributed, attribution=judged))
+
+
+def acted(made: BatchItem, *roles: str) -> BatchItem:
+    """`made` with the role of each step."""
+    steps = zip(made.attributed.trajectory.steps, roles, strict=True)
+    return with_run(made, steps=tuple(msgspec.structs.replace(step, role=role) for step, role in steps))
+
+
+def group(version: int = 0, name: str = "g") -> list[BatchItem]:
+    """A success and a failure on the same prompt."""
+    good, bad = row([5, 6, 7, 8], [-1, -1, 0, 1], version=version), row([5, 6, 9, 3], [-1, -1, 0, 1], version=version)
+    return [
+        item(1.0, "++", id=f"{name}1", group=name, rows=[good]),
+        item(0.0, "-?", id=f"{name}2", group=name, rows=[bad]),
+    ]
+
+
+def order(directory: Path, id: str, items: Sequence[BatchItem], **changes: Any) -> BatchOrder:
+    """An order and its file; `changes` are what it says otherwise."""
+    path, data = directory / f"{id}.batch", encode_batch(items)
+    path.write_bytes(data)
+    names = tuple(one.attributed.id for one in items)
+    said = {"path": str(path), "sha256": sha256(data).hexdigest(), "size": len(data), "trajectories": names}
+    return BatchOrder(id=id, **(said | changes))
 
 
 def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:

@@ -17,6 +17,7 @@ from tests.unit.learner.test_batch import LIMITS, built, pair  # noqa: E402
 from tests.unit.learner.test_native import distance, random_batch, trainer, weights  # noqa: E402
 
 pytestmark = pytest.mark.torch
+PLAIN = row([5, 6, 7], [-1, 0, 1], version=3)
 EVERY = [
     Processing(top_p=0.8),
     Processing(top_k=3),
@@ -133,32 +134,27 @@ def test_what_a_grammar_chose_moves_no_weight(warm_start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "reason"),
+    "by",
     [
-        (Processing(top_p=0.0), "processing"),
-        (Processing(top_k=-3), "processing"),
-        (Processing(repetition_penalty=math.nan), "processing"),
-        (Processing(repetition_penalty=0.0), "processing"),
-        (Processing(min_p=1.5), "processing"),
-        (Processing(presence_penalty=math.inf), "processing"),
+        Processing(top_p=0.0),
+        Processing(top_k=-3),
+        Processing(repetition_penalty=math.nan),
+        Processing(repetition_penalty=0.0),
+        Processing(min_p=1.5),
+        Processing(presence_penalty=math.inf),
     ],
 )
-def test_processing_that_no_engine_can_have_done_is_left_out_and_counted(by, reason) -> None:
-    assert built(*pair(msgspec.structs.replace(row([5, 6, 7], [-1, 0, 1], version=3), processing=by))).dropped == {
-        reason: 1
-    }
+def test_processing_that_no_engine_can_have_done_is_left_out_and_counted(by) -> None:
+    assert built(*pair(msgspec.structs.replace(PLAIN, processing=by))).dropped == {"processing": 1}
 
 
 def test_a_trainer_that_cannot_process_leaves_such_rows_out_and_says_so() -> None:
     limits = msgspec.structs.replace(LIMITS, processes=False)
-    plain = row([5, 6, 7], [-1, 0, 1], version=3)
     for by, kept in ((Processing(top_p=0.9), False), (Processing(grammar=True), True)):
-        result = built(*pair(msgspec.structs.replace(plain, processing=by)), limits=limits)
+        result = built(*pair(msgspec.structs.replace(PLAIN, processing=by)), limits=limits)
         assert result.dropped == ({} if kept else {"processing": 1})
 
 
 def test_a_grammar_is_not_looked_for_where_the_context_was_another_one() -> None:
-    redacted = msgspec.structs.replace(
-        row([5, 6, 7], [-1, 0, 1], version=3), redacted=True, processing=Processing(grammar=True)
-    )
+    redacted = msgspec.structs.replace(PLAIN, redacted=True, processing=Processing(grammar=True))
     assert built(*pair(redacted)).dropped == {"grammar": 1}

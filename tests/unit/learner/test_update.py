@@ -1,5 +1,6 @@
 """One order from its file to the next version, with the real trainer on a tiny model."""
 
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,31 +13,22 @@ pytest.importorskip("torch")
 
 import torch
 
-from actors.messages import BatchOrder, Directive, derived_id, encode_batch
+from actors.messages import Directive, derived_id
 from actors.messages.manifest import SPOT_CHECK, SpotCheck
 from learner.build import Built
 from learner.checkpoints import Checkpoints
 from learner.credit import Credits
-from learner.errors import BatchRefused, OrderUnusable
+from learner.errors import OrderUnusable
 from learner.memory import STATE_EVERY
 from learner.service import open_trainer
 from learner.settings import LearnerSettings
 from learner.trainers.files import load_tensors
 from learner.trainers.rewarm import STEPS
 from learner.update import Updater, no_gradient
-from tests.unit.learner.maker import item, row
+from tests.unit.learner.maker import group, item, order, row
 from tests.unit.learner.test_native import random_batch
 
 pytestmark = pytest.mark.torch
-
-
-def group(version=0, name="g"):
-    """A success and a failure on the same prompt."""
-    good, bad = row([5, 6, 7, 8], [-1, -1, 0, 1], version=version), row([5, 6, 9, 3], [-1, -1, 0, 1], version=version)
-    return [
-        item(1.0, "++", id=f"{name}1", group=name, rows=[good]),
-        item(0.0, "-?", id=f"{name}2", group=name, rows=[bad]),
-    ]
 
 
 class Bench:
@@ -49,38 +41,19 @@ class Bench:
         )
         self.settings = msgspec.structs.replace(base, **changes)
         self.now = 100.0
-        self.updater = self.start()
+        self.start()
 
     def start(self):
         """A new process' updater."""
         self.checkpoints = Checkpoints(
             self.directory / "state", keep=self.settings.keep_versions, state_every=self.state_every
         )
-        updater = Updater(
-            self.settings,
-            self.checkpoints,
-            lambda weights, reference: open_trainer(self.settings, weights, reference),
-            clock=lambda: self.now,
-        )
-        updater.open()
-        self.updater = updater
-        return updater
-
-    def order(self, id, items, **changes):
-        path = self.directory / f"{id}.batch"
-        data = encode_batch(items)
-        path.write_bytes(data)
-        order = BatchOrder(
-            id=id,
-            path=str(path),
-            sha256=sha256(data).hexdigest(),
-            size=len(data),
-            trajectories=tuple(i.attributed.id for i in items),
-        )
-        return msgspec.structs.replace(order, **changes)
+        make = partial(open_trainer, self.settings)
+        self.updater = Updater(self.settings, self.checkpoints, make, clock=lambda: self.now)
+        self.updater.open()
 
     def train(self, id, items, **changes):
-        return self.updater.apply(self.order(id, items, **changes))
+        return self.updater.apply(order(self.directory, id, items, **changes))
 
     def weights(self, version):
         return load_tensors(self.checkpoints.versions.path(version) / "model.safetensors")
@@ -116,7 +89,7 @@ def test_what_is_said_after_a_clock_was_put_back_is_newer_all_the_same(bench):
     assert bench.train("o4", group(version=1, name="d")).candidate.created == 4000.0
 
 
-def test_an_order_becomes_the_next_version(bench):
+def test_an_order_becomes_the_next_version_once(bench):
     outcome = bench.train("o1", group())
     assert outcome.result == "trained"
     assert (outcome.candidate.version, outcome.candidate.parent) == (1, 0)
@@ -125,12 +98,14 @@ def test_an_order_becomes_the_next_version(bench):
     assert outcome.metrics["rows"] == 2
     assert outcome.metrics["steps"] == 1
     assert not same(bench.weights(0), bench.weights(1))
+    bench.start()
+    assert bench.train("o1", group()).candidate == outcome.candidate, "answered from disk"
 
 
 def test_a_version_says_what_log_probs_an_engine_must_find(bench):
     from transformers import AutoModelForCausalLM
 
-    version = Path(bench.updater.apply(bench.order("one", group())).candidate.path)
+    version = Path(bench.train("one", group()).candidate.path)
     expected = msgspec.json.decode((version / SPOT_CHECK).read_bytes(), type=SpotCheck)
     assert SPOT_CHECK in {file.name for file in bench.checkpoints.versions.read(1, verify=True).files}
     ids = torch.tensor(expected.ids)
@@ -139,12 +114,6 @@ def test_a_version_says_what_log_probs_an_engine_must_find(bench):
         table = AutoModelForCausalLM.from_pretrained(version)(ids[None]).logits[0].log_softmax(-1)
     found = table[:-1].gather(1, ids[1:, None])[:, 0]
     assert expected.log_probs == pytest.approx(found.tolist(), abs=2e-5)
-
-
-def test_it_comes_again_after_a_kill_and_is_answered_from_disk(bench):
-    first = bench.train("o1", group())
-    bench.start()
-    assert bench.train("o1", group()).candidate == first.candidate
 
 
 def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(bench):
@@ -162,66 +131,43 @@ def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(ben
     assert (again.result, again.candidate) == ("repeated", outcome.candidate)
 
 
-@pytest.mark.parametrize(("field", "value"), [("size", 3), ("sha256", "0" * 64)])
-def test_a_file_that_is_not_what_the_order_says_is_refused(bench, field, value):
-    with pytest.raises(OrderUnusable, match="the order says"):
-        bench.train("o1", group(), **{field: value})
+JUNK = b"no msgpack"
+
+
+@pytest.mark.parametrize(
+    ("said", "content", "why"),
+    [
+        ({"size": 3}, None, "the order says"),
+        ({"sha256": "0" * 64}, None, "the order says"),
+        ({"size": len(JUNK), "sha256": sha256(JUNK).hexdigest()}, JUNK, "batch file"),
+    ],
+)
+def test_a_file_that_is_not_what_the_order_says_or_no_batch_is_refused(bench, said, content, why):
+    asked = order(bench.directory, "o1", group(), **said)
+    if content is not None:
+        Path(asked.path).write_bytes(content)
+    with pytest.raises(OrderUnusable, match=why):
+        bench.updater.apply(asked)
     assert bench.train("o2", group()).candidate.version == 1
 
 
-def test_a_file_that_is_no_batch_is_refused(bench, tmp_path):
-    data = b"no msgpack"
-    (tmp_path / "x").write_bytes(data)
-    order = BatchOrder(id="x", path=str(tmp_path / "x"), sha256=sha256(data).hexdigest(), size=10, trajectories=())
-    with pytest.raises(OrderUnusable, match="batch file"):
-        bench.updater.apply(order)
-
-
 def test_an_order_given_up_is_done(bench):
-    order = bench.order("o1", group())
-    candidate = bench.updater.give_up(order)
+    asked = order(bench.directory, "o1", group())
+    candidate = bench.updater.give_up(asked)
     assert (candidate.answer, candidate.batch_ids, candidate.metrics) == ("failed", ("o1",), {})
     assert candidate.no_gradient == {"g1": "failed", "g2": "failed"}
-    again = bench.updater.apply(order)
+    again = bench.updater.apply(asked)
     assert (again.result, again.candidate) == ("repeated", candidate)
 
 
-def test_an_update_that_was_undone_makes_no_version(bench, tmp_path, warm_start):
-    wild = Bench(tmp_path, warm_start, lr=50.0, kl_limit=1e-6)
-    outcome = wild.train("o1", group())
-    assert outcome.result == "skipped"
-    assert outcome.metrics["steps_undone"] == 1
-    assert outcome.candidate.no_gradient == {"g1": "no_step", "g2": "no_step"}
-
-
-NAN, INF = float("nan"), float("inf")
-
-
 def test_one_bad_member_does_not_keep_the_others_from_training(bench):
-    bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, NAN])])
+    bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, np.nan])])
     outcome = bench.train("o1", [*group(), bad])
     assert (outcome.result, outcome.dropped) == ("trained", {"bad_logprobs": 1})
     assert outcome.candidate.no_gradient == {"bad": "bad_logprobs"}
     bench.start()
     assert bench.train("o1", []).candidate == outcome.candidate, "the manifest remembers"
     assert all(bool(torch.isfinite(tensor).all()) for tensor in bench.weights(1).values())
-
-
-def test_a_batch_that_the_trainer_refuses_is_skipped_with_its_reason_and_changes_nothing(bench, monkeypatch):
-    trainer = bench.updater._ready()
-
-    def refuse(batch, *, seed):
-        raise BatchRefused("effective share 0.01 of 8 tokens, limit 0.1", reason="noise")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trainer, "update", refuse)
-        outcome = bench.train("o1", group())
-    assert (outcome.result, outcome.reason) == ("skipped", "noise")
-    assert (outcome.candidate.version, outcome.candidate.batch_ids) == (0, ("o1",))
-    assert outcome.candidate.no_gradient == {"g1": "noise", "g2": "noise"}
-    assert bench.train("o1", group()).candidate == outcome.candidate
-    bench.train("o2", group())
-    assert bench.checkpoints.cursor.version == 1
 
 
 @pytest.mark.parametrize("kind", ["rollback", "rebase"])
@@ -276,26 +222,18 @@ def test_a_directive_that_comes_again_is_answered_the_same_and_done_once(bench):
     assert bench.checkpoints.cursor.chain == (0, 2), "what was learned since is not taken back"
 
 
-def test_a_directive_about_a_branch_that_was_left_takes_nothing_back(bench):
+def test_a_directive_to_nowhere_or_about_a_branch_that_was_left_takes_nothing_back(bench):
     for n in range(2):
         bench.train(f"o{n}", group(version=n))
-    bench.updater.go_back(back("d1", version="2", to="0"))
+    bench.updater.go_back(back(version="2", to="0"))
     bench.train("good", group())
-    for directive in (
-        back("d2", version="1", to="0"),
-        back("d3", "rebase", version="2", to="0"),
-        back("d4", version="1"),
-    ):
-        assert bench.updater.go_back(directive) is None
+    nowhere = ({}, {"to": "77"}, {"version": "9", "to": "0"}, {"version": "0"}, {"to": "3"})
+    left = ({"version": "1", "to": "0"}, {"version": "2", "to": "0"}, {"version": "1"})
+    for kind in ("rollback", "rebase"):
+        for details in (*nowhere, *left):
+            assert bench.updater.go_back(back("late", kind, **details)) is None
     assert bench.checkpoints.cursor.chain == (0, 3)
-
-
-@pytest.mark.parametrize("details", [{}, {"to": "77"}, {"version": "9", "to": "0"}, {"version": "0"}, {"to": "1"}])
-def test_a_directive_to_nowhere_changes_nothing(bench, details):
-    bench.train("o1", group())
-    assert bench.updater.go_back(back(**details)) is None
-    assert bench.checkpoints.cursor.chain == (0, 1)
-    assert bench.checkpoints.cursor.finished("d") is None
+    assert bench.checkpoints.cursor.finished("late") is None
 
 
 def test_it_does_not_go_back_to_what_fails_its_checks(bench):

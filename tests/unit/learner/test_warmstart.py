@@ -1,23 +1,17 @@
 """The warm starts that ship: weights, vocabulary and template are those that the demo's agents and engines expect."""
 
 import json
-import random
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 torch = pytest.importorskip("torch")
 from tokenizers import Tokenizer  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
 
 from daemon.demo.worlds import WORLDS  # noqa: E402
-from tests.warmstart import chat, courses, tokenizer  # noqa: E402
-from tests.warmstart import service_demonstrations as desk  # noqa: E402
-from tests.warmstart import travel_demonstrations as travel  # noqa: E402
+from tests.warmstart import courses, tokenizer  # noqa: E402
 from tests.warmstart.train import Settings  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -33,51 +27,6 @@ def test_the_shipped_vocabulary_is_the_one_that_the_code_makes(world: str) -> No
     every = (*parts.entities, *parts.names, *parts.held_out)
     assert len(tokenizer.single(built, every)) == len(every)
     assert Tokenizer.from_file(str(SHIPPED[world] / "tokenizer.json")).to_str() == built.to_str()
-
-
-def messages(system: str, goal: str, turns: Any) -> Iterator[dict[str, Any]]:
-    """A demonstration as chat messages."""
-    yield from [{"role": "system", "content": system}] if system else []
-    yield {"role": "user", "content": goal}
-    for calls, text, following in turns:
-        functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
-        made = [{"id": "c", "type": "function", "function": function} for function in functions]
-        yield {"role": "assistant", "content": text, **({"tool_calls": made} if made else {})}
-        yield from following
-
-
-def told(world: str) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-    """Demonstrations as chat messages, and their tools."""
-    maker = travel.Demonstrator if world == "travel" else desk.Demonstrator
-    demonstrator = maker(random.Random("chat"))
-    while True:
-        one = demonstrator.demonstrate()
-        turns: list[Any]
-        if isinstance(one, desk.Demonstration):
-            system, turns = one.system + one.hint, list(one.turns)
-        else:
-            system = chat.SYSTEM + one.hint if one.hint else ""
-            turns = [((call,), None, [{"role": "tool", "content": seen}]) for call, seen in one.turns]
-        turns[-1] = (*turns[-1][:2], ())
-        yield list(messages(system, one.goal, turns)), one.tools
-
-
-@pytest.mark.parametrize("world", SHIPPED)
-def test_the_shipped_template_gives_the_ids_of_training(world: str) -> None:
-    trained = courses.travel_examples(travel.Demonstrator(random.Random("chat")))
-    if world == "service":
-        trained = courses.service_examples(desk.Demonstrator(random.Random("chat")))
-    loaded = AutoTokenizer.from_pretrained(SHIPPED[world])
-    vocabulary = Tokenizer.from_file(str(SHIPPED[world] / "tokenizer.json"))
-    for (said, tools), segments in islice(zip(told(world), trained, strict=True), 100):
-        opening = next(at for at, one in enumerate(said) if one["role"] == "assistant")
-        prompt = loaded.apply_chat_template(
-            said[:opening], tools=tools, add_generation_prompt=True, tokenize=True, return_dict=False
-        )
-        assert prompt == vocabulary.encode(segments[0][0]).ids
-        whole = loaded.apply_chat_template(said, tools=tools, tokenize=True, return_dict=False)
-        pieces = [token for text, _ in segments for token in vocabulary.encode(text).ids]
-        assert whole == pieces + vocabulary.encode("\n").ids
 
 
 @pytest.mark.parametrize("world", SHIPPED)

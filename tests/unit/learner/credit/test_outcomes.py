@@ -1,6 +1,5 @@
 """Baselines of outcomes against hand-computed numbers, and corrections of outcomes that were trained on."""
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from actors.messages import BatchItem, Estimate
 from learner.credit import CreditSettings, assign
 from learner.credit.outcomes import SPREAD, expected, group
 from tests.support.credited import attributed
-from tests.unit.learner.maker import expecting
+from tests.unit.learner.maker import expecting, with_judgement
 
 outcomes = hnp.arrays(np.float64, st.integers(2, 12), elements=st.integers(0, 20).map(lambda x: x / 20))
 
@@ -50,20 +49,20 @@ def item(key: str, outcome: float, corrects: float | None = None) -> BatchItem:
     return BatchItem(attributed=attributed(key, outcome=outcome), corrects=corrects)
 
 
-def company() -> list[BatchItem]:
-    return [item("a", 1.0), item("b", 0.0), item("c", 1.0)]
-
-
+COMPANY = [item("a", 1.0), item("b", 0.0), item("c", 1.0)]
 PAST = {"c": 0.6}
 
 
+def last(one: BatchItem, past: dict[str, float] = PAST, alpha: float = 0.5) -> np.ndarray:
+    """Advantages of `one` among the others."""
+    found = assign(expecting([*COMPANY, one], past), CreditSettings(alpha=alpha)).advantages[-1]
+    assert found is not None
+    return found
+
+
 def test_a_run_trained_with_a_wrong_outcome_and_then_corrected_comes_to_the_right_update() -> None:
-    own = CreditSettings(alpha=0.0)
-    (wrong, right) = (assign(expecting([*company(), item("x", o)], PAST), own).advantages[-1] for o in (1.0, 0.0))
-    correction = assign(expecting([*company(), item("x", 0.0, corrects=1.0)], PAST), own).advantages[-1]
-    assert wrong is not None
-    assert right is not None
-    assert correction is not None
+    wrong, right = (last(item("x", outcome), alpha=0.0) for outcome in (1.0, 0.0))
+    correction = last(item("x", 0.0, corrects=1.0), alpha=0.0)
     np.testing.assert_allclose(wrong + correction, right, rtol=1e-6)
 
 
@@ -72,28 +71,17 @@ def test_a_run_trained_with_a_wrong_outcome_and_then_corrected_comes_to_the_righ
 def test_a_correction_has_the_sign_of_the_change_and_changes_nothing_for_others(
     new: float, old: float, sign: float, past: dict[str, float]
 ) -> None:
-    credits = assign(expecting([*company(), item("x", new, corrects=old)], past), CreditSettings())
-    steps = credits.advantages[-1]
-    assert steps is not None
-    assert (np.sign(steps) == sign).all()
-    alone = assign(expecting(company(), past), CreditSettings())
-    for before, after in zip(alone.advantages, credits.advantages, strict=False):
-        assert before is not None
-        assert after is not None
-        np.testing.assert_array_equal(before, after)
+    corrected = item("x", new, corrects=old)
+    assert (np.sign(last(corrected, past)) == sign).all()
+    among, alone = (
+        assign(expecting(each, past), CreditSettings()).advantages for each in ([*COMPANY, corrected], COMPANY)
+    )
+    np.testing.assert_array_equal(among[:-1], alone)
 
 
 def test_step_labels_have_no_part_in_a_correction() -> None:
     plain = item("x", 0.0, corrects=1.0)
-    attribution = msgspec.structs.replace(plain.attributed.attribution, weight=0.0)
-    silent = msgspec.structs.replace(
-        plain, attributed=msgspec.structs.replace(plain.attributed, attribution=attribution)
-    )
-    own = CreditSettings(alpha=0.5)
-    (first, second) = (assign(expecting([*company(), one], PAST), own).advantages[-1] for one in (plain, silent))
-    assert first is not None
-    assert second is not None
-    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(last(plain), last(with_judgement(plain, weight=0.0)))
 
 
 def test_a_correction_that_nothing_can_be_compared_with_is_left_out() -> None:

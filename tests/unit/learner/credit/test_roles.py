@@ -7,19 +7,9 @@ import numpy as np
 import pytest
 
 from learner.credit import CreditSettings, assign
-from tests.unit.learner.maker import expecting, item
+from tests.unit.learner.maker import acted, expecting, item
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
-
-
-def acted(made, *roles: str):
-    """`made` with the role of each step."""
-    attributed = made.attributed
-    steps = tuple(
-        msgspec.structs.replace(step, role=role) for step, role in zip(attributed.trajectory.steps, roles, strict=True)
-    )
-    trajectory = msgspec.structs.replace(attributed.trajectory, steps=steps)
-    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, trajectory=trajectory))
 
 
 def advantages(items, settings=OUTCOME_ONLY):
@@ -71,14 +61,6 @@ def test_a_roles_outcome_is_compared_over_the_trajectories_that_it_had_a_part_in
     assert float(whole[2]) < 0, "compared with all, the better worker would be blamed"
 
 
-def test_a_role_of_one_trajectory_alone_keeps_the_outcome_of_the_whole():
-    batch = [
-        acted(item(1.0, "++", id="a", group="g"), "p", "w"),
-        acted(item(0.0, "++", id="b", group="g"), "p", "p"),
-    ]
-    assert advantages(batch, OUTCOME_ONLY)[0] == pytest.approx([1.0, 1.0])
-
-
 @pytest.mark.parametrize("naming", ["none", "one", "one each"])
 def test_with_one_role_a_trajectory_everything_is_exactly_as_without(naming):
     rng = random.Random("roles")
@@ -112,6 +94,7 @@ def test_who_worked_alone_among_teams_is_compared_with_the_same_role_or_with_oth
     found = of_labels(batch)
     assert [float(each[0]) for each in found] == pytest.approx([1, -1, 1, -1])
     assert float(found[0][1]) == 0.0, "a worker without another one"
+    assert advantages(batch)[0] == pytest.approx([1.0, 1.0]), "and with the outcome of the whole"
 
 
 def test_a_team_of_production_without_a_group_is_standardised_per_role_too():
