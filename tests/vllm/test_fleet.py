@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import httpx
-import msgspec
 import pytest
 
 from actors.deployment.canary import CanarySettings
@@ -106,18 +105,13 @@ def _short(usage: dict[str, int]) -> str:
     return "" if usage["completion_tokens"] == TOKENS else f"{usage['completion_tokens']} tokens"
 
 
-class Seen(msgspec.Struct):
-    """What the tap kept: the engines of each conversation, one a turn."""
-
-    engines: dict[int, list[str]] = {}
-
-    @classmethod
-    async def of(cls, rolled: Rolling, calls: int) -> "Seen":
-        seen = cls()
-        for record in await rolled.tap.records_until(calls):
-            opening = json.loads(record.request)["messages"][0]["content"]
-            seen.engines.setdefault(int(opening.split()[1].rstrip(":")), []).append(record.engine)
-        return seen
+async def engines_of(rolled: Rolling, calls: int) -> dict[int, list[str]]:
+    """The engines of each conversation that the tap kept, one a turn."""
+    seen: dict[int, list[str]] = {}
+    for record in await rolled.tap.records_until(calls):
+        opening = json.loads(record.request)["messages"][0]["content"]
+        seen.setdefault(int(opening.split()[1].rstrip(":")), []).append(record.engine)
+    return seen
 
 
 async def test_an_engine_with_a_key_answers_who_shows_it(twin: Launched) -> None:
@@ -158,10 +152,10 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
     assert one[1] < two[0], "one always serves"
     lost = [problem for _, _, problem in agents.answers if problem]
     assert lost == []
-    seen = await Seen.of(rolled, len(agents.answers))
-    strayed = [number for number, engines in seen.engines.items() if len(set(engines)) > 1]
+    seen = await engines_of(rolled, len(agents.answers))
+    strayed = [number for number, engines in seen.items() if len(set(engines)) > 1]
     assert strayed == [], "a conversation stays where it began"
-    new = [engines[0] for number, engines in seen.engines.items() if first <= number < last]
+    new = [engines[0] for number, engines in seen.items() if first <= number < last]
     canary = new.count("one")
     low, high = wilson(canary, len(new), SURE)
     streamed = sum(stream for _, stream, _ in agents.answers)
@@ -170,7 +164,7 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
             f"\nrolled over two vLLMs: {len(agents.answers)} answers ({streamed} streamed), {len(lost)} failed or cut; "
             f"paused {one[1] - one[0]:.3f} and {two[1] - two[0]:.3f} s; canary {canary} of {len(new)} conversations = "
             f"{canary / len(new):.3f} ({low:.3f} to {high:.3f} at {SURE}), {CANARY.share} configured; "
-            f"{len(strayed)} of {len(seen.engines)} changed engines"
+            f"{len(strayed)} of {len(seen)} changed engines"
         )
     assert low < CANARY.share < high
     left = [path for path in (tmp_path / "swaps").iterdir() if path.is_file()]
