@@ -11,23 +11,14 @@ from actors.messages.experience import lessons_text
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.rows import hint_span
 from adapters.engines.embedded.prompts import Prompts
+from adapters.environments.travel import TravelDesk
 from daemon.demo.world import WARM_START
 from learner.build import BuildSettings, build
 from learner.credit import Credits, CreditSettings, assign
 from tests.support.chat_templates import write_qwen
 from tests.unit.learner.maker import item, row
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": f"{name} something.",
-            "parameters": {"type": "object", "properties": {key: {"type": "string"} for key in keys}},
-        },
-    }
-    for name, keys in (("buy", ("fid", "pid")), ("search", ("to",)), ("cancel_order", ("oid",)))
-]
+TOOLS = TravelDesk().tools()
 LESSONS = [
     Experience(id="1", when_to_use="a ticket is wanted", content="call buy, not book; it wants fid and pid"),
     Experience(id="2", when_to_use="an order is to go", content='look at it first:\n\n{"oid": 7}\n\n'),
@@ -36,8 +27,7 @@ SYSTEMS = {
     "desk": "You are a travel desk.",
     "qwen": "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
 }
-LIMITS = BuildSettings(
-    vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4)  # fmt: skip
+LIMITS = BuildSettings(vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4)
 
 
 @pytest.fixture(scope="module")
