@@ -116,7 +116,7 @@ def order(directory: Path, id: str, items: Sequence[BatchItem], **changes: Any) 
     return BatchOrder(id=id, **(said | changes))
 
 
-def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:
+def tiny_model(directory: Path, seed: int = 0) -> Path:
     """A random Qwen2 (hidden 32, 2 layers) as a Hugging Face directory."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -130,7 +130,7 @@ def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=128,
-        tie_word_embeddings=tied,
+        tie_word_embeddings=False,
         bos_token_id=0,
         eos_token_id=1,
     )

@@ -67,20 +67,6 @@ def distance(one, other):
     return max(float((one[name] - other[name]).detach().abs().max()) for name in one)
 
 
-def test_log_probs_are_those_of_the_plain_model_row_by_row(warm_start):
-    from transformers import AutoModelForCausalLM
-
-    batch = random_batch(temperature=0.7)
-    model = AutoModelForCausalLM.from_pretrained(warm_start, attn_implementation="eager")
-    expected = []
-    for start, end in zip(batch.offsets[:-1], batch.offsets[1:], strict=True):
-        ids = torch.from_numpy(batch.ids[start:end].astype(np.int64))
-        with torch.no_grad():
-            table = torch.log_softmax(model(ids[None]).logits[0] / 0.7, -1)
-        expected += [float(table[t - 1, ids[t]]) for t in range(len(ids)) if batch.mask[start + t]]
-    assert trainer(warm_start, micro_tokens=40).log_probs(batch) == pytest.approx(expected, abs=2e-5)
-
-
 def test_an_update_is_that_of_a_loop_anyone_can_read(warm_start):
     from transformers import AutoModelForCausalLM
 

@@ -56,7 +56,7 @@ def logits_of(subject, batch, b):
     return subject._model(input_ids=torch.from_numpy(batch.ids[start:end].astype(np.int64))[None]).logits[0]
 
 
-@pytest.mark.parametrize("by", EVERY)
+@pytest.mark.parametrize("by", [Processing(), *EVERY])
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 1.5])
 def test_log_probs_are_those_of_the_distribution_that_was_sampled_from(warm_start, by, temperature) -> None:
     subject = trainer(warm_start)

@@ -69,18 +69,16 @@ def test_rows_whose_probability_moved_too_far_are_left_out_and_counted():
     assert metrics["rows_rejected"] == 2
 
 
-def test_a_batch_of_rejected_rows_alone_is_refused():
-    columns, layout, score, _ = arranged(shifted(1.0, 1.0, 1.0, 1.0))
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [(shifted(1.0, 1.0, 1.0, 1.0), "rejected"), (shifted(0.0, 0.0, 0.0, float("nan")), "nonfinite_log_probs")],
+)
+def test_rejected_rows_alone_or_weights_that_give_no_number_are_refused_before_anything_moves(now, reason):
+    columns, layout, score, _ = arranged(now)
     columns.guided[:] = False
     with pytest.raises(BatchRefused) as refused:
         prepare(columns, layout, 0.5, score)
-    assert refused.value.reason == "rejected"
-
-
-def test_weights_that_give_no_number_are_refused_before_anything_moves():
-    with pytest.raises(BatchRefused) as refused:
-        settled(shifted(0.0, 0.0, 0.0, float("nan")))
-    assert refused.value.reason == "nonfinite_log_probs"
+    assert refused.value.reason == reason
 
 
 def test_effective_shares_and_divergence_are_told_apart_for_guided_tokens():

@@ -15,25 +15,20 @@ import torch
 
 from actors.messages import Directive, derived_id
 from actors.messages.manifest import SPOT_CHECK, SpotCheck
-from learner.build import Built
 from learner.checkpoints import Checkpoints
-from learner.credit import Credits
 from learner.errors import OrderUnusable
 from learner.memory import STATE_EVERY
 from learner.service import open_trainer
 from learner.settings import LearnerSettings
 from learner.trainers.files import load_tensors
 from learner.trainers.rewarm import STEPS
-from learner.update import Updater, no_gradient
+from learner.update import Updater
 from tests.unit.learner.maker import group, item, order, row
-from tests.unit.learner.test_native import random_batch
 
 pytestmark = pytest.mark.torch
 
 
 class Bench:
-    """A learner's state directory and what a test does with it."""
-
     def __init__(self, directory, warm_start, state_every=STATE_EVERY, **changes):
         self.directory, self.state_every = directory, state_every
         base = LearnerSettings(
@@ -55,6 +50,10 @@ class Bench:
     def train(self, id, items, **changes):
         return self.updater.apply(order(self.directory, id, items, **changes))
 
+    def trained(self, updates):
+        for n in range(updates):
+            self.train(f"o{n}", group(version=n))
+
     def weights(self, version):
         return load_tensors(self.checkpoints.versions.path(version) / "model.safetensors")
 
@@ -62,10 +61,6 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path, warm_start):
     return Bench(tmp_path, warm_start)
-
-
-def full_disk(*args, **kwargs):
-    raise OSError(28, "full")
 
 
 def same(one, other):
@@ -91,15 +86,17 @@ def test_what_is_said_after_a_clock_was_put_back_is_newer_all_the_same(bench):
 
 def test_an_order_becomes_the_next_version_once(bench):
     outcome = bench.train("o1", group())
+    said, directory = outcome.candidate, bench.directory / "state" / "versions" / "v000001"
     assert outcome.result == "trained"
-    assert (outcome.candidate.version, outcome.candidate.parent) == (1, 0)
-    assert outcome.candidate.batch_ids == ("o1",)
-    assert outcome.candidate.created == 100.0
-    assert outcome.metrics["rows"] == 2
-    assert outcome.metrics["steps"] == 1
+    assert (said.version, said.parent, said.batch_ids, said.created) == (1, 0, ("o1",), 100.0)
+    assert (outcome.metrics["rows"], outcome.metrics["steps"]) == (2, 1)
     assert not same(bench.weights(0), bench.weights(1))
+    assert said.path == str(directory)
+    assert said.manifest == sha256((directory / "manifest.json").read_bytes()).hexdigest()
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= {file.name for file in said.files}
+    assert all(sha256((directory / file.name).read_bytes()).hexdigest() == file.sha256 for file in said.files)
     bench.start()
-    assert bench.train("o1", group()).candidate == outcome.candidate, "answered from disk"
+    assert bench.train("o1", group()).candidate == said, "answered from disk"
 
 
 def test_a_version_says_what_log_probs_an_engine_must_find(bench):
@@ -131,24 +128,14 @@ def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(ben
     assert (again.result, again.candidate) == ("repeated", outcome.candidate)
 
 
-JUNK = b"no msgpack"
-
-
-@pytest.mark.parametrize(
-    ("said", "content", "why"),
-    [
-        ({"size": 3}, None, "the order says"),
-        ({"sha256": "0" * 64}, None, "the order says"),
-        ({"size": len(JUNK), "sha256": sha256(JUNK).hexdigest()}, JUNK, "batch file"),
-    ],
-)
-def test_a_file_that_is_not_what_the_order_says_or_no_batch_is_refused(bench, said, content, why):
-    asked = order(bench.directory, "o1", group(), **said)
-    if content is not None:
-        Path(asked.path).write_bytes(content)
-    with pytest.raises(OrderUnusable, match=why):
-        bench.updater.apply(asked)
-    assert bench.train("o2", group()).candidate.version == 1
+def test_a_file_that_is_not_what_the_order_says_or_no_batch_is_refused(bench):
+    junk = b"no msgpack"
+    (bench.directory / "junk").write_bytes(junk)
+    no_batch = {"path": str(bench.directory / "junk"), "size": len(junk), "sha256": sha256(junk).hexdigest()}
+    for said, why in (({"size": 3}, "order says"), ({"sha256": "0" * 64}, "order says"), (no_batch, "batch file")):
+        with pytest.raises(OrderUnusable, match=why):
+            bench.train("o1", group(), **said)
+    assert bench.train("o1", group()).candidate.version == 1
 
 
 def test_an_order_given_up_is_done(bench):
@@ -172,8 +159,7 @@ def test_one_bad_member_does_not_keep_the_others_from_training(bench):
 
 @pytest.mark.parametrize("kind", ["rollback", "rebase"])
 def test_going_back_takes_up_the_old_version_and_writes_none(bench, kind):
-    for n in range(3):
-        bench.train(f"o{n}", group(version=n))
+    bench.trained(3)
     outcome = bench.updater.go_back(back(kind=kind, version="2", to="1"))
     candidate, old = outcome.candidate, bench.checkpoints.versions.candidate(1)
     assert (outcome.result, candidate.answer) == ("went_back", "went_back")
@@ -223,8 +209,7 @@ def test_a_directive_that_comes_again_is_answered_the_same_and_done_once(bench):
 
 
 def test_a_directive_to_nowhere_or_about_a_branch_that_was_left_takes_nothing_back(bench):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
+    bench.trained(2)
     bench.updater.go_back(back(version="2", to="0"))
     bench.train("good", group())
     nowhere = ({}, {"to": "77"}, {"version": "9", "to": "0"}, {"version": "0"}, {"to": "3"})
@@ -237,8 +222,7 @@ def test_a_directive_to_nowhere_or_about_a_branch_that_was_left_takes_nothing_ba
 
 
 def test_it_does_not_go_back_to_what_fails_its_checks(bench):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
+    bench.trained(2)
     (bench.checkpoints.versions.path(1) / "model.safetensors").write_bytes(b"half")
     with structlog.testing.capture_logs() as logs:
         assert bench.updater.go_back(back(version="2", to="1")) is None
@@ -248,21 +232,8 @@ def test_it_does_not_go_back_to_what_fails_its_checks(bench):
     assert bench.train("o2", group(version=2)).candidate.parent == 2
 
 
-def test_a_full_disk_leaves_it_where_it_was(bench, monkeypatch):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
-    with monkeypatch.context() as patch:
-        patch.setattr("actors.messages.files.os.replace", full_disk)
-        with pytest.raises(OSError, match="full"):
-            bench.updater.go_back(back(version="2", to="1"))
-    assert held(bench, bench.weights(2))
-    assert bench.updater.go_back(back(version="2", to="1")).result == "went_back"
-    assert held(bench, bench.weights(1))
-
-
 def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
+    bench.trained(2)
     bench.updater.go_back(back(version="2", to="1"))
     outcome = bench.train("late", group(version=2))
     assert (outcome.result, outcome.dropped) == ("skipped", {"stale": 2})
@@ -271,18 +242,3 @@ def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
     bench.start()
     assert bench.train("late", group(version=2)).candidate == outcome.candidate
     assert bench.train("fresh", group(version=1)).candidate.parent == 1
-
-
-def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
-    items = [item(1.0, id=name) for name in "abcd"]
-    left = ("equal_outcomes", "", "", "")
-    credits = Credits((None, *[np.ones(1, np.float32)] * 3), left, {}, reasons={"a": "equal_outcomes"})
-    ages = np.zeros(1, np.int64)
-    nothing = Built(None, {}, {}, ages, reasons={"b": "stale"})
-    assert no_gradient(items, credits, nothing, "nothing_left") == {
-        "a": "equal_outcomes", "b": "stale", "c": "nothing_left", "d": "nothing_left",
-    }  # fmt: skip
-    batch = random_batch(rows=1)
-    some = Built(msgspec.structs.replace(batch, trajectories=("d",)), {}, {}, ages, reasons={"b": "stale"})
-    assert no_gradient(items, credits, some) == {"a": "equal_outcomes", "b": "stale", "c": "dropped"}
-    assert no_gradient(items, credits, some, "no_step")["d"] == "no_step"

@@ -13,19 +13,17 @@ OUTCOME_ONLY = CreditSettings(alpha=0.0)
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
 
 
-def test_a_label_is_its_own_steps_alone_by_default():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], CreditSettings())
-    unit = 0.5 / 0.75**0.5  # as in the next test
-    assert credits.advantages[0] == pytest.approx([1 + unit, 1 + unit])
-    assert credits.advantages[1] == pytest.approx([-1 + unit, -1 - 3 * unit])
-
-
-def test_adca_on_a_group_by_hand():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], PAPER)
-    # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; a = 0.5 / sigma, and (0.5, -1.5) / sigma
-    unit = 0.05 / 0.75**0.5
-    assert credits.advantages[0] == pytest.approx([1 + 2 * unit, 1 + unit])
-    assert credits.advantages[1] == pytest.approx([-1 + unit - 3 * unit, -1 - 3 * unit])
+@pytest.mark.parametrize(
+    ("settings", "good", "bad"),
+    # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; (0.5, 0.5) / sigma, and (0.5, -1.5) / sigma
+    [(CreditSettings(), [0.5, 0.5], [0.5, -1.5]), (PAPER, [0.1, 0.05], [0.05 - 0.15, -0.15])],
+    ids=["each label is its own step's", "the paper: a tenth, and of later steps too"],
+)
+def test_a_group_by_hand(settings, good, bad):
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], settings)
+    sigma = 0.75**0.5
+    assert credits.advantages[0] == pytest.approx(1 + np.array(good) / sigma)
+    assert credits.advantages[1] == pytest.approx(-1 + np.array(bad) / sigma)
 
 
 def first(credits):
@@ -38,18 +36,11 @@ def test_groups_do_not_mix():
     assert [float(a[0]) for a in credits.advantages] == pytest.approx([1, -1, 1, -1])
 
 
-def test_a_baseline_member_counts_in_the_mean_and_gets_nothing():
-    items = [item(1.0, group="g"), item(0.0, group="g", role="baseline")]
-    credits = assign(items, OUTCOME_ONLY)
-    assert credits.advantages[0] == pytest.approx([1])
-    assert credits.advantages[1] is None
-    assert credits.skipped == {}
-
-
-def test_an_untrainable_member_counts_in_the_mean_and_is_told():
-    credits = assign([item(1.0, group="g"), item(0.0, group="g", trainable=False)], OUTCOME_ONLY)
-    assert credits.advantages[0] == pytest.approx([1])
-    assert credits.skipped == {"not_trainable": 1}
+@pytest.mark.parametrize(("how", "skipped"), [({"role": "baseline"}, {}), ({"trainable": False}, {"not_trainable": 1})])
+def test_a_baseline_or_untrainable_member_counts_in_the_mean_and_gets_nothing(how, skipped):
+    credits = assign([item(1.0, group="g"), item(0.0, group="g", **how)], OUTCOME_ONLY)
+    assert first(credits) == [pytest.approx(1), None]
+    assert credits.skipped == skipped
 
 
 @pytest.mark.parametrize(
@@ -187,7 +178,6 @@ def test_a_scale_that_leaves_nothing_leaves_no_gradient_and_one_above_one_is_one
 
 
 def of(made, agent, neighbourhood="n"):
-    """`made` as a run of that kind."""
     return msgspec.structs.replace(made, kind=(agent, neighbourhood))
 
 

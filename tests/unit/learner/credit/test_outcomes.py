@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from actors.messages import BatchItem, Estimate
+from actors.messages import BatchItem
 from learner.credit import CreditSettings, assign
 from learner.credit.outcomes import SPREAD, expected, group
 from tests.support.credited import attributed
@@ -25,14 +25,6 @@ def test_group_by_hand():
 def test_shift_and_scale_change_nothing_and_a_group_sums_to_nothing(values, shift, scale):
     assert group(values * scale + shift) == pytest.approx(group(values), abs=1e-6)
     assert group(values).sum() == pytest.approx(0, abs=1e-7)
-
-
-def test_what_was_expected_by_hand():
-    # (1 - 0.25) / 0.4; nothing is known of the others, whose others have the means 0.5 and 1
-    known = Estimate(mean=0.25, variance=0.01, evidence=9.0, version=0)
-    values, compared = expected(np.array([1.0, 1, 0]), [known, None, None])
-    assert values == pytest.approx([1.875, 1.25, -2.5])
-    assert compared.tolist() == [True, False, False]
 
 
 @given(values=outcomes, place=st.integers(0, 11), other=st.integers(0, 20).map(lambda x: x / 20))

@@ -35,16 +35,6 @@ def test_a_roles_labels_are_compared_with_the_same_roles_alone():
     assert found[1] == pytest.approx([0.5 * unit, -1.5 * unit, -0.5 * unit, -0.5 * unit])
 
 
-def test_a_role_that_is_always_judged_alike_learns_nothing_from_another_roles_labels():
-    batch = [
-        acted(item(1.0, "+-", id="a", group="g"), "p", "w"),
-        acted(item(0.0, "+-", id="b", group="g"), "p", "w"),
-    ]
-    together = of_labels([item(1.0, "+-", id="a", group="g"), item(0.0, "+-", id="b", group="g")])
-    assert together[0] == pytest.approx([1, -1]), "without roles the planner is praised for not being the worker"
-    assert not np.concatenate(of_labels(batch)).any(), "nothing to tell apart"
-
-
 def test_a_roles_outcome_is_compared_over_the_trajectories_that_it_had_a_part_in():
     # The worker is only called for in hard cases, which end worse: that is not its fault.
     batch = [
