@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,35 +44,34 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def test_a_load_does_not_wait_for_a_check_that_never_ends(worker, tmp_path, monkeypatch):
-    hung, began = threading.Event(), threading.Event()
-
-    def finite(check: checkpoint.Check, _: object) -> None:
-        began.set()
-        hung.wait(30.0)
-
-    monkeypatch.setattr(checkpoint.Check, "_finite", finite)
-    monkeypatch.setattr(loader, "_READ_ON", 0.2)
-    version = checkpoints.write(tmp_path / "b", 2)
-    own = loader.Loader(worker)
-    assert own.prepare(str(version), 1)["state"] == "checking"
-    assert began.wait(10.0)
-    asked = time.monotonic()
-    answer = own.load(str(version), 1, False)
-    hung.set()
-    assert answer["state"] == "refused"
-    assert "still being read" in answer["reason"]
-    assert time.monotonic() - asked < 10.0
-
-
-def test_who_asks_again_finds_the_check_further_on(worker, tmp_path, monkeypatch):
-    go, begun = threading.Event(), list[str]()
+@pytest.fixture
+def reading(monkeypatch) -> Iterator[tuple[list[str], threading.Event]]:
+    """Paths of the checks that have begun, and what they all wait for."""
+    begun, go = list[str](), threading.Event()
 
     def finite(check: checkpoint.Check, _: object) -> None:
         begun.append(check.path)
         go.wait(30.0)
 
     monkeypatch.setattr(checkpoint.Check, "_finite", finite)
+    yield begun, go
+    go.set()
+
+
+def test_a_load_does_not_wait_for_a_check_that_never_ends(worker, tmp_path, monkeypatch, reading):
+    monkeypatch.setattr(loader, "_READ_ON", 0.2)
+    version = str(checkpoints.write(tmp_path / "b", 2))
+    own = loader.Loader(worker)
+    assert own.prepare(version, 1)["state"] == "checking"
+    asked = time.monotonic()
+    answer = own.load(version, 1, False)
+    assert answer["state"] == "refused"
+    assert "still being read" in answer["reason"]
+    assert time.monotonic() - asked < 10.0
+
+
+def test_who_asks_again_finds_the_check_further_on(worker, tmp_path, reading):
+    begun, go = reading
     version, other = (str(checkpoints.write(tmp_path / name, 2)) for name in "bc")
     own = loader.Loader(worker)
     for _ in range(3):
