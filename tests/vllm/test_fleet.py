@@ -23,7 +23,7 @@ from tests.support.epochs import seen_epoch
 from tests.support.patience import Late, until, within
 from tests.support.process import alive, family
 from tests.support.rolling import Rolling, rolling
-from tests.vllm.conftest import KEY, Launched, Started
+from tests.vllm.conftest import KEY, Fleet, Started
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 CANARY = CanarySettings(share=0.3, seconds=0.0, runs=10)
@@ -48,8 +48,8 @@ def numbered(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def rolled(tiny: Started, twin: Launched, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
-    urls = {"one": tiny.url, "two": twin.url}
+async def rolled(tiny: Started, twin: str, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
+    urls = {"one": tiny.url, "two": twin}
     for url in urls.values():
         epoch = seen_epoch(url, KEY)
         job = SwapJob(engine=url, path=str(numbered / "v000000"), version=0, result="", epoch=epoch)
@@ -65,7 +65,6 @@ class Agents:
     def __init__(self, url: str) -> None:
         self._http = httpx.AsyncClient(base_url=url, timeout=within(), headers={"authorization": f"Bearer {KEY}"})
         self.begun = 0
-        """Conversations."""
         self.answers: list[tuple[float, bool, str]] = []
         """(when it was complete, whether it was streamed, why it is no whole answer)."""
 
@@ -114,8 +113,8 @@ async def engines_of(rolled: Rolling, calls: int) -> dict[int, list[str]]:
     return seen
 
 
-async def test_an_engine_with_a_key_answers_who_shows_it(twin: Launched) -> None:
-    async with VllmEngine(twin.url) as stranger, VllmEngine(twin.url, key=KEY) as known:
+async def test_an_engine_with_a_key_answers_who_shows_it(twin: str) -> None:
+    async with VllmEngine(twin) as stranger, VllmEngine(twin, key=KEY) as known:
         with pytest.raises(EngineRejected, match="401"):
             await stranger.tokenize("a")  # it asks for the name of the model first, which wants the key
         assert await known.tokenize("a")
@@ -172,17 +171,20 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
     assert not [path for path in left if KEY.encode() in path.read_bytes()], "the key of `two` is in no file"
 
 
-async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it_though_the_engine_hangs(twin: Launched) -> None:
+async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it_though_the_engine_hangs(
+    fleet: Fleet, twin: str
+) -> None:
     # The last one here: there is no twin afterwards.
-    server = family(twin.launcher)[1:]
+    launcher = fleet.launcher("twin")
+    server = family(launcher)[1:]
     assert len(server) >= 3  # API server, engine core, worker
     # An engine that hangs answers nobody, and the API server waits for whoever asked it.
     for pid in server[1:]:
         os.kill(pid, signal.SIGSTOP)
     async with httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=3.0) as http:
         with pytest.raises(httpx.ReadTimeout):
-            await http.get(f"{twin.url}/weight_info")
-    os.kill(twin.launcher, signal.SIGKILL)
+            await http.get(f"{twin}/weight_info")
+    os.kill(launcher, signal.SIGKILL)
 
     await until(lambda: not any(alive(pid) for pid in server), f"{server} are gone", 120)
 

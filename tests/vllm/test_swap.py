@@ -4,12 +4,10 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from actors.messages.manifest import SPOT_CHECK
 from actors.ports.errors import CheckpointRefused
 from adapters.engines.swap import perform
 from adapters.engines.swap_files import SwapJob
@@ -97,30 +95,11 @@ async def test_weights_that_overflow_are_rolled_back_and_leave_no_nan_in_the_cac
     assert greedy(engine.url) == before
 
 
-async def test_the_learners_log_probs_are_those_of_vllm_and_layers_in_the_wrong_places_show(
-    vllm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good, wrong = (Path(shutil.copytree(MODEL, tmp_path / name)) for name in ("good", "wrong"))
-    trainer = open_trainer(LearnerSettings(device="cpu", threads=1), good, good)
-    expected = spot_check(trainer, seed=1)
-    weights = load_file(good / "model.safetensors")
-    first, last = "model.layers.0.", "model.layers.2."
-    other = {first: last, last: first}
-    moved = {other.get(name[: len(first)], name[: len(first)]) + name[len(first) :]: w for name, w in weights.items()}
-    save_file(moved, wrong / "model.safetensors", metadata={"format": "pt"})
-    for directory in (good, wrong):
-        (directory / SPOT_CHECK).write_bytes(msgspec.json.encode(expected))
+async def test_the_learners_log_probs_are_those_of_vllm(vllm: str) -> None:
+    expected = spot_check(open_trainer(LearnerSettings(device="cpu", threads=1), MODEL, MODEL), seed=1)
     async with VllmEngine(vllm) as stock:
-        await swap(stock, good, 2, last_good=str(MODEL.absolute()))
         found = (await stock.log_probs(expected.ids))[1:]
-        away = np.abs(found - np.array(expected.log_probs))
-        outcome = await perform(job(stock, wrong, 3, last_good=str(good), last_version=2), stock)
-        assert (outcome.result, outcome.version) == ("rolled_back", 2), outcome
-        await swap(stock, MODEL.absolute(), 4, last_good=str(good))
-    with capsys.disabled():
-        print(f"\nspot check of 64 tokens: mean {away.mean():.6f}, largest {away.max():.6f} nats; {outcome.reason}")
-    assert away.mean() < 1e-3
-    assert "nats from the learner's" in outcome.reason
+    assert np.abs(found - np.array(expected.log_probs)).mean() < 1e-3
 
 
 async def test_without_the_plug_in_the_stock_reload_swaps_exactly(vllm: str, tmp_path: Path) -> None:

@@ -125,14 +125,6 @@ async def test_the_plug_in_changes_nothing_that_an_agent_of_another_api_sees(
     await same(desk, desk_rig, path, {"max_output_tokens" if path == RESPONSES else "max_tokens": 24, **asked}, stream)
 
 
-async def test_counting_tokens_is_left_alone(desk: str, desk_rig: Rig) -> None:
-    asked = {"model": "tiny", "messages": TURNS, "tools": SCHEMAS}
-    async with httpx.AsyncClient(timeout=within()) as http:
-        direct = await http.post(f"{desk}{BLOCKS}/count_tokens", json=asked)
-        through = await http.post(f"{desk_rig.url}{BLOCKS}/count_tokens", json=asked)
-    assert (through.status_code, through.content) == (200, direct.content)
-
-
 async def same(engine: str, rig: Rig, path: str, asked: dict[str, object], stream: bool) -> None:
     """The answer to `asked` is the same from the engine and through the tap."""
     body = {"model": "tiny", "temperature": 0, "max_tokens": 12, **asked, "stream": stream}
@@ -234,19 +226,3 @@ async def test_a_run_of_messages_is_one_trajectory_and_trains(desk_rig: Rig) -> 
             results = [{"type": "tool_result", "tool_use_id": call, "content": "none"} for call in calls]
             said.append({"role": "user", "content": results or "go on"})
     await one_trajectory(desk_rig)
-
-
-@pytest.mark.parametrize(
-    ("path", "asked", "why"),
-    [
-        (RESPONSES, {"input": "hello", "max_output_tokens": 8}, "no log-probs"),
-        (BLOCKS, {"messages": MESSAGES, "max_tokens": 8}, "no token ids"),
-    ],
-    ids=["responses", "messages"],
-)
-async def test_where_vllm_gives_no_ids_or_log_probs_the_turn_says_so(
-    rig: Rig, path: str, asked: dict[str, object], why: str
-) -> None:
-    exchange = await kept(rig, path, {**asked, "temperature": 1.0})
-    assert (exchange.prompt_ids, exchange.response_ids, exchange.error) == (b"", b"", "")
-    assert read_turn(exchange).why_not.startswith(why)
