@@ -70,7 +70,6 @@ def contract(leader, directory: Path, model: str) -> dict:
 
 
 def everything(leader, directory: Path, model: str, data: str) -> dict:
-    """All of them."""
     found = parity(leader, directory, model, data) | contract(leader, directory, model)
     return found | served(leader, directory, model)
 
