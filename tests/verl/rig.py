@@ -12,6 +12,7 @@ from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
 from tests.support.ports import free_port
 from tests.support.process import Process
+from tests.unit.learner.maker import token_batch
 from tests.verl import CPU_ENVIRONMENT
 
 VOCABULARY = 512
@@ -53,21 +54,16 @@ def batch(rows=9, *, seed=0, masked=(), temperature=None) -> TrajectoryBatch:
     step = within // 5
     guided = (np.arange(rows) % 2).astype(np.uint8)
     advantages = rng.normal(size=(rows, 60))[row, step] * mask
-    return TrajectoryBatch(
+    return token_batch(
+        lengths,
+        mask,
         ids=rng.integers(2, VOCABULARY, n).astype(np.int32),
-        mask=mask.astype(np.uint8),
         advantages=advantages.astype(np.float32),
         behaviour=((-np.log(VOCABULARY) + 0.2 * rng.normal(size=n)) * mask).astype(np.float32),
-        clip_low=np.full(n, 0.2, np.float32),
         clip_high=np.where((guided[row] > 0) & (advantages > 0), 0.6, 0.28).astype(np.float32),
-        versions=np.where(mask, 0, -1).astype(np.int32),
         steps=np.where(mask, step, -1).astype(np.int16),
-        lengths=lengths,
         guided=guided,
         temperature=np.ones(rows, np.float32) if temperature is None else np.asarray(temperature, np.float32),
-        trajectory=np.arange(rows, dtype=np.int32),
-        trajectories=tuple(str(i) for i in range(rows)),
-        base_version=0,
     )
 
 

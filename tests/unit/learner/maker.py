@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from actors.messages import (
     Attributed,
@@ -22,6 +23,7 @@ from actors.messages import (
     encode_batch,
     pack_array,
 )
+from learner.batch import TrajectoryBatch
 
 VOCABULARY = 24
 
@@ -78,6 +80,29 @@ def item(
     return BatchItem(
         attributed=Attributed(id=id, trajectory=trajectory, attribution=attribution, cluster=cluster), role=role
     )
+
+
+def token_batch(lengths: npt.ArrayLike, mask: npt.ArrayLike, **columns: Any) -> TrajectoryBatch:
+    """A packed batch of one unguided trajectory a row, whose sampled tokens had log-prob -1; `columns` are others."""
+    lengths, on = np.asarray(lengths, np.int64), np.asarray(mask, np.uint8)
+    rows, n = len(lengths), len(on)
+    plain = TrajectoryBatch(
+        ids=np.full(n, 2, np.int32),
+        mask=on,
+        advantages=on.astype(np.float32),
+        behaviour=-on.astype(np.float32),
+        clip_low=np.full(n, 0.2, np.float32),
+        clip_high=np.full(n, 0.28, np.float32),
+        versions=np.where(on, 0, -1).astype(np.int32),
+        steps=np.where(on, 0, -1).astype(np.int16),
+        lengths=lengths,
+        guided=np.zeros(rows, np.uint8),
+        temperature=np.ones(rows, np.float32),
+        trajectory=np.arange(rows, dtype=np.int32),
+        trajectories=tuple(str(row) for row in range(rows)),
+        base_version=0,
+    )
+    return msgspec.structs.replace(plain, **columns)
 
 
 def with_run(made: BatchItem, **fields: Any) -> BatchItem:

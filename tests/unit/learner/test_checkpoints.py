@@ -62,14 +62,14 @@ def checkpoints(state, base):
 def step(checkpoints, *values, save_state=None, **metrics):
     """Make a version with each of the values; what is said of the last."""
     for value in values:
-        candidate = checkpoints.commit(
+        checkpoints.commit(
             f"order{value}",
             save=weights(value),
             save_state=save_state or optimizer(value),
             metrics=metrics,
             now=2.0,
         )
-    return candidate
+    return checkpoints.versions.candidate(checkpoints.cursor.head)
 
 
 def damage(state, *versions):

@@ -6,14 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from learner.batch import TrajectoryBatch  # noqa: E402
 from learner.errors import CheckpointUnsupported  # noqa: E402
 from learner.settings import LearnerSettings  # noqa: E402
 from learner.trainers.files import load_tensors, save_tensors  # noqa: E402
 from learner.trainers.micro import Layout  # noqa: E402
 from learner.trainers.native import NativeTrainer  # noqa: E402
 from learner.trainers.rewarm import LEFT, STEPS  # noqa: E402
-from tests.unit.learner.maker import VOCABULARY, tiny_model  # noqa: E402
+from tests.unit.learner.maker import VOCABULARY, tiny_model, token_batch  # noqa: E402
 
 pytestmark = pytest.mark.torch
 SETTINGS = LearnerSettings(
@@ -34,21 +33,14 @@ def random_batch(rows=9, seed=0, *, guided=False, temperature=1.0):
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     mask[first] = 0
     mask[first + 2] = 1
-    return TrajectoryBatch(
+    return token_batch(
+        lengths,
+        mask,
         ids=rng.integers(2, VOCABULARY, n).astype(np.int32),
-        mask=mask,
         advantages=(rng.normal(size=n) * mask).astype(np.float32),
         behaviour=(-3.0 * mask + 0.1 * rng.normal(size=n) * mask).astype(np.float32),
-        clip_low=np.full(n, 0.2, np.float32),
-        clip_high=np.full(n, 0.28, np.float32),
-        versions=np.where(mask, 0, -1).astype(np.int32),
-        steps=np.where(mask, 0, -1).astype(np.int16),
-        lengths=lengths,
         guided=(np.arange(rows) % 2 if guided else np.zeros(rows)).astype(np.uint8),
         temperature=np.full(rows, temperature, np.float32),
-        trajectory=np.arange(rows, dtype=np.int32),
-        trajectories=tuple(str(i) for i in range(rows)),
-        base_version=0,
     )
 
 

@@ -49,13 +49,6 @@ def by_hand(logits, prompt, answer, temperature, by):
     return every, kept
 
 
-@torch.no_grad()
-def logits_of(subject, batch, b):
-    """`(n, V)` of row `b`."""
-    start, end = batch.offsets[b], batch.offsets[b + 1]
-    return subject._model(input_ids=torch.from_numpy(batch.ids[start:end].astype(np.int64))[None]).logits[0]
-
-
 @pytest.mark.parametrize("by", [Processing(), *EVERY])
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 1.5])
 def test_log_probs_are_those_of_the_distribution_that_was_sampled_from(warm_start, by, temperature) -> None:
@@ -63,10 +56,10 @@ def test_log_probs_are_those_of_the_distribution_that_was_sampled_from(warm_star
     batch = msgspec.structs.replace(random_batch(rows=4, temperature=temperature), processing=(by,) * 4)
     expected = []
     for b in range(4):
-        ids = batch.ids[batch.offsets[b] : batch.offsets[b + 1]].tolist()
-        mask = batch.mask[batch.offsets[b] : batch.offsets[b + 1]]
-        begin = int(np.argmax(mask))
-        logits = logits_of(subject, batch, b)
+        ids, mask = (column[batch.offsets[b] : batch.offsets[b + 1]] for column in (batch.ids, batch.mask))
+        ids, begin = ids.tolist(), int(np.argmax(mask))
+        with torch.no_grad():
+            logits = subject._model(input_ids=torch.tensor([ids])).logits[0]
         for at in np.flatnonzero(mask).tolist():
             every, kept = by_hand(logits[at - 1].tolist(), ids[:begin], ids[begin:at], temperature, by)
             # The sampled token is always inside: these are random, and not all could have been drawn.

@@ -213,7 +213,7 @@ class Killed(BaseException):
 FULL = OSError(errno.ENOSPC, "full")
 
 
-def ended_after(patch, calls, act, error):
+def ended_after(patch, calls, act, error: BaseException):
     """Run `act` and end it with `error` when it has done `calls` steps that a disk sees; whether that was before its
     end."""
     left = calls

@@ -5,6 +5,7 @@ import struct
 import sys
 import urllib.request
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -76,13 +77,8 @@ class Bench:
     @asynccontextmanager
     async def running(self):
         self.registry = CollectorRegistry()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self.serve)
-            yield
-            group.cancel_scope.cancel()
-
-    async def serve(self):
-        await run(
+        serve = partial(
+            run,
             self.settings,
             bus=self.bus,
             clock=lambda: 7.0,
@@ -90,6 +86,10 @@ class Bench:
             registry=self.registry,
             make_trainer=lambda weights, reference: self.trainer,
         )
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve)
+            yield
+            group.cancel_scope.cancel()
 
     def order(self, id, version=0, **changes):
         rows = [row([5, 6, 7], [-1, 0, 0], version=version)]

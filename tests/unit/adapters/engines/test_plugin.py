@@ -220,18 +220,6 @@ async def test_who_does_not_ask_is_answered_as_ever(served: Classes, body: Any) 
         assert (await answer(served, {**body, "stream": True}))[0] == STREAM
 
 
-@pytest.mark.parametrize(
-    "pieces",
-    [[], [((4,), [{}], [])], [((4,), [{6: -1.0}], [])], [((4,), [{4: -math.inf}], [])], [((4, 5), [{4: -1.0}], [])]],
-    ids=["none", "no log-prob", "of another token", "infinite", "too few"],
-)
-@pytest.mark.anyio
-async def test_an_answer_does_not_fail_for_tokens_that_are_odd(served: Classes, pieces: Any) -> None:
-    give_tokens(*served)
-    assert (await answer(served, {"evolved_tokens": True, "stream": True}, pieces))[0] == STREAM
-    assert type((await answer(served, {"evolved_tokens": True}, pieces))[0]) is served[2]
-
-
 @pytest.fixture
 def classes() -> Classes:
     class Request(SimpleNamespace):
@@ -284,10 +272,17 @@ def test_each_token_has_its_log_prob_and_the_versions_stand_beside(classes: Clas
 
 
 @pytest.mark.parametrize(
-    "logprobs", [[], [{4: -0.5}], [{4: -0.5}, {6: -1.0}], [{4: -0.5}, {5: -math.inf}]],
+    "logprobs", [[], [FOUR], [FOUR, {6: -1.0}], [FOUR, {5: -math.inf}]],
     ids=["none", "too few", "of another token", "infinite"],
 )  # fmt: skip
-def test_an_answer_does_not_fail_for_log_probs_that_are_odd(classes: Classes, logprobs: list[dict[int, float]]) -> None:
+@pytest.mark.anyio
+async def test_no_answer_fails_for_log_probs_that_are_odd_or_for_no_output(
+    served: Classes, classes: Classes, logprobs: list[dict[int, float]]
+) -> None:
+    give_tokens(*served)
+    for pieces in ([((4, 5), logprobs, SPANS)], []):
+        assert (await answer(served, {"evolved_tokens": True, "stream": True}, pieces))[0] == STREAM
+        assert type((await answer(served, {"evolved_tokens": True}, pieces))[0]) is served[2]
     give_logprobs(*classes)
     found = piece(classes, logprobs)
     assert (found.tokens, hasattr(found, "logprobs")) == ([4, 5], False)

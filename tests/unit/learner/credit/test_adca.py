@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages import StepLabel
-from learner.credit.adca import label_values, standardise, step_advantages
+from learner.credit.adca import standardise, step_advantages
 
 ragged = st.lists(st.lists(st.sampled_from([1.0, -1.0, 0.0]), min_size=1, max_size=6), min_size=1, max_size=6)
 
@@ -14,12 +13,6 @@ ragged = st.lists(st.lists(st.sampled_from([1.0, -1.0, 0.0]), min_size=1, max_si
 def scored(rows, **kwargs):
     values = [np.array(row) for row in rows]
     return standardise(values, [v != 0 for v in values], **kwargs)
-
-
-def test_labels_become_numbers_and_abstentions_are_masked():
-    values, judged = label_values([StepLabel("GOOD"), StepLabel("ABSTAIN"), StepLabel("BAD")])
-    assert values.tolist() == [1, 0, -1]
-    assert judged.tolist() == [True, False, True]
 
 
 def test_standardise_by_hand_gives_each_trajectory_equal_weight():

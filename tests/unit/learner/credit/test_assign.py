@@ -262,12 +262,6 @@ def test_without_a_kind_the_runs_own_agent_and_cluster_stand_in():
     assert found == pytest.approx(wanted)
 
 
-def ended(made, cut, **fields):
-    """`made`, its last answer cut off."""
-    run = made.attributed.trajectory
-    return with_run(made, steps=(*run.steps[:-1], msgspec.structs.replace(run.steps[-1], cut=cut)), **fields)
-
-
 @pytest.mark.parametrize(
     ("fields", "cut", "left"),
     [
@@ -283,7 +277,9 @@ def ended(made, cut, **fields):
 )  # fmt: skip
 def test_a_run_whose_answer_was_cut_off_fails_only_if_somebody_reported_or_verified_it(fields, cut, left):
     group = [item(1.0, "+", id="won", group="g"), item(0.0, "-", id="lost", group="g")]
-    cut_off = ended(item(0.0, "+-", id="cut", group="g"), cut, **fields)
+    run = item(0.0, "+-", id="cut", group="g")
+    first_step, last_step = run.attributed.trajectory.steps
+    cut_off = with_run(run, steps=(first_step, msgspec.structs.replace(last_step, cut=cut)), **fields)
     credits = assign([*group, cut_off], OUTCOME_ONLY)
     assert credits.left[2] == left
     if left:
