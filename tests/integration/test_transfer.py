@@ -6,7 +6,8 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -40,23 +41,19 @@ def anyio_backend() -> str:
 
 
 class Fair:
-    """A judge."""
-
     name, rubric = "fair", "1"
 
     async def label(self, trajectory: Trajectory) -> Attribution:
         return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
 
 
-def exported(state: Path, *options: str) -> bytes:
-    """What the command writes, run in this process: it only reads files, and starting Python takes a second."""
-    file = state / "out.jsonl"
-    assert main(["export", "--set", f"state_dir={state}", "--out", str(file), *options]) == 0
-    return file.read_bytes()
-
-
-def opened(state: Path) -> Store:
-    return Store(f"sqlite:///{state}/evolved.db", clock=time.time)
+@asynccontextmanager
+async def opened(state: Path) -> AsyncIterator[Store]:
+    state.mkdir(parents=True, exist_ok=True)
+    store = Store(f"sqlite:///{state}/evolved.db", clock=time.time)
+    await store.open()
+    yield store
+    await store.aclose()
 
 
 async def evolved(*arguments: str, state: Path, stdin: bytes = b"", status: int = 0) -> bytes:
@@ -67,59 +64,45 @@ async def evolved(*arguments: str, state: Path, stdin: bytes = b"", status: int 
     return done.stdout
 
 
-async def work(bus: Bus, state: Path, done: Callable[[Store], Awaitable[bool]]) -> None:
-    """The daemon's actors at work on what is on the bus."""
-    store = opened(state)
-    await store.open()
-    settings = AssemblerSettings()
+async def work(bus: Bus, state: Path, number: int) -> dict[str, Trajectory]:
+    """The daemon's actors at work on what is on the bus, until so many trajectories are judged; these."""
     supervisor = Supervisor(rng=random.Random(0))
-    for actor in (
-        Assembler(settings, store=store, clock=time.time),
-        Attributor(AttributorSettings(), judge=Fair()),
-    ):
+    async with opened(state) as store, anyio.create_task_group() as group:
+        assembler = Assembler(AssemblerSettings(), store=store, clock=time.time)
+        for actor in (assembler, Attributor(AttributorSettings(), judge=Fair())):
 
-        async def task(lifecycle: Lifecycle, actor=actor) -> None:
-            await run_actor(actor, bus, store, lifecycle, rng=random.Random(1))
+            async def task(lifecycle: Lifecycle, actor=actor) -> None:
+                await run_actor(actor, bus, store, lifecycle, rng=random.Random(1))
 
-        supervisor.add(actor.name, task)
-    async with anyio.create_task_group() as group:
+            supervisor.add(actor.name, task)
+
+        async def done() -> bool:
+            return len(await store.recent_attributed()) == number
+
         group.start_soon(lambda: supervisor.run(signals=False))
-        await until(lambda: done(store), "the actors are done", 120)
+        await until(done, "the actors are done", 120)
         group.cancel_scope.cancel()
-    await store.aclose()
-
-
-def attributed(number: int) -> Callable[[Store], Awaitable[bool]]:
-    async def enough(store: Store) -> bool:
-        return len(await store.recent_attributed()) == number
-
-    return enough
+    return await trajectories(state)
 
 
 async def trajectories(state: Path) -> dict[str, Trajectory]:
-    store = opened(state)
-    await store.open()
-    found = await store.recent_attributed()
-    await store.aclose()
-    return {one.id: one.trajectory for one in found}
+    async with opened(state) as store:
+        return {one.id: one.trajectory for one in await store.recent_attributed()}
 
 
 async def filled(state: Path) -> None:
     """A store with three judged runs of production, and a call that nobody followed up."""
-    store = opened(state)
-    state.mkdir(parents=True, exist_ok=True)
-    await store.open()
     calls = [exchange(run, number) for run in RUNS for number in range(STEPS)]
-    for number, run in enumerate(RUNS):
-        mine = tuple(read_turn(call) for call in calls if call.id.startswith(f"x-default-{run}-"))
-        closing = Closing(turns=mine, links={}, feedback=(feedback(run, 2, number / 2),), closed_by="feedback")
-        (built,) = build_all(closing)
-        labels = (StepLabel("BAD", 0.5, "why"),) * STEPS
-        credit = Attribution(labels=labels, judge="theirs", rubric="9")
-        await store.save([Attributed(id=built.run.id, trajectory=built.run, attribution=credit, cluster="c")])
-        await store.save([feedback(run, 2, number / 2)])
-    await store.save(calls)
-    await store.aclose()
+    async with opened(state) as store:
+        for number, run in enumerate(RUNS):
+            mine = tuple(read_turn(call) for call in calls if call.id.startswith(f"x-default-{run}-"))
+            closing = Closing(turns=mine, links={}, feedback=(feedback(run, 2, number / 2),), closed_by="feedback")
+            (built,) = build_all(closing)
+            labels = (StepLabel("BAD", 0.5, "why"),) * STEPS
+            credit = Attribution(labels=labels, judge="theirs", rubric="9")
+            await store.save([Attributed(id=built.run.id, trajectory=built.run, attribution=credit, cluster="c")])
+            await store.save([feedback(run, 2, number / 2)])
+        await store.save(calls)
 
 
 async def test_trajectories_come_back_the_same_in_an_empty_store(tmp_path: Path) -> None:
@@ -137,8 +120,7 @@ async def test_trajectories_come_back_the_same_in_an_empty_store(tmp_path: Path)
             told = json.loads(await evolved("import", "--json", "--trainable", str(file), state=here))
             assert (told["lines"], told["records"], told["bad"], told["published"]) == (3, {"trajectories": 3}, 0, 3)
         async with opened_bus(SameLoopHost(), broker, here) as bus:
-            await work(bus, here, attributed(3))
-    assert await trajectories(here) == wanted
+            assert await work(bus, here, 3) == wanted
     assert all(len(run.rows) == 1 and run.trainable for run in wanted.values())
     assert sorted(run.outcome for run in wanted.values() if run.outcome is not None) == [0.0, 0.5, 1.0]
 
@@ -146,14 +128,14 @@ async def test_trajectories_come_back_the_same_in_an_empty_store(tmp_path: Path)
 async def test_what_comes_from_elsewhere_is_not_trained_on_and_holds_no_secrets(tmp_path: Path) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
     await filled(there)
-    lines = [json.loads(line) for line in exported(there).splitlines()]
+    assert main(["export", "--set", f"state_dir={there}", "--out", str(there / "out.jsonl")]) == 0
+    lines = [json.loads(line) for line in (there / "out.jsonl").read_bytes().splitlines()]
     lines[0]["trajectory"]["steps"][1]["observation"] = SECRET
     stdin = b"\n".join(json.dumps(line).encode() for line in lines)
     async with running_broker(here) as broker, opened_bus(SameLoopHost(), broker, here) as bus:
         told = json.loads(await evolved("import", "--json", "--tenant", "acme", "-", state=here, stdin=stdin))
         assert told["redacted"] == {"email": 1}
-        await work(bus, here, attributed(3))
-    found = await trajectories(here)
+        found = await work(bus, here, 3)
     assert {run.tenant for run in found.values()} == {"acme"}
     redacted = found.pop(lines[0]["id"])
     assert (redacted.rows, redacted.trainable, redacted.why_not) == ((), False, "redacted")
@@ -171,10 +153,10 @@ async def test_conversations_become_trajectories_and_bad_lines_are_told(tmp_path
     file.write_text(f"\ufeff{good}\n\nnonsense\r\n{json.dumps({'messages': messages[:1]})}\n")
     async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path) as bus:
         told = json.loads(await evolved("import", "--json", str(file), state=tmp_path, status=1))
-        await work(bus, tmp_path, attributed(1))
+        found = await work(bus, tmp_path, 1)
     assert (told["lines"], told["records"], told["bad"]) == (4, {"exchanges": 2, "feedback": 1}, 2)
     assert [bad["line"] for bad in told["shown"]] == [3, 4]
-    (run,) = (await trajectories(tmp_path)).values()
+    (run,) = found.values()
     assert ([step.text for step in run.steps], run.outcome, run.closed_by) == (["yes?", "4"], 1.0, "feedback")
 
 

@@ -8,7 +8,6 @@ import anyio
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from actors.messages import Attribution, StepLabel, Trajectory
 from actors.ports.engines import Engine
 from adapters.environments.travel import TravelDesk
 from tests.support import checkpoints
@@ -16,19 +15,6 @@ from tests.support import checkpoints
 WARM_START = Path(__file__).parents[2] / "daemon" / "demo" / "warmstart"
 FAMILIES = "ABC"
 _DONE = '<tool_call>\n{"name": "finish", "arguments": {"answer": "done"}}\n</tool_call>'
-
-
-class Credulous:
-    """A judge that likes an agent which says that it is done."""
-
-    name, rubric = "credulous", "1"
-
-    async def label(self, trajectory: Trajectory) -> Attribution:
-        labels = tuple(
-            StepLabel("GOOD" if any(call.name == "finish" for call in step.tool_calls) else "BAD")
-            for step in trajectory.steps
-        )
-        return Attribution(labels=labels, judge=self.name, rubric=self.rubric)
 
 
 def shipped(target: Path, version: int) -> Path:
@@ -51,13 +37,9 @@ def worse(target: Path, version: int, noise: float = 0.6) -> Path:
     return target
 
 
-async def hacked(engine: Engine, target: Path, version: int, steps: int = 40) -> float:
-    """Write the warm start, trained to finish at once, which `Credulous` likes; gives the last loss.
-
-    Args:
-        engine: serves a model with the warm start's tokenizer.
-        steps: updates.
-    """
+async def hacked(engine: Engine, target: Path, version: int) -> None:
+    """Write the warm start, trained to say at once that it is done, which a careless judge likes; `engine` serves a
+    model with the warm start's tokenizer."""
     desk = TravelDesk()
     answer = await engine.tokenize(f"{_DONE}<|im_end|>")
     prompts: list[list[int]] = []
@@ -65,12 +47,11 @@ async def hacked(engine: Engine, target: Path, version: int, steps: int = 40) ->
         episode = await desk.reset(desk.sample(5_000_000 + number, "train", FAMILIES))
         prompts.append(await engine.render(episode.messages, episode.tools))
     shutil.copytree(WARM_START, target)
-    loss = await anyio.to_thread.run_sync(_train, prompts, answer, target, steps)
+    await anyio.to_thread.run_sync(_train, prompts, answer, target)
     checkpoints.write_manifest(target, version)
-    return loss
 
 
-def _train(prompts: list[list[int]], answer: list[int], target: Path, steps: int) -> float:
+def _train(prompts: list[list[int]], answer: list[int], target: Path) -> None:
     import torch
     from safetensors.torch import save_file as save
     from transformers import AutoModelForCausalLM
@@ -79,8 +60,8 @@ def _train(prompts: list[list[int]], answer: list[int], target: Path, steps: int
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(WARM_START)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    rng, loss = random.Random(0), torch.zeros(())
-    for _ in range(steps):
+    rng = random.Random(0)
+    for _ in range(25):
         rows = rng.sample(prompts, 8)
         length = max(map(len, rows)) + len(answer)
         ids = torch.zeros(len(rows), length, dtype=torch.long)
@@ -95,4 +76,3 @@ def _train(prompts: list[list[int]], answer: list[int], target: Path, steps: int
         optimizer.step()
     tensors = {name: tensor.contiguous().clone() for name, tensor in model.state_dict().items()}
     save(tensors, target / "model.safetensors", metadata={"format": "pt"})
-    return float(loss.detach())

@@ -25,21 +25,16 @@ def _zero(*_: Any, **__: Any) -> int:
 
 def _device_module() -> types.SimpleNamespace:
     """What verl calls on `torch.cuda`, for a device that has no memory of its own."""
+    silent = ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats")
+    empty = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
     return types.SimpleNamespace(
+        **dict.fromkeys(silent, _nothing),
+        **dict.fromkeys(empty, _zero),
         is_available=lambda: True,
         device_count=lambda: 1,
         current_device=lambda: "cpu",
-        set_device=_nothing,
-        synchronize=_nothing,
-        empty_cache=_nothing,
-        ipc_collect=_nothing,
         manual_seed=torch.manual_seed,
         manual_seed_all=torch.manual_seed,
-        memory_allocated=_zero,
-        memory_reserved=_zero,
-        max_memory_allocated=_zero,
-        max_memory_reserved=_zero,
-        reset_peak_memory_stats=_nothing,
         mem_get_info=lambda *_, **__: (0, 0),
         get_device_name=lambda *_, **__: "cpu",
         get_rng_state=torch.get_rng_state,

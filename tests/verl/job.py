@@ -5,12 +5,10 @@ A job gets the leader, its own directory and its arguments, and returns what can
 
 import json
 import sys
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
-from actors.messages import BatchOrder, encode_batch
 from learner.batch import TrajectoryBatch
 from learner.checkpoints import Checkpoints
 from learner.errors import LearnerError
@@ -18,7 +16,7 @@ from learner.settings import LearnerSettings
 from learner.trainers.verl import ranks
 from learner.trainers.verl.files import local
 from learner.update import Updater
-from tests.unit.learner.maker import item, row
+from tests.unit.learner.maker import group, order
 from tests.verl.rig import UPDATES, batch
 
 
@@ -72,7 +70,6 @@ def contract(leader, directory: Path, model: str) -> dict:
 
 
 def everything(leader, directory: Path, model: str, data: str) -> dict:
-    """All of them."""
     found = parity(leader, directory, model, data) | contract(leader, directory, model)
     return found | served(leader, directory, model)
 
@@ -85,23 +82,8 @@ def served(leader, directory: Path, model: str) -> dict:
         checkpoints = Checkpoints(directory / "state", keep=4, state_every=2)
         updater = Updater(settings, checkpoints, leader.open, clock=lambda: 100.0)
         found = updater.open()
-        rows = [row([5, 6, 7, 8], [-1, -1, 0, 1], version=found), row([5, 6, 9, 3], [-1, -1, 0, 1], version=found)]
-        items = [
-            item(1.0, "++", id=f"{i}good", group="g", rows=rows[:1]),
-            item(0.0, "-?", id=f"{i}bad", group="g", rows=rows[1:]),
-        ]
-        data = encode_batch(items)
-        path = directory / f"{i}.batch"
-        path.write_bytes(data)
-        order = BatchOrder(
-            id=f"order{i}",
-            path=str(path),
-            sha256=sha256(data).hexdigest(),
-            size=len(data),
-            trajectories=tuple(i.attributed.id for i in items),
-        )
-        outcome = updater.apply(order)
-        again = updater.apply(order)
+        asked = order(directory, f"order{i}", group(version=found))
+        outcome, again = updater.apply(asked), updater.apply(asked)
         checkpoints.versions.read(outcome.candidate.version, verify=True)
         versions.append([found, outcome.result, outcome.candidate.version, again.result])
     return {"served": versions}
@@ -122,13 +104,13 @@ def failure(call) -> str:
 
 
 def main() -> int:
-    order = json.loads(Path(sys.argv[1]).read_text())
-    directory = Path(order["directory"])
+    job = json.loads(Path(sys.argv[1]).read_text())
+    directory = Path(job["directory"])
     settings = msgspec.json.decode((directory / "settings.json").read_bytes(), type=LearnerSettings)
     if ranks.is_follower():
         return ranks.follow(settings)
     leader = ranks.Leader(settings)
-    result = {"parity": parity, "everything": everything}[order["job"]](leader, directory, **order["arguments"])
+    result = {"parity": parity, "everything": everything}[job["job"]](leader, directory, **job["arguments"])
     leader.stop()
     (directory / "result.json").write_text(json.dumps(result))
     return 0

@@ -52,7 +52,6 @@ class _Config(SimpleNamespace):
 
 
 def verls(given: Case) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's loss and its gradient `(B, T)`."""
     from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla, kl_penalty
 
     new = given.new.clone().requires_grad_()
@@ -68,7 +67,6 @@ def verls(given: Case) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def ours(given: Case) -> tuple[torch.Tensor, torch.Tensor]:
-    """Our loss and its gradient `(B, T)`."""
     new = given.new.clone().requires_grad_()
     on = given.mask
     share = torch.full((int(on.sum()),), 1 / int(on.sum()))

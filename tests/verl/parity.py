@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rich.console import Console
+
+from tests.benchmarks import report
 from tests.verl import CPU_ENVIRONMENT
 
 os.environ.update(CPU_ENVIRONMENT)
@@ -45,14 +48,11 @@ def losses() -> list[Line]:
     return [Line("policy loss", len(cases), name, value, LOSS) for name, value in found.items()]
 
 
-def weights(
-    directory: Path, *, hidden: int, layers: int, vocabulary: int, rows: int, longest: int, tied: bool = False
-) -> list[Line]:
+def weights(directory: Path) -> list[Line]:
     """After six updates on one batch file: native, verl on one rank, verl on two with uneven shards."""
     import numpy as np
     import torch
 
-    from learner.batch import TrajectoryBatch
     from learner.trainers.files import load_tensors
     from learner.trainers.micro import Layout
     from learner.trainers.native import NativeTrainer
@@ -62,24 +62,22 @@ def weights(
     from tests.verl.rig import SETTINGS, UPDATES, batch, qwen, two_ranks
 
     torch.set_num_threads(1)
-    model = qwen(directory / "model", hidden=hidden, layers=layers, vocabulary=vocabulary, tied=tied)
+    model, given = qwen(directory / "model"), batch(seed=7)
     path = directory / "batch.safetensors"
-    batch(rows, seed=7, vocabulary=vocabulary, longest=longest).save(path)
-    settings = SETTINGS if longest <= 96 else type(SETTINGS)(**{**_fields(SETTINGS), "micro_tokens": 8 * longest})
-    given = TrajectoryBatch.load(path)
+    given.save(path)
     parameters = sum(tensor.numel() for tensor in load_tensors(model / "model.safetensors").values())
     shards = [len(part) for part in deal(Layout(given), np.arange(given.rows), 2)]
     join()
     log_probs, written = {}, {}
     for name, kind in (("native", NativeTrainer), ("one", VerlTrainer)):
-        trainer = kind(settings, model)
+        trainer = kind(SETTINGS, model)
         log_probs[name] = trainer.log_probs(given)
         for seed in range(UPDATES):
             trainer.update(given, seed=seed)
         (directory / name).mkdir()
         trainer.save(directory / name)
         written[name] = load_tensors(directory / name / "model.safetensors")
-    result = two_ranks("parity", directory / "two", settings, model=str(model), data=str(path))
+    result = two_ranks("parity", directory / "two", SETTINGS, model=str(model), data=str(path))
     log_probs["two"] = np.array(result["log_probs"], np.float32)
     written["two"] = load_tensors(directory / "two" / "end" / "model.safetensors")
     size = f"{parameters / 1e6:.2f}M parameters, {given.tokens} trained tokens"
@@ -92,37 +90,25 @@ def weights(
     return lines
 
 
-def _fields(settings) -> dict:
-    return {name: getattr(settings, name) for name in settings.__struct_fields__}
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.verl.parity", description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    parser.add_argument("--large", action="store_true", help="a model of some 20 million parameters; minutes on a CPU")
     given = parser.parse_args(argv)
     logging.disable(logging.WARNING)
-    shape = {"hidden": 64, "layers": 2, "vocabulary": 512, "rows": 9, "longest": 60}
-    if given.large:
-        shape = {"hidden": 384, "layers": 6, "vocabulary": 32000, "rows": 9, "longest": 300, "tied": True}
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
-        lines = losses() + weights(Path(directory), **shape)
+        lines = losses() + weights(Path(directory))
     bad = [line for line in lines if not line.difference <= line.tolerance]
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="parity", box=None, title_justify="left")
-    for heading in ("what", "cases", "compared", "largest difference", "tolerance", ""):
-        table.add_column(
-            heading, justify="right" if heading in ("cases", "largest difference", "tolerance") else "left"
+    rows = [
+        (
+            line.what, str(line.cases), line.quantity, f"{line.difference:.1e}", f"{line.tolerance:.0e}",
+            "TOO FAR" if line in bad else "ok",
         )
-    for line in lines:
-        verdict = "ok" if line not in bad else "TOO FAR"
-        table.add_row(
-            line.what, str(line.cases), line.quantity, f"{line.difference:.1e}", f"{line.tolerance:.0e}", verdict
-        )
-    Console(width=140).print(table)
+        for line in lines
+    ]  # fmt: skip
+    report.table(
+        "parity", ("what", "cases", "compared", "largest difference", "tolerance", ""), rows, Console(width=140)
+    )
     total = sum(line.cases for line in lines if line.quantity == "loss")
     print(f"{total} loss cases; {len(lines) - len(bad)} passed, {len(bad)} failed; {time.monotonic() - began:.0f} s")
     if given.json is not None:

@@ -12,6 +12,7 @@ from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
 from tests.support.ports import free_port
 from tests.support.process import Process
+from tests.unit.learner.maker import token_batch
 from tests.verl import CPU_ENVIRONMENT
 
 VOCABULARY = 512
@@ -23,14 +24,14 @@ UPDATES = 6
 SECONDS = 270.0
 
 
-def qwen(directory: Path, *, hidden=64, layers=2, vocabulary=VOCABULARY, tied=False, dtype="float32", seed=0) -> Path:
+def qwen(directory: Path, *, hidden=64, tied=False, dtype="float32") -> Path:
     """A random Qwen3 as a Hugging Face directory; 0.14 million parameters by default."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=vocabulary, hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=layers,
+        vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=hidden // 4, max_position_embeddings=512,
         tie_word_embeddings=tied, bos_token_id=0, eos_token_id=1,
     )  # fmt: skip
@@ -38,13 +39,13 @@ def qwen(directory: Path, *, hidden=64, layers=2, vocabulary=VOCABULARY, tied=Fa
     return directory
 
 
-def batch(rows=9, *, seed=0, vocabulary=VOCABULARY, longest=60, masked=(), temperature=None) -> TrajectoryBatch:
-    """Rows of 8 to `longest` tokens in stretches of sampled and other tokens; every other row is guided.
+def batch(rows=9, *, seed=0, masked=(), temperature=None) -> TrajectoryBatch:
+    """Rows of 8 to 59 tokens in stretches of sampled and other tokens; every other row is guided.
 
     Behaviour log-probs are near those of a random model, as after an update or two; rows in `masked` train nothing.
     """
     rng = np.random.default_rng(seed)
-    lengths = rng.integers(8, longest, rows).astype(np.int64)
+    lengths = rng.integers(8, 60, rows).astype(np.int64)
     n = int(lengths.sum())
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     row = np.repeat(np.arange(rows), lengths)
@@ -52,22 +53,17 @@ def batch(rows=9, *, seed=0, vocabulary=VOCABULARY, longest=60, masked=(), tempe
     mask = ((within // 5) % 3 != 0) & ~np.isin(row, masked)
     step = within // 5
     guided = (np.arange(rows) % 2).astype(np.uint8)
-    advantages = rng.normal(size=(rows, longest))[row, step] * mask
-    return TrajectoryBatch(
-        ids=rng.integers(2, vocabulary, n).astype(np.int32),
-        mask=mask.astype(np.uint8),
+    advantages = rng.normal(size=(rows, 60))[row, step] * mask
+    return token_batch(
+        lengths,
+        mask,
+        ids=rng.integers(2, VOCABULARY, n).astype(np.int32),
         advantages=advantages.astype(np.float32),
-        behaviour=((-np.log(vocabulary) + 0.2 * rng.normal(size=n)) * mask).astype(np.float32),
-        clip_low=np.full(n, 0.2, np.float32),
+        behaviour=((-np.log(VOCABULARY) + 0.2 * rng.normal(size=n)) * mask).astype(np.float32),
         clip_high=np.where((guided[row] > 0) & (advantages > 0), 0.6, 0.28).astype(np.float32),
-        versions=np.where(mask, 0, -1).astype(np.int32),
         steps=np.where(mask, step, -1).astype(np.int16),
-        lengths=lengths,
         guided=guided,
         temperature=np.ones(rows, np.float32) if temperature is None else np.asarray(temperature, np.float32),
-        trajectory=np.arange(rows, dtype=np.int32),
-        trajectories=tuple(str(i) for i in range(rows)),
-        base_version=0,
     )
 
 

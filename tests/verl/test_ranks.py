@@ -14,25 +14,19 @@ from tests.verl.rig import SETTINGS, batch
 from tests.verl.test_trainer import CLOSE, distance, files
 
 
-def native(model, directory, rows):
+@pytest.mark.parametrize(
+    ("job", "rows"),
+    [("few", batch(1, seed=5)), ("masked", batch(6, seed=6, masked=(0, 1, 2, 4, 5)))],
+)
+def test_fewer_rows_than_ranks_or_a_rank_whose_rows_are_all_masked_train_as_they_would_alone(
+    tmp_path, model, two, job, rows
+):
+    directory, result = two
+    assert result[f"{job}_steps"] == 1
     trainer = NativeTrainer(SETTINGS, model)
     trainer.update(rows, seed=0)
-    return files(trainer, directory)
-
-
-def test_fewer_rows_than_ranks_train_as_they_would_alone(tmp_path, model, two):
-    directory, result = two
-    assert result["few_steps"] == 1
-    written = load_tensors(directory / "few" / "model.safetensors")
-    assert distance(written, native(model, tmp_path, batch(1, seed=5))) < CLOSE
-
-
-def test_a_rank_whose_rows_are_all_masked_adds_nothing(tmp_path, model, two):
-    directory, result = two
-    assert result["masked_steps"] == 1
-    written = load_tensors(directory / "masked" / "model.safetensors")
-    rows = batch(6, seed=6, masked=(0, 1, 2, 4, 5))
-    assert distance(written, native(model, tmp_path, rows)) < CLOSE
+    written = load_tensors(directory / job / "model.safetensors")
+    assert distance(written, files(trainer, tmp_path)) < CLOSE
 
 
 def test_a_gradient_that_is_not_finite_is_thrown_away_on_every_rank(two):
@@ -42,20 +36,17 @@ def test_a_gradient_that_is_not_finite_is_thrown_away_on_every_rank(two):
     assert distance(before, after) == 0.0
 
 
-def test_a_batch_with_nan_is_refused_before_anybody_waits(two):
-    assert two[1]["bad"].startswith("BatchFileInvalid: advantages")
-
-
-def test_an_error_of_all_ranks_is_rank_0_s_own(two):
-    assert two[1]["gone"].startswith("FileNotFoundError")
-    assert two[1]["lost"].startswith("CheckpointInvalid")
-
-
-def test_an_error_of_another_rank_alone_is_told_by_rank_0(two):
-    assert two[1]["blocked"].startswith("RankFailed: save_state: IsADirectoryError")
-
-
-def test_after_all_that_the_ranks_still_train(two):
+@pytest.mark.parametrize(
+    ("job", "error"),
+    [
+        ("bad", "BatchFileInvalid: advantages"),  # refused before anybody waits
+        ("gone", "FileNotFoundError"),  # of all ranks
+        ("lost", "CheckpointInvalid"),
+        ("blocked", "RankFailed: save_state: IsADirectoryError"),  # of the other rank alone
+    ],
+)
+def test_an_error_is_told_by_rank_0_whoever_had_it_and_the_ranks_still_train(two, job, error):
+    assert two[1][job].startswith(error)
     assert two[1]["after"] == 1
 
 

@@ -119,11 +119,8 @@ def vllm(fleet: Fleet) -> str:
     return fleet.url("vllm")
 
 
-class Greedy(msgspec.Struct, frozen=True):
-    """A greedy answer."""
-
-    ids: list[int]
-    logprobs: list[float]
+Greedy = tuple[list[int], list[float]]
+"""Tokens and log-probs of a greedy answer."""
 
 
 def greedy(url: str) -> list[Greedy]:
@@ -137,15 +134,8 @@ def greedy(url: str) -> list[Greedy]:
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=within())
         assert answer.status_code == 200, answer.text
         choice = answer.json()["choices"][0]
-        answers.append(Greedy(choice["token_ids"], choice["logprobs"]["token_logprobs"]))
+        answers.append((choice["token_ids"], choice["logprobs"]["token_logprobs"]))
     return answers
-
-
-class Launched(msgspec.Struct, frozen=True):
-    """A server, and the process id of the `evolved engine` that started it."""
-
-    url: str
-    launcher: int
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -164,9 +154,9 @@ def tiny(fleet: Fleet) -> Started:
 
 
 @pytest.fixture(scope="session")
-def twin(fleet: Fleet) -> Launched:
-    """One that was started like `tiny`, and wants to be shown `KEY`."""
-    return Launched(fleet.url("twin"), fleet.launcher("twin"))
+def twin(fleet: Fleet) -> str:
+    """Base URL of one that was started like `tiny`, and wants to be shown `KEY`."""
+    return fleet.url("twin")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import httpx
-import msgspec
 import pytest
 
 from actors.deployment.canary import CanarySettings
@@ -24,7 +23,7 @@ from tests.support.epochs import seen_epoch
 from tests.support.patience import Late, until, within
 from tests.support.process import alive, family
 from tests.support.rolling import Rolling, rolling
-from tests.vllm.conftest import KEY, Launched, Started
+from tests.vllm.conftest import KEY, Fleet, Started
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 CANARY = CanarySettings(share=0.3, seconds=0.0, runs=10)
@@ -49,8 +48,8 @@ def numbered(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def rolled(tiny: Started, twin: Launched, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
-    urls = {"one": tiny.url, "two": twin.url}
+async def rolled(tiny: Started, twin: str, numbered: Path, tmp_path: Path) -> AsyncIterator[Rolling]:
+    urls = {"one": tiny.url, "two": twin}
     for url in urls.values():
         epoch = seen_epoch(url, KEY)
         job = SwapJob(engine=url, path=str(numbered / "v000000"), version=0, result="", epoch=epoch)
@@ -66,7 +65,6 @@ class Agents:
     def __init__(self, url: str) -> None:
         self._http = httpx.AsyncClient(base_url=url, timeout=within(), headers={"authorization": f"Bearer {KEY}"})
         self.begun = 0
-        """Conversations."""
         self.answers: list[tuple[float, bool, str]] = []
         """(when it was complete, whether it was streamed, why it is no whole answer)."""
 
@@ -106,22 +104,17 @@ def _short(usage: dict[str, int]) -> str:
     return "" if usage["completion_tokens"] == TOKENS else f"{usage['completion_tokens']} tokens"
 
 
-class Seen(msgspec.Struct):
-    """What the tap kept: the engines of each conversation, one a turn."""
-
-    engines: dict[int, list[str]] = {}
-
-    @classmethod
-    async def of(cls, rolled: Rolling, calls: int) -> "Seen":
-        seen = cls()
-        for record in await rolled.tap.records_until(calls):
-            opening = json.loads(record.request)["messages"][0]["content"]
-            seen.engines.setdefault(int(opening.split()[1].rstrip(":")), []).append(record.engine)
-        return seen
+async def engines_of(rolled: Rolling, calls: int) -> dict[int, list[str]]:
+    """The engines of each conversation that the tap kept, one a turn."""
+    seen: dict[int, list[str]] = {}
+    for record in await rolled.tap.records_until(calls):
+        opening = json.loads(record.request)["messages"][0]["content"]
+        seen.setdefault(int(opening.split()[1].rstrip(":")), []).append(record.engine)
+    return seen
 
 
-async def test_an_engine_with_a_key_answers_who_shows_it(twin: Launched) -> None:
-    async with VllmEngine(twin.url) as stranger, VllmEngine(twin.url, key=KEY) as known:
+async def test_an_engine_with_a_key_answers_who_shows_it(twin: str) -> None:
+    async with VllmEngine(twin) as stranger, VllmEngine(twin, key=KEY) as known:
         with pytest.raises(EngineRejected, match="401"):
             await stranger.tokenize("a")  # it asks for the name of the model first, which wants the key
         assert await known.tokenize("a")
@@ -158,10 +151,10 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
     assert one[1] < two[0], "one always serves"
     lost = [problem for _, _, problem in agents.answers if problem]
     assert lost == []
-    seen = await Seen.of(rolled, len(agents.answers))
-    strayed = [number for number, engines in seen.engines.items() if len(set(engines)) > 1]
+    seen = await engines_of(rolled, len(agents.answers))
+    strayed = [number for number, engines in seen.items() if len(set(engines)) > 1]
     assert strayed == [], "a conversation stays where it began"
-    new = [engines[0] for number, engines in seen.engines.items() if first <= number < last]
+    new = [engines[0] for number, engines in seen.items() if first <= number < last]
     canary = new.count("one")
     low, high = wilson(canary, len(new), SURE)
     streamed = sum(stream for _, stream, _ in agents.answers)
@@ -170,7 +163,7 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
             f"\nrolled over two vLLMs: {len(agents.answers)} answers ({streamed} streamed), {len(lost)} failed or cut; "
             f"paused {one[1] - one[0]:.3f} and {two[1] - two[0]:.3f} s; canary {canary} of {len(new)} conversations = "
             f"{canary / len(new):.3f} ({low:.3f} to {high:.3f} at {SURE}), {CANARY.share} configured; "
-            f"{len(strayed)} of {len(seen.engines)} changed engines"
+            f"{len(strayed)} of {len(seen)} changed engines"
         )
     assert low < CANARY.share < high
     left = [path for path in (tmp_path / "swaps").iterdir() if path.is_file()]
@@ -178,17 +171,20 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
     assert not [path for path in left if KEY.encode() in path.read_bytes()], "the key of `two` is in no file"
 
 
-async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it_though_the_engine_hangs(twin: Launched) -> None:
+async def test_a_launcher_that_is_killed_takes_all_of_vllm_with_it_though_the_engine_hangs(
+    fleet: Fleet, twin: str
+) -> None:
     # The last one here: there is no twin afterwards.
-    server = family(twin.launcher)[1:]
+    launcher = fleet.launcher("twin")
+    server = family(launcher)[1:]
     assert len(server) >= 3  # API server, engine core, worker
     # An engine that hangs answers nobody, and the API server waits for whoever asked it.
     for pid in server[1:]:
         os.kill(pid, signal.SIGSTOP)
     async with httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=3.0) as http:
         with pytest.raises(httpx.ReadTimeout):
-            await http.get(f"{twin.url}/weight_info")
-    os.kill(twin.launcher, signal.SIGKILL)
+            await http.get(f"{twin}/weight_info")
+    os.kill(launcher, signal.SIGKILL)
 
     await until(lambda: not any(alive(pid) for pid in server), f"{server} are gone", 120)
 

@@ -1,20 +1,15 @@
 """Swaps on a real vLLM: exact, without loss, and never with a checkpoint that is not whole."""
 
-import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import anyio
-import httpx
-import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from actors.messages.manifest import SPOT_CHECK
 from actors.ports.errors import CheckpointRefused
-from adapters.engines.swap import perform, run_swap
+from adapters.engines.swap import perform
 from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
 from learner.service import open_trainer
@@ -22,7 +17,6 @@ from learner.settings import LearnerSettings
 from learner.spot_check import spot_check
 from tests.support import checkpoints
 from tests.support.epochs import seen_epoch
-from tests.support.patience import within
 from tests.vllm.conftest import MODEL, Started, greedy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
@@ -73,53 +67,6 @@ async def test_so_does_a_swap_of_a_tied_head(tied: Started, versions: Path, tiny
         assert greedy(tied.url) == tied.fresh != tiny.fresh
 
 
-async def streamed(url: str, tokens: int) -> int:
-    """Tokens of a streamed answer that ended as it should."""
-    body = {
-        "model": "tiny", "messages": [{"role": "user", "content": "go on"}], "max_tokens": tokens, "ignore_eos": True,
-        "stream": True, "return_token_ids": True,
-    }  # fmt: skip
-    ids, finish = 0, ""
-    async with (
-        httpx.AsyncClient(timeout=within()) as http,
-        http.stream("POST", f"{url}/v1/chat/completions", json=body) as r,
-    ):
-        assert r.status_code == 200
-        async for line in r.aiter_lines():
-            if line.startswith("data: {"):
-                for choice in json.loads(line[6:])["choices"]:
-                    ids += len(choice.get("token_ids") or ())
-                    finish = choice["finish_reason"] or finish
-    assert finish == "length"
-    return ids
-
-
-async def test_swaps_by_the_program_lose_nothing_of_streams_and_plain_answers(
-    engine: VllmEngine, versions: Path, tmp_path: Path
-) -> None:
-    answers: list[int] = []
-    stop = anyio.Event()
-
-    async def client(stream: bool) -> None:
-        prompt = await engine.render([{"role": "user", "content": "go on"}])
-        while not stop.is_set():
-            if stream:
-                answers.append(await streamed(engine.url, 200))
-            else:
-                answers.append(len((await engine.generate(prompt, max_tokens=200, ignore_eos=True)).token_ids))
-
-    async with anyio.create_task_group() as group:
-        for i in range(4):  # with more, a server of so small a model hears of nothing for seconds
-            group.start_soon(client, i % 2 == 0)
-        for version in range(2, 7):
-            path = versions / ("b" if version % 2 == 0 else "a")
-            outcome = await run_swap(job(engine, path, version, result=str(tmp_path / "swap.json")))
-            assert (outcome.result, outcome.version) == ("swapped", version), outcome
-        stop.set()
-    assert len(answers) >= 8
-    assert set(answers) == {200}
-
-
 @pytest.mark.parametrize("how", BAD)
 async def test_a_bad_checkpoint_is_refused_and_what_serves_is_the_same_bit_for_bit(
     engine: VllmEngine, versions: Path, tmp_path: Path, how: str
@@ -127,10 +74,6 @@ async def test_a_bad_checkpoint_is_refused_and_what_serves_is_the_same_bit_for_b
     bad = Path(shutil.copytree(versions / "b", tmp_path / "bad"))
     checkpoints.spoil(bad, how)
     before = greedy(engine.url)
-    outcome = await perform(job(engine, bad, 2, last_good=str(versions / "a")), engine)
-    assert outcome.result == "refused"
-    assert BAD[how] in outcome.reason
-    assert outcome.paused_seconds == 0.0
     await engine.pause()
     try:
         with pytest.raises(CheckpointRefused, match=BAD[how]):  # whoever leaves out the look before gets it at the load
@@ -152,30 +95,11 @@ async def test_weights_that_overflow_are_rolled_back_and_leave_no_nan_in_the_cac
     assert greedy(engine.url) == before
 
 
-async def test_the_learners_log_probs_are_those_of_vllm_and_layers_in_the_wrong_places_show(
-    vllm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good, wrong = (Path(shutil.copytree(MODEL, tmp_path / name)) for name in ("good", "wrong"))
-    trainer = open_trainer(LearnerSettings(device="cpu", threads=1), good, good)
-    expected = spot_check(trainer, seed=1)
-    weights = load_file(good / "model.safetensors")
-    first, last = "model.layers.0.", "model.layers.2."
-    other = {first: last, last: first}
-    moved = {other.get(name[: len(first)], name[: len(first)]) + name[len(first) :]: w for name, w in weights.items()}
-    save_file(moved, wrong / "model.safetensors", metadata={"format": "pt"})
-    for directory in (good, wrong):
-        (directory / SPOT_CHECK).write_bytes(msgspec.json.encode(expected))
+async def test_the_learners_log_probs_are_those_of_vllm(vllm: str) -> None:
+    expected = spot_check(open_trainer(LearnerSettings(device="cpu", threads=1), MODEL, MODEL), seed=1)
     async with VllmEngine(vllm) as stock:
-        await swap(stock, good, 2, last_good=str(MODEL.absolute()))
         found = (await stock.log_probs(expected.ids))[1:]
-        away = np.abs(found - np.array(expected.log_probs))
-        outcome = await perform(job(stock, wrong, 3, last_good=str(good), last_version=2), stock)
-        assert (outcome.result, outcome.version) == ("rolled_back", 2), outcome
-        await swap(stock, MODEL.absolute(), 4, last_good=str(good))
-    with capsys.disabled():
-        print(f"\nspot check of 64 tokens: mean {away.mean():.6f}, largest {away.max():.6f} nats; {outcome.reason}")
-    assert away.mean() < 1e-3
-    assert "nats from the learner's" in outcome.reason
+    assert np.abs(found - np.array(expected.log_probs)).mean() < 1e-3
 
 
 async def test_without_the_plug_in_the_stock_reload_swaps_exactly(vllm: str, tmp_path: Path) -> None:
@@ -191,21 +115,6 @@ async def test_without_the_plug_in_the_stock_reload_swaps_exactly(vllm: str, tmp
         assert greedy(vllm) != before
         await swap(stock, MODEL.absolute(), 3, last_good=str(other))
         assert greedy(vllm) == before
-
-
-@pytest.mark.parametrize("how", ["missing", "shape", "nan", "truncated", "tied"])
-async def test_without_the_plug_in_a_bad_or_tied_checkpoint_is_refused_before_it_is_sent(
-    vllm: str, tmp_path: Path, how: str
-) -> None:
-    bad = Path(shutil.copytree(MODEL, tmp_path / "bad"))
-    checkpoints.spoil(bad, how)
-    before = greedy(vllm)
-    async with VllmEngine(vllm) as stock:
-        outcome = await perform(job(stock, bad, 2, last_good=str(MODEL.absolute())), stock)
-    assert outcome.result == "refused"
-    if how == "tied":
-        assert "head is tied" in outcome.reason
-    assert greedy(vllm) == before
 
 
 async def test_a_smaller_lease_epoch_is_refused_whatever_it_brings(tied: Started, versions: Path) -> None:

@@ -38,6 +38,7 @@ TURNS = [
         {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "none"}]},
         {"type": "text", "text": "go"}, {"type": "text", "text": "on"}]},
 ]  # fmt: skip
+ONE_TOOL = {"type": "auto", "disable_parallel_tool_use": True}
 ATTEMPTS = 32
 
 
@@ -102,48 +103,26 @@ async def test_an_agent_sees_what_it_would_see_without_the_tap(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize(
-    "asked",
+    ("path", "asked"),
     [
-        {"input": "hello"},
-        {"input": MESSAGES, "tools": FUNCTIONS},
-        {"input": "hello", "include": ["message.output_text.logprobs"], "top_logprobs": 2},
-        {"input": MESSAGES, "instructions": "Be brief.", "parallel_tool_calls": False, "tools": FUNCTIONS},
-        {"input": "hello", "store": False, "reasoning": {"effort": "low"}},
-        {"input": 5},
+        (RESPONSES, {"input": "hello"}),
+        (RESPONSES, {"input": MESSAGES, "tools": FUNCTIONS}),
+        (RESPONSES, {"input": "hello", "include": ["message.output_text.logprobs"], "top_logprobs": 2}),
+        (RESPONSES, {"input": MESSAGES, "instructions": "Brief.", "parallel_tool_calls": False, "tools": FUNCTIONS}),
+        (RESPONSES, {"input": "hello", "store": False, "reasoning": {"effort": "low"}}),
+        (RESPONSES, {"input": 5}),
+        (BLOCKS, {"messages": MESSAGES}),
+        (BLOCKS, {"messages": MESSAGES, "tools": SCHEMAS}),
+        (BLOCKS, {"messages": TURNS, "tools": SCHEMAS, "system": [{"type": "text", "text": t} for t in ("Be", "so.")]}),
+        (BLOCKS, {"messages": MESSAGES, "tools": SCHEMAS, "tool_choice": ONE_TOOL}),
+        (BLOCKS, {"messages": MESSAGES, "stop_sequences": ["a"], "metadata": {"user_id": "x"}}),
+        (BLOCKS, {"messages": 5}),
     ],
-    ids="+".join,
 )
-async def test_the_plug_in_changes_nothing_that_an_agent_of_the_responses_api_sees(
-    desk: str, desk_rig: Rig, asked: dict[str, object], stream: bool
+async def test_the_plug_in_changes_nothing_that_an_agent_of_another_api_sees(
+    desk: str, desk_rig: Rig, path: str, asked: dict[str, object], stream: bool
 ) -> None:
-    await same(desk, desk_rig, RESPONSES, {"max_output_tokens": 24, **asked}, stream)
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"messages": MESSAGES},
-        {"messages": MESSAGES, "tools": SCHEMAS},
-        {"messages": TURNS, "tools": SCHEMAS, "system": [{"type": "text", "text": t} for t in ("Be", "brief.")]},
-        {"messages": MESSAGES, "tools": SCHEMAS, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
-        {"messages": MESSAGES, "stop_sequences": ["a"], "metadata": {"user_id": "x"}},
-        {"messages": 5},
-    ],
-    ids=["text", "tools", "turns", "one tool", "stop", "bad"],
-)
-async def test_the_plug_in_changes_nothing_that_an_agent_of_the_messages_api_sees(
-    desk: str, desk_rig: Rig, asked: dict[str, object], stream: bool
-) -> None:
-    await same(desk, desk_rig, BLOCKS, {"max_tokens": 24, **asked}, stream)
-
-
-async def test_counting_tokens_is_left_alone(desk: str, desk_rig: Rig) -> None:
-    asked = {"model": "tiny", "messages": TURNS, "tools": SCHEMAS}
-    async with httpx.AsyncClient(timeout=within()) as http:
-        direct = await http.post(f"{desk}{BLOCKS}/count_tokens", json=asked)
-        through = await http.post(f"{desk_rig.url}{BLOCKS}/count_tokens", json=asked)
-    assert (through.status_code, through.content) == (200, direct.content)
+    await same(desk, desk_rig, path, {"max_output_tokens" if path == RESPONSES else "max_tokens": 24, **asked}, stream)
 
 
 async def same(engine: str, rig: Rig, path: str, asked: dict[str, object], stream: bool) -> None:
@@ -209,14 +188,17 @@ async def test_a_call_of_another_api_trains_where_the_plug_in_is(
     prompt, said = ids_array(exchange.prompt_ids).tolist(), ids_array(exchange.response_ids).tolist()
     body = {"model": "tiny", "prompt": prompt + said, "max_tokens": 1, "prompt_logprobs": 0}
     async with httpx.AsyncClient(timeout=within()) as http:
-        answer = (await http.post(desk + COMPLETIONS, json=body)).json()
-    truth = [entry[str(token)]["logprob"] for entry, token in zip(told(answer)[len(prompt) :], said, strict=True)]
+        (choice,) = (await http.post(desk + COMPLETIONS, json=body)).json()["choices"]
+    told = choice["prompt_logprobs"][len(prompt) :]
+    truth = [entry[str(token)]["logprob"] for entry, token in zip(told, said, strict=True)]
     assert floats_array(exchange.logprobs).tolist() == pytest.approx(truth, abs=1e-3)
 
 
-def told(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The log-probs of the prompt, one entry a token."""
-    return answer["choices"][0]["prompt_logprobs"]
+async def one_trajectory(rig: Rig) -> None:
+    """Three calls were kept, and are a run that trains."""
+    seen = [exchange_from_raw(record) for record in await rig.records(3) if isinstance(record, RawExchange)]
+    (run,) = stitched(seen).trajectories
+    assert (len(run.steps), run.trainable, run.why_not) == (3, True, "")
 
 
 async def test_a_run_by_previous_response_ids_is_one_trajectory_and_trains(desk_rig: Rig) -> None:
@@ -230,9 +212,7 @@ async def test_a_run_by_previous_response_ids_is_one_trajectory_and_trains(desk_
             items = [{"type": "function_call_output", "call_id": call, "output": "none"} for call in calls] or "go on"
         stored = (await http.get(f"{desk_rig.url}{RESPONSES}/{answer['id']}")).json()
     assert stored == answer, "the engine keeps what the tap had asked for, and the agent does not see it"
-    seen = [exchange_from_raw(record) for record in await desk_rig.records(3) if isinstance(record, RawExchange)]
-    (run,) = stitched(seen).trajectories
-    assert (len(run.steps), run.trainable, run.why_not) == (3, True, "")
+    await one_trajectory(desk_rig)
 
 
 async def test_a_run_of_messages_is_one_trajectory_and_trains(desk_rig: Rig) -> None:
@@ -245,29 +225,4 @@ async def test_a_run_of_messages_is_one_trajectory_and_trains(desk_rig: Rig) -> 
             calls = [block["id"] for block in content if block["type"] == "tool_use"]
             results = [{"type": "tool_result", "tool_use_id": call, "content": "none"} for call in calls]
             said.append({"role": "user", "content": results or "go on"})
-    seen = [exchange_from_raw(record) for record in await desk_rig.records(3) if isinstance(record, RawExchange)]
-    (run,) = stitched(seen).trajectories
-    assert (len(run.steps), run.trainable, run.why_not) == (3, True, "")
-
-
-@pytest.mark.parametrize(
-    ("path", "asked", "why"),
-    [
-        (RESPONSES, {"input": "hello", "max_output_tokens": 8}, "no log-probs"),
-        (BLOCKS, {"messages": MESSAGES, "max_tokens": 8}, "no token ids"),
-    ],
-    ids=["responses", "messages"],
-)
-async def test_where_vllm_gives_no_ids_or_log_probs_the_turn_says_so(
-    rig: Rig, path: str, asked: dict[str, object], why: str
-) -> None:
-    exchange = await kept(rig, path, {**asked, "temperature": 1.0})
-    assert (exchange.prompt_ids, exchange.response_ids, exchange.error) == (b"", b"", "")
-    assert read_turn(exchange).why_not.startswith(why)
-
-
-@pytest.mark.parametrize("path", ["/pause", "/collective_rpc", "/update_weights", "/sleep", "/reset_prefix_cache"])
-async def test_the_admin_plane_is_out_of_reach(vllm: str, rig: Rig, path: str) -> None:
-    async with httpx.AsyncClient(timeout=within()) as http:
-        assert (await http.post(rig.url + path, json={})).status_code == 404
-        assert (await http.get(f"{rig.url}/health")).status_code == 200
+    await one_trajectory(desk_rig)

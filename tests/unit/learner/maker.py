@@ -2,22 +2,28 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from actors.messages import (
     Attributed,
     Attribution,
     BatchItem,
+    BatchOrder,
     Estimate,
     Step,
     StepLabel,
     TokenRow,
     Trajectory,
+    encode_batch,
     pack_array,
 )
+from learner.batch import TrajectoryBatch
 
 VOCABULARY = 24
 
@@ -76,7 +82,66 @@ def item(
     )
 
 
-def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:
+def token_batch(lengths: npt.ArrayLike, mask: npt.ArrayLike, **columns: Any) -> TrajectoryBatch:
+    """A packed batch of one unguided trajectory a row, whose sampled tokens had log-prob -1; `columns` are others."""
+    lengths, on = np.asarray(lengths, np.int64), np.asarray(mask, np.uint8)
+    rows, n = len(lengths), len(on)
+    plain = TrajectoryBatch(
+        ids=np.full(n, 2, np.int32),
+        mask=on,
+        advantages=on.astype(np.float32),
+        behaviour=-on.astype(np.float32),
+        clip_low=np.full(n, 0.2, np.float32),
+        clip_high=np.full(n, 0.28, np.float32),
+        versions=np.where(on, 0, -1).astype(np.int32),
+        steps=np.where(on, 0, -1).astype(np.int16),
+        lengths=lengths,
+        guided=np.zeros(rows, np.uint8),
+        temperature=np.ones(rows, np.float32),
+        trajectory=np.arange(rows, dtype=np.int32),
+        trajectories=tuple(str(row) for row in range(rows)),
+        base_version=0,
+    )
+    return msgspec.structs.replace(plain, **columns)
+
+
+def with_run(made: BatchItem, **fields: Any) -> BatchItem:
+    """`made` with other fields of its trajectory."""
+    run = msgspec.structs.replace(made.attributed.trajectory, **fields)
+    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(made.attributed, trajectory=run))
+
+
+def with_judgement(made: BatchItem, **fields: Any) -> BatchItem:
+    """`made` with other fields of its attribution."""
+    judged = msgspec.structs.replace(made.attributed.attribution, **fields)
+    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(made.attributed, attribution=judged))
+
+
+def acted(made: BatchItem, *roles: str) -> BatchItem:
+    """`made` with the role of each step."""
+    steps = zip(made.attributed.trajectory.steps, roles, strict=True)
+    return with_run(made, steps=tuple(msgspec.structs.replace(step, role=role) for step, role in steps))
+
+
+def group(version: int = 0, name: str = "g") -> list[BatchItem]:
+    """A success and a failure on the same prompt."""
+    good, bad = row([5, 6, 7, 8], [-1, -1, 0, 1], version=version), row([5, 6, 9, 3], [-1, -1, 0, 1], version=version)
+    return [
+        item(1.0, "++", id=f"{name}1", group=name, rows=[good]),
+        item(0.0, "-?", id=f"{name}2", group=name, rows=[bad]),
+    ]
+
+
+def order(directory: Path, id: str, items: Sequence[BatchItem], **changes: Any) -> BatchOrder:
+    """An order and its file; `changes` are what it says otherwise."""
+    path, data = directory / f"{id}.batch", encode_batch(items)
+    path.write_bytes(data)
+    names = tuple(one.attributed.id for one in items)
+    said = {"path": str(path), "sha256": sha256(data).hexdigest(), "size": len(data), "trajectories": names}
+    return BatchOrder(id=id, **(said | changes))
+
+
+def tiny_model(directory: Path, seed: int = 0) -> Path:
     """A random Qwen2 (hidden 32, 2 layers) as a Hugging Face directory."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -90,7 +155,7 @@ def tiny_model(directory: Path, seed: int = 0, *, tied: bool = False) -> Path:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=128,
-        tie_word_embeddings=tied,
+        tie_word_embeddings=False,
         bos_token_id=0,
         eos_token_id=1,
     )

@@ -1,8 +1,6 @@
 """Versions and the learner's memory: whole or absent, paired, resumed after a kill between any two steps."""
 
 import json
-import shutil
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +23,10 @@ def weights(value):
     return write
 
 
-def optimizer(value):
+def optimizer(value, names=("optimizer.safetensors",)):
     def write(directory: Path) -> tuple[()]:
-        save_file({"m": np.full(4, value, np.float32)}, directory / "optimizer.safetensors")
+        for name in names:
+            save_file({name: np.full(4, value, np.float32)}, directory / name)
         return ()
 
     return write
@@ -35,7 +34,6 @@ def optimizer(value):
 
 @pytest.fixture
 def base(tmp_path):
-    """A warm start's directory."""
     directory = tmp_path / "warm"
     directory.mkdir()
     weights(0.0)(directory)
@@ -56,23 +54,30 @@ def opened(state, base=None, **kwargs):
     return checkpoints
 
 
-def memory(checkpoints):
-    """Directory of the optimizer that goes with the head, None if it starts afresh."""
-    return checkpoints.recovery(checkpoints.cursor.head).state
+@pytest.fixture
+def checkpoints(state, base):
+    return opened(state, base)
 
 
-def step(checkpoints, value, record=None):
-    return checkpoints.commit(
-        record or f"order{value}",
-        save=weights(value),
-        save_state=optimizer(value),
-        metrics={"loss": 0.5},
-        now=2.0,
-    )
+def step(checkpoints, *values, save_state=None, **metrics):
+    """Make a version with each of the values; what is said of the last."""
+    for value in values:
+        checkpoints.commit(
+            f"order{value}",
+            save=weights(value),
+            save_state=save_state or optimizer(value),
+            metrics=metrics,
+            now=2.0,
+        )
+    return checkpoints.versions.candidate(checkpoints.cursor.head)
 
 
-def test_a_warm_start_becomes_version_0(state, base):
-    checkpoints = opened(state, base)
+def damage(state, *versions):
+    for version in versions:
+        (state / "versions" / f"v00000{version}" / "model.safetensors").write_bytes(b"half")
+
+
+def test_a_warm_start_becomes_version_0(state, checkpoints):
     directory = state / "versions" / "v000000"
     assert {path.name for path in directory.iterdir()} == {
         "config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
@@ -84,12 +89,9 @@ def test_a_warm_start_becomes_version_0(state, base):
     assert checkpoints.recovery(0) == Recovery(version=0), "nothing is lost"
 
 
-def test_nothing_to_begin_with_is_said(state):
+def test_nothing_to_begin_with_is_said(state, base):
     with pytest.raises(StateEmpty):
         opened(state)
-
-
-def test_a_warm_start_without_weights_is_refused(state, base):
     (base / "model.safetensors").unlink()
     with pytest.raises(CheckpointInvalid, match=r"model\.safetensors"):
         opened(state, base)
@@ -103,45 +105,27 @@ def test_a_sharded_warm_start_keeps_its_shards(state, base):
     assert set(manifest.tensors) == {"v", "w"}
 
 
-def test_a_commit_announces_what_is_on_disk(state, base):
-    checkpoints = opened(state, base)
-    candidate = step(checkpoints, 1, "order")
-    directory = state / "versions" / "v000001"
-    assert (candidate.version, candidate.parent, candidate.batch_ids) == (1, 0, ("order",))
-    assert Path(candidate.path) == directory
-    assert candidate.manifest == sha256((directory / "manifest.json").read_bytes()).hexdigest()
-    for entry in candidate.files:
-        assert sha256((directory / entry.name).read_bytes()).hexdigest() == entry.sha256
-    assert {"model.safetensors", "config.json", "tokenizer.json"} <= {entry.name for entry in candidate.files}
-    assert checkpoints.versions.candidate(1) == candidate
-
-
-def test_another_process_resumes_where_this_one_stopped(state, base):
-    first = opened(state, base)
-    step(first, 1)
-    step(first, 2)
-    first.done("skipped one")
-    again = opened(state)
-    assert again.cursor == first.cursor
-    assert again.cursor.finished("order1") == 1
-    assert again.cursor.finished("skipped one") == 2
-    assert again.cursor.finished("unheard of") is None
-    assert memory(again) == state / "learner" / "v000002"
-    assert again.cursor.updates == 2
-
-
-def test_a_damaged_newest_version_is_passed_over_and_its_number_not_used_again(state, base):
-    step(opened(state, base), 1)
-    (state / "versions" / "v000001" / "model.safetensors").write_bytes(b"half")
+def test_a_damaged_newest_version_is_passed_over_and_its_number_not_used_again(state, checkpoints):
+    step(checkpoints, 1)
+    damage(state, 1)
     again = opened(state)
     assert again.cursor.version == 0
     assert step(again, 2).version == 2
     assert again.cursor.chain == (0, 2)
 
 
-def test_a_damaged_optimizer_costs_no_weights(state, base):
-    step(opened(state, base), 1)
-    (state / "learner" / "v000001" / "optimizer.safetensors").write_bytes(b"half")
+WHOLE, SHARDS = (
+    ("optimizer.safetensors",),
+    ("optimizer-00000-of-00002.safetensors", "optimizer-00001-of-00002.safetensors"),
+)
+
+
+@pytest.mark.parametrize(("names", "how"), [(WHOLE, "altered"), (SHARDS, "altered"), (SHARDS, "missing")])
+def test_a_damaged_optimizer_costs_no_weights(state, checkpoints, names, how):
+    step(checkpoints, 1, save_state=optimizer(1, names))
+    assert opened(state).recovery(1).state == state / "learner" / "v000001"
+    last = state / "learner" / "v000001" / names[-1]
+    last.unlink() if how == "missing" else last.write_bytes(b"half")
     again = opened(state)
     assert again.cursor.version == 1
     assert again.recovery(1).broken == "learner/v000001: the optimizer's digest differs"
@@ -158,9 +142,7 @@ def test_manifests_are_signed_and_checked(state, base, tmp_path):
 
 def test_a_manifest_or_file_that_was_changed_and_an_unsigned_one_are_refused(state, base, tmp_path):
     key, trusted = key_pair(tmp_path / "keys")
-    checkpoints = opened(state, base, key=key, trusted=trusted)
-    step(checkpoints, 1)
-    step(checkpoints, 2)
+    step(opened(state, base, key=key, trusted=trusted), 1, 2)
     versions = Versions(state / "versions", key=key, trusted=trusted)
     manifest = state / "versions" / "v000002" / "manifest.json"
     before = manifest.read_bytes()
@@ -180,62 +162,31 @@ def test_a_manifest_or_file_that_was_changed_and_an_unsigned_one_are_refused(sta
             use(2)
 
 
-def test_a_figure_that_is_not_finite_costs_no_version(state, base):
-    checkpoints = opened(state, base)
-    step(checkpoints, 1)
-    path = checkpoints.versions.write(
-        9, 1, lambda aside: (shutil.copyfile(base / "model.safetensors", aside / "model.safetensors"), ())[1],
-        rest=base, batch_ids=(), metrics={"loss": float("nan"), "kl": 0.25}, created=1.0,
-    )  # fmt: skip
-    assert path.version == 9
-    assert checkpoints.versions.candidate(9).metrics == {"kl": 0.25}
+def test_a_figure_that_is_not_finite_costs_no_version(checkpoints):
+    assert step(checkpoints, 1, loss=float("nan"), kl=0.25).metrics == {"kl": 0.25}
 
 
-def test_old_versions_go_but_not_the_first_nor_pinned_ones(state, base):
+@pytest.mark.parametrize(
+    ("pins", "versions", "memories"), [("v000002\n3\n", [0, 2, 3, 5, 6], [5, 6]), ("three?", [*range(7)], [*range(7)])]
+)
+def test_old_versions_go_but_not_the_first_nor_pinned_ones_nor_any_if_the_pins_cannot_be_read(
+    state, base, pins, versions, memories
+):
     checkpoints = opened(state, base, keep=2)
-    (state / "versions" / "pinned").write_text("v000002\n3\n")
-    for value in range(1, 7):
-        step(checkpoints, value)
-    assert checkpoints.versions.numbers() == [0, 2, 3, 5, 6]
-    assert sorted(path.name for path in (state / "learner").iterdir()) == ["v000005", "v000006"]
+    (state / "versions" / "pinned").write_text(pins)
+    step(checkpoints, *range(1, 7))
+    assert checkpoints.versions.numbers() == versions
+    assert sorted(int(path.name[1:]) for path in (state / "learner").iterdir()) == memories
 
 
-def test_pins_that_cannot_be_read_protect_everything(state, base):
-    checkpoints = opened(state, base, keep=2)
-    (state / "versions" / "pinned").write_text("three?")
-    for value in range(1, 5):
-        step(checkpoints, value)
-    assert checkpoints.versions.numbers() == [0, 1, 2, 3, 4]
+def back(checkpoints, target, record="back"):
+    checkpoints.go_back(record, target, Reply(answer="went_back"))
 
 
-def back(checkpoints, target, record="back", created=3.0):
-    """Go back as the updater does."""
-    checkpoints.versions.read(target, verify=True)
-    kept = checkpoints.recovery(target).state is not None
-    reply = Reply(answer="went_back", created=created, metrics={"moments_kept": float(kept)})
-    checkpoints.go_back(record, target, reply)
-    return checkpoints.answer(record)
-
-
-def test_going_back_cuts_the_chain_and_writes_no_version(state, base):
-    checkpoints = opened(state, base)
-    for value in (1, 2, 3):
-        step(checkpoints, value)
-    answer = back(checkpoints, 1)
-    assert (answer.answer, answer.version, answer.parent, answer.batch_ids) == ("went_back", 1, 0, ())
-    assert answer.manifest == checkpoints.versions.candidate(1).manifest
-    assert answer.created == 3.0
-    assert checkpoints.versions.numbers() == [0, 1, 2, 3]
-    assert (checkpoints.cursor.version, checkpoints.cursor.head, checkpoints.cursor.chain) == (3, 1, (0, 1))
-    assert opened(state).cursor == checkpoints.cursor
-    assert opened(state).answer("back") == answer
-
-
-def test_the_next_version_is_a_child_of_where_it_went_back_to(state, base):
-    checkpoints = opened(state, base)
-    for value in (1, 2, 3):
-        step(checkpoints, value)
+def test_the_next_version_is_a_child_of_where_it_went_back_to(state, checkpoints):
+    step(checkpoints, 1, 2, 3)
     back(checkpoints, 1)
+    assert opened(state).cursor == checkpoints.cursor
     (state / "versions" / "v000001" / "config.json").write_text("of v1")
     candidate = step(checkpoints, 4)
     assert (candidate.version, candidate.parent) == (4, 1)
@@ -243,23 +194,8 @@ def test_the_next_version_is_a_child_of_where_it_went_back_to(state, base):
     assert opened(state).cursor.chain == (0, 1, 4)
 
 
-def test_what_trained_nothing_is_noted_after_going_back_too(state, base):
-    checkpoints = opened(state, base)
-    for value in (1, 2):
-        step(checkpoints, value)
-    back(checkpoints, 0)
-    checkpoints.done("empty", Reply(answer="skipped", no_gradient={"t": "stale"}))
-    again = opened(state)
-    assert again.cursor.finished("empty") == 0
-    answer = again.answer("empty")
-    assert (answer.version, answer.batch_ids, answer.no_gradient) == (0, ("empty",), {"t": "stale"})
-    assert (answer.answer, answer.created, answer.metrics) == ("skipped", 1.0, {})
-
-
-def test_a_version_of_another_branch_brings_its_own_line(state, base):
-    checkpoints = opened(state, base)
-    for value in (1, 2):
-        step(checkpoints, value)
+def test_a_version_of_another_branch_brings_its_own_line(checkpoints):
+    step(checkpoints, 1, 2)
     back(checkpoints, 0, "b1")
     step(checkpoints, 3)
     back(checkpoints, 2, "b2")
@@ -268,43 +204,20 @@ def test_a_version_of_another_branch_brings_its_own_line(state, base):
     assert checkpoints.cursor.chain == (0, 3)
 
 
-def test_a_damaged_head_is_left_for_the_nearest_sound_ancestor(state, base):
-    checkpoints = opened(state, base)
-    for value in (1, 2, 3, 4):
-        step(checkpoints, value)
+def test_a_damaged_head_is_left_for_the_nearest_sound_ancestor(state, checkpoints):
+    step(checkpoints, 1, 2, 3, 4)
     back(checkpoints, 3)
-    for version in (2, 3):
-        (state / "versions" / f"v00000{version}" / "model.safetensors").write_bytes(b"half")
+    damage(state, 2, 3)
     again = opened(state)
     assert again.cursor.chain == (0, 1)
     assert again.cursor.finished("back") == 3
     assert step(again, 5).parent == 1
 
 
-def test_moments_are_kept_of_the_newest_two_the_head_and_what_serves(state, base):
-    checkpoints = opened(state, base, keep=8)
-    (state / "versions" / "pinned").write_text("1 serving\n2\n")
-    for value in range(1, 7):
-        step(checkpoints, value)
-
-    def memories():
-        return sorted(int(path.name[1:]) for path in (state / "learner").iterdir())
-
-    assert memories() == [1, 5, 6]
-    assert back(checkpoints, 1, "b1").metrics == {"moments_kept": 1.0}
-    assert memory(checkpoints) == memory(opened(state)) == state / "learner" / "v000001"
-    assert back(checkpoints, 2, "b2").metrics == {"moments_kept": 0.0}
-    assert memory(checkpoints) is memory(opened(state)) is None
-    step(checkpoints, 7)
-    assert memory(checkpoints) == state / "learner" / "v000007"
-    assert memories() == [1, 6, 7]
-
-
 def test_neither_where_it_stands_nor_the_parent_is_ever_deleted(state, base):
     checkpoints = opened(state, base, keep=2)
     (state / "versions" / "pinned").write_text("1\n")
-    for value in range(1, 6):
-        step(checkpoints, value)
+    step(checkpoints, *range(1, 6))
     (state / "versions" / "pinned").unlink()
     back(checkpoints, 1)
     step(checkpoints, 6)
@@ -313,8 +226,7 @@ def test_neither_where_it_stands_nor_the_parent_is_ever_deleted(state, base):
     assert checkpoints.versions.numbers() == [0, 6, 7]
 
 
-def test_only_the_last_answers_are_remembered_word_for_word(state, base):
-    checkpoints = opened(state, base)
+def test_only_the_last_answers_are_remembered_word_for_word(checkpoints):
     for n in range(REPLIES + 1):
         checkpoints.done(f"o{n}", Reply(answer="failed", no_gradient={"t": "failed"}))
     assert checkpoints.answer("o1").no_gradient == {"t": "failed"}
@@ -322,8 +234,8 @@ def test_only_the_last_answers_are_remembered_word_for_word(state, base):
     assert (forgotten.answer, forgotten.batch_ids, forgotten.no_gradient) == ("skipped", ("o0",), {})
 
 
-def test_pins_say_what_is_kept_and_what_serves(state, base):
-    versions = opened(state, base).versions
+def test_pins_say_what_is_kept_and_what_serves(state, checkpoints):
+    versions = checkpoints.versions
     assert versions.pins() == Pins()
     (state / "versions" / "pinned").write_text("3\nv000004 serving\n\n")
     assert versions.pins() == Pins(frozenset({3, 4}), frozenset({4}))
@@ -335,8 +247,7 @@ def test_pins_say_what_is_kept_and_what_serves(state, base):
 def test_a_look_tells_where_a_learner_would_stand_and_changes_nothing(state, base):
     assert Checkpoints(state).look() == (None, [])
     checkpoints = opened(state, base)
-    step(checkpoints, 1)
-    step(checkpoints, 2)
+    step(checkpoints, 1, 2)
     (state / "versions" / ".v000003.9.part").mkdir()
     (state / "learner" / "v000003").mkdir()  # killed between the two renames
     before = sorted(path.relative_to(state) for path in state.rglob("*"))
@@ -345,24 +256,3 @@ def test_a_look_tells_where_a_learner_would_stand_and_changes_nothing(state, bas
     (state / "learner" / "v000002" / "cursor.json").write_bytes(b"x")
     assert opened(state).cursor.version == 1
     assert not list((state / "versions").glob(".*"))
-
-
-def shards(value):
-    def write(directory: Path) -> tuple[()]:
-        for rank in range(2):
-            save_file(
-                {f"m{rank}": np.full(4, value, np.float32)}, directory / f"optimizer-{rank:05d}-of-00002.safetensors"
-            )
-        return ()
-
-    return write
-
-
-@pytest.mark.parametrize("how", ["altered", "missing"])
-def test_an_optimizer_in_shards_is_checked_whole(state, base, how):
-    checkpoints = opened(state, base)
-    checkpoints.commit("o1", save=weights(1), save_state=shards(1), metrics={}, now=2.0)
-    assert memory(opened(state)) == state / "learner" / "v000001"
-    second = state / "learner" / "v000001" / "optimizer-00001-of-00002.safetensors"
-    second.unlink() if how == "missing" else second.write_bytes(b"x")
-    assert opened(state).recovery(1).broken == "learner/v000001: the optimizer's digest differs"

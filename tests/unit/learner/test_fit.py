@@ -23,15 +23,6 @@ def test_the_refusal_has_the_figures_and_what_helps():
     assert "Qwen2.5's" in text
 
 
-def test_settings_come_first_and_the_one_that_costs_least_alone():
-    shape, run = MODELS["7b"], Training(trainer="verl", gpus=8, tokens=32768)
-    (way,) = fit.remedies(shape, run, 80 * GIGA)
-    assert way.startswith("set learner.gradient_checkpointing = true: ")
-    changed, words = fit.settled(run, shape, 80 * GIGA)
-    assert words == ("learner.gradient_checkpointing = true",)
-    assert fit.needed(shape, changed) <= 80 * GIGA
-
-
 def test_where_no_setting_helps_it_says_how_many_gpus_do():
     ways = fit.remedies(MODELS["14b"], Training(gpus=1, tokens=32768, checkpointing=True), 80 * GIGA)
     gpus = next(int(way.split()[1]) for way in ways if way.startswith("take ") and "GPUs" in way)

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 
-import msgspec
 import pytest
 from rich.console import Console
 
@@ -17,7 +16,7 @@ from learner.errors import BatchFileInvalid
 from learner.inspect import Known, TrajectoryView, decoder, inspect
 from learner.inspect_terminal import about_steps, show
 from learner.settings import LearnerSettings
-from tests.unit.learner.maker import item, row
+from tests.unit.learner.maker import acted, item, row, with_run
 
 SETTINGS = LearnerSettings(credit=CreditSettings(alpha=0.0))
 TOKENIZER = WARM_START / "tokenizer.json"
@@ -42,18 +41,15 @@ def order(tmp_path):
         span = (len(system), len(system) + len(lesson)) if hint else (0, 0)
         return row([*prompt, *said, *seen, *said], steps, version=0, hint=span)
 
+    items = [
+        item(1.0, "+-", id="guided", group="g", rows=[made(hint=True)], experience=["x"]),
+        item(0.0, "-?", id="plain", group="g", rows=[made(hint=False)]),
+        item(None, "+", id="unknown", rows=[made(hint=False)]),
+        item(1.0, "+", id="ragged", group="h", rows=[row([1, 2], [0])]),
+        item(0.0, "+", id="baseline", group="h", role="baseline"),
+    ]
     path = tmp_path / "o.batch"
-    path.write_bytes(
-        encode_batch(
-            [
-                item(1.0, "+-", id="guided", group="g", rows=[made(hint=True)], experience=["x"]),
-                item(0.0, "-?", id="plain", group="g", rows=[made(hint=False)]),
-                item(None, "+", id="unknown", rows=[made(hint=False)]),
-                item(1.0, "+", id="ragged", group="h", rows=[row([1, 2], [0])]),
-                item(0.0, "+", id="baseline", group="h", role="baseline"),
-            ]
-        )
-    )
+    path.write_bytes(encode_batch(items))
     return path
 
 
@@ -119,12 +115,8 @@ def test_the_terminal_shows_good_tokens_green_and_bad_ones_red_and_hostile_text_
 
 
 def test_a_step_says_who_acted_where_several_agents_did():
-    one = item(1.0, "+-")
-    run = one.attributed.trajectory
-    roles = ("planner#1", HOSTILE)
-    steps = tuple(msgspec.structs.replace(step, role=role) for step, role in zip(run.steps, roles, strict=True))
-    run = msgspec.structs.replace(run, steps=steps, handoffs=(Handoff(source="planner#1", target=HOSTILE, step=1),))
-    several = msgspec.structs.replace(one, attributed=msgspec.structs.replace(one.attributed, trajectory=run))
+    handoffs = (Handoff(source="planner#1", target=HOSTILE, step=1),)
+    several = with_run(acted(item(1.0, "+-"), "planner#1", HOSTILE), handoffs=handoffs)
     first, second = about_steps(TrajectoryView(several, (), (1.0, -1.0), ""))
     assert first == "step 0: planner#1 GOOD +1.000"
     assert "\x1b" not in second

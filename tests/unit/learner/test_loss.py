@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from learner.loss import accepted_rows, effective_shares, effective_size, policy_loss  # noqa: E402
+from learner.loss import accepted_rows, effective_size, policy_loss  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -87,11 +87,3 @@ def test_effective_size_by_hand():
     assert effective_size(torch.tensor([1.0, 1.0, 2.0])) == pytest.approx(16 / 6)
     assert effective_size(torch.full((7,), 0.3)) == pytest.approx(7.0)
     assert (effective_size(torch.zeros(3)), effective_size(torch.zeros(0))) == (0.0, 0.0)
-
-
-def test_guided_tokens_have_an_effective_size_of_their_own():
-    weights = torch.tensor([1.0, 1.0, 2.0, 0.0])
-    shares = effective_shares(weights, torch.tensor([False, False, True, True]))
-    assert shares == pytest.approx({"plain": 1.0, "guided": 0.5})
-    assert effective_shares(weights, torch.zeros(4)) == pytest.approx({"plain": 16 / 6 / 4})
-    assert effective_shares(torch.zeros(0), torch.zeros(0)) == {}

@@ -41,17 +41,6 @@ def test_accumulated_gradients_are_those_of_one_big_batch_to_the_last_digits_of_
     assert distance(found[0], found[2]) < 1e-6 * size
 
 
-def test_rows_packed_together_do_not_see_each_other(warm_start):
-    batch = random_batch(rows=2, seed=3)
-    changed = batch.ids.copy()
-    changed[: int(batch.lengths[0])] = 2 + (changed[: int(batch.lengths[0])] + 5) % (VOCABULARY - 2)
-    subject = trainer(warm_start)
-    n = int(batch.mask[: int(batch.lengths[0])].sum())
-    one, other = subject.log_probs(batch), subject.log_probs(msgspec.structs.replace(batch, ids=changed))
-    assert np.abs(one[:n] - other[:n]).max() > 1e-3
-    assert np.abs(one[n:] - other[n:]).max() == 0.0
-
-
 def test_a_sliding_window_ends_at_a_row_s_beginning_too(tmp_path):
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -17,6 +17,7 @@ from tests.unit.learner.test_batch import LIMITS, built, pair  # noqa: E402
 from tests.unit.learner.test_native import distance, random_batch, trainer, weights  # noqa: E402
 
 pytestmark = pytest.mark.torch
+PLAIN = row([5, 6, 7], [-1, 0, 1], version=3)
 EVERY = [
     Processing(top_p=0.8),
     Processing(top_k=3),
@@ -48,24 +49,17 @@ def by_hand(logits, prompt, answer, temperature, by):
     return every, kept
 
 
-@torch.no_grad()
-def logits_of(subject, batch, b):
-    """`(n, V)` of row `b`."""
-    start, end = batch.offsets[b], batch.offsets[b + 1]
-    return subject._model(input_ids=torch.from_numpy(batch.ids[start:end].astype(np.int64))[None]).logits[0]
-
-
-@pytest.mark.parametrize("by", EVERY)
+@pytest.mark.parametrize("by", [Processing(), *EVERY])
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 1.5])
 def test_log_probs_are_those_of_the_distribution_that_was_sampled_from(warm_start, by, temperature) -> None:
     subject = trainer(warm_start)
     batch = msgspec.structs.replace(random_batch(rows=4, temperature=temperature), processing=(by,) * 4)
     expected = []
     for b in range(4):
-        ids = batch.ids[batch.offsets[b] : batch.offsets[b + 1]].tolist()
-        mask = batch.mask[batch.offsets[b] : batch.offsets[b + 1]]
-        begin = int(np.argmax(mask))
-        logits = logits_of(subject, batch, b)
+        ids, mask = (column[batch.offsets[b] : batch.offsets[b + 1]] for column in (batch.ids, batch.mask))
+        ids, begin = ids.tolist(), int(np.argmax(mask))
+        with torch.no_grad():
+            logits = subject._model(input_ids=torch.tensor([ids])).logits[0]
         for at in np.flatnonzero(mask).tolist():
             every, kept = by_hand(logits[at - 1].tolist(), ids[:begin], ids[begin:at], temperature, by)
             # The sampled token is always inside: these are random, and not all could have been drawn.
@@ -133,32 +127,27 @@ def test_what_a_grammar_chose_moves_no_weight(warm_start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "reason"),
+    "by",
     [
-        (Processing(top_p=0.0), "processing"),
-        (Processing(top_k=-3), "processing"),
-        (Processing(repetition_penalty=math.nan), "processing"),
-        (Processing(repetition_penalty=0.0), "processing"),
-        (Processing(min_p=1.5), "processing"),
-        (Processing(presence_penalty=math.inf), "processing"),
+        Processing(top_p=0.0),
+        Processing(top_k=-3),
+        Processing(repetition_penalty=math.nan),
+        Processing(repetition_penalty=0.0),
+        Processing(min_p=1.5),
+        Processing(presence_penalty=math.inf),
     ],
 )
-def test_processing_that_no_engine_can_have_done_is_left_out_and_counted(by, reason) -> None:
-    assert built(*pair(msgspec.structs.replace(row([5, 6, 7], [-1, 0, 1], version=3), processing=by))).dropped == {
-        reason: 1
-    }
+def test_processing_that_no_engine_can_have_done_is_left_out_and_counted(by) -> None:
+    assert built(*pair(msgspec.structs.replace(PLAIN, processing=by))).dropped == {"processing": 1}
 
 
 def test_a_trainer_that_cannot_process_leaves_such_rows_out_and_says_so() -> None:
     limits = msgspec.structs.replace(LIMITS, processes=False)
-    plain = row([5, 6, 7], [-1, 0, 1], version=3)
     for by, kept in ((Processing(top_p=0.9), False), (Processing(grammar=True), True)):
-        result = built(*pair(msgspec.structs.replace(plain, processing=by)), limits=limits)
+        result = built(*pair(msgspec.structs.replace(PLAIN, processing=by)), limits=limits)
         assert result.dropped == ({} if kept else {"processing": 1})
 
 
 def test_a_grammar_is_not_looked_for_where_the_context_was_another_one() -> None:
-    redacted = msgspec.structs.replace(
-        row([5, 6, 7], [-1, 0, 1], version=3), redacted=True, processing=Processing(grammar=True)
-    )
+    redacted = msgspec.structs.replace(PLAIN, redacted=True, processing=Processing(grammar=True))
     assert built(*pair(redacted)).dropped == {"grammar": 1}

@@ -15,8 +15,8 @@ from learner.errors import BatchRefused  # noqa: E402
 from learner.memory import Memory  # noqa: E402
 from learner.trainers.files import load_tensors, save_tensors  # noqa: E402
 from learner.trainers.native import NativeTrainer  # noqa: E402
-from tests.unit.learner.test_native import SETTINGS, random_batch  # noqa: E402
-from tests.unit.learner.test_update import Bench, back, full_disk, group, same  # noqa: E402
+from tests.unit.learner.maker import group  # noqa: E402
+from tests.unit.learner.test_update import Bench, back, held, same  # noqa: E402
 
 pytestmark = pytest.mark.torch
 EVERY = 3
@@ -151,8 +151,7 @@ def test_without_a_batch_it_goes_on_from_its_weights_and_the_last_state_and_says
     assert said["goes_on"] == "its weights, the optimizer of version 3"
     assert "backup" in said["remedy"]
     assert bench.checkpoints.cursor.finished("o5") == 5, "what was done stays done"
-    bench.updater._ready().save(bench.directory)
-    assert same(load_tensors(bench.directory / "model.safetensors"), weights), "and learned"
+    assert held(bench, weights), "and learned"
     state = load_tensors(bench.directory / "state" / "learner" / "v000003" / "optimizer.safetensors")
     own = everything(bench)
     assert all(bool((own[name] == state[name]).all()) for name in state if name.startswith("exp_avg"))
@@ -184,50 +183,22 @@ def test_settings_that_changed_since_cost_the_optimizer_and_no_weight(bench):
         bench.start()
     (said,) = lines(logs, "replay_differs")
     assert said["numbers"] > 0
-    bench.updater._ready().save(bench.directory)
-    assert same(load_tensors(bench.directory / "model.safetensors"), bench.weights(5))
+    assert held(bench, bench.weights(5))
     train(bench, 6, 7)
     assert states(bench)[0] == [3, 6]
 
 
+def refuse(self, batch, *, seed):
+    raise BatchRefused("mostly noise", reason="noise")
+
+
 def test_a_replay_that_the_trainer_refuses_is_told_and_survived(bench, monkeypatch):
     train(bench, *range(1, 6))
-
-    def refuse(self, batch, *, seed):
-        raise BatchRefused("not twice", reason="noise")
-
     with monkeypatch.context() as patch, structlog.testing.capture_logs() as logs:
         patch.setattr(NativeTrainer, "update", refuse)
         bench.start()
-    assert "not twice" in lines(logs, "replay_failed")[0]["reason"]
-    bench.updater._ready().save(bench.directory)
-    assert same(load_tensors(bench.directory / "model.safetensors"), bench.weights(5))
-
-
-def test_a_disk_that_is_full_while_the_state_is_written_costs_nothing(tmp_path, small, bench, monkeypatch):
-    train(bench, 1, 2)
-
-    def full(self, directory):
-        (directory / "optimizer.safetensors").write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(NativeTrainer, "save_state", full)
-        with pytest.raises(OSError, match="full"):
-            train(bench, 3)
-    assert bench.checkpoints.cursor.finished("o3") is None
-    assert not list((bench.directory / "state" / "learner").glob(".*"))
-    train(bench, 3)
-    straight = made(tmp_path, "straight", small)
-    train(straight, 1, 2, 3)
-    assert same(everything(bench), everything(straight))
-    with monkeypatch.context() as patch:
-        patch.setattr(bench.checkpoints.versions, "write", full_disk)
-        with pytest.raises(OSError, match="full"):
-            train(bench, 4)
-    train(bench, 4)
-    train(straight, 4)
-    assert same(everything(bench), everything(straight))
+    assert "mostly noise" in lines(logs, "replay_failed")[0]["reason"]
+    assert held(bench, bench.weights(5))
 
 
 def like(cursor):
@@ -239,8 +210,12 @@ class Killed(BaseException):
     """Stands for kill -9: nobody catches it."""
 
 
-def killed_after(patch, calls, act):
-    """Run `act` and kill it when it has done `calls` steps that a disk sees; whether that was before its end."""
+FULL = OSError(errno.ENOSPC, "full")
+
+
+def ended_after(patch, calls, act, error: BaseException):
+    """Run `act` and end it with `error` when it has done `calls` steps that a disk sees; whether that was before its
+    end."""
     left = calls
 
     def counted(original):
@@ -248,34 +223,41 @@ def killed_after(patch, calls, act):
             nonlocal left
             left -= 1
             if left < 0:
-                raise Killed
+                raise error
             return original(*args, **kwargs)
 
         return call
 
-    steps = ((os, "fsync"), (os, "replace"), (Path, "rename"), (shutil, "rmtree"), (shutil, "copyfile"))
+    steps = [(os, "fsync"), (os, "replace"), (Path, "rename"), (shutil, "copyfile")]
+    if error is not FULL:
+        steps.append((shutil, "rmtree"))  # a full disk lets go of what is on it
     for where, name in steps:
         patch.setattr(where, name, counted(getattr(where, name)))
     try:
         act()
-    except Killed:
+    except type(error):
         return True
     return False
 
 
+ENDS = pytest.mark.parametrize("error", [Killed(), FULL], ids=["killed", "full disk"])
+
+
 @pytest.mark.promise
-def test_killed_at_any_step_of_writing_it_goes_on_as_if_nothing_had_been(tmp_path, small, bench, monkeypatch):
+@ENDS
+def test_ended_at_any_step_of_writing_it_goes_on_as_if_nothing_had_been(tmp_path, small, bench, monkeypatch, error):
     straight, struck = made(tmp_path, "straight", small), set[bool]()
     for at in range(28):
         with monkeypatch.context() as patch:
-            if killed_after(patch, at, lambda at=at: train(bench, at)):
+            if ended_after(patch, at, lambda at=at: train(bench, at), error):
                 struck.add((at + 1) % EVERY == 0)
-        bench.start()
+        if error is not FULL:
+            bench.start()
         assert not [path for path in (bench.directory / "state").rglob(".*") if path.name.endswith(".part")]
         train(bench, at)
         train(straight, at)
         assert bench.checkpoints.cursor.finished(f"o{at}") == at + 1
-        assert same(everything(bench), everything(straight)), f"killed at step {at}"
+        assert same(everything(bench), everything(straight)), f"ended at step {at}"
     assert struck == {False, True}, "while versions with a full state and without were written"
     for run in (bench, straight):
         train(run, "last")  # what a kill left undeleted goes with the next version
@@ -283,30 +265,32 @@ def test_killed_at_any_step_of_writing_it_goes_on_as_if_nothing_had_been(tmp_pat
 
 
 @pytest.mark.promise
-def test_killed_at_any_step_of_going_back_it_has_gone_or_has_not_begun(bench, monkeypatch):
+@ENDS
+def test_ended_at_any_step_of_going_back_it_has_gone_or_has_not_begun(bench, monkeypatch, error):
     train(bench, 0, 1, 2, 3)
     weights, early = bench.weights(2), 0
     for at in range(4):
+        before = bench.checkpoints.cursor.head
         with monkeypatch.context() as patch:
-            killed_after(patch, at, lambda at=at: bench.updater.go_back(back(f"d{at}", "rebase", to="2")))
-        bench.start()
-        early += bench.checkpoints.cursor.finished(f"d{at}") is None
+            ended_after(patch, at, lambda at=at: bench.updater.go_back(back(f"d{at}", "rebase", to="2")), error)
+        if error is not FULL:
+            bench.start()
+        bench.updater._ready()  # after an error it reads its state again
+        if bench.checkpoints.cursor.finished(f"d{at}") is None:
+            early += 1
+            assert held(bench, bench.weights(before))
         bench.updater.go_back(back(f"d{at}", "rebase", to="2"))
         assert bench.checkpoints.cursor.chain == (0, 1, 2)
-        bench.updater._ready().save(bench.directory)
-        assert same(load_tensors(bench.directory / "model.safetensors"), weights)
+        assert held(bench, weights)
         train(bench, f"after{at}")
         assert bench.checkpoints.versions.read(bench.checkpoints.cursor.head).parent == 2
     assert early
 
 
-def test_a_refused_batch_needs_no_replay_and_an_undone_step_gets_one(bench, monkeypatch):
+def test_an_update_that_was_refused_or_undone_makes_no_version_and_moves_nothing(bench, monkeypatch):
     train(bench, 1, 2)
     before = everything(bench)
     update = NativeTrainer.update
-
-    def refuse(self, batch, *, seed):
-        raise BatchRefused("mostly noise", reason="noise")
 
     def undo(self, batch, *, seed):
         report = update(self, batch, seed=seed)
@@ -316,20 +300,10 @@ def test_a_refused_batch_needs_no_replay_and_an_undone_step_gets_one(bench, monk
     for substitute, reason, replays in ((refuse, "noise", 0), (undo, "no_step", 1)):
         monkeypatch.setattr(NativeTrainer, "update", substitute)
         with structlog.testing.capture_logs() as logs:
-            assert bench.train(reason, group(version=2)).reason == reason
+            outcome = bench.train(reason, group(version=2))
+        assert (outcome.result, outcome.reason) == ("skipped", reason)
+        assert (outcome.candidate.version, outcome.candidate.batch_ids) == (2, (reason,))
+        assert outcome.candidate.no_gradient == {"g1": reason, "g2": reason}
+        assert bench.train(reason, group(version=2)).candidate == outcome.candidate
         assert len(lines(logs, "replayed")) == replays
         assert same(before, everything(bench))
-
-
-def test_settling_takes_what_was_written_and_keeps_what_lies_below(small):
-    subject, other = (NativeTrainer(SETTINGS, small) for _ in range(2))
-    subject.update(random_batch(), seed=1)
-    masters = {name: p.detach().clone() for name, p in subject._parameters()}
-    other.update(random_batch(), seed=1)
-    assert other.settle(small) > 0
-    for name, p in other._parameters():
-        stored = load_tensors(small / "model.safetensors")[name]
-        assert bool((p.to(stored.dtype) == stored).all())
-        kept = masters[name].to(stored.dtype) == stored
-        assert bool((p[kept] == masters[name][kept]).all())
-    assert other.settle(small) == 0

@@ -5,7 +5,7 @@ import struct
 import sys
 import urllib.request
 from contextlib import asynccontextmanager
-from hashlib import sha256
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,11 +16,11 @@ from prometheus_client import CollectorRegistry, Gauge
 from safetensors.numpy import load_file, save_file
 from structlog.testing import capture_logs
 
-from actors.messages import BatchOrder, Directive, decode, encode_batch
+from actors.messages import BatchOrder, Directive, decode
 from actors.system.actor import DeadLetter
 from actors.system.bus import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
-from learner.errors import BatchRefused, TensorBoardUnavailable
+from learner.errors import TensorBoardUnavailable
 from learner.service import _metrics_server, run
 from learner.settings import LearnerSettings
 from learner.tensorboard import TensorBoard
@@ -28,7 +28,7 @@ from learner.trainers import UpdateReport
 from tests.support.patience import until
 from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.stub_bus import StubBus
-from tests.unit.learner.maker import VOCABULARY, item, row
+from tests.unit.learner.maker import VOCABULARY, item, order, row
 
 
 class FakeTrainer:
@@ -36,16 +36,13 @@ class FakeTrainer:
 
     vocabulary, max_tokens = VOCABULARY, 64
 
-    def __init__(self, fail=0):
-        self.weight, self.fail = 0.0, fail
-        self.refusal: BatchRefused | None = None
+    def __init__(self):
+        self.weight, self.fail = 0.0, 0
 
     def log_probs(self, batch):
         return np.zeros(batch.tokens, np.float32)
 
     def update(self, batch, *, seed):
-        if self.refusal is not None:
-            raise self.refusal
         if self.fail:
             self.fail -= 1
             raise RuntimeError("out of memory")
@@ -68,8 +65,6 @@ class FakeTrainer:
 
 
 class Bench:
-    """A stub bus, a state directory, and what a test does with them."""
-
     def __init__(self, directory: Path):
         warm = directory / "warm"
         warm.mkdir()
@@ -82,13 +77,8 @@ class Bench:
     @asynccontextmanager
     async def running(self):
         self.registry = CollectorRegistry()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self.serve)
-            yield
-            group.cancel_scope.cancel()
-
-    async def serve(self):
-        await run(
+        serve = partial(
+            run,
             self.settings,
             bus=self.bus,
             clock=lambda: 7.0,
@@ -96,15 +86,15 @@ class Bench:
             registry=self.registry,
             make_trainer=lambda weights, reference: self.trainer,
         )
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve)
+            yield
+            group.cancel_scope.cancel()
 
     def order(self, id, version=0, **changes):
         rows = [row([5, 6, 7], [-1, 0, 0], version=version)]
         items = [item(float(i), id=f"{id}{i}", group=id, rows=rows) for i in range(2)]
-        data = encode_batch(items)
-        path = self.directory / id
-        path.write_bytes(data)
-        order = BatchOrder(id=id, path=str(path), sha256=sha256(data).hexdigest(), size=len(data), trajectories=())
-        return msgspec.structs.replace(order, **changes)
+        return order(self.directory, id, items, **changes)
 
     async def send(self, *messages):
         subjects = {BatchOrder: WORK_TRAIN, Directive: POLICY_DIRECTIVE}
@@ -120,8 +110,11 @@ class Bench:
         await anyio.sleep(1)
         return self.candidates
 
+    def sample(self, name, **labels):
+        return self.registry.get_sample_value(f"evolved_learner_{name}", labels)
+
     def count(self, result):
-        return self.registry.get_sample_value("evolved_learner_orders_total", {"result": result}) or 0
+        return self.sample("orders_total", result=result)
 
 
 @pytest.fixture
@@ -137,8 +130,8 @@ async def test_each_order_becomes_a_candidate(bench):
     assert [(c.version, c.parent, c.batch_ids) for c in (first, second)] == [(1, 0, ("a",)), (2, 1, ("b",))]
     assert (await bench.bus.depth())["learner"].waiting == 0
     assert bench.count("trained") == 2
-    assert bench.registry.get_sample_value("evolved_learner_version") == 2
-    assert bench.registry.get_sample_value("evolved_learner_tokens_total") == 8
+    assert bench.sample("version") == 2
+    assert bench.sample("tokens_total") == 8
 
 
 @pytest.mark.promise
@@ -158,10 +151,17 @@ async def test_an_order_that_was_not_acked_is_answered_again_and_not_trained_aga
     assert bench.count("repeated") == 1
 
 
+@pytest.mark.parametrize(
+    ("changes", "fail", "error"),
+    [({"sha256": "0" * 64}, 0, "digest"), ({"path": "/nowhere/gone"}, 0, "No such file"), ({}, 3, "out of memory")],
+)
 @pytest.mark.anyio
-async def test_a_broken_order_is_parked_and_the_next_one_trained(bench):
+async def test_an_order_that_cannot_be_trained_on_is_parked_and_the_next_one_trained(bench, changes, fail, error):
+    bench.trainer.fail = fail
     async with bench.running():
-        await bench.send(bench.order("bad", sha256="0" * 64), bench.order("good"))
+        await bench.send(bench.order("bad", **changes))
+        await bench.until(1)
+        await bench.send(bench.order("good"))
         failed, trained = await bench.until(2)
     assert (failed.version, failed.batch_ids, failed.answer) == (0, ("bad",), "failed")
     assert trained.version == 1
@@ -169,29 +169,9 @@ async def test_a_broken_order_is_parked_and_the_next_one_trained(bench):
     letter = msgspec.msgpack.decode(dead.data, type=DeadLetter)
     assert letter.subject == WORK_TRAIN
     assert decode(letter.data).id == "bad"
-    assert "digest" in letter.error
+    assert error in letter.error
     assert bench.count("dead") == 1
-
-
-@pytest.mark.anyio
-async def test_a_file_that_never_comes_is_given_up(bench):
-    async with bench.running():
-        await bench.send(bench.order("gone", path="/nowhere/gone"))
-        assert (await bench.until(1))[0].answer == "failed"
-    assert bench.registry.get_sample_value("evolved_learner_retries_total", {"cause": "file_missing"}) == 2
-
-
-@pytest.mark.anyio
-async def test_an_order_the_trainer_always_fails_on_is_parked(bench):
-    bench.trainer.fail = 3
-    async with bench.running():
-        await bench.send(bench.order("a"))
-        await bench.until(1)
-        await bench.send(bench.order("b"))
-        parked, trained = await bench.until(2)
-    assert (parked.version, parked.answer) == (0, "failed")
-    assert trained.version == 1
-    assert bench.count("dead") == 1
+    assert bench.sample("retries_total", cause="file_missing") == (2 if "path" in changes else None)
 
 
 @pytest.mark.anyio
@@ -214,41 +194,26 @@ async def test_going_back_is_answered_with_the_old_version(bench, kind):
         await bench.until(2)
         await bench.send(Directive(id="f", kind="freeze", reason="", origin=""), directive)
         candidate = (await bench.until(3))[-1]
-        assert bench.registry.get_sample_value("evolved_learner_version") == 1
+        assert bench.sample("version") == 1
     assert (candidate.answer, candidate.version, candidate.batch_ids) == ("went_back", 1, ())
     assert candidate.path == bench.candidates[0].path
     assert bench.trainer.weight == 4
     assert bench.count("went_back") == 1
 
 
-def sample(bench, name, **labels):
-    return bench.registry.get_sample_value(f"evolved_learner_{name}", labels)
-
-
 @pytest.mark.anyio
-async def test_staleness_is_a_histogram_in_updates(bench):
+async def test_staleness_is_a_histogram_in_updates_and_a_figure_that_an_order_lacks_is_not_shown(bench):
     bench.settings = msgspec.structs.replace(bench.settings, max_staleness=1)
     async with bench.running():
         for n in range(3):
             await bench.send(bench.order(f"o{n}", version=0))
             await bench.until(n + 1)
+            assert (bench.sample("last", figure="tokens_per_second") is None) == (n == 2)
     # Four tokens an order, 0, 1 and 2 updates old; the last order is past the limit and still counted.
-    assert [sample(bench, "staleness_bucket", le=f"{age}.0") for age in (0, 1, 2, 16)] == [4, 8, 12, 12]
-    assert (sample(bench, "staleness_count"), sample(bench, "staleness_sum")) == (12, 12)
-    assert sample(bench, "dropped_total", reason="stale") == 2
-    assert sample(bench, "skipped_total", reason="nothing_left") == 1
-
-
-@pytest.mark.anyio
-async def test_a_figure_that_an_order_does_not_have_is_not_shown_with_the_last_ones_value(bench):
-    async with bench.running():
-        await bench.send(bench.order("a"))
-        await bench.until(1)
-        assert sample(bench, "last", figure="rows") == 2
-        await bench.send(bench.order("b", version=99))
-        await bench.until(2)
-    assert sample(bench, "last", figure="tokens_per_second") is None
-    assert sample(bench, "dropped_total", reason="future_version") == 2
+    assert [bench.sample("staleness_bucket", le=f"{age}.0") for age in (0, 1, 2, 16)] == [4, 8, 12, 12]
+    assert (bench.sample("staleness_count"), bench.sample("staleness_sum")) == (12, 12)
+    assert bench.sample("dropped_total", reason="stale") == 2
+    assert bench.sample("skipped_total", reason="nothing_left") == 1
 
 
 @pytest.mark.anyio

@@ -58,12 +58,10 @@ def test_a_config_tells_every_tensor_of_the_model_that_is_made_from_it(kind, tie
 def test_a_shape_that_cannot_be_counted_is_told(tmp_path):
     with pytest.raises(ShapeUnknown, match="No such file"):
         read_shape(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    with pytest.raises(ShapeUnknown, match="'mamba'"):
-        read_shape(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
-    with pytest.raises(ShapeUnknown, match="num_attention_heads"):
-        read_shape(tmp_path)
+    for kind, says in (("mamba", "'mamba'"), ("qwen2", "num_attention_heads")):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+        with pytest.raises(ShapeUnknown, match=says):
+            read_shape(tmp_path)
 
 
 @pytest.mark.parametrize(("half", "width"), [(False, 4), (True, 2)])

@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from learner.batch import TrajectoryBatch  # noqa: E402
 from learner.errors import BatchRefused  # noqa: E402
 from learner.trainers import staleness  # noqa: E402
 from learner.trainers.micro import Layout  # noqa: E402
 from learner.trainers.staleness import Columns, judge, prepare  # noqa: E402
+from tests.unit.learner.maker import token_batch  # noqa: E402
 from tests.unit.learner.test_native import on_policy, random_batch, trainer, weights  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -24,24 +24,8 @@ GUIDED = 3
 
 def arranged(now):
     """Columns of the batch, its layout, and a `score` that knows `now` `(4, 2)` and notes what it is asked for."""
-    mask = np.tile(np.array([0, 1, 1], np.uint8), ROWS)
-    n = len(mask)
-    batch = TrajectoryBatch(
-        ids=np.full(n, 2, np.int32),
-        mask=mask,
-        advantages=mask.astype(np.float32),
-        behaviour=np.where(mask, -1.0, 0.0).astype(np.float32),
-        clip_low=np.full(n, 0.2, np.float32),
-        clip_high=np.full(n, 0.28, np.float32),
-        versions=np.where(mask, 0, -1).astype(np.int32),
-        steps=np.where(mask, 0, -1).astype(np.int16),
-        lengths=np.full(ROWS, 3, np.int64),
-        guided=(np.arange(ROWS) == GUIDED).astype(np.uint8),
-        temperature=np.ones(ROWS, np.float32),
-        trajectory=np.arange(ROWS, dtype=np.int32),
-        trajectories=tuple("abcd"),
-        base_version=0,
-    )
+    guided = (np.arange(ROWS) == GUIDED).astype(np.uint8)
+    batch = token_batch([3] * ROWS, [0, 1, 1] * ROWS, guided=guided)
     layout, asked = Layout(batch), []
 
     def score(rows):
@@ -56,31 +40,24 @@ def shifted(*by):
     return [[-1.0 + each, -1.0 + each] for each in by]
 
 
-def settled(now, sequence_limit=0.0):
-    columns, layout, score, asked = arranged(now)
-    rows, metrics = prepare(columns, layout, sequence_limit, score)
-    return columns, rows.tolist(), metrics, asked
-
-
 def test_rows_whose_probability_moved_too_far_are_left_out_and_counted():
-    _, rows, metrics, asked = settled(shifted(0.0, 1.0, -1.0, 5.0), 0.5)
+    columns, layout, score, asked = arranged(shifted(0.0, 1.0, -1.0, 5.0))
+    rows, metrics = prepare(columns, layout, 0.5, score)
     assert asked == [[0, 1, 2, 3]], "one forward for all that is wanted"
-    assert rows == [0, GUIDED], "guided rows are not judged by the context that they were stripped of"
+    assert rows.tolist() == [0, GUIDED], "guided rows are not judged by the context that they were stripped of"
     assert metrics["rows_rejected"] == 2
 
 
-def test_a_batch_of_rejected_rows_alone_is_refused():
-    columns, layout, score, _ = arranged(shifted(1.0, 1.0, 1.0, 1.0))
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [(shifted(1.0, 1.0, 1.0, 1.0), "rejected"), (shifted(0.0, 0.0, 0.0, float("nan")), "nonfinite_log_probs")],
+)
+def test_rejected_rows_alone_or_weights_that_give_no_number_are_refused_before_anything_moves(now, reason):
+    columns, layout, score, _ = arranged(now)
     columns.guided[:] = False
     with pytest.raises(BatchRefused) as refused:
         prepare(columns, layout, 0.5, score)
-    assert refused.value.reason == "rejected"
-
-
-def test_weights_that_give_no_number_are_refused_before_anything_moves():
-    with pytest.raises(BatchRefused) as refused:
-        settled(shifted(0.0, 0.0, 0.0, float("nan")))
-    assert refused.value.reason == "nonfinite_log_probs"
+    assert refused.value.reason == reason
 
 
 def test_effective_shares_and_divergence_are_told_apart_for_guided_tokens():

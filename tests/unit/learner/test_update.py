@@ -1,5 +1,6 @@
 """One order from its file to the next version, with the real trainer on a tiny model."""
 
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,36 +13,22 @@ pytest.importorskip("torch")
 
 import torch
 
-from actors.messages import BatchOrder, Directive, derived_id, encode_batch
+from actors.messages import Directive, derived_id
 from actors.messages.manifest import SPOT_CHECK, SpotCheck
-from learner.build import Built
 from learner.checkpoints import Checkpoints
-from learner.credit import Credits
-from learner.errors import BatchRefused, OrderUnusable
+from learner.errors import OrderUnusable
 from learner.memory import STATE_EVERY
 from learner.service import open_trainer
 from learner.settings import LearnerSettings
 from learner.trainers.files import load_tensors
 from learner.trainers.rewarm import STEPS
-from learner.update import Updater, no_gradient
-from tests.unit.learner.maker import item, row
-from tests.unit.learner.test_native import random_batch
+from learner.update import Updater
+from tests.unit.learner.maker import group, item, order, row
 
 pytestmark = pytest.mark.torch
 
 
-def group(version=0, name="g"):
-    """A success and a failure on the same prompt."""
-    good, bad = row([5, 6, 7, 8], [-1, -1, 0, 1], version=version), row([5, 6, 9, 3], [-1, -1, 0, 1], version=version)
-    return [
-        item(1.0, "++", id=f"{name}1", group=name, rows=[good]),
-        item(0.0, "-?", id=f"{name}2", group=name, rows=[bad]),
-    ]
-
-
 class Bench:
-    """A learner's state directory and what a test does with it."""
-
     def __init__(self, directory, warm_start, state_every=STATE_EVERY, **changes):
         self.directory, self.state_every = directory, state_every
         base = LearnerSettings(
@@ -49,38 +36,23 @@ class Bench:
         )
         self.settings = msgspec.structs.replace(base, **changes)
         self.now = 100.0
-        self.updater = self.start()
+        self.start()
 
     def start(self):
         """A new process' updater."""
         self.checkpoints = Checkpoints(
             self.directory / "state", keep=self.settings.keep_versions, state_every=self.state_every
         )
-        updater = Updater(
-            self.settings,
-            self.checkpoints,
-            lambda weights, reference: open_trainer(self.settings, weights, reference),
-            clock=lambda: self.now,
-        )
-        updater.open()
-        self.updater = updater
-        return updater
-
-    def order(self, id, items, **changes):
-        path = self.directory / f"{id}.batch"
-        data = encode_batch(items)
-        path.write_bytes(data)
-        order = BatchOrder(
-            id=id,
-            path=str(path),
-            sha256=sha256(data).hexdigest(),
-            size=len(data),
-            trajectories=tuple(i.attributed.id for i in items),
-        )
-        return msgspec.structs.replace(order, **changes)
+        make = partial(open_trainer, self.settings)
+        self.updater = Updater(self.settings, self.checkpoints, make, clock=lambda: self.now)
+        self.updater.open()
 
     def train(self, id, items, **changes):
-        return self.updater.apply(self.order(id, items, **changes))
+        return self.updater.apply(order(self.directory, id, items, **changes))
+
+    def trained(self, updates):
+        for n in range(updates):
+            self.train(f"o{n}", group(version=n))
 
     def weights(self, version):
         return load_tensors(self.checkpoints.versions.path(version) / "model.safetensors")
@@ -89,10 +61,6 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path, warm_start):
     return Bench(tmp_path, warm_start)
-
-
-def full_disk(*args, **kwargs):
-    raise OSError(28, "full")
 
 
 def same(one, other):
@@ -116,21 +84,25 @@ def test_what_is_said_after_a_clock_was_put_back_is_newer_all_the_same(bench):
     assert bench.train("o4", group(version=1, name="d")).candidate.created == 4000.0
 
 
-def test_an_order_becomes_the_next_version(bench):
+def test_an_order_becomes_the_next_version_once(bench):
     outcome = bench.train("o1", group())
+    said, directory = outcome.candidate, bench.directory / "state" / "versions" / "v000001"
     assert outcome.result == "trained"
-    assert (outcome.candidate.version, outcome.candidate.parent) == (1, 0)
-    assert outcome.candidate.batch_ids == ("o1",)
-    assert outcome.candidate.created == 100.0
-    assert outcome.metrics["rows"] == 2
-    assert outcome.metrics["steps"] == 1
+    assert (said.version, said.parent, said.batch_ids, said.created) == (1, 0, ("o1",), 100.0)
+    assert (outcome.metrics["rows"], outcome.metrics["steps"]) == (2, 1)
     assert not same(bench.weights(0), bench.weights(1))
+    assert said.path == str(directory)
+    assert said.manifest == sha256((directory / "manifest.json").read_bytes()).hexdigest()
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= {file.name for file in said.files}
+    assert all(sha256((directory / file.name).read_bytes()).hexdigest() == file.sha256 for file in said.files)
+    bench.start()
+    assert bench.train("o1", group()).candidate == said, "answered from disk"
 
 
 def test_a_version_says_what_log_probs_an_engine_must_find(bench):
     from transformers import AutoModelForCausalLM
 
-    version = Path(bench.updater.apply(bench.order("one", group())).candidate.path)
+    version = Path(bench.train("one", group()).candidate.path)
     expected = msgspec.json.decode((version / SPOT_CHECK).read_bytes(), type=SpotCheck)
     assert SPOT_CHECK in {file.name for file in bench.checkpoints.versions.read(1, verify=True).files}
     ids = torch.tensor(expected.ids)
@@ -139,12 +111,6 @@ def test_a_version_says_what_log_probs_an_engine_must_find(bench):
         table = AutoModelForCausalLM.from_pretrained(version)(ids[None]).logits[0].log_softmax(-1)
     found = table[:-1].gather(1, ids[1:, None])[:, 0]
     assert expected.log_probs == pytest.approx(found.tolist(), abs=2e-5)
-
-
-def test_it_comes_again_after_a_kill_and_is_answered_from_disk(bench):
-    first = bench.train("o1", group())
-    bench.start()
-    assert bench.train("o1", group()).candidate == first.candidate
 
 
 def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(bench):
@@ -162,43 +128,27 @@ def test_an_order_without_anything_to_learn_makes_no_version_but_is_answered(ben
     assert (again.result, again.candidate) == ("repeated", outcome.candidate)
 
 
-@pytest.mark.parametrize(("field", "value"), [("size", 3), ("sha256", "0" * 64)])
-def test_a_file_that_is_not_what_the_order_says_is_refused(bench, field, value):
-    with pytest.raises(OrderUnusable, match="the order says"):
-        bench.train("o1", group(), **{field: value})
-    assert bench.train("o2", group()).candidate.version == 1
-
-
-def test_a_file_that_is_no_batch_is_refused(bench, tmp_path):
-    data = b"no msgpack"
-    (tmp_path / "x").write_bytes(data)
-    order = BatchOrder(id="x", path=str(tmp_path / "x"), sha256=sha256(data).hexdigest(), size=10, trajectories=())
-    with pytest.raises(OrderUnusable, match="batch file"):
-        bench.updater.apply(order)
+def test_a_file_that_is_not_what_the_order_says_or_no_batch_is_refused(bench):
+    junk = b"no msgpack"
+    (bench.directory / "junk").write_bytes(junk)
+    no_batch = {"path": str(bench.directory / "junk"), "size": len(junk), "sha256": sha256(junk).hexdigest()}
+    for said, why in (({"size": 3}, "order says"), ({"sha256": "0" * 64}, "order says"), (no_batch, "batch file")):
+        with pytest.raises(OrderUnusable, match=why):
+            bench.train("o1", group(), **said)
+    assert bench.train("o1", group()).candidate.version == 1
 
 
 def test_an_order_given_up_is_done(bench):
-    order = bench.order("o1", group())
-    candidate = bench.updater.give_up(order)
+    asked = order(bench.directory, "o1", group())
+    candidate = bench.updater.give_up(asked)
     assert (candidate.answer, candidate.batch_ids, candidate.metrics) == ("failed", ("o1",), {})
     assert candidate.no_gradient == {"g1": "failed", "g2": "failed"}
-    again = bench.updater.apply(order)
+    again = bench.updater.apply(asked)
     assert (again.result, again.candidate) == ("repeated", candidate)
 
 
-def test_an_update_that_was_undone_makes_no_version(bench, tmp_path, warm_start):
-    wild = Bench(tmp_path, warm_start, lr=50.0, kl_limit=1e-6)
-    outcome = wild.train("o1", group())
-    assert outcome.result == "skipped"
-    assert outcome.metrics["steps_undone"] == 1
-    assert outcome.candidate.no_gradient == {"g1": "no_step", "g2": "no_step"}
-
-
-NAN, INF = float("nan"), float("inf")
-
-
 def test_one_bad_member_does_not_keep_the_others_from_training(bench):
-    bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, NAN])])
+    bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, np.nan])])
     outcome = bench.train("o1", [*group(), bad])
     assert (outcome.result, outcome.dropped) == ("trained", {"bad_logprobs": 1})
     assert outcome.candidate.no_gradient == {"bad": "bad_logprobs"}
@@ -207,27 +157,9 @@ def test_one_bad_member_does_not_keep_the_others_from_training(bench):
     assert all(bool(torch.isfinite(tensor).all()) for tensor in bench.weights(1).values())
 
 
-def test_a_batch_that_the_trainer_refuses_is_skipped_with_its_reason_and_changes_nothing(bench, monkeypatch):
-    trainer = bench.updater._ready()
-
-    def refuse(batch, *, seed):
-        raise BatchRefused("effective share 0.01 of 8 tokens, limit 0.1", reason="noise")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trainer, "update", refuse)
-        outcome = bench.train("o1", group())
-    assert (outcome.result, outcome.reason) == ("skipped", "noise")
-    assert (outcome.candidate.version, outcome.candidate.batch_ids) == (0, ("o1",))
-    assert outcome.candidate.no_gradient == {"g1": "noise", "g2": "noise"}
-    assert bench.train("o1", group()).candidate == outcome.candidate
-    bench.train("o2", group())
-    assert bench.checkpoints.cursor.version == 1
-
-
 @pytest.mark.parametrize("kind", ["rollback", "rebase"])
 def test_going_back_takes_up_the_old_version_and_writes_none(bench, kind):
-    for n in range(3):
-        bench.train(f"o{n}", group(version=n))
+    bench.trained(3)
     outcome = bench.updater.go_back(back(kind=kind, version="2", to="1"))
     candidate, old = outcome.candidate, bench.checkpoints.versions.candidate(1)
     assert (outcome.result, candidate.answer) == ("went_back", "went_back")
@@ -276,31 +208,21 @@ def test_a_directive_that_comes_again_is_answered_the_same_and_done_once(bench):
     assert bench.checkpoints.cursor.chain == (0, 2), "what was learned since is not taken back"
 
 
-def test_a_directive_about_a_branch_that_was_left_takes_nothing_back(bench):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
-    bench.updater.go_back(back("d1", version="2", to="0"))
+def test_a_directive_to_nowhere_or_about_a_branch_that_was_left_takes_nothing_back(bench):
+    bench.trained(2)
+    bench.updater.go_back(back(version="2", to="0"))
     bench.train("good", group())
-    for directive in (
-        back("d2", version="1", to="0"),
-        back("d3", "rebase", version="2", to="0"),
-        back("d4", version="1"),
-    ):
-        assert bench.updater.go_back(directive) is None
+    nowhere = ({}, {"to": "77"}, {"version": "9", "to": "0"}, {"version": "0"}, {"to": "3"})
+    left = ({"version": "1", "to": "0"}, {"version": "2", "to": "0"}, {"version": "1"})
+    for kind in ("rollback", "rebase"):
+        for details in (*nowhere, *left):
+            assert bench.updater.go_back(back("late", kind, **details)) is None
     assert bench.checkpoints.cursor.chain == (0, 3)
-
-
-@pytest.mark.parametrize("details", [{}, {"to": "77"}, {"version": "9", "to": "0"}, {"version": "0"}, {"to": "1"}])
-def test_a_directive_to_nowhere_changes_nothing(bench, details):
-    bench.train("o1", group())
-    assert bench.updater.go_back(back(**details)) is None
-    assert bench.checkpoints.cursor.chain == (0, 1)
-    assert bench.checkpoints.cursor.finished("d") is None
+    assert bench.checkpoints.cursor.finished("late") is None
 
 
 def test_it_does_not_go_back_to_what_fails_its_checks(bench):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
+    bench.trained(2)
     (bench.checkpoints.versions.path(1) / "model.safetensors").write_bytes(b"half")
     with structlog.testing.capture_logs() as logs:
         assert bench.updater.go_back(back(version="2", to="1")) is None
@@ -310,21 +232,8 @@ def test_it_does_not_go_back_to_what_fails_its_checks(bench):
     assert bench.train("o2", group(version=2)).candidate.parent == 2
 
 
-def test_a_full_disk_leaves_it_where_it_was(bench, monkeypatch):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
-    with monkeypatch.context() as patch:
-        patch.setattr("actors.messages.files.os.replace", full_disk)
-        with pytest.raises(OSError, match="full"):
-            bench.updater.go_back(back(version="2", to="1"))
-    assert held(bench, bench.weights(2))
-    assert bench.updater.go_back(back(version="2", to="1")).result == "went_back"
-    assert held(bench, bench.weights(1))
-
-
 def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
-    for n in range(2):
-        bench.train(f"o{n}", group(version=n))
+    bench.trained(2)
     bench.updater.go_back(back(version="2", to="1"))
     outcome = bench.train("late", group(version=2))
     assert (outcome.result, outcome.dropped) == ("skipped", {"stale": 2})
@@ -333,18 +242,3 @@ def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
     bench.start()
     assert bench.train("late", group(version=2)).candidate == outcome.candidate
     assert bench.train("fresh", group(version=1)).candidate.parent == 1
-
-
-def test_each_trajectory_has_its_own_reason_or_that_of_the_whole():
-    items = [item(1.0, id=name) for name in "abcd"]
-    left = ("equal_outcomes", "", "", "")
-    credits = Credits((None, *[np.ones(1, np.float32)] * 3), left, {}, reasons={"a": "equal_outcomes"})
-    ages = np.zeros(1, np.int64)
-    nothing = Built(None, {}, {}, ages, reasons={"b": "stale"})
-    assert no_gradient(items, credits, nothing, "nothing_left") == {
-        "a": "equal_outcomes", "b": "stale", "c": "nothing_left", "d": "nothing_left",
-    }  # fmt: skip
-    batch = random_batch(rows=1)
-    some = Built(msgspec.structs.replace(batch, trajectories=("d",)), {}, {}, ages, reasons={"b": "stale"})
-    assert no_gradient(items, credits, some) == {"a": "equal_outcomes", "b": "stale", "c": "dropped"}
-    assert no_gradient(items, credits, some, "no_step")["d"] == "no_step"

@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,11 @@ from tests.support import checkpoints
 
 Classes = tuple[type[Any], type[Any], type[Any]]
 STREAM = ["event: message_start\ndata: {}\n\n", 'event: message_stop\ndata: {"type":"message_stop"}\n\n']
-PIECES = [((4,), {4: -0.5}, None), ((5,), {9: -0.1, 5: -2.0}, [("7", 0, 2)])]
+SPANS = [("7", 0, 2)]
+FOUR, FIVE = {4: -0.5}, {9: -0.1, 5: -2.0}
+PIECES = [((4,), [FOUR], []), ((5,), [FIVE], SPANS)]
+WHOLE = [((4, 5), [FOUR, FIVE], SPANS)]
+"""In one piece, as vLLM answers where nothing is streamed."""
 TOLD = {
     "prompt_token_ids": [1, 2], "token_ids": [4, 5], "logprobs": [-0.5, -2.0],
     "weight_versions": [{"version": "7", "start": 0, "end": 2}],
@@ -40,35 +44,34 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def test_a_load_does_not_wait_for_a_check_that_never_ends(worker, tmp_path, monkeypatch):
-    hung, began = threading.Event(), threading.Event()
-
-    def finite(check: checkpoint.Check, _: object) -> None:
-        began.set()
-        hung.wait(30.0)
-
-    monkeypatch.setattr(checkpoint.Check, "_finite", finite)
-    monkeypatch.setattr(loader, "_READ_ON", 0.2)
-    version = checkpoints.write(tmp_path / "b", 2)
-    own = loader.Loader(worker)
-    assert own.prepare(str(version), 1)["state"] == "checking"
-    assert began.wait(10.0)
-    asked = time.monotonic()
-    answer = own.load(str(version), 1, False)
-    hung.set()
-    assert answer["state"] == "refused"
-    assert "still being read" in answer["reason"]
-    assert time.monotonic() - asked < 10.0
-
-
-def test_who_asks_again_finds_the_check_further_on(worker, tmp_path, monkeypatch):
-    go, begun = threading.Event(), list[str]()
+@pytest.fixture
+def reading(monkeypatch) -> Iterator[tuple[list[str], threading.Event]]:
+    """Paths of the checks that have begun, and what they all wait for."""
+    begun, go = list[str](), threading.Event()
 
     def finite(check: checkpoint.Check, _: object) -> None:
         begun.append(check.path)
         go.wait(30.0)
 
     monkeypatch.setattr(checkpoint.Check, "_finite", finite)
+    yield begun, go
+    go.set()
+
+
+def test_a_load_does_not_wait_for_a_check_that_never_ends(worker, tmp_path, monkeypatch, reading):
+    monkeypatch.setattr(loader, "_READ_ON", 0.2)
+    version = str(checkpoints.write(tmp_path / "b", 2))
+    own = loader.Loader(worker)
+    assert own.prepare(version, 1)["state"] == "checking"
+    asked = time.monotonic()
+    answer = own.load(version, 1, False)
+    assert answer["state"] == "refused"
+    assert "still being read" in answer["reason"]
+    assert time.monotonic() - asked < 10.0
+
+
+def test_who_asks_again_finds_the_check_further_on(worker, tmp_path, reading):
+    begun, go = reading
     version, other = (str(checkpoints.write(tmp_path / name, 2)) for name in "bc")
     own = loader.Loader(worker)
     for _ in range(3):
@@ -147,10 +150,17 @@ def served() -> Classes:
     return Serving, Chat, Message
 
 
-def output(ids: tuple[int, ...], entry: dict[int, float], versions: Any) -> SimpleNamespace:
-    logprobs = [{token: SimpleNamespace(logprob=value) for token, value in entry.items()}]
-    spans = [SimpleNamespace(version=version, start=start, end=end) for version, start, end in versions or ()]
-    piece = SimpleNamespace(token_ids=ids, logprobs=logprobs, weight_versions=spans or None)
+def entries(logprobs: list[dict[int, float]]) -> list[dict[int, SimpleNamespace]]:
+    """vLLM's entry for each token: its candidates, by id."""
+    return [{token: SimpleNamespace(logprob=value) for token, value in entry.items()} for entry in logprobs]
+
+
+def spans(versions: list[tuple[str, int, int]]) -> list[SimpleNamespace] | None:
+    return [SimpleNamespace(version=version, start=start, end=end) for version, start, end in versions] or None
+
+
+def output(ids: tuple[int, ...], logprobs: list[dict[int, float]], versions: Any) -> SimpleNamespace:
+    piece = SimpleNamespace(token_ids=ids, logprobs=entries(logprobs), weight_versions=spans(versions))
     return SimpleNamespace(prompt_token_ids=[1, 2], outputs=[piece])
 
 
@@ -179,15 +189,9 @@ async def answer(served: Classes, body: Any, pieces: Any = PIECES) -> tuple[Any,
 async def test_a_plain_answer_has_its_tokens_in_one_field_more(served: Classes) -> None:
     give_tokens(*served)
     give_tokens(*served)
-    # In one piece, as vLLM does it.
-    whole = output((4,), {4: -0.5}, [("7", 0, 2)])
-    whole.outputs[0].token_ids = (4, 5)
-    whole.outputs[0].logprobs.append({9: SimpleNamespace(logprob=-0.1), 5: SimpleNamespace(logprob=-2.0)})
-    serving = served[0]()
-    serving.outputs = [whole]
-    got = await serving.create_messages(SimpleNamespace(stream=False), Raw({"evolved_tokens": True}))
+    got, sampled_with = await answer(served, {"evolved_tokens": True}, WHOLE)
     assert (got.id, got.content, got.evolved_tokens) == ("msg_1", ["hi"], TOLD)
-    assert serving.sampled_with == 0
+    assert sampled_with == 0
 
 
 @pytest.mark.anyio
@@ -214,25 +218,6 @@ async def test_who_does_not_ask_is_answered_as_ever(served: Classes, body: Any) 
     assert (type(got), sampled_with) == (served[2], None)
     if isinstance(body, dict):
         assert (await answer(served, {**body, "stream": True}))[0] == STREAM
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [[], [((4,), {}, None)], [((4,), {6: -1.0}, None)], [((4,), {4: -math.inf}, None)], [((4, 5), {4: -1.0}, None)]],
-    ids=["none", "no log-prob", "of another token", "infinite", "too few"],
-)
-@pytest.mark.anyio
-async def test_an_answer_does_not_fail_for_tokens_that_are_odd(served: Classes, pieces: Any) -> None:
-    give_tokens(*served)
-    assert (await answer(served, {"evolved_tokens": True, "stream": True}, pieces))[0] == STREAM
-    assert type((await answer(served, {"evolved_tokens": True}, pieces))[0]) is served[2]
-
-
-def test_messages_of_a_vllm_that_is_made_otherwise_are_left_as_they_are(served: Classes) -> None:
-    before = served[0].create_messages
-    with pytest.raises(AttributeError):
-        give_tokens(served[0], SimpleNamespace, served[2])
-    assert served[0].create_messages is before
 
 
 @pytest.fixture
@@ -264,10 +249,9 @@ def asked(classes: Classes, *, messages: bool, include: bool = False, top: int =
     return params.logprobs, classes[1].from_request(request, params).top_logprobs
 
 
-def piece(classes: Classes, logprobs: list[dict[int, float]], tokens: tuple[int, ...] = (4, 5), **said: Any) -> Any:
-    entries = [{token: SimpleNamespace(logprob=value) for token, value in entry.items()} for entry in logprobs]
-    last = SimpleNamespace(outputs=[SimpleNamespace(weight_versions=said.get("versions"))])
-    (found,) = classes[2](tokens=tokens, _accumulated_logprobs=entries, last_output=last).output_messages
+def piece(classes: Classes, logprobs: list[dict[int, float]]) -> Any:
+    last = SimpleNamespace(outputs=[SimpleNamespace(weight_versions=spans(SPANS))])
+    (found,) = classes[2](tokens=(4, 5), _accumulated_logprobs=entries(logprobs), last_output=last).output_messages
     return found
 
 
@@ -282,24 +266,32 @@ def test_only_who_asks_for_messages_is_sampled_with_log_probs_and_no_answer_says
 def test_each_token_has_its_log_prob_and_the_versions_stand_beside(classes: Classes) -> None:
     give_logprobs(*classes)
     give_logprobs(*classes)
-    spans = [SimpleNamespace(version="7", start=0, end=2)]
-    found = piece(classes, [{4: -0.5}, {9: -0.1, 5: -2.0}], versions=spans)
+    found = piece(classes, [FOUR, FIVE])
     assert found.logprobs == [-0.5, -2.0]
-    assert found.weight_versions == [{"version": "7", "start": 0, "end": 2}]
+    assert found.weight_versions == TOLD["weight_versions"]
 
 
 @pytest.mark.parametrize(
-    "logprobs", [[], [{4: -0.5}], [{4: -0.5}, {6: -1.0}], [{4: -0.5}, {5: -math.inf}]],
+    "logprobs", [[], [FOUR], [FOUR, {6: -1.0}], [FOUR, {5: -math.inf}]],
     ids=["none", "too few", "of another token", "infinite"],
 )  # fmt: skip
-def test_an_answer_does_not_fail_for_log_probs_that_are_odd(classes: Classes, logprobs: list[dict[int, float]]) -> None:
+@pytest.mark.anyio
+async def test_no_answer_fails_for_log_probs_that_are_odd_or_for_no_output(
+    served: Classes, classes: Classes, logprobs: list[dict[int, float]]
+) -> None:
+    give_tokens(*served)
+    for pieces in ([((4, 5), logprobs, SPANS)], []):
+        assert (await answer(served, {"evolved_tokens": True, "stream": True}, pieces))[0] == STREAM
+        assert type((await answer(served, {"evolved_tokens": True}, pieces))[0]) is served[2]
     give_logprobs(*classes)
     found = piece(classes, logprobs)
     assert (found.tokens, hasattr(found, "logprobs")) == ([4, 5], False)
 
 
-def test_responses_of_a_vllm_that_is_made_otherwise_are_left_as_they_are(classes: Classes) -> None:
-    before = classes[0].to_sampling_params
+def test_a_vllm_that_is_made_otherwise_is_left_as_it_is(served: Classes, classes: Classes) -> None:
+    messages, responses = served[0].create_messages, classes[0].to_sampling_params
+    with pytest.raises(AttributeError):
+        give_tokens(served[0], SimpleNamespace, served[2])
     with pytest.raises(AttributeError):
         give_logprobs(classes[0], classes[1], SimpleNamespace)
-    assert classes[0].to_sampling_params is before
+    assert (served[0].create_messages, classes[0].to_sampling_params) == (messages, responses)

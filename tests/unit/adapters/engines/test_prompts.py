@@ -81,9 +81,3 @@ def test_a_writer_gives_whole_characters_that_add_up(prompts, text):
     pieces = [writer.add([token]) for token in ids]
     assert "".join(pieces) + writer.add([], last=True) == text
     assert not any("\ufffd" in piece for piece in pieces)
-
-
-def test_special_tokens_are_hidden_and_tags_are_shown(prompts):
-    ids = prompts.encode("<tool_call>x<|im_end|>")
-    assert prompts.decode(ids) == "<tool_call>x"
-    assert prompts.decode(ids, special=True) == "<tool_call>x<|im_end|>"

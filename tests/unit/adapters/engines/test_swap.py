@@ -1,7 +1,6 @@
 """The swap's steps on an engine in memory: whatever fails, the engine is resumed and something known serves."""
 
 import json
-import shutil
 from pathlib import Path
 
 import anyio
@@ -23,22 +22,19 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 class FakeEngine:
     """Keeps what it is told, and fails where it is told to."""
 
-    name = "fake"
-
     def __init__(self) -> None:
         self.done: list[str] = []
         self.paused = False
         self.served, self.path = 1, "a"
-        self.fail: dict[str, list[BaseException | None]] = {}
+        self.fail: dict[str, list[Exception]] = {}
+        """What is raised at a step, one after the other."""
         self.scores = {"a": 0.0, "b": 0.0}
         self.hang = False
 
     async def _step(self, name: str) -> None:
         self.done.append(name)
-        failures = self.fail.get(name)
-        failure = failures.pop(0) if failures else None
-        if failure is not None:
-            raise failure
+        if self.fail.get(name):
+            raise self.fail[name].pop(0)
         await anyio.lowlevel.checkpoint()
 
     async def version(self) -> int:
@@ -80,17 +76,11 @@ class FakeEngine:
         return np.array([np.nan, -0.5, self.scores[self.path]], dtype=np.float32)
 
 
-@pytest.fixture(scope="module")
-def _made(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("swap")
-    checkpoints.write(directory / "a", 1)
-    checkpoints.write(directory / "b", 2)
-    return directory
-
-
 @pytest.fixture
-def directory(_made, tmp_path):
-    return Path(shutil.copytree(_made, tmp_path / "versions"))
+def directory(tmp_path):
+    checkpoints.write(tmp_path / "a", 1)
+    checkpoints.write(tmp_path / "b", 2)
+    return tmp_path
 
 
 @pytest.fixture
@@ -114,44 +104,57 @@ async def test_pauses_loads_labels_resumes_and_looks(directory, engine):
     assert 0 < outcome.paused_seconds <= outcome.total_seconds
 
 
-@pytest.mark.parametrize("how", ["nan", "missing", "shape", "truncated", "tied"])
-async def test_for_a_bad_checkpoint_the_engine_is_not_even_paused(directory, engine, how):
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [("nan", "NaN"), ("missing", "is missing"), ("shape", "has shape"), ("truncated", "truncated"), ("tied", "tied")],
+)
+async def test_for_a_bad_checkpoint_the_engine_is_not_even_paused(directory, engine, how, says):
     checkpoints.spoil(directory / "b", how)
     outcome = await perform(job(directory), engine)
     assert (outcome.result, outcome.version) == ("refused", 1)
+    assert says in outcome.reason
     assert engine.done == ["version", "prepare b"]
 
 
-@pytest.mark.parametrize("failure", [EngineUnavailable("still reading"), EngineRejected("no such endpoint", 404)])
-async def test_an_engine_that_cannot_prepare_is_not_paused_and_the_version_is_not_blamed(directory, engine, failure):
-    engine.fail["prepare b"] = [failure]
+LOST, BROKEN, WORSE = EngineUnavailable("lost"), EngineRejected("broken", 500), EngineRejected("broken too", 500)
+
+
+@pytest.mark.parametrize(
+    ("step", "failure"), [("version", LOST), ("prepare b", LOST), ("prepare b", EngineRejected("no endpoint", 404))]
+)
+async def test_an_engine_that_cannot_prepare_is_left_alone_and_the_version_is_not_blamed(
+    directory, engine, step, failure
+):
+    engine.fail[step] = [failure]
     outcome = await perform(job(directory), engine)
     assert outcome.result == "unreachable"
-    assert "pause" not in engine.done
+    assert engine.done[-1] == step
 
 
-async def test_an_engine_that_does_not_answer_is_left_alone(directory, engine):
-    engine.fail["version"] = [EngineUnavailable("nobody there")]
-    outcome = await perform(job(directory), engine)
-    assert outcome.result == "unreachable"
-    assert engine.done == ["version"]
+NO_GOOD = {"last_good": "", "last_version": -1}
 
 
-async def test_a_load_that_the_engine_refuses_is_resumed_with_what_it_had(directory, engine):
-    engine.fail["load b"] = [CheckpointRefused("not like this")]
-    outcome = await perform(job(directory), engine)
-    assert (outcome.result, outcome.version, outcome.reason) == ("refused", 1, "not like this")
-    assert engine.done[-1] == "resume"
-
-
-@pytest.mark.parametrize("step", ["pause", "load b", "label"])
-async def test_a_step_that_fails_brings_the_last_good_back(directory, engine, step):
-    engine.fail[step] = [EngineRejected("broken", 500)]
-    outcome = await perform(job(directory), engine)
-    assert (outcome.result, outcome.version) == ("rolled_back", 1)
-    assert "broken" in outcome.reason
-    assert (engine.path, engine.served, engine.paused) == ("a", 1, False)
-    assert engine.cleaned
+@pytest.mark.parametrize(
+    ("failures", "changes", "result", "reason"),
+    [
+        ({"load b": CheckpointRefused("not like this")}, {}, "refused", "not like this"),
+        ({"pause": BROKEN}, {}, "rolled_back", "broken"),
+        ({"load b": BROKEN}, {}, "rolled_back", "broken"),
+        ({"label": BROKEN}, {}, "rolled_back", "broken"),
+        ({"label": BROKEN}, NO_GOOD, "failed", "broken"),
+        ({"load b": BROKEN, "load a": WORSE}, {}, "failed", "broken too"),
+    ],
+)
+async def test_a_step_that_fails_leaves_it_resumed_with_the_last_good_if_there_is_one(
+    directory, engine, failures, changes, result, reason
+):
+    engine.fail = {step: [failure] for step, failure in failures.items()}
+    outcome = await perform(job(directory, **changes), engine)
+    assert (outcome.result, outcome.version) == (result, 1)
+    assert reason in outcome.reason
+    assert (engine.served, engine.paused) == (1, False)
+    if result == "rolled_back":
+        assert (engine.path, engine.cleaned) == ("a", True)
 
 
 async def test_a_load_that_hangs_is_cut_at_the_deadline(directory, engine):
@@ -163,7 +166,7 @@ async def test_a_load_that_hangs_is_cut_at_the_deadline(directory, engine):
 
 async def test_a_resume_that_is_lost_for_seconds_is_insisted_on(directory, engine, monkeypatch):
     monkeypatch.setattr(swap, "_RESUME_WAIT", 0.02)
-    engine.fail["resume"] = [EngineUnavailable("lost")] * 12
+    engine.fail["resume"] = [LOST] * 12
     outcome = await perform(job(directory), engine)
     assert outcome.result == "swapped"
     assert not engine.paused
@@ -176,22 +179,6 @@ async def test_cancelled_in_mid_load_it_still_resumes(directory, engine):
     assert not engine.paused
 
 
-async def test_no_last_good_and_a_failure_is_failed_and_resumed(directory, engine):
-    engine.fail["label"] = [EngineRejected("broken", 500)]
-    outcome = await perform(job(directory, last_good="", last_version=-1), engine)
-    assert (outcome.result, outcome.version) == ("failed", 1)
-    assert not engine.paused
-
-
-async def test_failing_again_on_the_way_back_is_failed(directory, engine):
-    engine.fail["load b"] = [EngineRejected("broken", 500)]
-    engine.fail["load a"] = [EngineRejected("broken too", 500)]
-    outcome = await perform(job(directory), engine)
-    assert outcome.result == "failed"
-    assert "broken too" in outcome.reason
-    assert not engine.paused
-
-
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0, -9999.0])
 async def test_an_answer_without_log_probs_brings_the_last_good_back(directory, engine, score):
     engine.scores["b"] = score
@@ -201,20 +188,22 @@ async def test_an_answer_without_log_probs_brings_the_last_good_back(directory, 
     assert engine.path == "a"
 
 
-async def test_weights_that_compute_something_else_than_the_learner_bring_the_last_good_back(directory, engine):
-    (directory / "b" / SPOT_CHECK).write_text(json.dumps({"ids": [1, 2, 3], "log_probs": [-0.5, -1.6]}))
-    engine.scores["b"] = -0.8
+@pytest.mark.parametrize(
+    ("second", "score", "result", "reason"),
+    [
+        (-1.6, -0.8, "rolled_back", "0.400 nats from the learner's in the mean of 2 tokens"),
+        (-1.6, float("nan"), "rolled_back", "nan nats"),
+        (-0.9, -0.8, "swapped", ""),
+    ],
+)
+async def test_weights_that_compute_something_else_than_the_learner_but_for_rounding_bring_the_last_good_back(
+    directory, engine, second, score, result, reason
+):
+    (directory / "b" / SPOT_CHECK).write_text(json.dumps({"ids": [1, 2, 3], "log_probs": [-0.5, second]}))
+    engine.scores["b"] = score
     outcome = await perform(job(directory), engine)
-    assert outcome.result == "rolled_back"
-    assert "0.400 nats from the learner's in the mean of 2 tokens" in outcome.reason
-    engine.scores["b"] = float("nan")
-    assert (await perform(job(directory), engine)).result == "rolled_back"
-
-
-async def test_weights_that_compute_what_the_learner_did_but_for_rounding_serve(directory, engine):
-    (directory / "b" / SPOT_CHECK).write_text(json.dumps({"ids": [1, 2, 3], "log_probs": [-0.55, -0.9]}))
-    engine.scores["b"] = -0.8
-    assert (await perform(job(directory), engine)).result == "swapped"
+    assert outcome.result == result
+    assert reason in outcome.reason
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,6 @@ def ids():
     return lambda: f"call-{next(numbers)}"
 
 
-def names(calls):
-    return [call["function"]["name"] for call in calls]
-
-
 def test_arguments_are_json_as_the_model_wrote_it():
     assert parse(SEARCH, ids())[1][0]["function"]["arguments"] == '{"to": "Ålesund", "n": 1}'
 
@@ -35,7 +31,7 @@ def test_arguments_are_json_as_the_model_wrote_it():
 def test_a_call_that_is_not_closed_counts_if_it_is_complete():
     content, calls = parse(SEARCH.removesuffix("</tool_call>"), ids())
     assert content is None
-    assert names(calls) == ["search"]
+    assert [call["function"]["name"] for call in calls] == ["search"]
 
 
 @pytest.mark.parametrize("text", MALFORMED)

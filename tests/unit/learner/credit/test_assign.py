@@ -7,36 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.credit import CreditSettings, assign
-from tests.unit.learner.maker import expecting, item
+from tests.unit.learner.maker import expecting, item, with_run
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
 
 
-def test_a_label_is_its_own_steps_alone_by_default():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], CreditSettings())
-    unit = 0.5 / 0.75**0.5  # as in the next test
-    assert credits.advantages[0] == pytest.approx([1 + unit, 1 + unit])
-    assert credits.advantages[1] == pytest.approx([-1 + unit, -1 - 3 * unit])
-
-
-def test_adca_on_a_group_by_hand():
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], PAPER)
-    # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; a = 0.5 / sigma, and (0.5, -1.5) / sigma
-    unit = 0.05 / 0.75**0.5
-    assert credits.advantages[0] == pytest.approx([1 + 2 * unit, 1 + unit])
-    assert credits.advantages[1] == pytest.approx([-1 + unit - 3 * unit, -1 - 3 * unit])
+@pytest.mark.parametrize(
+    ("settings", "good", "bad"),
+    # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; (0.5, 0.5) / sigma, and (0.5, -1.5) / sigma
+    [(CreditSettings(), [0.5, 0.5], [0.5, -1.5]), (PAPER, [0.1, 0.05], [0.05 - 0.15, -0.15])],
+    ids=["each label is its own step's", "the paper: a tenth, and of later steps too"],
+)
+def test_a_group_by_hand(settings, good, bad):
+    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], settings)
+    sigma = 0.75**0.5
+    assert credits.advantages[0] == pytest.approx(1 + np.array(good) / sigma)
+    assert credits.advantages[1] == pytest.approx(-1 + np.array(bad) / sigma)
 
 
 def first(credits):
     return [None if advantage is None else float(advantage[0]) for advantage in credits.advantages]
-
-
-def at(made, **fields):
-    """`made` with other fields of its trajectory."""
-    attributed = made.attributed
-    trajectory = msgspec.structs.replace(attributed.trajectory, **fields)
-    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, trajectory=trajectory))
 
 
 def test_groups_do_not_mix():
@@ -45,18 +36,11 @@ def test_groups_do_not_mix():
     assert [float(a[0]) for a in credits.advantages] == pytest.approx([1, -1, 1, -1])
 
 
-def test_a_baseline_member_counts_in_the_mean_and_gets_nothing():
-    items = [item(1.0, group="g"), item(0.0, group="g", role="baseline")]
-    credits = assign(items, OUTCOME_ONLY)
-    assert credits.advantages[0] == pytest.approx([1])
-    assert credits.advantages[1] is None
-    assert credits.skipped == {}
-
-
-def test_an_untrainable_member_counts_in_the_mean_and_is_told():
-    credits = assign([item(1.0, group="g"), item(0.0, group="g", trainable=False)], OUTCOME_ONLY)
-    assert credits.advantages[0] == pytest.approx([1])
-    assert credits.skipped == {"not_trainable": 1}
+@pytest.mark.parametrize(("how", "skipped"), [({"role": "baseline"}, {}), ({"trainable": False}, {"not_trainable": 1})])
+def test_a_baseline_or_untrainable_member_counts_in_the_mean_and_gets_nothing(how, skipped):
+    credits = assign([item(1.0, group="g"), item(0.0, group="g", **how)], OUTCOME_ONLY)
+    assert first(credits) == [pytest.approx(1), None]
+    assert credits.skipped == skipped
 
 
 @pytest.mark.parametrize(
@@ -170,29 +154,30 @@ def test_an_outcome_beyond_all_measure_is_none_and_spoils_nobody_elses():
 
 
 def test_advantages_of_tasks_made_here_are_scaled_and_those_of_others_are_not():
-    full = assign([item(1.0, "+-", group="g"), item(0.0, "-+", group="g")], CreditSettings())
-    half = assign(
-        [at(item(1.0, "+-", group="g"), scale=0.5), at(item(0.0, "-+", group="g"), scale=0.5)], CreditSettings()
-    )
+    group = [item(1.0, "+-", group="g"), item(0.0, "-+", group="g")]
+    full, half = assign(group, CreditSettings()), assign([with_run(one, scale=0.5) for one in group], CreditSettings())
     for whole, halved in zip(full.advantages, half.advantages, strict=True):
         assert halved == pytest.approx(0.5 * whole)
-    mixed = assign([at(item(1.0, group="g"), scale=0.25), item(0.0, group="g")], OUTCOME_ONLY)
+    mixed = assign([with_run(item(1.0, group="g"), scale=0.25), item(0.0, group="g")], OUTCOME_ONLY)
     assert first(mixed) == pytest.approx([0.25, -1.0]), "the baseline is the group's, whatever the scale"
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
-def test_a_scale_that_leaves_nothing_leaves_no_gradient(scale: float):
-    made = assign([at(item(1.0, group="g"), scale=scale), item(0.0, group="g")], OUTCOME_ONLY)
-    assert made.left == ("zero_advantage", "")
-
-
-def test_a_scale_above_one_is_one():
-    made = assign([at(item(1.0, group="g"), scale=7.0), item(0.0, group="g")], OUTCOME_ONLY)
-    assert first(made) == pytest.approx([1.0, -1.0])
+@pytest.mark.parametrize(
+    ("scale", "left", "gets"),
+    [
+        (0.0, "zero_advantage", None),
+        (-1.0, "zero_advantage", None),
+        (float("nan"), "zero_advantage", None),
+        (7.0, "", 1.0),
+    ],
+)
+def test_a_scale_that_leaves_nothing_leaves_no_gradient_and_one_above_one_is_one(scale, left, gets):
+    made = assign([with_run(item(1.0, group="g"), scale=scale), item(0.0, group="g")], OUTCOME_ONLY)
+    assert made.left == (left, "")
+    assert first(made) == pytest.approx([gets, -1.0])
 
 
 def of(made, agent, neighbourhood="n"):
-    """`made` as a run of that kind."""
     return msgspec.structs.replace(made, kind=(agent, neighbourhood))
 
 
@@ -277,12 +262,6 @@ def test_without_a_kind_the_runs_own_agent_and_cluster_stand_in():
     assert found == pytest.approx(wanted)
 
 
-def ended(made, cut, **fields):
-    """`made`, its last answer cut off."""
-    run = made.attributed.trajectory
-    return at(made, steps=(*run.steps[:-1], msgspec.structs.replace(run.steps[-1], cut=cut)), **fields)
-
-
 @pytest.mark.parametrize(
     ("fields", "cut", "left"),
     [
@@ -298,7 +277,9 @@ def ended(made, cut, **fields):
 )  # fmt: skip
 def test_a_run_whose_answer_was_cut_off_fails_only_if_somebody_reported_or_verified_it(fields, cut, left):
     group = [item(1.0, "+", id="won", group="g"), item(0.0, "-", id="lost", group="g")]
-    cut_off = ended(item(0.0, "+-", id="cut", group="g"), cut, **fields)
+    run = item(0.0, "+-", id="cut", group="g")
+    first_step, last_step = run.attributed.trajectory.steps
+    cut_off = with_run(run, steps=(first_step, msgspec.structs.replace(last_step, cut=cut)), **fields)
     credits = assign([*group, cut_off], OUTCOME_ONLY)
     assert credits.left[2] == left
     if left:
@@ -311,5 +292,5 @@ def test_a_run_whose_answer_was_cut_off_fails_only_if_somebody_reported_or_verif
 def test_an_answer_that_was_cut_off_on_the_way_does_not_make_the_run_one():
     run = item(0.0, "+-", id="went on", group="g")
     steps = run.attributed.trajectory.steps
-    went_on = at(run, steps=(msgspec.structs.replace(steps[0], cut="length"), steps[1]), graded=True)
+    went_on = with_run(run, steps=(msgspec.structs.replace(steps[0], cut="length"), steps[1]), graded=True)
     assert assign([item(1.0, group="g"), went_on], OUTCOME_ONLY).left == ("", "")

@@ -1,17 +1,16 @@
 """Baselines of outcomes against hand-computed numbers, and corrections of outcomes that were trained on."""
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from actors.messages import BatchItem, Estimate
+from actors.messages import BatchItem
 from learner.credit import CreditSettings, assign
 from learner.credit.outcomes import SPREAD, expected, group
 from tests.support.credited import attributed
-from tests.unit.learner.maker import expecting
+from tests.unit.learner.maker import expecting, with_judgement
 
 outcomes = hnp.arrays(np.float64, st.integers(2, 12), elements=st.integers(0, 20).map(lambda x: x / 20))
 
@@ -28,14 +27,6 @@ def test_shift_and_scale_change_nothing_and_a_group_sums_to_nothing(values, shif
     assert group(values).sum() == pytest.approx(0, abs=1e-7)
 
 
-def test_what_was_expected_by_hand():
-    # (1 - 0.25) / 0.4; nothing is known of the others, whose others have the means 0.5 and 1
-    known = Estimate(mean=0.25, variance=0.01, evidence=9.0, version=0)
-    values, compared = expected(np.array([1.0, 1, 0]), [known, None, None])
-    assert values == pytest.approx([1.875, 1.25, -2.5])
-    assert compared.tolist() == [True, False, False]
-
-
 @given(values=outcomes, place=st.integers(0, 11), other=st.integers(0, 20).map(lambda x: x / 20))
 def test_no_outcome_is_in_its_own_baseline(values, place, other):
     i = place % len(values)
@@ -50,20 +41,20 @@ def item(key: str, outcome: float, corrects: float | None = None) -> BatchItem:
     return BatchItem(attributed=attributed(key, outcome=outcome), corrects=corrects)
 
 
-def company() -> list[BatchItem]:
-    return [item("a", 1.0), item("b", 0.0), item("c", 1.0)]
-
-
+COMPANY = [item("a", 1.0), item("b", 0.0), item("c", 1.0)]
 PAST = {"c": 0.6}
 
 
+def last(one: BatchItem, past: dict[str, float] = PAST, alpha: float = 0.5) -> np.ndarray:
+    """Advantages of `one` among the others."""
+    found = assign(expecting([*COMPANY, one], past), CreditSettings(alpha=alpha)).advantages[-1]
+    assert found is not None
+    return found
+
+
 def test_a_run_trained_with_a_wrong_outcome_and_then_corrected_comes_to_the_right_update() -> None:
-    own = CreditSettings(alpha=0.0)
-    (wrong, right) = (assign(expecting([*company(), item("x", o)], PAST), own).advantages[-1] for o in (1.0, 0.0))
-    correction = assign(expecting([*company(), item("x", 0.0, corrects=1.0)], PAST), own).advantages[-1]
-    assert wrong is not None
-    assert right is not None
-    assert correction is not None
+    wrong, right = (last(item("x", outcome), alpha=0.0) for outcome in (1.0, 0.0))
+    correction = last(item("x", 0.0, corrects=1.0), alpha=0.0)
     np.testing.assert_allclose(wrong + correction, right, rtol=1e-6)
 
 
@@ -72,28 +63,17 @@ def test_a_run_trained_with_a_wrong_outcome_and_then_corrected_comes_to_the_righ
 def test_a_correction_has_the_sign_of_the_change_and_changes_nothing_for_others(
     new: float, old: float, sign: float, past: dict[str, float]
 ) -> None:
-    credits = assign(expecting([*company(), item("x", new, corrects=old)], past), CreditSettings())
-    steps = credits.advantages[-1]
-    assert steps is not None
-    assert (np.sign(steps) == sign).all()
-    alone = assign(expecting(company(), past), CreditSettings())
-    for before, after in zip(alone.advantages, credits.advantages, strict=False):
-        assert before is not None
-        assert after is not None
-        np.testing.assert_array_equal(before, after)
+    corrected = item("x", new, corrects=old)
+    assert (np.sign(last(corrected, past)) == sign).all()
+    among, alone = (
+        assign(expecting(each, past), CreditSettings()).advantages for each in ([*COMPANY, corrected], COMPANY)
+    )
+    np.testing.assert_array_equal(among[:-1], alone)
 
 
 def test_step_labels_have_no_part_in_a_correction() -> None:
     plain = item("x", 0.0, corrects=1.0)
-    attribution = msgspec.structs.replace(plain.attributed.attribution, weight=0.0)
-    silent = msgspec.structs.replace(
-        plain, attributed=msgspec.structs.replace(plain.attributed, attribution=attribution)
-    )
-    own = CreditSettings(alpha=0.5)
-    (first, second) = (assign(expecting([*company(), one], PAST), own).advantages[-1] for one in (plain, silent))
-    assert first is not None
-    assert second is not None
-    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(last(plain), last(with_judgement(plain, weight=0.0)))
 
 
 def test_a_correction_that_nothing_can_be_compared_with_is_left_out() -> None:

@@ -7,19 +7,9 @@ import numpy as np
 import pytest
 
 from learner.credit import CreditSettings, assign
-from tests.unit.learner.maker import expecting, item
+from tests.unit.learner.maker import acted, expecting, item
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
-
-
-def acted(made, *roles: str):
-    """`made` with the role of each step."""
-    attributed = made.attributed
-    steps = tuple(
-        msgspec.structs.replace(step, role=role) for step, role in zip(attributed.trajectory.steps, roles, strict=True)
-    )
-    trajectory = msgspec.structs.replace(attributed.trajectory, steps=steps)
-    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, trajectory=trajectory))
 
 
 def advantages(items, settings=OUTCOME_ONLY):
@@ -45,16 +35,6 @@ def test_a_roles_labels_are_compared_with_the_same_roles_alone():
     assert found[1] == pytest.approx([0.5 * unit, -1.5 * unit, -0.5 * unit, -0.5 * unit])
 
 
-def test_a_role_that_is_always_judged_alike_learns_nothing_from_another_roles_labels():
-    batch = [
-        acted(item(1.0, "+-", id="a", group="g"), "p", "w"),
-        acted(item(0.0, "+-", id="b", group="g"), "p", "w"),
-    ]
-    together = of_labels([item(1.0, "+-", id="a", group="g"), item(0.0, "+-", id="b", group="g")])
-    assert together[0] == pytest.approx([1, -1]), "without roles the planner is praised for not being the worker"
-    assert not np.concatenate(of_labels(batch)).any(), "nothing to tell apart"
-
-
 def test_a_roles_outcome_is_compared_over_the_trajectories_that_it_had_a_part_in():
     # The worker is only called for in hard cases, which end worse: that is not its fault.
     batch = [
@@ -69,14 +49,6 @@ def test_a_roles_outcome_is_compared_over_the_trajectories_that_it_had_a_part_in
     assert [float(each[0]) for each in found] == pytest.approx(whole.tolist())
     assert [float(found[2][1]), float(found[3][1])] == pytest.approx([1.0, -1.0])
     assert float(whole[2]) < 0, "compared with all, the better worker would be blamed"
-
-
-def test_a_role_of_one_trajectory_alone_keeps_the_outcome_of_the_whole():
-    batch = [
-        acted(item(1.0, "++", id="a", group="g"), "p", "w"),
-        acted(item(0.0, "++", id="b", group="g"), "p", "p"),
-    ]
-    assert advantages(batch, OUTCOME_ONLY)[0] == pytest.approx([1.0, 1.0])
 
 
 @pytest.mark.parametrize("naming", ["none", "one", "one each"])
@@ -112,6 +84,7 @@ def test_who_worked_alone_among_teams_is_compared_with_the_same_role_or_with_oth
     found = of_labels(batch)
     assert [float(each[0]) for each in found] == pytest.approx([1, -1, 1, -1])
     assert float(found[0][1]) == 0.0, "a worker without another one"
+    assert advantages(batch)[0] == pytest.approx([1.0, 1.0]), "and with the outcome of the whole"
 
 
 def test_a_team_of_production_without_a_group_is_standardised_per_role_too():

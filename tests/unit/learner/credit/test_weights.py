@@ -9,23 +9,19 @@ from hypothesis import strategies as st
 
 from actors.messages import BatchItem
 from learner.credit import CreditSettings, assign
-from tests.unit.learner.maker import item
+from tests.unit.learner.maker import item, with_judgement
 
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
 SETTINGS = [CreditSettings(), PAPER, CreditSettings(discount=0.5)]
 
 
 def weighed(made: BatchItem, weight: float) -> BatchItem:
-    attributed = made.attributed
-    attribution = msgspec.structs.replace(attributed.attribution, weight=weight)
-    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, attribution=attribution))
+    return with_judgement(made, weight=weight)
 
 
 def silenced(made: BatchItem) -> BatchItem:
-    attributed = made.attributed
-    labels = tuple(msgspec.structs.replace(label, label="ABSTAIN") for label in attributed.attribution.labels)
-    attribution = msgspec.structs.replace(attributed.attribution, labels=labels)
-    return msgspec.structs.replace(made, attributed=msgspec.structs.replace(attributed, attribution=attribution))
+    labels = made.attributed.attribution.labels
+    return with_judgement(made, labels=tuple(msgspec.structs.replace(label, label="ABSTAIN") for label in labels))
 
 
 def same(one, other):
@@ -54,18 +50,11 @@ def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credi
     same(assign(zero, credit), assign(silent, credit))
 
 
-@pytest.mark.parametrize("weight", [math.nan, -1.0, -math.inf])
-def test_a_weight_that_is_no_trust_is_zero(weight):
+@pytest.mark.parametrize(("weight", "counts"), [(math.nan, 0.0), (-1.0, 0.0), (-math.inf, 0.0), (7.0, 1.0)])
+def test_a_weight_that_is_no_trust_is_zero_and_one_above_one_is_one(weight, counts):
     items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
-    same(
-        assign([weighed(one, weight) for one in items], PAPER),
-        assign([weighed(one, 0.0) for one in items], PAPER),
-    )
-
-
-def test_a_weight_above_one_is_one():
-    items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
-    same(assign([weighed(one, 7.0) for one in items], PAPER), assign(items, PAPER))
+    odd, plain = ([weighed(one, each) for one in items] for each in (weight, counts))
+    same(assign(odd, PAPER), assign(plain, PAPER))
 
 
 def test_weights_by_hand():
