@@ -119,6 +119,7 @@ async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon
         assert "1 were added already" in await client("POST", "adapters", another, status=409)
         assert await client("DELETE", "adapters/docs") == {"removed": "docs"}
         assert await client.names() == []
+        await client("POST", "tools/docs__echo/call", {}, status=404)
         assert "there are none" in await client("DELETE", "adapters/docs", status=404)
 
 
@@ -232,6 +233,8 @@ async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path
     async with running(Live({"dying": child("die_at_start"), "shop": SHOP}, HERE, tmp_path)) as client:
         found = await client("GET", "tools")
         assert [tool["name"] for tool in found["tools"]] == ["shop__sqrt", "shop__floor"]
+        refused = await client("POST", "tools/dying__echo/call", {}, status=404)
+        assert "dying is missing: " in refused
         health = {one["name"]: one for one in (await client("GET", "adapters"))["adapters"]}
         assert (health["dying"]["ok"], health["shop"]["ok"]) == (False, True)
         tested = await client("POST", "adapters/dying/test", {}, status=502)
