@@ -1,18 +1,16 @@
-"""The service desk: what counts as served, its customers' words, held-out phrases, drift."""
+"""The service desk: what counts as served, its customers' words, held-out phrases."""
 
 import json
 import random
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from actors.messages import ToolCall
 from actors.ports.environments import Observation, Split
-from actors.ports.errors import EnvironmentFailed
 from adapters.environments.service_desk import Drift, ServiceDesk, grammar
-from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES
+from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT
 from adapters.environments.service_desk.desk import STEP_LIMIT, Desk, Turn
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES, follow_up
@@ -108,35 +106,6 @@ def test_a_missing_detail_is_told_once_when_asked_for() -> None:
     assert case.id not in desk.goal
     assert case.id in say(desk, "Which order?")
     assert say(desk, "Which order?") == grammar.NUDGE
-
-
-async def test_a_rename_reaches_desks_that_begin_after_it(tmp_path: Path) -> None:
-    place = tmp_path / "desk.json"
-    environment = ServiceDesk(drift_file=place)
-    task = environment.sample(0, "train", "R")
-    before = await environment.reset(task)
-    Drift(rename={"create_refund": "zokari"}).write(place)
-    after = await environment.reset(task)
-    assert "create_refund" in {tool["function"]["name"] for tool in before.tools}
-    assert "zokari" in {tool["function"]["name"] for tool in after.tools}
-    assert environment.sample(0, "train", "R") == task
-    seen = await after.step((ToolCall("create_refund", "{}", "c"),), "")
-    assert seen.text == '{"error": "no such tool"}'
-    place.unlink()
-    assert "create_refund" in json.dumps((await environment.reset(task)).tools)
-
-
-@pytest.mark.parametrize(
-    ("rename", "fault"), [({"pay": "zoka"}, "no tool 'pay'"), ({"send_label": "check_policy"}, "same name")]
-)
-def test_a_drift_that_cannot_be_is_refused(rename: dict[str, str], fault: str, tmp_path: Path) -> None:
-    assert len(ROLES) == sum(len(agent.tools) for agent in AGENTS.values())
-    with pytest.raises(ValueError, match=fault):
-        Drift(rename=rename)
-    place = tmp_path / "desk.json"
-    place.write_text(json.dumps({"rename": rename}))
-    with pytest.raises(EnvironmentFailed, match="cannot read the desk's drift"):
-        ServiceDesk(drift_file=place).tools()
 
 
 def test_no_phrase_for_evaluation_is_one_for_training() -> None:

@@ -152,7 +152,6 @@ async def test_a_cancelled_step_ends_its_episode_only():
 @pytest.mark.parametrize(
     ("target", "options", "words"),
     [
-        (TROUBLE, {"bad": "build"}, "no data"),
         (TROUBLE, {"unknown": 1}, "unexpected keyword"),
         ("no_such_module:Thing", {}, "no_such_module"),
         ("nowhere", {}, "module:Class"),

@@ -13,7 +13,6 @@ from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import (
     Attributed,
     Attribution,
-    Serving,
     Step,
     StepLabel,
     ToolCall,
@@ -73,13 +72,10 @@ class Controls(Desk):
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, store_url: str) -> AsyncIterator[Controls]:
-    store = Store(store_url, clock=lambda: 1.0)
-    await store.open()
+async def desk(store: Store, tmp_path: Path) -> AsyncIterator[Controls]:
     desk = Controls(store, tmp_path)
     async with desk.client:
         yield desk
-    await store.aclose()
 
 
 async def test_status_tells_of_an_empty_system_and_counts_success_with_its_interval(desk: Controls) -> None:
@@ -117,18 +113,6 @@ async def test_status_says_how_much_is_replay_and_what_the_sentinel_did(desk: Co
     assert status["sentinel"]["monitors"]["outcomes"] == {"p": 0.2}
     assert "10 % from other kinds of task than the leading; 6 trajectories short" in shown
     assert "freeze: length x2" in shown
-
-
-async def test_success_over_time_has_swaps_in_it(desk: Controls) -> None:
-    await desk.store.save([attributed(n) for n in range(25)])
-    swap = Serving(
-        id="s", engine="serving", version=3, previous=0, path="p", result="swapped", since=9.0, paused_seconds=0.05
-    )
-    await desk.store.save([swap])
-    data = (await desk.client.get("/api/success")).json()
-    assert sum(point["n"] for point in data["points"]) == 25
-    assert data["points"] == sorted(data["points"], key=lambda point: point["time"])
-    assert data["swaps"] == [{"time": 9.0, "version": 3, "result": "swapped", "paused": 0.05}]
 
 
 async def test_freeze_and_thaw_send_a_directive_with_its_reason(desk: Controls) -> None:

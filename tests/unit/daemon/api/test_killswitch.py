@@ -52,11 +52,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, store_url: str):
-    store = Store(store_url, clock=lambda: 1.0)
-    await store.open()
-    yield Bench(store, tmp_path)
-    await store.aclose()
+def bench(store: Store, tmp_path: Path) -> Bench:
+    return Bench(store, tmp_path)
 
 
 async def nothing() -> None: ...

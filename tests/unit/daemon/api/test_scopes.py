@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from actors.store import Store
 from daemon.api.admin import AdminOnly, RefusalCollector, admin_keys
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
@@ -69,13 +68,9 @@ class Door:
 
 
 @pytest.fixture
-async def door(tmp_path: Path, path: Path) -> AsyncIterator[Door]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
-    await store.open()
+def door(desk: Desk, path: Path) -> Door:
     texts = {scope: key(path, scope) for scope in SCOPES}
-    desk = Desk(store, tmp_path)
-    yield Door(desk.app(KeyRing(path, clock=lambda: 2.0)), desk, texts)
-    await store.aclose()
+    return Door(desk.app(KeyRing(path, clock=lambda: 2.0)), desk, texts)
 
 
 async def test_every_route_has_a_scope_and_every_line_of_the_table_a_route(door: Door) -> None:

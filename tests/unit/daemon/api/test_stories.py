@@ -1,6 +1,5 @@
 """Runs and versions are told with their credit, their tokens, what a swap cost, and what became of them."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -25,25 +24,11 @@ from actors.store.run_story import RunStory, run_story
 from daemon.api.run_story import lines
 from daemon.api.trajectories import tokens_of
 from tests.support.credited import attributed
-from tests.support.experience import Desk, lesson
+from tests.support.experience import lesson
 from tests.support.fakes import candidate
 from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
-    await store.open()
-    yield store
-    await store.aclose()
-
-
-@pytest.fixture
-async def http(store: Store, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with Desk(store, tmp_path).http() as http:
-        yield http
 
 
 def row(**fields) -> TokenRow:

@@ -23,7 +23,7 @@ BROKEN = {
     "a mistyped key": ("freeze --set control.prt=9", "control.port"),
     "a mistyped section": ("freeze --set contrl.port=9", "control"),
     "no assignment": ("freeze --set port", "section.key"),
-    "eval: environment": ("eval --env travels", "no environment adapter 'travels'; did you mean travel?"),
+    "eval: environment": ("eval --env travels --json", "no environment adapter 'travels'; did you mean travel?"),
     "eval: families": ("eval --env travel --families AX", "no family 'X'; families: A, B, C, D, L"),
     "eval: engine": ("eval --env travel --engine http://127.0.0.1:{port}", "no engine answers at http://127.0.0.1:"),
     "eval: attempts": ("eval --env travel --n 0", "--n must be 1 or more"),
@@ -39,6 +39,16 @@ BROKEN = {
         "tasks --set questioner.families=X generate travel --out {tmp}/t.json", "has no family 'X'"
     ),
     "tasks: another's file": ("tasks generate travel --resume --out {tmp}/judge.toml", "is no file of tasks"),
+    "doctor: check": ("doctor --only nonsense --json", "nonsense"),
+    "uninstall: nothing there": ("uninstall --root {tmp}/root --json", "{tmp}/root"),
+    "import: no file": ("import {tmp}/missing --json", "{tmp}/missing"),
+    "restore: no file": ("db restore {tmp}/missing --json", "{tmp}/missing"),
+    "check: environment": ("environments check nonsense --json", "nonsense"),
+    "export: no daemon": ("experience export --out {tmp}/x --json --set control.port=9", "start it with `evolved run`"),
+    "db: no database": ("db status --set state_dir={tmp}", "{tmp}/evolved.db: file is not a database"),
+    **{f"demo: {wrong} of feedback": (f"demo --feedback {wrong}", wrong) for wrong in ("1.5", "-0.1", "nan", "some")},
+    **{f"demo: a delay of {wrong}": (f"demo --delay {wrong}", "seconds") for wrong in ("-1", "inf", "nan")},
+    "demo: travellers who come back": ("demo --follow-ups", "--world service"),
     "history: no store": ("history --set state_dir={tmp}/nowhere", "no store at"),
     "trust: no key": ("provenance trust learner --set state_dir={tmp}", "which key?"),
 }  # fmt: skip
@@ -55,6 +65,7 @@ def test_what_cannot_be_done_ends_with_2_and_names_the_remedy(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "judge.toml").write_text("[judge]\nnonsense = 1\n[control]\nport = 9\n")
+    (tmp_path / "evolved.db").write_text("no database, whatever its name says\n" * 100)
     words, said = BROKEN[case]
     try:
         status = main(words.format(tmp=tmp_path, port=free_port()).split())
@@ -62,7 +73,7 @@ def test_what_cannot_be_done_ends_with_2_and_names_the_remedy(
         status = ended.code
     told = capsys.readouterr()
     assert (status, told.out) == (2, "")
-    assert said in told.err
+    assert said.format(tmp=tmp_path) in told.err
     assert said.startswith("no daemon") or not case.startswith("a mistyped") or "no daemon" not in told.err
 
 

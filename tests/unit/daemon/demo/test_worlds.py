@@ -18,12 +18,10 @@ from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES
 from adapters.redaction import Redactor
-from daemon.cli.main import parser
 from daemon.demo.accounts import settle
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
 from daemon.demo.world import World
 from daemon.demo.worlds import WORLDS
-from daemon.errors import ConfigError
 from tests.warmstart.service_oracle import Turn, good_turns
 
 pytestmark = pytest.mark.anyio
@@ -64,25 +62,6 @@ def test_what_customers_of_the_service_desk_write_is_trained_on(tmp_path: Path) 
         goal = environment.sample(seed, "train", "A").goal
         assert redactor.text(goal) == (goal, {})
     assert "mia@example.com" not in redactor.text("my email is mia@example.com")[0]
-
-
-@pytest.mark.parametrize(
-    ("option", "wrong", "told"),
-    [
-        *(("--feedback", wrong, wrong) for wrong in ("1.5", "-0.1", "nan", "some")),
-        *(("--delay", wrong, "seconds") for wrong in ("-1", "inf", "nan")),
-    ],
-)
-def test_a_number_that_is_none_is_refused(option: str, wrong: str, told: str, capsys: Any) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args(["demo", option, wrong])
-    assert told in capsys.readouterr().err
-
-
-def test_customers_of_the_travel_desk_never_come_back() -> None:
-    arguments = parser().parse_args(["demo", "--follow-ups"])
-    with pytest.raises(ConfigError, match="--world service"):
-        arguments.run(arguments)
 
 
 class Knowing:
