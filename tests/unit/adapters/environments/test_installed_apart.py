@@ -74,10 +74,6 @@ def test_a_call_is_one_expression_whose_arguments_are_the_literals_that_were_giv
     assert ast.literal_eval(call.keywords[0].value) == arguments
 
 
-def test_half_a_surrogate_pair_is_replaced():
-    assert rendered("a", "b", '{"\\ud800": "\\udfff!"}') == "print(apis.a.b(**{'?': '?!'}))"
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

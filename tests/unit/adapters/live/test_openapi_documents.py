@@ -198,7 +198,7 @@ async def test_what_openapi_3_0_writes_in_its_own_way_is_translated(read: Read) 
         ('{"openapi": "3.1.0", "paths": []}', "paths"),
         ('{"openapi": "3.1.0", "paths": {}}', "name one in `server`"),
         ("[" * 5000, "neither JSON nor YAML|nested too deep"),
-        *(("a: \n " + opening * 100_000, "") for opening in ("[", "a: [", "{a: ", "- ")),
+        *(("a: \n " + opening * 100_000, "neither JSON nor YAML") for opening in ("[", "a: [", "{a: ", "- ")),
         ("a: !!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
     ],
 )

@@ -78,16 +78,6 @@ async def desk(store: Store, tmp_path: Path) -> AsyncIterator[Controls]:
         yield desk
 
 
-async def test_status_tells_of_an_empty_system_and_counts_success_with_its_interval(desk: Controls) -> None:
-    status, _ = await desk.status()
-    assert (status["success"]["rate"], status["serving"], status["frozen"]) == (None, None, False)
-    assert (status["learning"], status["sandbox"]) == ({}, "travel")
-    await desk.store.save([attributed(n, float(n % 4 != 0)) for n in range(20)])
-    success = (await desk.status())[0]["success"]
-    assert (success["rate"], success["n"]) == (0.75, 20)
-    assert 0.5 < success["low"] < 0.75 < success["high"] < 0.9
-
-
 async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_binds(desk: Controls) -> None:
     async def told(keys: str) -> tuple[int, bool, str]:
         for place, key in enumerate(keys):

@@ -157,10 +157,9 @@ async def test_without_an_admin_key_it_is_open_and_then_shut_to_all_but_those(
     login = base64.b64encode(f"anyone:{texts['admin']}".encode()).decode()
     for shown in ({"authorization": f"Bearer {texts['admin']}"}, {"authorization": f"Basic {login}"}):
         assert (await http.get("/", headers=shown)).text == "here"
-    for method in ("GET", "POST", "HEAD"):
-        for scope, text in texts.items():
-            answer = await http.request(method, "/", headers={"x-evolved-key": text})
-            assert (answer.status_code == 200) == (scope == "admin")
+    for scope, text in texts.items():
+        answer = await http.post("/", headers={"x-evolved-key": text})
+        assert (answer.status_code == 200) == (scope == "admin")
     for origin, status in (("http://evil", 403), ("null", 403), ("http://here:8090", 200)):
         headers = {"x-evolved-key": texts["admin"], "origin": origin}
         assert (await http.post("/", headers=headers)).status_code == status, "a page of another site gives no orders"
