@@ -1,6 +1,5 @@
 """TLS of the control API: real handshakes with certificates that are good, and with each kind that is not."""
 
-import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -116,35 +115,6 @@ async def test_only_over_tls_browsers_are_told_to_stay_with_it(authority: Author
             assert answer.headers["referrer-policy"] == "no-referrer"
             assert answer.headers["cache-control"] == "no-store"
             assert "set-cookie" not in answer.headers
-
-
-async def test_a_renewed_certificate_is_in_service_without_a_restart_and_a_bad_one_is_not(authority: Authority) -> None:
-    made = authority.certificate("served", "127.0.0.1")
-    tls = tls_of(made)
-    async with served(tls, authority) as settings:
-        first = await presented(settings)
-        for bad in (authority.certificate("expired", "127.0.0.1", days=(-9, -1)), None):
-            put(made, bad)
-            tls.refresh()
-            assert await presented(settings) == first
-        put(made, authority.certificate("renewed", "127.0.0.1", days=(-1, 90)))
-        tls.refresh()
-        assert await presented(settings) != first
-        assert await asked(settings) == {"fine": True}
-
-
-def put(at: Certificate, content: Certificate | None) -> None:
-    """Replace the files, as whoever renews them does; None: with something else."""
-    for path, new in ((at.chain, content and content.chain), (at.key, content and content.key)):
-        aside = path.with_suffix(".new")
-        aside.write_bytes(new.read_bytes() if new else b"no PEM")
-        aside.chmod(0o600)
-        os.replace(aside, path)
-
-
-async def presented(settings: ControlSettings) -> str:
-    """The certificate that a client sees."""
-    return await anyio.to_thread.run_sync(ssl.get_server_certificate, ("127.0.0.1", settings.port))
 
 
 def test_what_cannot_be_used_is_named_with_setting_file_and_remedy(authority: Authority, tmp_path: Path) -> None:
