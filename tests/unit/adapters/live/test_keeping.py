@@ -27,13 +27,9 @@ async def wrote(path: Path, *tools: str) -> None:
     log.close()
 
 
-async def test_answers_outlive_the_process_and_are_for_this_user_alone(tmp_path: Path) -> None:
-    first = Recordings(tmp_path / "answers")
-    await first.put(first.digest("a", "t", {"x": 1, "y": {"b": 1, "c": 2}}), answer("hello"))
-    again = Recordings(tmp_path / "answers")
-    found = await again.get(again.digest("a", "t", {"y": {"c": 2, "b": 1}, "x": 1}))
-    assert found is not None
-    assert found.text == "hello"
+def test_calls_are_told_apart_by_api_tool_and_arguments_and_named_for_this_user_alone(tmp_path: Path) -> None:
+    first, again = Recordings(tmp_path / "answers"), Recordings(tmp_path / "answers")
+    assert first.digest("a", "t", {"x": 1, "y": {"b": 1}}) == again.digest("a", "t", {"y": {"b": 1}, "x": 1})
     calls = [("a", "t", {"x": 1}), ("b", "t", {"x": 1}), ("a", "u", {"x": 1}), ("a", "t", {"x": "1"})]
     assert len({again.digest(*call) for call in calls}) == 4
     assert (tmp_path / "answers" / "digest.key").stat().st_mode & 0o077 == 0

@@ -129,13 +129,6 @@ async def test_an_operator_moves_a_lesson_to_a_state_that_makes_sense_and_with_a
     assert notice.details == {"experience": "a", "state": after, "tenant": "acme"}
 
 
-async def test_a_revision_by_hand_goes_on_from_the_experiencers(desk: Desk) -> None:
-    await desk.store.save([lesson("a")])
-    await desk.store.save([lesson("a", revision=1, guided=(4, 4))])
-    changed = await desk.pool.change("a", "retire", "r", "")
-    assert (changed.revision, changed.guided, changed.state) == (2, (4, 4), "retired")
-
-
 async def test_what_is_exported_comes_in_elsewhere_as_candidates(desk: Desk, http: httpx.AsyncClient) -> None:
     await desk.store.save([lesson("a", guided=(9, 9), independent=4), lesson("b", state="quarantined")])
     export = await http.get(f"{BASE}/export?tenant=acme")

@@ -18,7 +18,6 @@ from daemon.api.admin import AdminOnly, RefusalCollector, admin_keys
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
 from daemon.api.scopes import NEEDED, allowed
-from daemon.cli.control_client import key_headers
 from daemon.composition.tasks import Tasks
 from daemon.errors import ConfigError
 from daemon.tap.keys import OPERATORS, KeyRing, Scope, add_key, revoke_key
@@ -216,15 +215,3 @@ def test_it_listens_to_others_only_with_an_admin_key_and_over_an_encrypted_way(p
         admin_keys(path, "0.0.0.0", protected=False)
     with pytest.raises(ConfigError, match=r"tap\.door\.keys_file.*evolved keys add"):
         admin_keys(path.with_name("none"), "127.0.0.1")
-
-
-def test_the_command_line_shows_the_key_in_a_file(path: Path) -> None:
-    text = key(path)
-    file = path.with_name("admin.key")
-    file.write_text(text + "\n")
-    assert key_headers(str(file)) == {"x-evolved-key": text}
-    assert key_headers("") == {}
-    for wrong in ("sk-1", "", f"{text} {text}"):
-        file.write_text(wrong)
-        with pytest.raises(ConfigError, match="admin_key_file"):
-            key_headers(str(file))

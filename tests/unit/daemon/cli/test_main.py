@@ -17,6 +17,8 @@ BROKEN = {
     "no daemon: an order": ("rollback --reason x --set control.port=9", "start it with `evolved run`"),
     "no daemon: live APIs": ("adapters --set control.port=9 list", "start it with `evolved run`"),
     "no daemon: a broken setting elsewhere": ("freeze --config {tmp}/judge.toml", "no daemon at http://127.0.0.1:9"),
+    "a key's file that is not there": ("status --set control.admin_key_file={tmp}/none", "control.admin_key_file"),
+    "a key's file without one": ("freeze --set control.admin_key_file={tmp}/judge.toml", "no key in it"),
     "no reason": ("rollback", "--reason"),
     "a mistyped command": ("statsu", "did you mean status?"),
     "a mistyped action": ("keys revok", "did you mean revoke?"),

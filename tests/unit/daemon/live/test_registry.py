@@ -2,11 +2,9 @@
 
 import json
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -27,19 +25,17 @@ from daemon.live.orders import AddOrder
 from daemon.live.registry import Live
 from daemon.live.settings import LiveSettings
 from tests.support.http_api import HttpApi, Said
+from tests.unit.adapters.live.test_mcp import SUPPORT, started
 
 pytestmark = pytest.mark.anyio
-SUPPORT = Path(__file__).parents[3] / "support"
 HERE = LiveSettings(allow_private=("127.0.0.1",))
 SHOP = {"kind": "callables", "functions": ["math:sqrt", "math:floor"], "policy": {"read_only": ["sqrt"]}}
 
 
 @pytest.fixture(scope="module")
 def address():
-    command = [sys.executable, str(SUPPORT / "mcp_http_server.py"), "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process.stdout.readline().strip()
-        process.kill()
+    with started("json") as url:
+        yield url
 
 
 class Client:
@@ -77,20 +73,27 @@ async def running(live: Live) -> AsyncIterator[Client]:
                 unit.interrupt()
 
 
+def child(mode: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), mode], **more}
+
+
 def order(url: str, **more: object) -> dict[str, object]:
     return {"name": "docs", "kind": "mcp", "url": url} | more
 
 
-async def test_what_the_configuration_names_is_there_guarded_and_listed(tmp_path):
-    async with running(Live({"shop": SHOP}, HERE, tmp_path)) as client:
-        assert await client.names() == ["shop__sqrt", "shop__floor"]
-        read = await client.call("shop__sqrt", x=9)
-        assert (read["text"], read["source"]) == ("3.0", "live")
-        # Not on the operator's list: a shadow run does not execute it.
-        written = await client.call("shop__floor", x=9.5)
-        assert (written["source"], written["error"]) == ("refused", True)
-        assert "no tool 'nope'" in await client("POST", "tools/nope/call", {}, status=404)
-        installed = (await client("GET", "adapters"))["installed"]
+async def test_what_the_configuration_names_is_there_guarded_and_listed_whenever_the_task_is_started(tmp_path):
+    live = Live({"shop": SHOP, "here": child("good", policy={"read_only": ["echo"]})}, HERE, tmp_path)
+    for _ in range(2):
+        async with running(live) as client:
+            assert (await client.names())[:2] == ["shop__sqrt", "shop__floor"]
+            assert (await client.call("here__echo", size=1))["text"] == '{"size": 1}'
+            read = await client.call("shop__sqrt", x=9)
+            assert (read["text"], read["source"]) == ("3.0", "live")
+            # Not on the operator's list: a shadow run does not execute it.
+            written = await client.call("shop__floor", x=9.5)
+            assert (written["source"], written["error"]) == ("refused", True)
+            assert "no tool 'nope'" in await client("POST", "tools/nope/call", {}, status=404)
+            installed = (await client("GET", "adapters"))["installed"]
     assert {"kind": "environment", "name": "travel", "at": "adapters.environments.travel:TravelDesk"} in installed
     assert {"judge", "embedder"} <= {one["kind"] for one in installed}
 
@@ -225,10 +228,6 @@ async def test_what_is_not_taken_is_not_added(tmp_path, status, body, why):
     assert not (tmp_path / "live" / "adapters.json").exists()
 
 
-def child(mode: str, **more: Any) -> dict[str, Any]:
-    return {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), mode], **more}
-
-
 async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path):
     async with running(Live({"dying": child("die_at_start"), "shop": SHOP}, HERE, tmp_path)) as client:
         found = await client("GET", "tools")
@@ -242,14 +241,6 @@ async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path
             "cannot open the database" in told for told in (found["missing"]["dying"], health["dying"]["error"], tested)
         )
         assert "comes by config" in await client("DELETE", "adapters/dying", status=409)
-
-
-async def test_a_task_that_is_started_again_has_its_apis_again(tmp_path):
-    live = Live({"here": child("good", policy={"read_only": ["echo"]}), "shop": SHOP}, HERE, tmp_path)
-    for _ in range(2):
-        async with running(live) as client:
-            assert (await client.call("here__echo", size=1))["text"] == '{"size": 1}'
-            assert (await client.call("shop__sqrt", x=4))["text"] == "2.0"
 
 
 @pytest.mark.parametrize(
