@@ -5,37 +5,20 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from prometheus_client import Counter
 
 from actors.deployment.fleet import EngineView, Fleet
-from actors.messages import (
-    Attributed,
-    Attribution,
-    Step,
-    StepLabel,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from actors.messages import Verdict
 from actors.messages.signing import record_problem, sign
 from actors.store import Store
 from daemon.cli.output import screen
 from daemon.cli.status import show
+from tests.support.credited import attributed
 from tests.support.experience import Desk
 from tests.support.fakes import candidate
 
 pytestmark = pytest.mark.anyio
-
-
-def attributed(number: int, outcome: float | None = 1.0) -> Attributed:
-    step = Step(exchange_id=f"e{number}", tool_calls=(ToolCall("book", '{"fid": "K1"}'),), observation='{"ref": "Z1"}')
-    run = Trajectory(
-        id=f"t{number}", goal="Book a flight", steps=(step,), outcome=outcome, started=number, ended=number + 1.0
-    )
-    labels = (StepLabel("GOOD", 0.9, "its result was used"),)
-    return Attributed(id=run.id, trajectory=run, attribution=Attribution(labels=labels, judge="rules", rubric="1"))
 
 
 class Controls(Desk):
@@ -81,10 +64,9 @@ async def desk(store: Store, tmp_path: Path) -> AsyncIterator[Controls]:
 async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_binds(desk: Controls) -> None:
     async def told(keys: str) -> tuple[int, bool, str]:
         for place, key in enumerate(keys):
-            for item in (attributed(10 * ord(key) + n) for n in range(4)):
-                run = msgspec.structs.replace(item.trajectory, caller=key)
+            for item in (attributed(f"{key}{number}", caller=key) for number in range(4)):
                 # As it is kept before it is attributed, and after.
-                await desk.store.save([run if place % 2 else msgspec.structs.replace(item, trajectory=run)])
+                await desk.store.save([item.trajectory if place % 2 else item])
         desk.now += 60.0
         status, shown = await desk.status()
         assert status["parties"]["sentence"] in shown

@@ -6,17 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from actors.messages import (
-    Feedback,
-    Handoff,
-    Serving,
-    Step,
-    StepLabel,
-    TokenRow,
-    ToolCall,
-    Verdict,
-    pack_array,
-)
+from actors.messages import Feedback, Handoff, Serving, Step, StepLabel, TokenRow, ToolCall, Verdict, pack_array
 from actors.messages.signing import sign
 from actors.store import Store
 from actors.store.records import Joined

@@ -1,6 +1,5 @@
 """The command line: help that teaches, errors that name the remedy, nothing that needs a running system by accident."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from daemon.cli.examples import subcommands
 from daemon.cli.main import GROUPS, main, parser
 from tests.support.ports import free_port
+from tests.unit.daemon.cli.conftest import Evolved
 
 BROKEN = {
     "a setting": ("config --set curator.group_per_batch=4", "did you mean curator.groups_per_batch?"),
@@ -79,15 +79,12 @@ def test_what_cannot_be_done_ends_with_2_and_names_the_remedy(
     assert said.startswith("no daemon") or not case.startswith("a mistyped") or "no daemon" not in told.err
 
 
-def test_the_settings_file_may_be_named_once_for_all_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.toml").write_text("seed = 4711\n")
-    (tmp_path / "other.toml").write_text("seed = 12\n")
-    monkeypatch.setenv("EVOLVED_CONFIG", str(tmp_path / "mine.toml"))
-    for words, seed in (([], 4711), (["--config", str(tmp_path / "other.toml")], 12), (["--set", "seed=3"], 3)):
-        assert main(["config", "--json", *words]) == 0
-        assert json.loads(capsys.readouterr().out)["seed"] == seed
+def test_the_settings_file_may_be_named_once_for_all_commands(evolved: Evolved) -> None:
+    other = evolved.directory / "other.toml"
+    other.write_text("seed = 12\n")
+    (evolved.directory / "config.toml").write_text("seed = 4711\n")
+    for words, seed in (("", 4711), (f"--config {other}", 12), ("--set seed=3", 3)):
+        assert evolved.json(f"config {words}")["seed"] == seed
 
 
 HEAVY = {

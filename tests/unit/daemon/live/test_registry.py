@@ -248,6 +248,8 @@ async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path
     [
         ({"kind": "mpc"}, "adapters.shop.kind is 'mpc'; write one of openapi, mcp, callables, installed"),
         ({"kind": "mcp"}, "give one of them"),
+        ({"kind": "mcp", "command": ["a"], "url": "https://mcp.example.com/mcp"}, "give one of them"),
+        ({"kind": "mcp", "url": "https://me:secret@mcp.example.com/mcp"}, "password"),
         ({"kind": "mcp", "comand": ["x"]}, "did you mean command"),
         ({"kind": "callables", "functions": ["math:nothing"]}, "math:nothing"),
         ({**SHOP, "policy": {"modes": "live"}}, "did you mean mode"),
