@@ -153,14 +153,6 @@ def test_documentation_becomes_tools_with_what_it_says_about_values(tmp_path):
     assert sorted(few.tools) == ["shop__buy", "supervisor__complete_task"]
 
 
-def test_no_test_task_is_for_training(tmp_path):
-    written(tmp_path)
-    for heldout, expected in (("dev", "aaa1_1"), ("test_normal", "aaa2_1")):
-        catalogue = Catalogue(tmp_path, None, heldout, "")
-        assert [task.id for task in catalogue.of("train", "EMH")] == ["aaa0_1"]
-        assert [task.id for task in catalogue.of("heldout", "EMH")] == [expected]
-
-
 def test_data_that_is_missing_damaged_or_code_is_named(tmp_path):
     def told(match: str, apps: list[str] | None = None) -> None:
         with pytest.raises(AdapterNotSetUp, match=match):

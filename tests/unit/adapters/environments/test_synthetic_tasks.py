@@ -29,13 +29,13 @@ FINISH: Call = ("finish", {"answer": TICKET.reference})
 BOOKING = (PERSON, SEARCH, BOOK, FINISH)
 
 
-def made(*reference: Call, base: Task = TASK, goal: str = "Please book it.", **fields: str) -> Task:
+def made(*reference: Call, base: Task = TASK, **fields: str) -> Task:
     spec = {
         "base": base.spec, "base_goal": base.goal, "environment": base.environment,
         "reference": [{"name": name, "arguments": arguments} for name, arguments in reference],
         "verifier": "state", "answer": "", **fields,
     }  # fmt: skip
-    return Task(id="made", goal=goal, environment=base.environment, spec=spec, origin="questioner")
+    return Task(id="made", goal="Please book it.", environment=base.environment, spec=spec, origin="questioner")
 
 
 async def begun(*reference: Call, **fields: str) -> Episode:
