@@ -55,19 +55,19 @@ REASON = "success fell [/x] [bold fell [red]:warning:\\"
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Version 1 trained on two trajectories, judged, served, taken back; version 0 serves again."""
+def versions(evolved: Evolved, tmp_path: Path) -> Evolved:
+    """Version 1 was trained on two trajectories, judged, served, taken back; version 0 serves again."""
     config = Config(state_dir=str(tmp_path))
     provenance = Provenance(config.provenance, tmp_path)
     base = checkpoints.write(tmp_path / "base", 1)
-    versions = Versions(tmp_path / "versions", key=provenance.key("learner"))
+    written = Versions(tmp_path / "versions", key=provenance.key("learner"))
     for version in (0, 1):
-        versions.write(
+        written.write(
             version, version - 1,
             lambda aside: shutil.copy(base / "model.safetensors", aside) and (),
             rest=base, batch_ids=("b",) if version else (), metrics={"kl_old": 0.01}, created=10.0 + version,
         )  # fmt: skip
-    first, second = versions.candidate(0), versions.candidate(1)
+    first, second = written.candidate(0), written.candidate(1)
     verdict = Verdict(
         id="j", version=1, path=second.path, manifest=second.manifest, incumbent=0, decision="promote", reason="better",
         measurements={"success": 0.75, "tasks": 96.0}, created=12.0,
@@ -95,4 +95,4 @@ def state(tmp_path: Path) -> Path:
         await store.aclose()
 
     anyio.run(fill)
-    return tmp_path
+    return evolved

@@ -59,6 +59,8 @@ ANSWERS: dict[str, Any] = {
 }  # fmt: skip
 """By the beginning of a path: what the control API answers, with what makes columns hard to keep apart."""
 
+OURS = ("/api/experience/forget", "/api/experience/export", "")
+"""They hold nobody's words but the daemon's."""
 COMMANDS = (
     "plan --model 7b", "promote 3", "rollback --reason x", "freeze", "thaw", "status", "history", "why 1",
     "audit verify", "provenance show", "keys list", "config", "forget --tenant acme --reason x --yes",
@@ -76,53 +78,7 @@ ELSEWHERE = {
 """What would take another process, or too long: in test_main.py, how they fail."""
 
 HOSTILE = "[/x] [bold fell [red] :warning: \x1b[2J"
-
-
-@pytest.fixture
-def answering(evolved: Evolved, state: Path, monkeypatch: pytest.MonkeyPatch) -> Evolved:
-    """The command line, over a store with two versions and a control API that answers as in `ANSWERS`."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        path = request.url.path
-        found = ANSWERS[next(start for start in ANSWERS if path.startswith(start))]
-        if (path == "/api/experience" and request.method == "GET") or path.endswith("/search"):
-            found = [HEARD]
-        return httpx.Response(200, text=found) if isinstance(found, str) else httpx.Response(200, json=found)
-
-    def client(settings: Any, timeout: float) -> httpx.Client:
-        del settings, timeout
-        return httpx.Client(base_url="http://127.0.0.1", transport=httpx.MockTransport(answer))
-
-    monkeypatch.setattr(daemon.cli.control_client, "control_client", client)
-    monkeypatch.setattr("daemon.cli.status.control_client", client)
-    (state / "lessons.jsonl").write_text("{}\n")
-    evolved(f"keys add --tenant acme --note '{HOSTILE}'")
-    return evolved
-
-
-def test_every_subcommand_that_prints_a_table_is_tried_here() -> None:
-    found = list(subcommands(parser()))
-    paths = [path for path, command, _ in found if "--json" in command.format_help()]
-    leaves = {path for path in paths if not any(other[: len(path)] == path != other for other, _, _ in found)}
-    tried = {path for path in leaves for command in COMMANDS if tuple(command.split())[: len(path)] == path}
-    assert leaves - tried == ELSEWHERE
-    assert not PRINTS_NO_TABLE & leaves
-
-
-def test_json_is_one_document_and_a_pipe_gets_plain_lines(
-    answering: Evolved, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr("daemon.upkeep.install.program", lambda: "/opt/evolved/bin/evolved", raising=False)
-    for command in COMMANDS:
-        status = 1 if command == "db check" else 0  # it found something, and that is a result
-        answering.json(command.format(tmp=state, number=1), status)
-        told = answering(command.format(tmp=state, number=2), status).out
-        assert told.strip(), command
-        assert not re.search(
-            "[\t\x1b\N{BOX DRAWINGS LIGHT HORIZONTAL}-\N{BOX DRAWINGS HEAVY DOUBLE DASH VERTICAL}…]", told
-        ), command
+IN_NO_PIPE = re.compile("[\t\x1b\N{BOX DRAWINGS LIGHT HORIZONTAL}-\N{BOX DRAWINGS HEAVY DOUBLE DASH VERTICAL}…]")
 
 
 def hostile(told: Any) -> Any:
@@ -138,23 +94,59 @@ def hostile(told: Any) -> Any:
             return told
 
 
+@pytest.fixture
+def answering(versions: Evolved, monkeypatch: pytest.MonkeyPatch) -> Evolved:
+    """The command line, over a store with two versions and a control API that answers as in `ANSWERS`."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        start = next(start for start in ANSWERS if path.startswith(start))
+        found = ANSWERS[start] if start in OURS else hostile(ANSWERS[start])
+        if (path == "/api/experience" and request.method == "GET") or path.endswith("/search"):
+            found = [hostile(HEARD)]
+        return httpx.Response(200, text=found) if isinstance(found, str) else httpx.Response(200, json=found)
+
+    def client(settings: Any, timeout: float) -> httpx.Client:
+        del settings, timeout
+        return httpx.Client(base_url="http://127.0.0.1", transport=httpx.MockTransport(answer))
+
+    monkeypatch.setattr(daemon.cli.control_client, "control_client", client)
+    monkeypatch.setattr("daemon.cli.status.control_client", client)
+    (versions.directory / "lessons.jsonl").write_text("{}\n")
+    versions(f"keys add --tenant acme --note '{HOSTILE}'")
+    return versions
+
+
+def test_every_subcommand_that_prints_a_table_is_tried_here() -> None:
+    found = list(subcommands(parser()))
+    paths = [path for path, command, _ in found if "--json" in command.format_help()]
+    leaves = {path for path in paths if not any(other[: len(path)] == path != other for other, _, _ in found)}
+    tried = {path for path in leaves for command in COMMANDS if tuple(command.split())[: len(path)] == path}
+    assert leaves - tried == ELSEWHERE
+    assert not PRINTS_NO_TABLE & leaves
+
+
 @pytest.mark.parametrize("terminal", [False, True])
-def test_other_peoples_words_are_printed_as_they_were_written(
-    answering: Evolved, state: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+def test_json_is_one_document_and_other_peoples_words_are_printed_as_they_were_written(
+    answering: Evolved, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "4000")
-    for path, answer in ANSWERS.items():
-        if path != "/api/experience/export":
-            monkeypatch.setitem(ANSWERS, path, hostile(answer))
-    monkeypatch.setitem(globals(), "HEARD", hostile(HEARD))
     if terminal:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        monkeypatch.setenv("COLUMNS", "4000")
+    else:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("daemon.upkeep.install.program", lambda: "/opt/evolved/bin/evolved", raising=False)
     for command in COMMANDS:
-        if command.split()[0] in ("status", "adapters", "experience", "keys"):
-            told = answering(command.format(tmp=state)).out
-            # An import prints no text that is not ours.
-            assert "[/x] [bold fell [red] :warning:" in told or command.startswith("experience import"), (command, told)
-            assert "\x1b[2J" not in told, command
+        status = 1 if command == "db check" else 0  # it found something, and that is a result
+        answering.json(command.format(tmp=answering.directory, number=1), status)
+        told = answering(command.format(tmp=answering.directory, number=2), status).out
+        assert told.strip(), command
+        assert "\x1b[2J" not in told, command
+        assert terminal or not IN_NO_PIPE.search(told), command
+        # An import prints no text that is not ours.
+        if command.split()[0] in ("status", "adapters", "experience", "keys") and "import" not in command:
+            assert "[/x] [bold fell [red] :warning:" in told, (command, told)
 
 
 def table() -> OutputTable:

@@ -17,16 +17,14 @@ from tests.unit.daemon.cli.conftest import Evolved
 GENERATE = "tasks generate travel --out {}/tasks.json --count {}"
 
 
-def test_tasks_are_generated_as_settings_choose_and_a_file_is_continued_as_it_was_begun(
-    tmp_path: Path, evolved: Evolved
-) -> None:
+def test_tasks_are_made_as_settings_choose_and_a_file_goes_on_as_it_was_begun(evolved: Evolved) -> None:
     chosen = "--set questioner.prefer.difficulty=[3] --set questioner.prefer.wording=learned"
-    found = evolved.json(f"{GENERATE.format(tmp_path, 3)} {chosen}")
+    found = evolved.json(f"{GENERATE.format(evolved.directory, 3)} {chosen}")
     assert (found["kept"], found["ended"]) == (3, "complete")
     assert found["proposed"] == 3 + sum(found["dropped"].values())
     assert found["replays"] == found["replayed"] == 3
-    assert {task.difficulty for task in read(tmp_path / "tasks.json").tasks} == {0.7}
-    again = GENERATE.format(tmp_path, 5)
+    assert {task.difficulty for task in read(evolved.directory / "tasks.json").tasks} == {0.7}
+    again = GENERATE.format(evolved.directory, 5)
     for more, said in (("", "--resume goes on with it"), ("--resume", "made with other settings")):
         assert said in evolved(f"{again} {more}", 2).err
     assert evolved.json(f"{again} --resume {chosen}")["kept"] == 5
