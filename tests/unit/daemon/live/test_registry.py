@@ -94,8 +94,9 @@ async def test_what_the_configuration_names_is_there_guarded_and_listed_whenever
             assert (written["source"], written["error"]) == ("refused", True)
             assert "no tool 'nope'" in await client("POST", "tools/nope/call", {}, status=404)
             installed = (await client("GET", "adapters"))["installed"]
-    assert {"kind": "environment", "name": "travel", "at": "adapters.environments.travel:TravelDesk"} in installed
-    assert {"judge", "embedder"} <= {one["kind"] for one in installed}
+            travel = {"kind": "environment", "name": "travel", "at": "adapters.environments.travel:TravelDesk"}
+            assert travel in installed
+            assert {"judge", "embedder"} <= {one["kind"] for one in installed}
 
 
 async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon_runs(tmp_path, address, monkeypatch):
