@@ -74,10 +74,6 @@ def test_a_call_is_one_expression_whose_arguments_are_the_literals_that_were_giv
     assert ast.literal_eval(call.keywords[0].value) == arguments
 
 
-def test_half_a_surrogate_pair_is_replaced():
-    assert rendered("a", "b", '{"\\ud800": "\\udfff!"}') == "print(apis.a.b(**{'?': '?!'}))"
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -155,14 +151,6 @@ def test_documentation_becomes_tools_with_what_it_says_about_values(tmp_path):
     assert catalogue.profile().entities["size"] == ("big", "small")
     few = Catalogue(tmp_path, ["shop"], "dev", "")
     assert sorted(few.tools) == ["shop__buy", "supervisor__complete_task"]
-
-
-def test_no_test_task_is_for_training(tmp_path):
-    written(tmp_path)
-    for heldout, expected in (("dev", "aaa1_1"), ("test_normal", "aaa2_1")):
-        catalogue = Catalogue(tmp_path, None, heldout, "")
-        assert [task.id for task in catalogue.of("train", "EMH")] == ["aaa0_1"]
-        assert [task.id for task in catalogue.of("heldout", "EMH")] == [expected]
 
 
 def test_data_that_is_missing_damaged_or_code_is_named(tmp_path):

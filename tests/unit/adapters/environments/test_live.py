@@ -100,11 +100,9 @@ async def test_who_calls_for_ever_is_stopped_and_graded_by_what_came_of_it(desk:
     assert all(step.observation for step in grader.seen[0])
 
 
-async def test_mistakes_are_told_and_an_outage_is_no_failure_of_the_agent(desk: Desk) -> None:
+async def test_an_outage_is_no_failure_of_the_agent(desk: Desk) -> None:
     environment = desk(CallsLiked("crm__get_order"))
     episode = await environment.reset(environment.sample(0, "train", None))
-    for call in (ToolCall("nothing", "{}"), ToolCall("crm__get_order", "{"), ToolCall("crm__get_order", "[]")):
-        assert (await episode.step([call], "")).text.startswith("Error: ")
 
     async def away(tool, arguments):
         raise LiveApiUnavailable("away")
@@ -125,10 +123,8 @@ async def test_a_grader_that_compares_has_the_reference_of_the_goal(desk: Desk, 
     assert await episode.evaluate() == outcome
 
 
-@pytest.mark.parametrize("grader", [CallsLiked("x"), Comparing(), Away()], ids=lambda one: one.name)
+@pytest.mark.parametrize("grader", [Comparing(), Away()], ids=lambda one: one.name)
 async def test_an_attempt_without_a_grade_has_no_outcome(desk: Desk, grader: Any) -> None:
-    if isinstance(grader, CallsLiked):
-        grader = EnsembleGrader([grader, Away()], quorum=2, timeout=1.0)
     desk.write(*({"goal": f"{n}", "reference": [ORDER]} for n in range(40)))
     environment = desk(grader)
     task = environment.sample(0, "train", None)
@@ -137,16 +133,6 @@ async def test_an_attempt_without_a_grade_has_no_outcome(desk: Desk, grader: Any
     await episode.step([], "done")
     with pytest.raises(EnvironmentFailed, match="no grade"):
         await episode.evaluate()
-
-
-def test_goals_are_held_out_by_what_they_say(desk: Desk) -> None:
-    environment = desk(CallsLiked("crm__get_order"))
-    held, train = (
-        {environment.sample(seed, split, None).goal for seed in range(200)} for split in ("heldout", "train")
-    )
-    assert len(held | train) == 40
-    assert not held & train
-    assert 2 <= len(held) <= 16
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,18 @@
-"""The service desk: what counts as served, its customers' words, held-out phrases, drift."""
+"""The service desk: what counts as served, its customers' words, held-out phrases."""
 
 import json
 import random
-import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from actors.messages import ToolCall
 from actors.ports.environments import Observation, Split
-from actors.ports.errors import EnvironmentFailed
 from adapters.environments.service_desk import Drift, ServiceDesk, grammar
-from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, ROLES
+from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT
 from adapters.environments.service_desk.desk import STEP_LIMIT, Desk, Turn
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES, follow_up
-from tests.warmstart import service_demonstrations, travel_demonstrations, travel_words
 from tests.warmstart.service_oracle import good_turns
 
 pytestmark = pytest.mark.anyio
@@ -110,35 +106,6 @@ def test_a_missing_detail_is_told_once_when_asked_for() -> None:
     assert say(desk, "Which order?") == grammar.NUDGE
 
 
-async def test_a_rename_reaches_desks_that_begin_after_it(tmp_path: Path) -> None:
-    place = tmp_path / "desk.json"
-    environment = ServiceDesk(drift_file=place)
-    task = environment.sample(0, "train", "R")
-    before = await environment.reset(task)
-    Drift(rename={"create_refund": "zokari"}).write(place)
-    after = await environment.reset(task)
-    assert "create_refund" in {tool["function"]["name"] for tool in before.tools}
-    assert "zokari" in {tool["function"]["name"] for tool in after.tools}
-    assert environment.sample(0, "train", "R") == task
-    seen = await after.step((ToolCall("create_refund", "{}", "c"),), "")
-    assert seen.text == '{"error": "no such tool"}'
-    place.unlink()
-    assert "create_refund" in json.dumps((await environment.reset(task)).tools)
-
-
-@pytest.mark.parametrize(
-    ("rename", "fault"), [({"pay": "zoka"}, "no tool 'pay'"), ({"send_label": "check_policy"}, "same name")]
-)
-def test_a_drift_that_cannot_be_is_refused(rename: dict[str, str], fault: str, tmp_path: Path) -> None:
-    assert len(ROLES) == sum(len(agent.tools) for agent in AGENTS.values())
-    with pytest.raises(ValueError, match=fault):
-        Drift(rename=rename)
-    place = tmp_path / "desk.json"
-    place.write_text(json.dumps({"rename": rename}))
-    with pytest.raises(EnvironmentFailed, match="cannot read the desk's drift"):
-        ServiceDesk(drift_file=place).tools()
-
-
 def test_no_phrase_for_evaluation_is_one_for_training() -> None:
     for one in (*PARTS, grammar.CLOSERS, grammar.DETAILS, *PHRASES.values()):
         assert not {*one["train"]} & {*one["heldout"]}
@@ -171,27 +138,3 @@ def test_customers_thank_for_what_was_done_and_liars_for_what_was_not() -> None:
     assert good["thanks"] > 5 * good["complaint"]
     assert bad["complaint"] > 2 * bad["thanks"]
     assert lied["thanks"] > 5 * lied["complaint"]
-
-
-def test_held_out_names_are_never_demonstrated_hinted_or_listed() -> None:
-    held_out = {*travel_words.HELD_OUT, *travel_words.HELD_OUT_PAIRS}
-    demonstrator = travel_demonstrations.Demonstrator(random.Random("test"))
-    for shown in (demonstrator.demonstrate() for _ in range(2000)):
-        seen = [shown.hint, shown.goal, *(text for _, text in shown.turns)]
-        seen += [tool["function"]["name"] for tool in shown.tools]
-        seen += [f"{call.name} {call.arguments}" for call, _ in shown.turns]
-        assert not held_out & set(re.findall(r"[a-z_]+", " ".join(seen)))
-    assert {"buy", "order_seat", "hold", "drop", "void", "confirm"} <= held_out, "the drifts that are reported on"
-
-
-def test_phrases_for_evaluation_are_never_demonstrated() -> None:
-    demonstrator = service_demonstrations.Demonstrator(random.Random("test"))
-    shown = list[str]()
-    for one in (demonstrator.demonstrate() for _ in range(2000)):
-        texts = [message["content"] for _, _, messages in one.turns for message in messages]
-        shown.append("\n".join([one.hint, one.goal, *texts]))
-    for phrase in (phrase for part in PARTS for phrase in part["heldout"]):
-        fixed = max(re.split(r"\{\w*\}?", phrase), key=len)
-        if len(fixed) < 16 or any(fixed in line for part in PARTS for line in part["train"]):
-            continue  # a piece that a training phrase has too
-        assert not [one for one in shown if fixed in one], fixed

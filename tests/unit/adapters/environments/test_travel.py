@@ -1,17 +1,13 @@
-"""The travel desk: answers, what counts as solved, drift. tests/contract holds what every environment promises."""
+"""The travel desk: answers and what counts as solved. tests/contract holds what every environment promises."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from actors.messages import ToolCall
-from actors.ports.environments import Stateful
-from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
-from adapters.environments.travel.drift import BASE, PARAMETERS, Variant
+from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
 from tests.warmstart.travel_oracle import good_actions
 
@@ -78,12 +74,8 @@ def test_samples_keep_to_the_families_asked_for_and_tell_nothing_of_their_record
 @pytest.mark.parametrize(
     ("calls", "answer"),
     [
-        ([], {"error": "bad call"}),
         (calling("weather", city="Oslo") * 2, {"error": "bad call"}),
-        ([ToolCall("weather", "{")], {"error": "bad call"}),
-        ([ToolCall("weather", '{"city": 3}')], {"error": "bad call"}),
         (calling("weather", town="Oslo"), {"error": "bad arguments"}),
-        (calling("buy", fid="K1", pid="K2"), {"error": "no tool"}),
         (calling("weather", city="Oslo"), {"sky": "sun"}),
         (calling("find_person", name="Nobody"), {"error": "no person"}),
         (calling("search_flight", to="Nowhere"), {"error": "no flight"}),
@@ -135,60 +127,3 @@ def test_the_queue_gives_its_next_ticket_only_when_the_last_is_done() -> None:
     assert said(desk, "find_person", name="Mia") == {"error": "no ticket"}
     assert said(desk, "next_ticket") == {"ticket": desk.tickets[0].goal}
     assert said(desk, "next_ticket") == {"error": "not done"}
-
-
-def names(tools: list[dict[str, Any]]) -> list[str]:
-    return [tool["function"]["name"] for tool in tools]
-
-
-@pytest.mark.anyio
-async def test_a_drift_renames_the_tools_of_the_next_attempt_and_leaves_the_running_one(tmp_path: Path) -> None:
-    file = tmp_path / "desk.json"
-    production, sandbox = TravelDesk(file), TravelDesk(str(file))
-    assert names(production.tools()) == list(PARAMETERS)
-    task = production.sample(0, "train", "A")
-    running = await production.reset(task)
-    Drift(rename={"book": "buy"}, precondition={"book": "hold"}).write(file)
-    for desk in (production, sandbox):
-        assert names(desk.tools())[2:4] == ["hold", "buy"]
-        assert names((await desk.reset(task)).tools) == names(desk.tools())
-        assert desk.sample(0, "train", "A") == task
-    seen = await running.step(calling("book", fid="K1", pid="K2"), "")
-    assert json.loads(seen.text) == {"error": "search first"}
-    Drift().write(file)
-    assert names(production.tools()) == list(PARAMETERS)
-
-
-@pytest.mark.parametrize(
-    ("drift", "complaint"),
-    [
-        ({"rename": {"fly": "soar"}}, "no tool 'fly'"),
-        ({"precondition": {"finish": "ask"}}, "can have no precondition"),
-        ({"rename": {"book": "cancel"}}, "same name"),
-    ],
-)
-def test_a_drift_that_makes_no_sense_is_refused(drift: dict[str, dict[str, str]], complaint: str, tmp_path) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        Drift(**drift)
-    (tmp_path / "desk.json").write_text(json.dumps(drift))
-    with pytest.raises(EnvironmentFailed, match=complaint):
-        TravelDesk(tmp_path / "desk.json").tools()
-
-
-@pytest.mark.anyio
-async def test_the_state_tells_worlds_apart_by_what_was_done_and_not_by_how_often_one_looked() -> None:
-    environment = TravelDesk()
-    task = environment.sample(1, "train", "A")
-    one, other = await environment.reset(task), await environment.reset(task)
-    assert isinstance(one, Stateful)
-    twin = Desk(task.spec["seed"], "A", BASE)
-    while not twin.done:
-        assert await one.evaluate() == 0.0
-        name, arguments = good_actions(twin)[0]
-        twin.call(name, arguments)
-        await one.step(calling(name, **arguments), "")
-        await other.step(calling("weather", city="Oslo"), "")
-        await other.step(calling(name, **arguments), "")
-        assert await one.state() == await other.state()
-    assert await one.state() != await (await environment.reset(task)).state()
-    assert await one.evaluate() == 1.0

@@ -1,4 +1,4 @@
-"""What is kept on disk of live calls, how their tools are named, and how several APIs become one list."""
+"""What is kept on disk of live calls, and how their tools are named."""
 
 import json
 import os
@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.ports.errors import AdapterNotSetUp, LiveApiRefused, LiveApiUnavailable
+from actors.ports.errors import AdapterNotSetUp
 from adapters.live import audit, recording
 from adapters.live.audit import AuditLine, AuditLog
-from adapters.live.callables import CallablesApi
 from adapters.live.names import tool_names
 from adapters.live.recording import Recorded, Recordings
-from adapters.live.toolset import LiveTools
 
 pytestmark = pytest.mark.anyio
 
@@ -29,13 +27,9 @@ async def wrote(path: Path, *tools: str) -> None:
     log.close()
 
 
-async def test_answers_outlive_the_process_and_are_for_this_user_alone(tmp_path: Path) -> None:
-    first = Recordings(tmp_path / "answers")
-    await first.put(first.digest("a", "t", {"x": 1, "y": {"b": 1, "c": 2}}), answer("hello"))
-    again = Recordings(tmp_path / "answers")
-    found = await again.get(again.digest("a", "t", {"y": {"c": 2, "b": 1}, "x": 1}))
-    assert found is not None
-    assert found.text == "hello"
+def test_calls_are_told_apart_by_api_tool_and_arguments_and_named_for_this_user_alone(tmp_path: Path) -> None:
+    first, again = Recordings(tmp_path / "answers"), Recordings(tmp_path / "answers")
+    assert first.digest("a", "t", {"x": 1, "y": {"b": 1}}) == again.digest("a", "t", {"y": {"b": 1}, "x": 1})
     calls = [("a", "t", {"x": 1}), ("b", "t", {"x": 1}), ("a", "u", {"x": 1}), ("a", "t", {"x": "1"})]
     assert len({again.digest(*call) for call in calls}) == 4
     assert (tmp_path / "answers" / "digest.key").stat().st_mode & 0o077 == 0
@@ -89,37 +83,3 @@ def test_a_name_that_is_legal_stays_and_others_become_legal_unique_and_the_same_
     assert len(set(names.values())) == len(given)
     assert all(0 < len(name) <= 64 and name.isascii() for name in names.values())
     assert tool_names(reversed(given)) == names
-
-
-class Broken(CallablesApi):
-    async def tools(self):
-        raise LiveApiUnavailable("it is down")
-
-
-def shop(name: str, **options) -> CallablesApi:
-    return CallablesApi(name, {"find": lambda: f"{name} found it", "buy": lambda: "bought"}, **options)
-
-
-async def test_tools_of_several_apis_are_told_apart_and_one_that_is_down_takes_no_other_with_it():
-    tools = LiveTools(lambda: {"down": Broken("down", {}), "one": shop("one", reads=("find",)), "two": shop("two")})
-    listed = await tools.tools()
-    assert [tool.name for tool in listed] == ["one__find", "one__buy", "two__find", "two__buy"]
-    assert (listed[0].title, listed[0].tags) == ("find", ("one",))
-    assert (await tools.call("two__find", {})).text == "two found it"
-    assert (tools.read_only("one__find"), tools.read_only("two__find"), tools.read_only("x")) == (True, False, False)
-    assert tools.missing == {"down": "it is down"}
-    with pytest.raises(LiveApiRefused, match="down is missing: it is down"):
-        await tools.call("down__find", {})
-
-
-async def test_what_is_registered_later_is_found_and_what_is_gone_is_not_called():
-    long = {"operation_" * 6 + end: (lambda end=end: end) for end in ("a", "b")}
-    apis = {"one": shop("one"), "warehouse": CallablesApi("warehouse", long)}
-    tools = LiveTools(lambda: apis)
-    names = [tool.name for tool in await tools.tools() if tool.tags == ("warehouse",)]
-    assert [(await tools.call(name, {})).text for name in names] == ["a", "b"]
-    apis["two"] = shop("two")
-    assert (await tools.call("two__find", {})).text == "two found it"
-    del apis["one"]
-    with pytest.raises(LiveApiRefused, match="one__find"):
-        await tools.call("one__find", {})

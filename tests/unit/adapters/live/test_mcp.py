@@ -228,20 +228,6 @@ def test_a_server_dies_with_us_even_if_we_are_killed():
     wait_until(lambda: not alive(pid), "the server has ended")
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({}, "give one of them"),
-        ({"command": ("a",), "url": "https://mcp.example.com/mcp"}, "give one of them"),
-        ({"url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer abc"}}, "env:NAME or file:PATH"),
-        ({"url": "https://me:secret@mcp.example.com/mcp"}, "password"),
-    ],
-)
-def test_settings_want_one_way_in_and_no_secrets(settings, told):
-    with pytest.raises(ValueError, match=told):
-        McpSettings(**settings)
-
-
 @contextmanager
 def started(*options: str) -> Iterator[str]:
     """The SDK's server over HTTP: its address."""

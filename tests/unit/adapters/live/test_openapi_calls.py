@@ -3,7 +3,7 @@
 import gzip
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,15 @@ class Shop:
         return self.server.asked[-1]
 
 
-class Opener:
+Opened = Callable[..., Shop]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Opened]:
     """Makes shops: `op` is the operation's description, `answer` what the server says, the rest are settings."""
+    where = tmp_path / "document.json"
 
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
-        self._directory, self._stack = directory, stack
-
-    def __call__(
-        self,
+    def opened(
         op: Any = None,
         answer: Any = None,
         *,
@@ -62,18 +63,14 @@ class Opener:
         environment: Any = None,
         **settings: Any,
     ) -> Shop:
-        server = self._stack.enter_context(HttpApi(answer if callable(answer) or not answer else lambda _: answer))
+        server = stack.enter_context(HttpApi(answer if callable(answer) or not answer else lambda _: answer))
         described = {"openapi": "3.1.0", "info": {}, "paths": {path: {method: {"operationId": "op", **(op or {})}}}}
-        where = self._directory / "document.json"
         where.write_text(json.dumps(described | (document or {})))
         chosen = OpenApiSettings(document=str(where), **{"server": f"{server.url}/v1", **settings})
         return Shop(server, OpenApiApi("shop", chosen, environment=environment or {}))
 
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Opener]:
     with ExitStack() as stack:
-        yield Opener(tmp_path, stack)
+        yield opened
 
 
 # The table of OpenAPI 3.1, 4.8.12.6.
@@ -117,7 +114,7 @@ def shop(tmp_path: Path) -> Iterator[Opener]:
     ],
 )
 async def test_a_parameter_is_written_in_its_style(
-    shop: Opener, place: str, more: dict[str, Any], value: Any, wanted: str
+    shop: Opened, place: str, more: dict[str, Any], value: Any, wanted: str
 ) -> None:
     call = shop({"parameters": [parameter(place, **more)]}, path="/c/{color}/x" if place == "path" else "/q")
     assert not (await call(color=value)).error
@@ -150,7 +147,7 @@ async def test_a_parameter_is_written_in_its_style(
     ],
 )  # fmt: skip
 async def test_a_body_is_written_in_its_media_type(
-    shop: Opener, schema: Any, kind: str, arguments: dict[str, Any], wanted: str
+    shop: Opened, schema: Any, kind: str, arguments: dict[str, Any], wanted: str
 ) -> None:
     call = shop(body(schema, kind), method="post")
     assert not (await call(**arguments)).error
@@ -158,7 +155,7 @@ async def test_a_body_is_written_in_its_media_type(
     assert call.asked.headers["content-type"] == kind
 
 
-async def test_a_body_that_is_not_needed_and_not_given_is_not_sent(shop: Opener) -> None:
+async def test_a_body_that_is_not_needed_and_not_given_is_not_sent(shop: Opened) -> None:
     optional = body({"type": "object", "required": ["a"], "properties": {"a": {}}}, required=False)
     call = shop(optional, method="post")
     assert not (await call()).error
@@ -195,7 +192,7 @@ CHECKED = {
     ],
 )
 async def test_a_mistake_is_answered_with_its_place_and_never_sent(
-    shop: Opener, op: Any, arguments: dict[str, Any], named: str
+    shop: Opened, op: Any, arguments: dict[str, Any], named: str
 ) -> None:
     call = shop(op, method="post", path="/items/{id}/view" if "id" in str(op) else "/q")
     result = await call(**arguments)
@@ -238,7 +235,7 @@ DESCRIBED = {"responses": {"2XX": {"description": "", "content": {"application/j
         ),
     ],
 )  # fmt: skip
-async def test_what_is_told_of_an_answer(shop: Opener, answer: Said, told: dict[str, Any]) -> None:
+async def test_what_is_told_of_an_answer(shop: Opened, answer: Said, told: dict[str, Any]) -> None:
     call = shop(DESCRIBED, answer)
     result = await call()
     assert {name: getattr(result, name) for name in told} == told
@@ -263,7 +260,7 @@ AWAY = "retry-after"
     ],
 )
 async def test_an_answer_that_is_none_is_an_error(
-    shop: Opener, answer: Any, error: type[LiveApiError], match: str | None, requests: int
+    shop: Opened, answer: Any, error: type[LiveApiError], match: str | None, requests: int
 ) -> None:
     call = shop(None, answer, timeout=0.2 if answer is late else 30.0)
     with pytest.raises(error, match=match) as caught:
@@ -272,7 +269,7 @@ async def test_an_answer_that_is_none_is_an_error(
     assert match or getattr(caught.value, "retry_after", 0) == 7.0
 
 
-async def test_a_server_that_is_not_there_is_unavailable(shop: Opener) -> None:
+async def test_a_server_that_is_not_there_is_unavailable(shop: Opened) -> None:
     call = shop(server="http://127.0.0.1:9")
     with pytest.raises(LiveApiUnavailable, match="cannot be reached"):
         await call()
@@ -330,7 +327,7 @@ def secured(name: str) -> dict[str, Any]:
         ("basic", "authorization", BASIC),
     ],
 )
-async def test_a_key_goes_where_the_document_says(shop: Opener, name: str, place: str, wanted: str) -> None:
+async def test_a_key_goes_where_the_document_says(shop: Opened, name: str, place: str, wanted: str) -> None:
     call = shop(**secured(name))
     await call()
     assert call.asked.headers[place] == wanted
@@ -339,7 +336,7 @@ async def test_a_key_goes_where_the_document_says(shop: Opener, name: str, place
     assert place not in unsecured.asked.headers
 
 
-async def test_a_key_in_the_query_is_no_argument_of_the_agent(shop: Opener) -> None:
+async def test_a_key_in_the_query_is_no_argument_of_the_agent(shop: Opened) -> None:
     call = shop({"parameters": [parameter("query", "key"), parameter("query", "a")]}, **secured("query"))
     await call(a=1)
     assert list((await call.api.tools())[0].parameters["properties"]) == ["a"]
@@ -347,7 +344,7 @@ async def test_a_key_in_the_query_is_no_argument_of_the_agent(shop: Opener) -> N
 
 
 @pytest.mark.promise
-async def test_a_redirect_is_followed_on_the_same_host_alone(shop: Opener) -> None:
+async def test_a_redirect_is_followed_on_the_same_host_alone(shop: Opened) -> None:
     with HttpApi() as elsewhere:
 
         def answer(asked: Asked) -> Said:
@@ -379,7 +376,7 @@ def forms(call: Shop) -> list[dict[str, str]]:
     return [one.form for one in call.server.asked if one.path == "/v1/token"]
 
 
-async def test_a_password_is_exchanged_for_a_token_once_however_many_ask(shop: Opener) -> None:
+async def test_a_password_is_exchanged_for_a_token_once_however_many_ask(shop: Opened) -> None:
     call = shop(None, token_server("T1", {"access_token": "T1", "expires_in": 3600}), **secured("password"))
     async with anyio.create_task_group() as group:
         for _ in range(5):
@@ -397,7 +394,7 @@ async def test_a_password_is_exchanged_for_a_token_once_however_many_ask(shop: O
     ],
 )
 async def test_a_token_that_is_refused_is_renewed(
-    shop: Opener, tokens: list[dict[str, Any]], grants: list[str]
+    shop: Opened, tokens: list[dict[str, Any]], grants: list[str]
 ) -> None:
     first = {"access_token": "T1", "refresh_token": "R1"}
     call = shop(None, token_server("T2", first, *tokens, {"access_token": "T2"}), **secured("password"))
@@ -405,7 +402,7 @@ async def test_a_token_that_is_refused_is_renewed(
     assert [form["grant_type"] for form in forms(call)] == grants
 
 
-async def test_a_token_is_renewed_before_it_runs_out(shop: Opener) -> None:
+async def test_a_token_is_renewed_before_it_runs_out(shop: Opened) -> None:
     tokens = [{"access_token": name, "expires_in": 100} for name in ("T1", "T2")]
     call = shop(None, token_server("T1 T2", *tokens), **secured("password"))
     for now, token in ((0.0, "T1"), (80.0, "T2")):
@@ -414,7 +411,7 @@ async def test_a_token_is_renewed_before_it_runs_out(shop: Opener) -> None:
         assert call.asked.headers["authorization"] == f"Bearer {token}"
 
 
-async def test_client_credentials_go_into_the_header(shop: Opener) -> None:
+async def test_client_credentials_go_into_the_header(shop: Opened) -> None:
     call = shop(None, token_server("T1", {"access_token": "T1"}), **secured("client"))
     assert not (await call()).error
     assert call.server.asked[0].form == {"grant_type": "client_credentials"}
@@ -422,7 +419,7 @@ async def test_client_credentials_go_into_the_header(shop: Opener) -> None:
 
 
 @pytest.mark.promise
-async def test_a_wrong_password_is_told_without_the_password(shop: Opener) -> None:
+async def test_a_wrong_password_is_told_without_the_password(shop: Opened) -> None:
     call = shop(None, token_server(""), **secured("password"))
     with pytest.raises(LiveApiRefused, match=r"auth\.password: no token, status 400") as caught:
         await call()
@@ -431,7 +428,7 @@ async def test_a_wrong_password_is_told_without_the_password(shop: Opener) -> No
 
 
 @pytest.mark.promise
-async def test_a_document_cannot_send_keys_to_another_host(shop: Opener) -> None:
+async def test_a_document_cannot_send_keys_to_another_host(shop: Opened) -> None:
     with pytest.raises(AdapterNotSetUp, match=r"auth\.far\.token_url: .* another host"):
         await shop(**secured("far"))()
     document = {"openapi": "3.0.0", "paths": {}, "servers": [{"url": "https://elsewhere.example"}]}
@@ -443,7 +440,7 @@ async def test_a_document_cannot_send_keys_to_another_host(shop: Opener) -> None
         await api.aclose()
 
 
-async def test_a_key_that_is_not_there_or_a_scheme_that_nobody_describes_is_named(shop: Opener) -> None:
+async def test_a_key_that_is_not_there_or_a_scheme_that_nobody_describes_is_named(shop: Opened) -> None:
     with pytest.raises(AdapterNotSetUp, match=r"auth\.k: key_file = .* cannot be read"):
         shop(auth={"k": AuthSettings(kind="bearer", key_file="/nowhere")})
     call = shop(auth={"token": AuthSettings(key_env="KEY")}, environment={"KEY": SECRET})

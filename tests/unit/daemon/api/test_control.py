@@ -5,38 +5,20 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from prometheus_client import Counter
 
 from actors.deployment.fleet import EngineView, Fleet
-from actors.messages import (
-    Attributed,
-    Attribution,
-    Serving,
-    Step,
-    StepLabel,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from actors.messages import Verdict
 from actors.messages.signing import record_problem, sign
 from actors.store import Store
 from daemon.cli.output import screen
 from daemon.cli.status import show
+from tests.support.credited import attributed
 from tests.support.experience import Desk
 from tests.support.fakes import candidate
 
 pytestmark = pytest.mark.anyio
-
-
-def attributed(number: int, outcome: float | None = 1.0) -> Attributed:
-    step = Step(exchange_id=f"e{number}", tool_calls=(ToolCall("book", '{"fid": "K1"}'),), observation='{"ref": "Z1"}')
-    run = Trajectory(
-        id=f"t{number}", goal="Book a flight", steps=(step,), outcome=outcome, started=number, ended=number + 1.0
-    )
-    labels = (StepLabel("GOOD", 0.9, "its result was used"),)
-    return Attributed(id=run.id, trajectory=run, attribution=Attribution(labels=labels, judge="rules", rubric="1"))
 
 
 class Controls(Desk):
@@ -73,32 +55,18 @@ class Controls(Desk):
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, store_url: str) -> AsyncIterator[Controls]:
-    store = Store(store_url, clock=lambda: 1.0)
-    await store.open()
+async def desk(store: Store, tmp_path: Path) -> AsyncIterator[Controls]:
     desk = Controls(store, tmp_path)
     async with desk.client:
         yield desk
-    await store.aclose()
-
-
-async def test_status_tells_of_an_empty_system_and_counts_success_with_its_interval(desk: Controls) -> None:
-    status, _ = await desk.status()
-    assert (status["success"]["rate"], status["serving"], status["frozen"]) == (None, None, False)
-    assert (status["learning"], status["sandbox"]) == ({}, "travel")
-    await desk.store.save([attributed(n, float(n % 4 != 0)) for n in range(20)])
-    success = (await desk.status())[0]["success"]
-    assert (success["rate"], success["n"]) == (0.75, 20)
-    assert 0.5 < success["low"] < 0.75 < success["high"] < 0.9
 
 
 async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_binds(desk: Controls) -> None:
     async def told(keys: str) -> tuple[int, bool, str]:
         for place, key in enumerate(keys):
-            for item in (attributed(10 * ord(key) + n) for n in range(4)):
-                run = msgspec.structs.replace(item.trajectory, caller=key)
+            for item in (attributed(f"{key}{number}", caller=key) for number in range(4)):
                 # As it is kept before it is attributed, and after.
-                await desk.store.save([run if place % 2 else msgspec.structs.replace(item, trajectory=run)])
+                await desk.store.save([item.trajectory if place % 2 else item])
         desk.now += 60.0
         status, shown = await desk.status()
         assert status["parties"]["sentence"] in shown
@@ -117,18 +85,6 @@ async def test_status_says_how_much_is_replay_and_what_the_sentinel_did(desk: Co
     assert status["sentinel"]["monitors"]["outcomes"] == {"p": 0.2}
     assert "10 % from other kinds of task than the leading; 6 trajectories short" in shown
     assert "freeze: length x2" in shown
-
-
-async def test_success_over_time_has_swaps_in_it(desk: Controls) -> None:
-    await desk.store.save([attributed(n) for n in range(25)])
-    swap = Serving(
-        id="s", engine="serving", version=3, previous=0, path="p", result="swapped", since=9.0, paused_seconds=0.05
-    )
-    await desk.store.save([swap])
-    data = (await desk.client.get("/api/success")).json()
-    assert sum(point["n"] for point in data["points"]) == 25
-    assert data["points"] == sorted(data["points"], key=lambda point: point["time"])
-    assert data["swaps"] == [{"time": 9.0, "version": 3, "result": "swapped", "paused": 0.05}]
 
 
 async def test_freeze_and_thaw_send_a_directive_with_its_reason(desk: Controls) -> None:

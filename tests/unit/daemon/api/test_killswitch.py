@@ -46,20 +46,22 @@ class Bench:
     async def remove(self) -> None:
         self.kill.path.unlink()
 
+    async def freeze(self) -> None:
+        await self.order("freeze", "by hand", "control")
+
+    async def thaw(self) -> None:
+        await self.order("thaw", "", "control")
+
+    async def nothing(self) -> None: ...
+
     async def said(self, *steps) -> list[tuple[str, str]]:
         await self.kill.watch(Looks(*steps), self.store, self.order)  # type: ignore[arg-type]
         return [(item.kind, item.origin) for item in reversed(await self.store.directives())]
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, store_url: str):
-    store = Store(store_url, clock=lambda: 1.0)
-    await store.open()
-    yield Bench(store, tmp_path)
-    await store.aclose()
-
-
-async def nothing() -> None: ...
+def bench(store: Store, tmp_path: Path) -> Bench:
+    return Bench(store, tmp_path)
 
 
 async def test_its_text_is_the_reason_and_what_cannot_be_read_stops_too(bench: Bench) -> None:
@@ -73,11 +75,6 @@ async def test_its_text_is_the_reason_and_what_cannot_be_read_stops_too(bench: B
     assert "cannot be read" in bench.kill.reason()
 
 
-async def test_it_freezes_once_and_thaws_when_it_is_gone(bench: Bench) -> None:
-    said = await bench.said(bench.touch, nothing, nothing, bench.remove, nothing)
-    assert said == [("freeze", ORIGIN), ("thaw", ORIGIN)]
-
-
 async def test_a_file_that_was_removed_while_no_daemon_ran_is_noticed(bench: Bench) -> None:
     await bench.touch()
     await bench.said()
@@ -85,13 +82,17 @@ async def test_a_file_that_was_removed_while_no_daemon_ran_is_noticed(bench: Ben
     assert await bench.said() == [("freeze", ORIGIN), ("thaw", ORIGIN)]
 
 
-async def test_what_an_operator_froze_stays_frozen(bench: Bench) -> None:
-    await bench.order("freeze", "by hand", "control")
-    assert await bench.said(bench.touch, nothing, bench.remove, nothing) == [("freeze", "control")]
-
-
-async def test_a_thaw_while_it_is_there_does_not_last(bench: Bench) -> None:
-    async def thaw() -> None:
-        await bench.order("thaw", "", "control")
-
-    assert (await bench.said(bench.touch, thaw, nothing))[-1] == ("freeze", ORIGIN)
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        pytest.param("touch nothing nothing remove nothing", [("freeze", ORIGIN), ("thaw", ORIGIN)], id="once"),
+        pytest.param("freeze touch nothing remove nothing", [("freeze", "control")], id="an operator's freeze stays"),
+        pytest.param(
+            "touch thaw nothing", [("freeze", ORIGIN), ("thaw", "control"), ("freeze", ORIGIN)], id="no thaw lasts"
+        ),
+    ],
+)
+async def test_it_freezes_while_it_is_there_and_undoes_its_own_alone(
+    bench: Bench, steps: str, said: list[tuple[str, str]]
+) -> None:
+    assert await bench.said(*(getattr(bench, step) for step in steps.split())) == said

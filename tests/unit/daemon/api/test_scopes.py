@@ -14,12 +14,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from actors.store import Store
 from daemon.api.admin import AdminOnly, RefusalCollector, admin_keys
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
 from daemon.api.scopes import NEEDED, allowed
-from daemon.cli.control_client import key_headers
 from daemon.composition.tasks import Tasks
 from daemon.errors import ConfigError
 from daemon.tap.keys import OPERATORS, KeyRing, Scope, add_key, revoke_key
@@ -69,13 +67,9 @@ class Door:
 
 
 @pytest.fixture
-async def door(tmp_path: Path, path: Path) -> AsyncIterator[Door]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
-    await store.open()
+def door(desk: Desk, path: Path) -> Door:
     texts = {scope: key(path, scope) for scope in SCOPES}
-    desk = Desk(store, tmp_path)
-    yield Door(desk.app(KeyRing(path, clock=lambda: 2.0)), desk, texts)
-    await store.aclose()
+    return Door(desk.app(KeyRing(path, clock=lambda: 2.0)), desk, texts)
 
 
 async def test_every_route_has_a_scope_and_every_line_of_the_table_a_route(door: Door) -> None:
@@ -162,10 +156,9 @@ async def test_without_an_admin_key_it_is_open_and_then_shut_to_all_but_those(
     login = base64.b64encode(f"anyone:{texts['admin']}".encode()).decode()
     for shown in ({"authorization": f"Bearer {texts['admin']}"}, {"authorization": f"Basic {login}"}):
         assert (await http.get("/", headers=shown)).text == "here"
-    for method in ("GET", "POST", "HEAD"):
-        for scope, text in texts.items():
-            answer = await http.request(method, "/", headers={"x-evolved-key": text})
-            assert (answer.status_code == 200) == (scope == "admin")
+    for scope, text in texts.items():
+        answer = await http.post("/", headers={"x-evolved-key": text})
+        assert (answer.status_code == 200) == (scope == "admin")
     for origin, status in (("http://evil", 403), ("null", 403), ("http://here:8090", 200)):
         headers = {"x-evolved-key": texts["admin"], "origin": origin}
         assert (await http.post("/", headers=headers)).status_code == status, "a page of another site gives no orders"
@@ -222,15 +215,3 @@ def test_it_listens_to_others_only_with_an_admin_key_and_over_an_encrypted_way(p
         admin_keys(path, "0.0.0.0", protected=False)
     with pytest.raises(ConfigError, match=r"tap\.door\.keys_file.*evolved keys add"):
         admin_keys(path.with_name("none"), "127.0.0.1")
-
-
-def test_the_command_line_shows_the_key_in_a_file(path: Path) -> None:
-    text = key(path)
-    file = path.with_name("admin.key")
-    file.write_text(text + "\n")
-    assert key_headers(str(file)) == {"x-evolved-key": text}
-    assert key_headers("") == {}
-    for wrong in ("sk-1", "", f"{text} {text}"):
-        file.write_text(wrong)
-        with pytest.raises(ConfigError, match="admin_key_file"):
-            key_headers(str(file))

@@ -1,23 +1,12 @@
 """Runs and versions are told with their credit, their tokens, what a swap cost, and what became of them."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
 
-from actors.messages import (
-    Feedback,
-    Handoff,
-    Serving,
-    Step,
-    StepLabel,
-    TokenRow,
-    ToolCall,
-    Verdict,
-    pack_array,
-)
+from actors.messages import Feedback, Handoff, Serving, Step, StepLabel, TokenRow, ToolCall, Verdict, pack_array
 from actors.messages.signing import sign
 from actors.store import Store
 from actors.store.records import Joined
@@ -25,25 +14,11 @@ from actors.store.run_story import RunStory, run_story
 from daemon.api.run_story import lines
 from daemon.api.trajectories import tokens_of
 from tests.support.credited import attributed
-from tests.support.experience import Desk, lesson
+from tests.support.experience import lesson
 from tests.support.fakes import candidate
 from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(f"sqlite:///{tmp_path}/s.db", clock=lambda: 1.0)
-    await store.open()
-    yield store
-    await store.aclose()
-
-
-@pytest.fixture
-async def http(store: Store, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with Desk(store, tmp_path).http() as http:
-        yield http
 
 
 def row(**fields) -> TokenRow:
@@ -55,13 +30,24 @@ def row(**fields) -> TokenRow:
     return TokenRow(**{**values, **fields})
 
 
-async def test_steps_have_their_credit_and_their_tokens(store: Store, http: httpx.AsyncClient) -> None:
-    step = Step(exchange_id="e", tool_calls=(ToolCall("book", '{"fid": "K1"}'),), observation='{"ref": "Z1"}', row=0)
-    made = attributed("t1", goal="Book a flight", steps=(step, Step(exchange_id="f", text="done")), rows=(row(),))
+async def test_a_run_comes_with_its_steps_credit_tokens_lessons_and_reports(
+    store: Store, http: httpx.AsyncClient
+) -> None:
+    steps = (
+        Step(
+            exchange_id="e", tool_calls=(ToolCall("book", '{"fid": "K1"}'),), observation='{"ref": "Z1"}', row=0,
+            role="planner#1",
+        ),
+        Step(exchange_id="f", text="done", role="worker#2"),
+    )  # fmt: skip
+    handed = (Handoff(source="planner#1", target="worker#2", step=1, via="delegate"),)
+    made = attributed("t1", steps=steps, rows=(row(),), handoffs=handed, experience_ids=("a", "gone"))
     labels = (StepLabel("GOOD", 0.9, "its result was used"), StepLabel("ABSTAIN", 0.0, ""))
-    await store.save(
-        [msgspec.structs.replace(made, attribution=msgspec.structs.replace(made.attribution, labels=labels))]
-    )
+    made = msgspec.structs.replace(made, attribution=msgspec.structs.replace(made.attribution, labels=labels))
+    said = Feedback(id="f", received=3.0, trajectory_id="t1", outcome=1.0, text="well done")
+    await store.save([made, lesson("a")])
+    await store.save([said, Joined(id="f", trajectory_id="t1")])
+
     found = (await http.get("/api/trajectories/t1")).json()
     first, second = found["steps"]
     assert first["calls"] == [{"name": "book", "arguments": '{"fid": "K1"}'}]
@@ -71,6 +57,13 @@ async def test_steps_have_their_credit_and_their_tokens(store: Store, http: http
     assert (told["mean_logprob"], told["least_logprob"]) == (-1.0, -1.5)
     assert (second["text"], second["label"], second["tokens"]) == ("done", "ABSTAIN", None)
     assert found["judged"] == {"judge": "j", "rubric": "r", "weight": 1.0, "tokens": 0, "cost": 0.0}
+    assert (first["role"], second["role"]) == ("planner#1", "worker#2")
+    assert found["handoffs"] == [{"source": "planner#1", "target": "worker#2", "step": 1, "via": "delegate"}]
+    assert [(one["id"], one["known"], one.get("when_to_use")) for one in found["experience"]] == [
+        ("a", True, "when a"), ("gone", False, None),
+    ]  # fmt: skip
+    assert [one["text"] for one in found["feedback"]] == ["well done"]
+    assert found["lineage"]["batches"] == []
 
 
 def test_tokens_whose_columns_do_not_fit_are_not_told_and_without_log_probs_there_is_no_mean() -> None:
@@ -81,40 +74,11 @@ def test_tokens_whose_columns_do_not_fit_are_not_told_and_without_log_probs_ther
     assert (told["sampled"], told["mean_logprob"], told["logprobs"]) == (2, None, [])
 
 
-async def test_experience_feedback_and_lineage_come_with_it(store: Store, http: httpx.AsyncClient) -> None:
-    said = Feedback(id="f", received=3.0, trajectory_id="t1", outcome=1.0, text="well done")
-    await store.save([attributed("t1", experience_ids=("a", "gone")), lesson("a")])
-    await store.save([said, Joined(id="f", trajectory_id="t1")])
-    found = (await http.get("/api/trajectories/t1")).json()
-    assert [(one["id"], one["known"], one.get("when_to_use")) for one in found["experience"]] == [
-        ("a", True, "when a"), ("gone", False, None),
-    ]  # fmt: skip
-    assert [one["text"] for one in found["feedback"]] == ["well done"]
-    assert found["lineage"]["batches"] == []
-
-
 async def test_one_without_credit_is_told_too_and_none_is_404(store: Store, http: httpx.AsyncClient) -> None:
     await store.save([attributed("t1").trajectory])
     found = (await http.get("/api/trajectories/t1")).json()
     assert (found["judged"], found["steps"][0]["label"]) == (None, "ABSTAIN")
     assert (await http.get("/api/trajectories/none")).status_code == 404
-
-
-async def test_several_agents_show_who_acted_and_who_handed_over(store: Store, http: httpx.AsyncClient) -> None:
-    steps = (Step(exchange_id="a", role="planner#1"), Step(exchange_id="b", role="worker#2"))
-    handed = (Handoff(source="planner#1", target="worker#2", step=1, via="delegate"),)
-    await store.save([attributed("t1", steps=steps, handoffs=handed)])
-    found = (await http.get("/api/trajectories/t1")).json()
-    assert [each["role"] for each in found["steps"]] == ["planner#1", "worker#2"]
-    assert found["handoffs"] == [{"source": "planner#1", "target": "worker#2", "step": 1, "via": "delegate"}]
-
-
-async def test_the_list_goes_on_where_the_page_before_ended(store: Store, http: httpx.AsyncClient) -> None:
-    await store.save([attributed(f"t{n}", ended=n + 0.1) for n in range(5)])
-    first = (await http.get("/api/trajectories?limit=3")).json()
-    second = (await http.get("/api/trajectories", params={"limit": 3, "after": first["after"]})).json()
-    assert [run["id"] for run in first["trajectories"] + second["trajectories"]] == ["t4", "t3", "t2", "t1", "t0"]
-    assert second["after"] is None
 
 
 @pytest.mark.parametrize(
@@ -171,20 +135,18 @@ async def versions(store: Store, http: httpx.AsyncClient, tmp_path: Path) -> htt
     return http
 
 
-async def test_the_list_has_the_newest_first_with_verdict_swap_and_setback(versions: httpx.AsyncClient) -> None:
+async def test_the_list_has_headlines_and_one_has_everything_and_says_what_is_not_signed(
+    versions: httpx.AsyncClient,
+) -> None:
     told = (await versions.get("/api/versions")).json()
     second, first = told["versions"]
     assert (told["all"], second["version"], first["version"]) == (2, 2, 1)
-    assert first["verdict"]["measurements"] == {"success": 0.7}, "the list has headlines only"
+    assert first["verdict"]["measurements"] == {"success": 0.7}
     assert first["swaps"][0]["paused_seconds"] == 0.05
     assert first["served"] == [{"engine": "a", "since": 1.7, "until": None}]
     assert second["setbacks"] == [{"at": 2.7, "kind": "refused", "who": "a", "reason": "full"}]
     assert len((await versions.get("/api/versions?limit=1")).json()["versions"]) == 1
-
-
-async def test_one_has_every_measurement_and_says_what_is_not_signed(versions: httpx.AsyncClient) -> None:
-    first = (await versions.get("/api/versions/1")).json()
-    second = (await versions.get("/api/versions/2")).json()
+    first, second = [(await versions.get(f"/api/versions/{number}")).json() for number in (1, 2)]
     assert first["verdicts"][0]["measurements"] == {"success": 0.7, "drift_kl": 0.1}
     assert first["verdicts"][0]["signature_problem"] == ""
     assert second["verdicts"][0]["signature_problem"] != ""

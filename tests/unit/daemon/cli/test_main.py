@@ -1,6 +1,5 @@
 """The command line: help that teaches, errors that name the remedy, nothing that needs a running system by accident."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from daemon.cli.examples import subcommands
 from daemon.cli.main import GROUPS, main, parser
 from tests.support.ports import free_port
+from tests.unit.daemon.cli.conftest import Evolved
 
 BROKEN = {
     "a setting": ("config --set curator.group_per_batch=4", "did you mean curator.groups_per_batch?"),
@@ -17,13 +17,15 @@ BROKEN = {
     "no daemon: an order": ("rollback --reason x --set control.port=9", "start it with `evolved run`"),
     "no daemon: live APIs": ("adapters --set control.port=9 list", "start it with `evolved run`"),
     "no daemon: a broken setting elsewhere": ("freeze --config {tmp}/judge.toml", "no daemon at http://127.0.0.1:9"),
+    "a key's file that is not there": ("status --set control.admin_key_file={tmp}/none", "control.admin_key_file"),
+    "a key's file without one": ("freeze --set control.admin_key_file={tmp}/judge.toml", "no key in it"),
     "no reason": ("rollback", "--reason"),
     "a mistyped command": ("statsu", "did you mean status?"),
     "a mistyped action": ("keys revok", "did you mean revoke?"),
     "a mistyped key": ("freeze --set control.prt=9", "control.port"),
     "a mistyped section": ("freeze --set contrl.port=9", "control"),
     "no assignment": ("freeze --set port", "section.key"),
-    "eval: environment": ("eval --env travels", "no environment adapter 'travels'; did you mean travel?"),
+    "eval: environment": ("eval --env travels --json", "no environment adapter 'travels'; did you mean travel?"),
     "eval: families": ("eval --env travel --families AX", "no family 'X'; families: A, B, C, D, L"),
     "eval: engine": ("eval --env travel --engine http://127.0.0.1:{port}", "no engine answers at http://127.0.0.1:"),
     "eval: attempts": ("eval --env travel --n 0", "--n must be 1 or more"),
@@ -39,6 +41,16 @@ BROKEN = {
         "tasks --set questioner.families=X generate travel --out {tmp}/t.json", "has no family 'X'"
     ),
     "tasks: another's file": ("tasks generate travel --resume --out {tmp}/judge.toml", "is no file of tasks"),
+    "doctor: check": ("doctor --only nonsense --json", "nonsense"),
+    "uninstall: nothing there": ("uninstall --root {tmp}/root --json", "{tmp}/root"),
+    "import: no file": ("import {tmp}/missing --json", "{tmp}/missing"),
+    "restore: no file": ("db restore {tmp}/missing --json", "{tmp}/missing"),
+    "check: environment": ("environments check nonsense --json", "nonsense"),
+    "export: no daemon": ("experience export --out {tmp}/x --json --set control.port=9", "start it with `evolved run`"),
+    "db: no database": ("db status --set state_dir={tmp}", "{tmp}/evolved.db: file is not a database"),
+    **{f"demo: {wrong} of feedback": (f"demo --feedback {wrong}", wrong) for wrong in ("1.5", "-0.1", "nan", "some")},
+    **{f"demo: a delay of {wrong}": (f"demo --delay {wrong}", "seconds") for wrong in ("-1", "inf", "nan")},
+    "demo: travellers who come back": ("demo --follow-ups", "--world service"),
     "history: no store": ("history --set state_dir={tmp}/nowhere", "no store at"),
     "trust: no key": ("provenance trust learner --set state_dir={tmp}", "which key?"),
 }  # fmt: skip
@@ -55,6 +67,7 @@ def test_what_cannot_be_done_ends_with_2_and_names_the_remedy(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "judge.toml").write_text("[judge]\nnonsense = 1\n[control]\nport = 9\n")
+    (tmp_path / "evolved.db").write_text("no database, whatever its name says\n" * 100)
     words, said = BROKEN[case]
     try:
         status = main(words.format(tmp=tmp_path, port=free_port()).split())
@@ -62,19 +75,16 @@ def test_what_cannot_be_done_ends_with_2_and_names_the_remedy(
         status = ended.code
     told = capsys.readouterr()
     assert (status, told.out) == (2, "")
-    assert said in told.err
+    assert said.format(tmp=tmp_path) in told.err
     assert said.startswith("no daemon") or not case.startswith("a mistyped") or "no daemon" not in told.err
 
 
-def test_the_settings_file_may_be_named_once_for_all_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.toml").write_text("seed = 4711\n")
-    (tmp_path / "other.toml").write_text("seed = 12\n")
-    monkeypatch.setenv("EVOLVED_CONFIG", str(tmp_path / "mine.toml"))
-    for words, seed in (([], 4711), (["--config", str(tmp_path / "other.toml")], 12), (["--set", "seed=3"], 3)):
-        assert main(["config", "--json", *words]) == 0
-        assert json.loads(capsys.readouterr().out)["seed"] == seed
+def test_the_settings_file_may_be_named_once_for_all_commands(evolved: Evolved) -> None:
+    other = evolved.directory / "other.toml"
+    other.write_text("seed = 12\n")
+    (evolved.directory / "config.toml").write_text("seed = 4711\n")
+    for words, seed in (("", 4711), (f"--config {other}", 12), ("--set seed=3", 3)):
+        assert evolved.json(f"config {words}")["seed"] == seed
 
 
 HEAVY = {

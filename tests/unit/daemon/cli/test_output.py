@@ -4,20 +4,19 @@ import io
 import json
 import pty
 import re
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import structlog
 
 import daemon.cli.control_client
 from daemon.cli.examples import subcommands
-from daemon.cli.main import main, parser
+from daemon.cli.main import parser
 from daemon.cli.output import OutputTable, coloured, screen
-from tests.unit.daemon.cli.test_history import state  # noqa: F401 - a store with two versions
+from tests.unit.daemon.cli.conftest import Evolved
 from tests.unit.daemon.cli.test_main import PRINTS_NO_TABLE
 
 LESSON = {
@@ -60,105 +59,26 @@ ANSWERS: dict[str, Any] = {
 }  # fmt: skip
 """By the beginning of a path: what the control API answers, with what makes columns hard to keep apart."""
 
-WORDS: dict[tuple[str, ...], str] = {
-    ("plan",): "--model 7b",
-    ("promote",): "3", ("rollback",): "--reason x", ("freeze",): "", ("thaw",): "", ("status",): "",
-    ("history",): "", ("why",): "1", ("audit",): "verify", ("provenance",): "show", ("keys", "list"): "",
-    ("config",): "", ("forget",): "--tenant acme --reason x --yes",
-    ("db", "status"): "", ("db", "check"): "",
-    ("db", "backup"): "{tmp}/made-{number}.tar", ("install",): "--system --dry-run --root {tmp}/root",
-    ("environments", "list"): "", ("adapters", "list"): "", ("adapters", "remove"): "crm", ("adapters", "test"): "crm",
-    ("adapters", "add"): "crm --kind openapi --url https://crm.example",
-    ("experience", "show"): "l1", ("experience", "add"): "--when a --content b",
-    ("experience", "activate"): "l1 --reason x", ("experience", "retire"): "l1 --reason x",
-    ("experience", "release"): "l1 --reason x",
-    ("experience", "import"): "{tmp}/lessons.jsonl",
-    ("experience", "list"): "", ("experience", "search"): "book",
+OURS = ("/api/experience/forget", "/api/experience/export", "")
+"""They hold nobody's words but the daemon's."""
+COMMANDS = (
+    "plan --model 7b", "promote 3", "rollback --reason x", "freeze", "thaw", "status", "history", "why 1",
+    "audit verify", "provenance show", "keys list", "config", "forget --tenant acme --reason x --yes",
+    "db status", "db check", "db backup {tmp}/made-{number}.tar", "install --system --dry-run --root {tmp}/root",
+    "environments list", "adapters list", "adapters remove crm", "adapters test crm",
+    "adapters add crm --kind openapi --url https://crm.example", "experience list", "experience search book",
+    "experience show l1", "experience add --when a --content b", "experience activate l1 --reason x",
+    "experience retire l1 --reason x", "experience release l1 --reason x", "experience import {tmp}/lessons.jsonl",
+)  # fmt: skip
+"""Each prints something, with and without --json."""
+ELSEWHERE = {
+    ("demo",), ("doctor",), ("uninstall",), ("import",), ("db", "restore"), ("eval",), ("tasks", "generate"),
+    ("environments", "check"), ("experience", "export"),
 }  # fmt: skip
-"""What to write behind a subcommand so that it prints something, with and without --json."""
-SAYS_NOTHING = {
-    ("doctor",): "--only nonsense", ("uninstall",): "--root {tmp}/root", ("import",): "{tmp}/missing",
-    ("db", "restore"): "{tmp}/missing", ("eval",): "--env nonsense",
-    ("tasks", "generate"): "nonsense --out {tmp}/t.json",
-    ("environments", "check"): "nonsense",
-    ("experience", "export"): "--out {tmp}/none/x",
-}  # fmt: skip
-"""What makes a subcommand fail, where its result would take another process, or too long."""
+"""What would take another process, or too long: in test_main.py, how they fail."""
 
 HOSTILE = "[/x] [bold fell [red] :warning: \x1b[2J"
-TELLS_NUMBERS = {("experience", "import")}
-"""They print no text that is not ours."""
-
-
-@pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
-    """Commands set logs up for a process of their own."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
-
-
-@pytest.fixture
-def answering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control API answers as in `ANSWERS`."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        path = request.url.path
-        found = ANSWERS[next(start for start in ANSWERS if path.startswith(start))]
-        if (path == "/api/experience" and request.method == "GET") or path.endswith("/search"):
-            found = [HEARD]
-        return httpx.Response(200, text=found) if isinstance(found, str) else httpx.Response(200, json=found)
-
-    def client(settings: Any, timeout: float) -> httpx.Client:
-        del settings, timeout
-        return httpx.Client(base_url="http://127.0.0.1", transport=httpx.MockTransport(answer))
-
-    monkeypatch.setattr(daemon.cli.control_client, "control_client", client)
-    monkeypatch.setattr("daemon.cli.status.control_client", client)
-
-
-def leaves() -> list[tuple[str, ...]]:
-    found = list(subcommands(parser()))
-    paths = [path for path, command, _ in found if "--json" in command.format_help()]
-    return [path for path in paths if not any(other[: len(path)] == path != other for other, _, _ in found)]
-
-
-def words(path: tuple[str, ...], given: str, tmp: Path, number: int = 0) -> list[str]:
-    return [*path, *given.format(tmp=tmp, number=number).split()]
-
-
-def use(monkeypatch: pytest.MonkeyPatch, state: Path) -> None:  # noqa: F811
-    """Every command's settings name this state directory."""
-    (state / "config.toml").write_text(f"state_dir = {json.dumps(str(state))}\n")
-    monkeypatch.setenv("EVOLVED_CONFIG", str(state / "config.toml"))
-
-
-def test_every_subcommand_that_prints_a_table_is_tried_here() -> None:
-    assert {*WORDS, *SAYS_NOTHING, ("demo",)} == set(leaves())
-    assert not PRINTS_NO_TABLE & (WORDS.keys() | SAYS_NOTHING.keys())
-
-
-@pytest.mark.usefixtures("answering")
-def test_json_is_one_document_and_a_pipe_gets_plain_lines(
-    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch  # noqa: F811
-) -> None:  # fmt: skip
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr("daemon.upkeep.install.program", lambda: "/opt/evolved/bin/evolved", raising=False)
-    use(monkeypatch, state)
-    (state / "lessons.jsonl").write_text("{}\n")
-    assert main(["keys", "add", "--tenant", "acme"]) == 0
-    capsys.readouterr()
-    for path, given in WORDS.items():
-        # 1: `db check` found something, and that is a result.
-        assert main([*words(path, given, state, 1), "--json"]) in (0, 1), (path, capsys.readouterr())
-        json.loads(capsys.readouterr().out)
-        assert main(words(path, given, state, 2)) in (0, 1), path
-        told = capsys.readouterr().out
-        assert told.strip(), path
-        assert not re.search(
-            "[\t\x1b\N{BOX DRAWINGS LIGHT HORIZONTAL}-\N{BOX DRAWINGS HEAVY DOUBLE DASH VERTICAL}…]", told
-        ), path
+IN_NO_PIPE = re.compile("[\t\x1b\N{BOX DRAWINGS LIGHT HORIZONTAL}-\N{BOX DRAWINGS HEAVY DOUBLE DASH VERTICAL}…]")
 
 
 def hostile(told: Any) -> Any:
@@ -174,40 +94,59 @@ def hostile(told: Any) -> Any:
             return told
 
 
-@pytest.mark.usefixtures("answering")
+@pytest.fixture
+def answering(versions: Evolved, monkeypatch: pytest.MonkeyPatch) -> Evolved:
+    """The command line, over a store with two versions and a control API that answers as in `ANSWERS`."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        start = next(start for start in ANSWERS if path.startswith(start))
+        found = ANSWERS[start] if start in OURS else hostile(ANSWERS[start])
+        if (path == "/api/experience" and request.method == "GET") or path.endswith("/search"):
+            found = [hostile(HEARD)]
+        return httpx.Response(200, text=found) if isinstance(found, str) else httpx.Response(200, json=found)
+
+    def client(settings: Any, timeout: float) -> httpx.Client:
+        del settings, timeout
+        return httpx.Client(base_url="http://127.0.0.1", transport=httpx.MockTransport(answer))
+
+    monkeypatch.setattr(daemon.cli.control_client, "control_client", client)
+    monkeypatch.setattr("daemon.cli.status.control_client", client)
+    (versions.directory / "lessons.jsonl").write_text("{}\n")
+    versions(f"keys add --tenant acme --note '{HOSTILE}'")
+    return versions
+
+
+def test_every_subcommand_that_prints_a_table_is_tried_here() -> None:
+    found = list(subcommands(parser()))
+    paths = [path for path, command, _ in found if "--json" in command.format_help()]
+    leaves = {path for path in paths if not any(other[: len(path)] == path != other for other, _, _ in found)}
+    tried = {path for path in leaves for command in COMMANDS if tuple(command.split())[: len(path)] == path}
+    assert leaves - tried == ELSEWHERE
+    assert not PRINTS_NO_TABLE & leaves
+
+
 @pytest.mark.parametrize("terminal", [False, True])
-def test_other_peoples_words_are_printed_as_they_were_written(
-    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool  # noqa: F811
-) -> None:  # fmt: skip
-    monkeypatch.setenv("COLUMNS", "4000")
-    use(monkeypatch, state)
-    (state / "lessons.jsonl").write_text("{}\n")
-    for path, answer in ANSWERS.items():
-        if path != "/api/experience/export":
-            monkeypatch.setitem(ANSWERS, path, hostile(answer))
-    monkeypatch.setitem(globals(), "HEARD", hostile(HEARD))
-    assert main(["keys", "add", "--tenant", "acme", "--note", HOSTILE]) == 0
-    capsys.readouterr()
+def test_json_is_one_document_and_other_peoples_words_are_printed_as_they_were_written(
+    answering: Evolved, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
     if terminal:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    for path, given in WORDS.items():
-        if path[0] in ("status", "adapters", "experience") or path == ("keys", "list"):
-            assert main(words(path, given, state)) == 0, path
-            told = capsys.readouterr().out
-            shown = "[/x] [bold fell [red] :warning:" in told
-            assert shown or path in TELLS_NUMBERS, (path, told)
-            assert "\x1b[2J" not in told, path
-
-
-@pytest.mark.usefixtures("answering")
-def test_what_fails_says_so_on_standard_error_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(monkeypatch, tmp_path)
-    for path, given in SAYS_NOTHING.items():
-        assert main([*words(path, given, tmp_path), "--json"]) != 0, path
-        told = capsys.readouterr()
-        assert (told.out, bool(told.err)) == ("", True), path
+        monkeypatch.setenv("COLUMNS", "4000")
+    else:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("daemon.upkeep.install.program", lambda: "/opt/evolved/bin/evolved", raising=False)
+    for command in COMMANDS:
+        status = 1 if command == "db check" else 0  # it found something, and that is a result
+        answering.json(command.format(tmp=answering.directory, number=1), status)
+        told = answering(command.format(tmp=answering.directory, number=2), status).out
+        assert told.strip(), command
+        assert "\x1b[2J" not in told, command
+        assert terminal or not IN_NO_PIPE.search(told), command
+        # An import prints no text that is not ours.
+        if command.split()[0] in ("status", "adapters", "experience", "keys") and "import" not in command:
+            assert "[/x] [bold fell [red] :warning:" in told, (command, told)
 
 
 def table() -> OutputTable:
@@ -246,8 +185,6 @@ def test_on_a_terminal_a_table_keeps_to_its_width(columns: int, monkeypatch: pyt
 
 
 def test_logs_of_a_command_go_to_standard_error(tmp_path: Path) -> None:
-    import subprocess
-
     script = (
         "import sys, daemon.cli.main as m, daemon.settings.config as c, structlog; "
         "c.load = lambda *_: structlog.get_logger().info('loaded') or c.Config(); "

@@ -7,43 +7,32 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from actors.gate.scores import summarize
 from actors.tasks.questioner.state import read
 from daemon.cli.evaluation import Result, as_json
-from daemon.cli.main import main
 from tests.support.patience import wait_until
+from tests.unit.daemon.cli.conftest import Evolved
+
+GENERATE = "tasks generate travel --out {}/tasks.json --count {}"
 
 
-def generated(capsys: pytest.CaptureFixture[str], path: Path, count: int, *arguments: str) -> dict[str, Any]:
-    words = ["tasks", "generate", "travel", "--count", str(count), "--out", str(path), "--json", *arguments]
-    assert main(words) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_tasks_are_generated_as_settings_choose_and_a_file_is_continued_as_it_was_begun(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "tasks.json"
-    chosen = ("--set", "questioner.prefer.difficulty=[3]", "--set", 'questioner.prefer.wording="learned"')
-    found = generated(capsys, path, 3, *chosen)
+def test_tasks_are_made_as_settings_choose_and_a_file_goes_on_as_it_was_begun(evolved: Evolved) -> None:
+    chosen = "--set questioner.prefer.difficulty=[3] --set questioner.prefer.wording=learned"
+    found = evolved.json(f"{GENERATE.format(evolved.directory, 3)} {chosen}")
     assert (found["kept"], found["ended"]) == (3, "complete")
     assert found["proposed"] == 3 + sum(found["dropped"].values())
     assert found["replays"] == found["replayed"] == 3
-    assert {task.difficulty for task in read(path).tasks} == {0.7}
-    again = ["tasks", "generate", "travel", "--count", "5", "--out", str(path)]
-    for more, said in (([], "--resume goes on with it"), (["--resume"], "made with other settings")):
-        assert main([*again, *more]) == 2
-        assert said in capsys.readouterr().err
-    assert generated(capsys, path, 5, "--resume", *chosen)["kept"] == 5
+    assert {task.difficulty for task in read(evolved.directory / "tasks.json").tasks} == {0.7}
+    again = GENERATE.format(evolved.directory, 5)
+    for more, said in (("", "--resume goes on with it"), ("--resume", "made with other settings")):
+        assert said in evolved(f"{again} {more}", 2).err
+    assert evolved.json(f"{again} --resume {chosen}")["kept"] == 5
 
 
-def test_a_run_that_is_killed_goes_on_from_its_last_world(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_killed_goes_on_from_its_last_world(tmp_path: Path, evolved: Evolved) -> None:
     path = tmp_path / "tasks.json"
-    command = [sys.executable, "-m", "daemon.cli", "tasks", "generate", "travel", "--count", "5000", "--out", str(path)]
+    command = [sys.executable, "-m", "daemon.cli", *GENERATE.format(tmp_path, 5000).split()]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(path.exists, "the first world is written")
@@ -55,7 +44,7 @@ def test_a_run_that_is_killed_goes_on_from_its_last_world(tmp_path: Path, capsys
     cut = read(path)
     kept = len(cut.tasks)
     assert cut.ended == ""
-    found = generated(capsys, path, kept + 5, "--resume")
+    found = evolved.json(f"{GENERATE.format(tmp_path, kept + 5)} --resume")
     assert found["kept"] == kept + 5
     assert found["worlds"] > cut.round
     assert [task.id for task in read(path).tasks[:kept]] == [task.id for task in cut.tasks]

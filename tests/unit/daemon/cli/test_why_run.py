@@ -1,6 +1,5 @@
 """`evolved why RUN`: what was reported, when, how late, and what each report came to; by any id that somebody knows."""
 
-import json
 from pathlib import Path
 
 import anyio
@@ -8,17 +7,17 @@ import pytest
 
 from actors.messages import Feedback
 from actors.store import Store
-from daemon.cli.main import main
 from daemon.settings.config import Config
 from tests.support.experience import Desk
 from tests.support.late_feedback import BATCH, Daemon
 from tests.support.traffic import exchange
+from tests.unit.daemon.cli.conftest import Evolved
 
 KEYS = tuple(f"late{number}" for number in range(BATCH))
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path) -> None:
     """Four runs, told two hours after, trained into v1; the first one is corrected since. One call is not over."""
 
     async def fill() -> None:
@@ -37,16 +36,10 @@ def state(tmp_path: Path) -> Path:
         await store.aclose()
 
     anyio.run(fill)
-    return tmp_path
 
 
-def run(state: Path, *words: str) -> int:
-    return main([*words, "--set", f"state_dir={json.dumps(str(state))}"])
-
-
-def test_it_says_what_was_reported_how_late_and_what_came_of_each(state: Path, capsys) -> None:
-    assert run(state, "why", f"r-default-{KEYS[0]}-0") == 0
-    told = capsys.readouterr().out
+def test_it_says_what_was_reported_how_late_and_what_came_of_each(evolved: Evolved) -> None:
+    told = evolved(f"why r-default-{KEYS[0]}-0").out
     for words in (
         "of         default, sampled by v0", "1, reported", "2 hours after its end", "trained into v1, by order",
         "correction 1: 0, reported", "waits to be trained on with the difference", "was the first word on the run",
@@ -56,35 +49,28 @@ def test_it_says_what_was_reported_how_late_and_what_came_of_each(state: Path, c
 
 
 @pytest.mark.parametrize("name", ["x-default-late0-0", "r-default-late0-0", "f1-late0"])
-def test_a_run_is_named_by_its_calls_answers_and_reports(state: Path, capsys, name: str) -> None:
-    assert run(state, "why", name, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+def test_a_run_is_named_by_its_calls_answers_and_reports(evolved: Evolved, name: str) -> None:
+    told = evolved.json(f"why {name}")
     assert [revision["outcome"] for revision in told["revisions"]] == [1.0, 0.0]
-    assert run(state, "why", told["trajectory_id"], "--json") == 0
-    assert json.loads(capsys.readouterr().out) == told
+    assert evolved.json(f"why {told['trajectory_id']}") == told
 
 
-def test_an_unknown_name_and_a_run_that_is_not_over_are_told(state: Path, capsys) -> None:
+def test_an_unknown_name_and_a_run_that_is_not_over_are_told(evolved: Evolved) -> None:
     for name, words in (
         ("nobody", "no run 'nobody' in the store"), ("r-default-open-0", "its run is still open"),
-        ("lost", "or was never seen"), ("9", "evolved why --run 9"),
+        ("lost", "or was never seen"), ("9", "evolved why --run 9"), ("--run 9", "no run '9'"),
     ):  # fmt: skip
-        assert run(state, "why", name) == 2
-        assert words in capsys.readouterr().err
-    assert run(state, "why", "--run", "9") == 2
-    assert "no run '9'" in capsys.readouterr().err
+        assert words in evolved(f"why {name}", 2).err
 
 
-def test_the_control_api_tells_the_same(state: Path) -> None:
-    async def ask() -> None:
-        store = Store(Config(state_dir=str(state)).store_url, clock=lambda: 5000.0)
-        await store.open()
-        async with Desk(store, state).http() as http:
-            told = (await http.get(f"/api/why/r-default-{KEYS[0]}-0")).json()
-            assert [len(revision["effects"]) for revision in told["revisions"]] == [3, 0]
-            missing = await http.get("/api/why/nobody")
-            assert missing.status_code == 404
-            assert "no run 'nobody'" in missing.json()["error"]["message"]
-        await store.aclose()
-
-    anyio.run(ask)
+@pytest.mark.anyio
+async def test_the_control_api_tells_the_same(tmp_path: Path) -> None:
+    store = Store(Config(state_dir=str(tmp_path)).store_url, clock=lambda: 5000.0)
+    await store.open()
+    async with Desk(store, tmp_path).http() as http:
+        told = (await http.get(f"/api/why/r-default-{KEYS[0]}-0")).json()
+        assert [len(revision["effects"]) for revision in told["revisions"]] == [3, 0]
+        missing = await http.get("/api/why/nobody")
+        assert missing.status_code == 404
+        assert "no run 'nobody'" in missing.json()["error"]["message"]
+    await store.aclose()

@@ -1,5 +1,6 @@
 """The demo's worlds and accounts: settings load, drifts are measured, agents can work, and every call is counted."""
 
+import io
 import json
 import random
 import tomllib
@@ -11,19 +12,19 @@ import httpx
 import openai
 import pytest
 
-from actors.messages import Attributed, Attribution, Exchange, Step, ToolCall, Trajectory
+from actors.messages import Exchange, Step, ToolCall
 from actors.store import Store
 from adapters.environments.service_desk import ServiceDesk
 from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES
 from adapters.redaction import Redactor
-from daemon.cli.main import parser
 from daemon.demo.accounts import settle
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
 from daemon.demo.world import World
 from daemon.demo.worlds import WORLDS
-from daemon.errors import ConfigError
+from tests.support.chat_endpoint import says
+from tests.support.credited import attributed
 from tests.warmstart.service_oracle import Turn, good_turns
 
 pytestmark = pytest.mark.anyio
@@ -66,25 +67,6 @@ def test_what_customers_of_the_service_desk_write_is_trained_on(tmp_path: Path) 
     assert "mia@example.com" not in redactor.text("my email is mia@example.com")[0]
 
 
-@pytest.mark.parametrize(
-    ("option", "wrong", "told"),
-    [
-        *(("--feedback", wrong, wrong) for wrong in ("1.5", "-0.1", "nan", "some")),
-        *(("--delay", wrong, "seconds") for wrong in ("-1", "inf", "nan")),
-    ],
-)
-def test_a_number_that_is_none_is_refused(option: str, wrong: str, told: str, capsys: Any) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args(["demo", option, wrong])
-    assert told in capsys.readouterr().err
-
-
-def test_customers_of_the_travel_desk_never_come_back() -> None:
-    arguments = parser().parse_args(["demo", "--follow-ups"])
-    with pytest.raises(ConfigError, match="--world service"):
-        arguments.run(arguments)
-
-
 class Knowing:
     """An engine that knows the right turns, for one task; keeps the requests that it got."""
 
@@ -105,10 +87,8 @@ class Knowing:
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in calls
         ]
-        message = {"role": "assistant", "content": turn.text or None, "tool_calls": made or None}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        body = {"id": f"r{len(self.requests)}", "object": "chat.completion", "created": 0, "model": "desk"}
-        return httpx.Response(200, json={**body, "choices": [choice]})
+        status, body = says(turn.text or None, tool_calls=made or None)({})
+        return httpx.Response(status, content=body, headers={"content-type": "application/json"})
 
 
 class Plain(random.Random):
@@ -118,29 +98,29 @@ class Plain(random.Random):
         return 0.5
 
 
-async def worked(engine: Knowing, seed: int, journal: Path, **settings: Any) -> list[dict[str, Any]]:
+async def worked(engine: Knowing, seed: int, **settings: Any) -> list[dict[str, Any]]:
     """What an agent writes down of one task."""
     chosen = AgentSettings(tap="http://tap", journal="", world="service", think=0.0, feedback_delay=0.0, **settings)
     answering = httpx.AsyncClient(transport=httpx.MockTransport(engine.answer))
     feedback = httpx.MockTransport(lambda _: httpx.Response(202))
-    with journal.open("w", encoding="utf-8") as out:
-        async with (
-            openai.AsyncOpenAI(base_url="http://tap/v1", api_key="unused", http_client=answering) as client,
-            httpx.AsyncClient(base_url="http://tap", transport=feedback) as http,
-            anyio.create_task_group() as reports,
-        ):
-            await Agent(client, http, ServiceDesk(), chosen, AgentJournal(out), Plain(0)).work(seed, reports)
-    return [json.loads(line) for line in journal.read_text().splitlines()]
+    journal = io.StringIO()
+    async with (
+        openai.AsyncOpenAI(base_url="http://tap/v1", api_key="unused", http_client=answering) as client,
+        httpx.AsyncClient(base_url="http://tap", transport=feedback) as http,
+        anyio.create_task_group() as reports,
+    ):
+        await Agent(client, http, ServiceDesk(), chosen, AgentJournal(journal), Plain(0)).work(seed, reports)
+    return [json.loads(line) for line in journal.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize("follow_ups", [False, True])
-async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path: Path, follow_ups: bool) -> None:
+async def test_an_agent_answers_every_call_and_lets_customers_come_back(follow_ups: bool) -> None:
     """Whatever the customer wants: two things at once, something left out, another wish afterwards."""
     seen_roles, several = set[str](), 0
     for seed in range(40):
         task = ServiceDesk().sample(seed, "train", "ROA")
         engine = Knowing(Desk(task.spec["seed"], task.spec["family"], "train"))
-        events = await worked(engine, seed, tmp_path / f"{seed}.jsonl", follow_ups=follow_ups)
+        events = await worked(engine, seed, follow_ups=follow_ups)
         assert [event["outcome"] for event in events if event["event"] == "episode"] == [1.0], task.goal
         assert [event["status"] for event in events if event["event"] == "feedback"] == [202]
         last = engine.requests[-1]
@@ -152,12 +132,6 @@ async def test_an_agent_answers_every_call_and_lets_customers_come_back(tmp_path
         several += any(len(message.get("tool_calls") or ()) > 1 for message in last)
     assert seen_roles == {"assistant", "tool", "user"}
     assert several
-
-
-def attributed(key: str, outcome: float | None, *responses: str) -> Attributed:
-    steps = tuple(Step(exchange_id=f"x{one}", response_id=one) for one in responses)
-    run = Trajectory(id=key, steps=steps, outcome=outcome, started=0.0, ended=1.0)
-    return Attributed(id=key, trajectory=run, attribution=Attribution(labels=(), judge="j", rubric="r"))
 
 
 EPISODES = [{"event": "episode", "response_id": one} for one in ("r1", "r2")]
@@ -191,7 +165,8 @@ async def test_agents_that_saw_two_responses_settle_with_the_store(
     await store.save([
         *(Exchange(id=f"e{one}", endpoint="/v1/chat/completions", started=1.0, duration=0.1, status=200, request=b"{}",
                    response=b"{}", response_id=one) for one in kept.split()),
-        *(attributed(*run) for run in runs),
+        *(attributed(key, outcome=outcome, steps=tuple(Step(exchange_id=f"x{one}", response_id=one) for one in said))
+          for key, outcome, *said in runs),
     ])  # fmt: skip
     await store.aclose()
     lines = [{"event": "response", "id": one} for one in ("r1", "r2")] + events

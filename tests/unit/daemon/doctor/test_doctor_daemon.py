@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -18,16 +17,19 @@ from adapters.redaction import RedactionSettings
 from daemon.api.admin import AdminOnly
 from daemon.doctor.base import NotLooked, Scene
 from daemon.doctor.learning import LEARNING
-from daemon.doctor.network import NETWORK, ForeignServer, NoAnswer, daemon_answers, listens, tap_answers
-from daemon.processes.asgi import serve
+from daemon.doctor.network import NETWORK, ForeignServer, NoAnswer, daemon_answers, tap_answers
 from daemon.settings.config import AdapterSettings, Config
 from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from daemon.tap.settings import TapSettings
-from tests.support.patience import until
-from tests.support.ports import free_port
+from tests.support.served import served
 
 pytestmark = pytest.mark.anyio
+
+
+def scene(directory: Path, url: str) -> Scene:
+    """An installation whose daemon would answer at `url`."""
+    return Scene(Config(state_dir=str(directory), control=ControlSettings(port=int(url.rpartition(":")[2]))))
 
 
 async def hello(request: Request) -> JSONResponse:
@@ -39,18 +41,12 @@ async def test_a_daemon_that_wants_a_key_is_ours_and_another_server_is_not(tmp_p
     keys = tmp_path / "keys.json"
     add_key(keys, tenant="ops", scope="admin", now=time.time(), expires=None, note="")
     routes, door = [Route("/api/status", hello)], KeyRing(keys, clock=time.time) if guarded else None
-    app = Starlette(routes=routes, middleware=[Middleware(AdminOnly, keys=door, routes=routes)])
-    settings, stop = ControlSettings(port=free_port()), anyio.Event()
-    scene = Scene(Config(state_dir=str(tmp_path), control=settings))
-    async with anyio.create_task_group() as group:
-        group.start_soon(lambda: serve(app, settings, stop=stop))
-        await until(lambda: listens(settings.host, settings.port), "it listens")
+    with served(Starlette(routes=routes, middleware=[Middleware(AdminOnly, keys=door, routes=routes)])) as url:
         if guarded:
-            assert await daemon_answers(scene)
+            assert await daemon_answers(scene(tmp_path, url))
         else:
             with pytest.raises(ForeignServer):
-                await daemon_answers(scene)
-        stop.set()
+                await daemon_answers(scene(tmp_path, url))
 
 
 async def test_who_is_slow_is_not_taken_for_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,15 +55,13 @@ async def test_who_is_slow_is_not_taken_for_somebody_else(tmp_path: Path, monkey
     monkeypatch.setattr("daemon.doctor.network.CALL_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as other:
         port, another = silent.getsockname()[1], other.getsockname()[1]
-        config = Config(
-            state_dir=str(tmp_path), control=ControlSettings(port=port), tap=TapSettings(port=another, admin_port=port)
-        )
-        scene = Scene(config)
+        tap = TapSettings(port=another, admin_port=port)
+        here = Scene(Config(state_dir=str(tmp_path), control=ControlSettings(port=port), tap=tap))
         for look in (daemon_answers, tap_answers):
             with pytest.raises(NoAnswer):
-                await look(scene)
+                await look(here)
         (check,) = [one for one in NETWORK if one.name == "ports"]
-        found = await check.look(scene)
+        found = await check.look(here)
         assert {one.severity for one in found} == {"warning"}
         assert all("did not answer" in one.what and "Do not end it" in one.remedy for one in found)
 
@@ -82,35 +76,29 @@ async def test_an_agent_whose_calls_cannot_be_trained_on_is_a_warning_with_what_
     async def status(request: Request) -> JSONResponse:
         return JSONResponse({"actors": [], "learning": learning})
 
-    settings, stop = ControlSettings(port=free_port()), anyio.Event()
-    scene = Scene(Config(state_dir=str(tmp_path), control=settings))
     (check,) = [one for one in LEARNING if one.name == "agents"]
     with pytest.raises(NotLooked, match="does not answer"):
-        await check.look(scene)
-    async with anyio.create_task_group() as group:
-        group.start_soon(lambda: serve(Starlette(routes=[Route("/api/status", status)]), settings, stop=stop))
-        await until(lambda: listens(settings.host, settings.port), "it listens")
+        await check.look(scene(tmp_path, "http://127.0.0.1:9"))
+    with served(Starlette(routes=[Route("/api/status", status)])) as url:
         with pytest.raises(NotLooked, match="does not lead"):
-            await check.look(scene)
+            await check.look(scene(tmp_path, url))
         learning["agents"] = agents
-        (unfit,) = await check.look(scene)
-        told = "t, bot: calls that train: 35 % of 40; 26 are of runs that ..."
-        assert (unfit.severity, unfit.what, unfit.remedy) == ("warning", told, "change it")
-        stop.set()
+        (unfit,) = await check.look(scene(tmp_path, url))
+    told = "t, bot: calls that train: 35 % of 40; 26 are of runs that ..."
+    assert (unfit.severity, unfit.what, unfit.remedy) == ("warning", told, "change it")
+
+
+SERVER = AdapterSettings(name="openai", options={"model": "m", "base_url": "http://127.0.0.1:9/v1"})
 
 
 @pytest.mark.parametrize(
     ("settings", "warned"),
     [
-        ({}, True),
-        ({"embedder": AdapterSettings(name="")}, True),
-        (
-            {"embedder": AdapterSettings(name="openai", options={"model": "m", "base_url": "http://127.0.0.1:9/v1"})},
-            False,
-        ),
-        ({"navigator": NavigatorSettings(enabled=False)}, False),
+        pytest.param({}, True, id="as it comes"),
+        pytest.param({"embedder": AdapterSettings(name="")}, True, id="no embedder"),
+        pytest.param({"embedder": SERVER}, False, id="a server"),
+        pytest.param({"navigator": NavigatorSettings(enabled=False)}, False, id="no lessons"),
     ],
-    ids=["as it comes", "no embedder", "a server", "no lessons"],
 )
 async def test_that_lessons_are_found_by_words_alone_is_a_warning_with_what_to_set(settings: Any, warned: bool) -> None:
     (check,) = [check for check in LEARNING if check.name == "lessons"]

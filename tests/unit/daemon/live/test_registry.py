@@ -2,11 +2,9 @@
 
 import json
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -27,19 +25,17 @@ from daemon.live.orders import AddOrder
 from daemon.live.registry import Live
 from daemon.live.settings import LiveSettings
 from tests.support.http_api import HttpApi, Said
+from tests.unit.adapters.live.test_mcp import SUPPORT, started
 
 pytestmark = pytest.mark.anyio
-SUPPORT = Path(__file__).parents[3] / "support"
 HERE = LiveSettings(allow_private=("127.0.0.1",))
 SHOP = {"kind": "callables", "functions": ["math:sqrt", "math:floor"], "policy": {"read_only": ["sqrt"]}}
 
 
 @pytest.fixture(scope="module")
 def address():
-    command = [sys.executable, str(SUPPORT / "mcp_http_server.py"), "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process.stdout.readline().strip()
-        process.kill()
+    with started("json") as url:
+        yield url
 
 
 class Client:
@@ -77,22 +73,30 @@ async def running(live: Live) -> AsyncIterator[Client]:
                 unit.interrupt()
 
 
+def child(mode: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), mode], **more}
+
+
 def order(url: str, **more: object) -> dict[str, object]:
     return {"name": "docs", "kind": "mcp", "url": url} | more
 
 
-async def test_what_the_configuration_names_is_there_guarded_and_listed(tmp_path):
-    async with running(Live({"shop": SHOP}, HERE, tmp_path)) as client:
-        assert await client.names() == ["shop__sqrt", "shop__floor"]
-        read = await client.call("shop__sqrt", x=9)
-        assert (read["text"], read["source"]) == ("3.0", "live")
-        # Not on the operator's list: a shadow run does not execute it.
-        written = await client.call("shop__floor", x=9.5)
-        assert (written["source"], written["error"]) == ("refused", True)
-        assert "no tool 'nope'" in await client("POST", "tools/nope/call", {}, status=404)
-        installed = (await client("GET", "adapters"))["installed"]
-    assert {"kind": "environment", "name": "travel", "at": "adapters.environments.travel:TravelDesk"} in installed
-    assert {"judge", "embedder"} <= {one["kind"] for one in installed}
+async def test_what_the_configuration_names_is_there_guarded_and_listed_whenever_the_task_is_started(tmp_path):
+    live = Live({"shop": SHOP, "here": child("good", policy={"read_only": ["echo"]})}, HERE, tmp_path)
+    for _ in range(2):
+        async with running(live) as client:
+            assert (await client.names())[:2] == ["shop__sqrt", "shop__floor"]
+            assert (await client.call("here__echo", size=1))["text"] == '{"size": 1}'
+            read = await client.call("shop__sqrt", x=9)
+            assert (read["text"], read["source"]) == ("3.0", "live")
+            # Not on the operator's list: a shadow run does not execute it.
+            written = await client.call("shop__floor", x=9.5)
+            assert (written["source"], written["error"]) == ("refused", True)
+            assert "no tool 'nope'" in await client("POST", "tools/nope/call", {}, status=404)
+            installed = (await client("GET", "adapters"))["installed"]
+            travel = {"kind": "environment", "name": "travel", "at": "adapters.environments.travel:TravelDesk"}
+            assert travel in installed
+            assert {"judge", "embedder"} <= {one["kind"] for one in installed}
 
 
 async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon_runs(tmp_path, address, monkeypatch):
@@ -119,6 +123,7 @@ async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon
         assert "1 were added already" in await client("POST", "adapters", another, status=409)
         assert await client("DELETE", "adapters/docs") == {"removed": "docs"}
         assert await client.names() == []
+        await client("POST", "tools/docs__echo/call", {}, status=404)
         assert "there are none" in await client("DELETE", "adapters/docs", status=404)
 
 
@@ -224,14 +229,12 @@ async def test_what_is_not_taken_is_not_added(tmp_path, status, body, why):
     assert not (tmp_path / "live" / "adapters.json").exists()
 
 
-def child(mode: str, **more: Any) -> dict[str, Any]:
-    return {"kind": "mcp", "command": [sys.executable, str(SUPPORT / "bad_mcp_server.py"), mode], **more}
-
-
 async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path):
     async with running(Live({"dying": child("die_at_start"), "shop": SHOP}, HERE, tmp_path)) as client:
         found = await client("GET", "tools")
         assert [tool["name"] for tool in found["tools"]] == ["shop__sqrt", "shop__floor"]
+        refused = await client("POST", "tools/dying__echo/call", {}, status=404)
+        assert "dying is missing: " in refused
         health = {one["name"]: one for one in (await client("GET", "adapters"))["adapters"]}
         assert (health["dying"]["ok"], health["shop"]["ok"]) == (False, True)
         tested = await client("POST", "adapters/dying/test", {}, status=502)
@@ -241,19 +244,13 @@ async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path
         assert "comes by config" in await client("DELETE", "adapters/dying", status=409)
 
 
-async def test_a_task_that_is_started_again_has_its_apis_again(tmp_path):
-    live = Live({"here": child("good", policy={"read_only": ["echo"]}), "shop": SHOP}, HERE, tmp_path)
-    for _ in range(2):
-        async with running(live) as client:
-            assert (await client.call("here__echo", size=1))["text"] == '{"size": 1}'
-            assert (await client.call("shop__sqrt", x=4))["text"] == "2.0"
-
-
 @pytest.mark.parametrize(
     ("table", "why"),
     [
         ({"kind": "mpc"}, "adapters.shop.kind is 'mpc'; write one of openapi, mcp, callables, installed"),
         ({"kind": "mcp"}, "give one of them"),
+        ({"kind": "mcp", "command": ["a"], "url": "https://mcp.example.com/mcp"}, "give one of them"),
+        ({"kind": "mcp", "url": "https://me:secret@mcp.example.com/mcp"}, "password"),
         ({"kind": "mcp", "comand": ["x"]}, "did you mean command"),
         ({"kind": "callables", "functions": ["math:nothing"]}, "math:nothing"),
         ({**SHOP, "policy": {"modes": "live"}}, "did you mean mode"),

@@ -106,7 +106,9 @@ def test_an_engines_name_that_cannot_be_one_is_refused(
     ("line", "said"),
     [
         ("learner.credit.alfa=0.1", r"learner\.credit\.alfa; did you mean learner\.credit\.alpha"),
+        ("unlike_any=1", "known here: adapters, "),
         ("learner.lr=-1.0", r"learner\.lr"),
+        ("learner.lr=four", r"learner\.lr: expected `float`, got `str`"),
         ("store.connections=1", r"store\.connections"),
         ("store.statement_seconds=-1", r"store\.statement_seconds"),
         ('engines.serving.url="http://10.0.0.1:8000/v1/"', r"engines\.serving\.url = .*: write 'http://10.0.0.1:8000'"),
@@ -119,6 +121,22 @@ def test_what_cannot_work_is_named_and_no_password_shown(line: str, said: str) -
     with pytest.raises(ConfigError, match=said) as caught:
         load(None, [line])
     assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("[learner\n", "line 1"), ("a = " + "[" * 5000, "no TOML"), ("a = " + "9" * 5000, "no TOML")]
+)
+def test_a_file_that_is_no_toml_is_told_and_an_assignment_that_is_none_is_text(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "config.toml"
+    with pytest.raises(ConfigError, match="--config"):
+        load(path)
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load(path)
+    value = text.removeprefix("a = ")
+    assert load(None, [f"state_dir={value}"]).state_dir == value
 
 
 @pytest.mark.parametrize(
