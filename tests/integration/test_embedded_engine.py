@@ -7,7 +7,6 @@ import sys
 import anyio
 import httpx
 import pytest
-from openai import AsyncOpenAI
 
 from actors.ports.errors import CheckpointRefused
 from adapters.engines.client import EngineClient
@@ -58,28 +57,6 @@ async def test_looks_at_a_checkpoint_itself_before_it_touches_what_serves(engine
     with pytest.raises(CheckpointRefused, match="bad"):
         await engine.load(bad)
     assert await engine.generate([1, 2, 3], max_tokens=8, temperature=0.0) == before
-
-
-async def test_the_openai_client_streams_a_tool_call(engine, url, directory):
-    await engine.load(directory / "scripted")
-    try:
-        client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-        tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object", "properties": {}}}}
-        whole = await client.chat.completions.create(model="tiny", messages=HELLO, tools=[tool], max_tokens=20)
-        assert whole.choices[0].message.tool_calls[0].function.arguments == '{"to": "Oslo"}'
-        stream = await client.chat.completions.create(
-            model="tiny", messages=HELLO, tools=[tool], max_tokens=20, stream=True
-        )
-        names = [
-            call.function.name
-            async for event in stream
-            for choice in event.choices
-            for call in choice.delta.tool_calls or ()
-        ]
-        assert names == ["search"]
-        await client.close()
-    finally:
-        await engine.load(directory / "a")
 
 
 @pytest.mark.parametrize("stream", [True, False])
