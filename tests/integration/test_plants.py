@@ -21,13 +21,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from actors.messages import (
-    Exchange,
-    Trajectory,
-    decode,
-    ids_array,
-    steps_array,
-)
+from actors.messages import Exchange, Trajectory, decode, ids_array, steps_array
 from actors.store import Store
 from actors.system.runner import run_actor
 from actors.system.runtime import Host, run
@@ -216,20 +210,12 @@ def read_rows(database: Path) -> tuple[bytes, list[Exchange]]:
     return b"\n".join(data), [body for body in bodies if isinstance(body, Exchange)]
 
 
-def finds(data: bytes, cases: Sequence[Case]) -> list[str]:
-    """The cases whose value is in `data`, with where and how, in words; and what must not even be captured."""
-    by_needle = {needle(case.value): case for case in cases}
+def finds(data: bytes, cases: Sequence[Case]) -> dict[str, set[str]]:
+    """How the value of a case is in `data`, by the cases of which it is; and what must not even be captured is not."""
+    by_needle = {needle(case.value): case.name for case in cases}
     seen = where(data, [*by_needle, *NEVER_KEPT.values()])
     assert not seen.keys() & set(NEVER_KEPT.values())
-    return [
-        f"{case.name}: {case.place} of {case.dialect}{' (streamed)' * case.stream}, {sorted(views)}"
-        for text, views in seen.items()
-        for case in [by_needle[text]]
-    ]
-
-
-def names(found: Sequence[str]) -> set[str]:
-    return {one.partition(":")[0] for one in found}
+    return {by_needle[text]: views for text, views in seen.items()}
 
 
 def passed(
@@ -244,36 +230,28 @@ def expected(cases: Sequence[Case]) -> set[str]:
 
 
 def what_is_left_is_trained_on(left: Left, cases: Sequence[Case]) -> None:
-    trained = set[str]()
+    whys = Counter[str]()
     for case in cases:
         exchange, part = left.exchanges[case.name], PART.get(case.place)
-        if part is None:
-            assert exchange.redacted == (), case
-            continue
-        assert part == exchange.redacted[0], case
-        assert exchange.prompt_ids == b"" or part == "response", case
-        if not is_answered(case) or case.place == "broken":
+        assert exchange.redacted[:1] == ((part,) if part else ()), case
+        if part is None or not is_answered(case) or case.place == "broken":
             continue
         run_of = left.runs[case.name]
-        if case.dialect != "chat" or not run_of.trainable:
-            assert (run_of.trainable, run_of.rows) == (False, ()) or run_of.why_not == "redacted too much", case
+        if case.dialect != "chat":
+            assert (run_of.trainable, run_of.rows) == (False, ()), case
             continue
-        trained.add(case.name)
-        (row,) = run_of.rows
-        text = bytes(ids_array(row.ids).astype("u1"))
-        sampled = bytes(ids_array(row.ids)[steps_array(row.step) >= 0].astype("u1"))
-        assert row.redacted, case
-        assert needle(case.value).encode() not in text, case
-        assert b"[REDACTED" not in sampled, case
-        assert case.name.encode() in sampled, case
-        assert (row.masked > 0) == ("response" in exchange.redacted), case
-    tried = [case for case in cases if case.dialect == "chat" and case.place in PART and is_answered(case)]
-    tried = [case for case in tried if case.place != "broken"]
+        whys[run_of.why_not] += 1
+        if run_of.trainable:
+            (row,) = run_of.rows
+            sampled = bytes(ids_array(row.ids)[steps_array(row.step) >= 0].astype("u1"))
+            assert row.redacted, case
+            assert b"[REDACTED" not in sampled, case
+            assert case.name.encode() in sampled, case
+            assert (row.masked > 0) == ("response" in exchange.redacted), case
     # A token is a byte here, so that a private key is most of an answer.
-    whys = Counter(left.runs[case.name].why_not for case in tried if case.name not in trained)
-    assert whys.keys() <= {"redacted too much", "redacted response"}
+    assert whys.keys() <= {"", "redacted too much", "redacted response"}
     assert whys["redacted response"] <= 3
-    assert len(trained) >= 0.7 * len(tried), whys
+    assert whys[""] >= 0.7 * whys.total(), whys
 
 
 def ordinary_runs_keep_their_own(left: Left, quiet: Sequence[Case]) -> None:
@@ -300,13 +278,10 @@ def test_what_is_planted_is_nowhere_what_is_ordinary_is_everywhere_and_both_trai
     quiet = controls(PLANTED)
     left = passed(tmp_path, [*cases, *quiet], redaction={})
     logs = "".join(capfd.readouterr()).encode()
-    ordinary_ones = {case.name for case in quiet}
     for place, data in left.disks.items():
-        found = finds(data, [*cases, *quiet])
-        assert [one for one in found if names([one]) - ordinary_ones] == [], place
-        assert names(found) == expected(quiet), place
+        assert finds(data, [*cases, *quiet]).keys() == expected(quiet), place
     assert b"tap_ended" in logs
-    assert finds(logs, [*cases, *quiet]) == []
+    assert finds(logs, [*cases, *quiet]) == {}
     what_is_left_is_trained_on(left, cases)
     ordinary_runs_keep_their_own(left, quiet)
 
@@ -331,7 +306,7 @@ def test_strict_mode_keeps_no_word_of_anybody_and_outcomes_and_tools_are_still_t
     logs = "".join(capfd.readouterr()).encode()
     words = ["Umbrellastand", "Windowsill", "Candlewick", "Featherbed", "Thimble", "Grandmother", "of Hull", "You help"]
     for place, data in {**left.disks, "logs": logs}.items():
-        assert finds(data, cases) == [], place
+        assert finds(data, cases) == {}, place
         assert where(data, [*words, "Writes a note", "all is well", "as it should be"]) == {}, place
     assert b"tap_ended" in logs
     runs = list(left.runs.values())
@@ -349,9 +324,9 @@ def test_the_same_search_finds_every_plant_when_redaction_is_off(tmp_path: Path)
     left = passed(tmp_path, cases, redaction={"enabled": False})
     for place, data in left.disks.items():
         found = finds(data, cases)
-        assert names(found) == expected(cases), place
+        assert found.keys() == expected(cases), place
         # Ids are found as ids: of a stream and of a plain answer in the spool's JSON, of both packed behind it.
         ids = "ids of 'token_ids'" if place == "spool" else "int32 at"
-        with_ids = names([one for one in found if ids in one])
+        with_ids = {name for name, views in found.items() if any(view.startswith(ids) for view in views)}
         wanted = {case.name for case in cases if case.dialect in ("chat", "completions") and case.place == "bare"}
         assert wanted <= with_ids, place

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.messages import Feedback
 from actors.messages.spool import RawExchange
 from daemon.tap.admission import DoorSettings
 from daemon.tap.keys import Scope, add_key, revoke_key
@@ -71,17 +72,13 @@ class Keys:
             yield line.encode("latin-1") + b"\r\n"
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path / "keys.json")
-
-
 def files_with(directory: Path, text: str) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
 @pytest.mark.promise
-async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Engine, keys: Keys) -> None:
+async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Engine) -> None:
+    keys = Keys(tmp_path / "keys.json")
     bodies = {FEEDBACK: [{"custom_id": "order-1", "outcome": 1}, {"response_id": "r", "text": "wrong date"}]}
     refusals = set()
     async with running_tap(tmp_path, engine.port, door=keys.door) as rig:
@@ -101,6 +98,8 @@ async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Eng
                 assert not [text for text in keys.texts.values() if text.encode() in answer], where
             if port == "agents" and code == "invalid_key":
                 refusals.add(answer)
+            if status == 202:
+                named = [one["id"] for one in json.loads(answer.partition(b"\r\n\r\n")[2])["data"]]
         records = await rig.records(5)
     assert len(refusals) == 1, "nobody learns why a key opens nothing"
     asked = [one for one in engine.asked if one.line.startswith(b"POST")]
@@ -109,12 +108,12 @@ async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Eng
     assert {one.tenant for one in records} == {"acme"}
     calls = [one for one in records if isinstance(one, RawExchange)]
     assert [one.caller for one in calls] == [keys.texts["AGENT"][4:16]] * 3
+    assert [one.id for one in records if isinstance(one, Feedback)] == named
     assert files_with(tmp_path, keys.texts["AGENT"]) == files_with(tmp_path, "sk-1") == []
 
 
-async def test_a_revoked_key_stops_within_seconds_and_a_new_one_starts(
-    tmp_path: Path, engine: Engine, keys: Keys
-) -> None:
+async def test_a_revoked_key_stops_within_seconds_and_a_new_one_starts(tmp_path: Path, engine: Engine) -> None:
+    keys = Keys(tmp_path / "keys.json")
     old = keys.texts["AGENT"]
     async with running_tap(tmp_path, engine.port, door=keys.door) as rig, rig.http() as http:
         assert (await http.post(CHAT, json=BODY, headers={"x-evolved-key": old})).status_code == 200

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -123,6 +122,7 @@ class Manager:
         self.told.bind(str(directory / "notify"))
         self.told.settimeout(within())
         self._directory, self._process = directory, None
+        (directory / "state").mkdir()
 
     def start(self) -> None:
         number = self.socket.fileno()
@@ -165,14 +165,6 @@ class Manager:
         self.told.close()
 
 
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
-    (tmp_path / "state").mkdir()
-    manager = Manager(tmp_path)
-    yield manager
-    manager.close()
-
-
 def ask(port: int) -> str:
     """Status line of the answer to one report, or the error."""
     try:
@@ -184,10 +176,7 @@ def ask(port: int) -> str:
 
 
 @pytest.mark.promise
-def test_a_restart_under_load_refuses_no_connection_loses_no_report_and_the_manager_hears_of_it(
-    manager: Manager, tmp_path: Path
-) -> None:
-    manager.start()
+def test_a_restart_under_load_refuses_no_connection_loses_no_report_and_the_manager_hears_of_it(tmp_path: Path) -> None:
     answers: list[str] = []
     over = threading.Event()
 
@@ -196,22 +185,24 @@ def test_a_restart_under_load_refuses_no_connection_loses_no_report_and_the_mana
             answers.append(ask(manager.port))
 
     agents = [threading.Thread(target=agent) for _ in range(4)]
-    for one in agents:
-        one.start()
-    try:
-        wait_until(lambda: len(answers) >= 50, "the agents are answered")
-        assert manager.stop() == 0
+    with contextlib.closing(Manager(tmp_path)) as manager:
         manager.start()
-        wait_until(lambda enough=len(answers) + 50: len(answers) >= enough, "they still are")
-    finally:
-        over.set()
-    for one in agents:
-        one.join(within())
-    assert set(answers) == {"HTTP/1.1 202 Accepted"}
-    manager.forget()
-    manager.wait_for("WATCHDOG=1")
-    assert manager.stop() == 0
-    manager.wait_for("STOPPING=1")
+        for one in agents:
+            one.start()
+        try:
+            wait_until(lambda: len(answers) >= 50, "the agents are answered")
+            assert manager.stop() == 0
+            manager.start()
+            wait_until(lambda enough=len(answers) + 50: len(answers) >= enough, "they still are")
+        finally:
+            over.set()
+        for one in agents:
+            one.join(within())
+        assert set(answers) == {"HTTP/1.1 202 Accepted"}
+        manager.forget()
+        manager.wait_for("WATCHDOG=1")
+        assert manager.stop() == 0
+        manager.wait_for("STOPPING=1")
     assert len(SpoolReader(tmp_path / "state" / "spool").read(100_000, 1 << 30)) == len(answers)
 
 
