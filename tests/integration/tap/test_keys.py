@@ -80,7 +80,7 @@ def files_with(directory: Path, text: str) -> list[Path]:
 async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Engine) -> None:
     keys = Keys(tmp_path / "keys.json")
     bodies = {FEEDBACK: [{"custom_id": "order-1", "outcome": 1}, {"response_id": "r", "text": "wrong date"}]}
-    refusals = set()
+    refusals, named = set[bytes](), list[str]()
     async with running_tap(tmp_path, engine.port, door=keys.door) as rig:
         for port, path, lines, (status, code) in TABLE:
             method = b"POST" if path in (CHAT, FEEDBACK) else b"GET"
