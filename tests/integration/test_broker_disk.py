@@ -1,16 +1,79 @@
-"""A broker whose disk takes no bytes for a while: nothing confirmed is lost, and it goes on by itself."""
+"""A broker whose disk takes no bytes for a while: nothing confirmed is lost, and it goes on by itself.
+
+The broker runs in a process of its own, this file, in a mount namespace of its own.
+"""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import anyio
+import nats
 import pytest
+from nats.errors import Error
 
-from tests.support.patience import within
+from actors.system.broker import Broker, BrokerSettings
+from actors.system.lifecycle import Restart
+from actors.system.supervisor import Supervisor
+from tests.support.patience import until, within
 
-CHILD = Path(__file__).with_name("broker_disk_child.py")
+TIMES = 2
+
+
+def spoil(directory: Path, how: str) -> None:
+    """So that nothing more can be written."""
+    if how == "full":
+        (directory / "ballast").write_bytes(b"b" * (8 << 20))
+    else:
+        subprocess.run(["chattr", "-R", "+i", directory / "broker"], check=True)
+
+
+def mend(directory: Path, how: str) -> None:
+    """As it was."""
+    if how == "full":
+        (directory / "ballast").unlink()
+    else:
+        subprocess.run(["chattr", "-R", "-i", directory / "broker"], check=True)
+
+
+async def main(directory: Path, how: str) -> None:
+    broker = Broker(directory / "broker", BrokerSettings(store_bytes=1 << 30))
+    supervisor = Supervisor(rng=random.Random(0))
+    supervisor.add("broker", broker.serve, Restart())
+    async with anyio.create_task_group() as group:
+        group.start_soon(supervisor.run)
+        with anyio.fail_after(within()):
+            await until(broker.credentials_path.exists, "the broker is up")
+            told = broker.credentials
+            client = await nats.connect(
+                told.url, user=told.user, password=told.password, max_reconnect_attempts=-1, reconnect_time_wait=0.2
+            )
+            stream = client.jetstream()
+            await stream.add_stream(name="T", subjects=["t"])
+
+            async def confirmed(data: bytes) -> bool:
+                try:
+                    await stream.publish("t", data, timeout=1.0)
+                except (Error, TimeoutError):
+                    return False
+                return True
+
+            for _ in range(TIMES):
+                spoil(directory, how)
+                number = 0
+                while await confirmed(os.urandom(100_000)):
+                    number += 1
+                mend(directory, how)
+                await until(lambda: confirmed(b"after"), "it takes bytes again")
+                kept = (await stream.stream_info("T")).state.messages
+                assert kept > number, (kept, number)
+                await stream.purge_stream("T")
+        await client.close()
+        group.cancel_scope.cancel()
+    print("goes on")
 
 
 @pytest.mark.parametrize("how", ["full", "immutable"])
@@ -19,8 +82,13 @@ def test_a_broker_whose_disk_took_no_bytes_goes_on_without_hands(tmp_path: Path,
         pytest.skip("root and chattr are needed")
     own = ["unshare", "-m" if os.geteuid() == 0 else "-rm", "--propagation", "private"]
     done = subprocess.run(
-        [*own, sys.executable, CHILD, tmp_path, how],
+        [*own, sys.executable, __file__, tmp_path, how],
         capture_output=True, text=True, check=False, timeout=within(), env={**os.environ, "PYTHONPATH": os.getcwd()},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "goes on" in done.stdout
+
+
+if __name__ == "__main__":
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", sys.argv[1]], check=True)
+    anyio.run(main, Path(sys.argv[1]), sys.argv[2])

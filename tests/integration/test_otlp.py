@@ -2,29 +2,22 @@
 
 import contextlib
 import gzip
-import os
-import random
-import signal
 import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import httpx
-import msgspec
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from prometheus_client import CollectorRegistry, generate_latest
 
-from actors.messages import Exchange, Trajectory, decode
-from actors.store import Store
+from actors.messages import Exchange, decode
 from actors.system.bus import Bus
 from actors.system.lifecycle import Lifecycle, Restart, Unit
-from actors.system.runner import run_actor
-from actors.system.runtime import SameLoopHost
-from actors.system.streams import TRAFFIC_EXCHANGE, TRAJECTORY_CLOSED
-from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.system.streams import TRAFFIC_EXCHANGE
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.ingest.otlp_receiver import (
     MAX_BODY_BYTES,
@@ -34,36 +27,23 @@ from daemon.ingest.otlp_receiver import (
     OtlpIntake,
 )
 from daemon.tap.keys import KeyRing, add_key
-from tests.support.nats import PATIENT, opened_bus, persistently, running_broker
 from tests.support.otlp import as_json, recorded
 from tests.support.patience import until, within
+from tests.support.process import listens
 from tests.support.stub_bus import StubBus
 
 pytestmark = pytest.mark.anyio
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 REDACT = Redactor(RedactionSettings()).message
-QUESTION = b"2+2 and 3+3?"
-OTHER = b"call a@b.org!"
-"""As long, so that no length in the protobuf changes; and personal."""
 
 
-class Rig:
-    def __init__(self, intake: OtlpIntake, unit: Unit, draining: anyio.Event) -> None:
-        self.intake, self.unit, self._draining = intake, unit, draining
-        self.client = httpx.AsyncClient(timeout=within())
-        self.registry = CollectorRegistry()
-        self.registry.register(IntakeCollector(intake))
-
-    def listening(self, port: int) -> None:
-        self.client.base_url = httpx.URL(f"http://127.0.0.1:{port}")
+class Rig(NamedTuple):
+    intake: OtlpIntake
+    client: httpx.AsyncClient
 
     async def post(self, data: bytes, headers: dict = PROTOBUF) -> httpx.Response:
         return await self.client.post("/v1/traces", content=data, headers=headers)
-
-    def drain(self) -> None:
-        self._draining.set()
-        self.unit.interrupt()
 
 
 @contextlib.asynccontextmanager
@@ -73,21 +53,13 @@ async def receiving(bus: Bus, *, keys: KeyRing | None = None, require_key=False,
         IntakeSettings(port=0), bus, redact=redact, keys=keys, require_key=require_key, listening=ports.append
     )
     unit, draining = Unit("intake", intake.run, Restart()), anyio.Event()
-    rig = Rig(intake, unit, draining)
-    async with rig.client, anyio.create_task_group() as group:
+    async with httpx.AsyncClient(timeout=within()) as client, anyio.create_task_group() as group:
         group.start_soon(intake.run, Lifecycle(unit, draining, lambda: None))
-        await until(lambda: ports and answers(ports[0]), "it listens")
-        rig.listening(ports[0])
-        yield rig
-        rig.drain()
-
-
-async def answers(port: int) -> bool:
-    try:
-        await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
-    except OSError:
-        return False
-    return True
+        await until(lambda: ports and listens(ports[0]), "it listens")
+        client.base_url = httpx.URL(f"http://127.0.0.1:{ports[0]}")
+        yield Rig(intake, client)
+        draining.set()
+        unit.interrupt()
 
 
 def published(bus: StubBus) -> list[Exchange]:
@@ -110,7 +82,9 @@ async def test_recorded_exports_become_exchanges_under_the_same_ids_however_ofte
             assert len({item.id for item in bus.published}) == number
         assert (await rig.post(recorded("silent"))).status_code == 200
         assert rig.intake.counts["no_content"] == 3
-        text = generate_latest(rig.registry).decode()
+        registry = CollectorRegistry()
+        registry.register(IntakeCollector(rig.intake))
+        text = generate_latest(registry).decode()
     assert {call.response_id for call in published(bus)} >= {"chatcmpl-1", "chatcmpl-2", "chatcmpl-3"}
     assert 'evolved_otlp_calls_total{what="published"} 17.0' in text
     assert 'evolved_otlp_exports_total{status="200"} 6.0' in text
@@ -118,9 +92,10 @@ async def test_recorded_exports_become_exchanges_under_the_same_ids_however_ofte
 
 async def test_what_is_personal_is_taken_out_before_the_bus_and_records_without_ids_are_a_partial_success() -> None:
     bus, data = StubBus(), recorded("span")
+    personal = data.replace(b"2+2 and 3+3?", b"call a@b.org")  # as long, as the protobuf says
     key = as_json(data).split(b'"traceId": "')[1][:32]
     async with receiving(bus) as rig:
-        assert (await rig.post(data.replace(QUESTION, OTHER[:12]))).status_code == 200
+        assert (await rig.post(personal)).status_code == 200
         answer = await rig.post(data.replace(bytes.fromhex(key.decode()), bytes(16)))
     first, *_ = published(bus)
     assert b"a@b.or" not in b"".join(item.data for item in bus.published)
@@ -200,39 +175,3 @@ async def test_a_key_says_whose_calls_they_are(tmp_path: Path) -> None:
         assert bus.published == []
         assert (await rig.post(data, {**PROTOBUF, "x-evolved-key": ours})).status_code == 200
     assert {(call.tenant, call.caller) for call in published(bus)} == {("acme", key.id)}
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_recorded_run_becomes_one_trajectory_through_a_real_broker_that_hangs(
-    tmp_path: Path, store_url: str
-) -> None:
-    settings = AssemblerSettings(idle_seconds=0.5)
-    store = Store(store_url, clock=time.time)
-    await store.open()
-    quick = msgspec.structs.replace(PATIENT, answer_seconds=2.0, publish_attempts=1)
-    async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path, settings=quick) as bus:
-        assert broker.pid is not None
-        async with receiving(bus) as rig:
-            os.kill(broker.pid, signal.SIGSTOP)
-            data = recorded("span")
-            assert (await rig.post(data)).status_code == 503
-            os.kill(broker.pid, signal.SIGCONT)
-
-            async def taken() -> bool:
-                return (await rig.post(data)).status_code == 200
-
-            await until(taken, "the broker takes the export", 120)
-        assembler = Assembler(settings, store=store, clock=time.time)
-        unit, draining = Unit("assembler", anyio.sleep_forever, Restart()), anyio.Event()
-        closed = await persistently(bus.subscribe, "watcher", [TRAJECTORY_CLOSED])
-        async with anyio.create_task_group() as group:
-            lifecycle = Lifecycle(unit, draining, lambda: None)
-            group.start_soon(lambda: run_actor(assembler, bus, store, lifecycle, rng=random.Random(1)))
-            (delivery,) = await closed.fetch(10, within(120))
-            group.cancel_scope.cancel()
-    run = decode(delivery.data)
-    assert isinstance(run, Trajectory)
-    assert [step.text or step.tool_calls[0].name for step in run.steps] == ["add", "4 and 6", "all done"]
-    assert (run.goal, run.trainable, run.why_not) == ("2+2 and 3+3?", False, "no token ids in spans")
-    assert (await store.counts())["exchanges"] == 3
-    await store.aclose()

@@ -5,10 +5,8 @@ The engine's tokens are bytes, so that ids are as readable as text. Beside the p
 and the same search of the same traffic with redaction switched off finds every plant.
 """
 
-import base64
 import contextlib
 import itertools
-import json
 import random
 import re
 import sqlite3
@@ -20,23 +18,10 @@ from typing import Any, NamedTuple
 
 import anyio
 import httpx
-import msgspec
-import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from actors.messages import (
-    Attributed,
-    Attribution,
-    BatchItem,
-    Exchange,
-    StepLabel,
-    Trajectory,
-    decode,
-    ids_array,
-    pack_array,
-    steps_array,
-)
+from actors.messages import Exchange, Trajectory, decode, ids_array, steps_array
 from actors.store import Store
 from actors.system.runner import run_actor
 from actors.system.runtime import Host, run
@@ -44,8 +29,6 @@ from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Limits
 from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
-from learner.build import BuildSettings, build
-from learner.credit import Credits
 from tests.support.byte_engine import (
     IN_ANSWER,
     IN_PROMPT,
@@ -227,20 +210,12 @@ def read_rows(database: Path) -> tuple[bytes, list[Exchange]]:
     return b"\n".join(data), [body for body in bodies if isinstance(body, Exchange)]
 
 
-def finds(data: bytes, cases: Sequence[Case]) -> list[str]:
-    """The cases whose value is in `data`, with where and how, in words; and what must not even be captured."""
-    by_needle = {needle(case.value): case for case in cases}
+def finds(data: bytes, cases: Sequence[Case]) -> dict[str, set[str]]:
+    """How the value of a case is in `data`, by the cases of which it is; and what must not even be captured is not."""
+    by_needle = {needle(case.value): case.name for case in cases}
     seen = where(data, [*by_needle, *NEVER_KEPT.values()])
     assert not seen.keys() & set(NEVER_KEPT.values())
-    return [
-        f"{case.name}: {case.place} of {case.dialect}{' (streamed)' * case.stream}, {sorted(views)}"
-        for text, views in seen.items()
-        for case in [by_needle[text]]
-    ]
-
-
-def names(found: Sequence[str]) -> set[str]:
-    return {one.partition(":")[0] for one in found}
+    return {by_needle[text]: views for text, views in seen.items()}
 
 
 def passed(
@@ -254,37 +229,61 @@ def expected(cases: Sequence[Case]) -> set[str]:
     return {case.name for case in cases if case.place != "header"}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"the Opensesame of",
-        json.dumps({"a": json.dumps({"b": 'x\nOpensesame"'})}).encode(),
-        b'{"blob": "' + base64.b64encode(b"of Opensesame and") + b'"}',
-        base64.urlsafe_b64encode(b"\xff\xfe?Opensesame?\xff"),
-        b"odd" + pack_array(list(b"Opensesame"), "<i4"),
-        json.dumps({"token_ids": list(b"an Opensesame")}).encode(),
-        b"".join(b'data: {"token_ids":[%d]}\n\n' % byte for byte in b"Opensesame"),
-        b"".join(b'data: {"delta":"%c"}\n\n' % byte for byte in b"Opensesame"),
-    ],
-)
-def test_a_text_is_found_in_whatever_form_it_stands(data: bytes) -> None:
-    assert where(data, ["Opensesame", "Closesesame"]).keys() == {"Opensesame"}
+def what_is_left_is_trained_on(left: Left, cases: Sequence[Case]) -> None:
+    whys = Counter[str]()
+    for case in cases:
+        exchange, part = left.exchanges[case.name], PART.get(case.place)
+        assert exchange.redacted[:1] == ((part,) if part else ()), case
+        if part is None or not is_answered(case) or case.place == "broken":
+            continue
+        run_of = left.runs[case.name]
+        if case.dialect != "chat":
+            assert (run_of.trainable, run_of.rows) == (False, ()), case
+            continue
+        whys[run_of.why_not] += 1
+        if run_of.trainable:
+            (row,) = run_of.rows
+            sampled = bytes(ids_array(row.ids)[steps_array(row.step) >= 0].astype("u1"))
+            assert row.redacted, case
+            assert b"[REDACTED" not in sampled, case
+            assert case.name.encode() in sampled, case
+            assert (row.masked > 0) == ("response" in exchange.redacted), case
+    # A token is a byte here, so that a private key is most of an answer.
+    assert whys.keys() <= {"", "redacted too much", "redacted response"}
+    assert whys["redacted response"] <= 3
+    assert whys[""] >= 0.7 * whys.total(), whys
 
 
-def test_what_is_planted_is_on_no_disk_and_in_no_log_and_what_is_ordinary_is_everywhere(
+def ordinary_runs_keep_their_own(left: Left, quiet: Sequence[Case]) -> None:
+    kept = 0
+    for case in quiet:
+        exchange = left.exchanges[case.name]
+        assert (exchange.redacted, exchange.finds) == ((), {}), case
+        if case.dialect not in ("chat", "completions") or case.place in ("error", "broken"):
+            continue
+        prompt, response = rendered(request_of(case)).encode(), "".join(said_to(case)).encode()
+        assert bytes(ids_array(exchange.prompt_ids).astype("u1")) == prompt, case
+        assert bytes(ids_array(exchange.response_ids).astype("u1")) == response, case
+        run_of = left.runs[case.name]
+        assert run_of.trainable, (case, run_of.why_not)
+        assert bytes(ids_array(run_of.rows[0].ids).astype("u1")) == prompt + response, case
+        kept += 1
+    assert kept > 20
+
+
+def test_what_is_planted_is_nowhere_what_is_ordinary_is_everywhere_and_both_train_on_what_is_left(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cases = planted(PLANTED)
     quiet = controls(PLANTED)
     left = passed(tmp_path, [*cases, *quiet], redaction={})
     logs = "".join(capfd.readouterr()).encode()
-    ordinary_ones = {case.name for case in quiet}
     for place, data in left.disks.items():
-        found = finds(data, [*cases, *quiet])
-        assert [one for one in found if names([one]) - ordinary_ones] == [], place
-        assert names(found) == expected(quiet), place
+        assert finds(data, [*cases, *quiet]).keys() == expected(quiet), place
     assert b"tap_ended" in logs
-    assert finds(logs, [*cases, *quiet]) == []
+    assert finds(logs, [*cases, *quiet]) == {}
+    what_is_left_is_trained_on(left, cases)
+    ordinary_runs_keep_their_own(left, quiet)
 
 
 def test_strict_mode_keeps_no_word_of_anybody_and_outcomes_and_tools_are_still_told(
@@ -307,7 +306,7 @@ def test_strict_mode_keeps_no_word_of_anybody_and_outcomes_and_tools_are_still_t
     logs = "".join(capfd.readouterr()).encode()
     words = ["Umbrellastand", "Windowsill", "Candlewick", "Featherbed", "Thimble", "Grandmother", "of Hull", "You help"]
     for place, data in {**left.disks, "logs": logs}.items():
-        assert finds(data, cases) == [], place
+        assert finds(data, cases) == {}, place
         assert where(data, [*words, "Writes a note", "all is well", "as it should be"]) == {}, place
     assert b"tap_ended" in logs
     runs = list(left.runs.values())
@@ -325,84 +324,9 @@ def test_the_same_search_finds_every_plant_when_redaction_is_off(tmp_path: Path)
     left = passed(tmp_path, cases, redaction={"enabled": False})
     for place, data in left.disks.items():
         found = finds(data, cases)
-        assert names(found) == expected(cases), place
+        assert found.keys() == expected(cases), place
         # Ids are found as ids: of a stream and of a plain answer in the spool's JSON, of both packed behind it.
         ids = "ids of 'token_ids'" if place == "spool" else "int32 at"
-        with_ids = names([one for one in found if ids in one])
+        with_ids = {name for name, views in found.items() if any(view.startswith(ids) for view in views)}
         wanted = {case.name for case in cases if case.dialect in ("chat", "completions") and case.place == "bare"}
         assert wanted <= with_ids, place
-
-
-def test_a_run_with_a_find_trains_on_what_is_left_and_an_ordinary_one_keeps_its_own(tmp_path: Path) -> None:
-    cases = planted(PLANTED)
-    quiet = controls(len(cases))
-    left = passed(tmp_path, [*cases, *quiet], redaction={})
-    trained: dict[str, Trajectory] = {}
-    for case in cases:
-        exchange, part = left.exchanges[case.name], PART.get(case.place)
-        if part is None:
-            assert exchange.redacted == (), case
-            continue
-        assert part == exchange.redacted[0], case
-        assert exchange.prompt_ids == b"" or part == "response", case
-        if not is_answered(case) or case.place == "broken":
-            continue
-        run_of = left.runs[case.name]
-        if case.dialect != "chat" or not run_of.trainable:
-            assert (run_of.trainable, run_of.rows) == (False, ()) or run_of.why_not == "redacted too much", case
-            continue
-        trained[case.name] = run_of
-        (row,) = run_of.rows
-        text = bytes(ids_array(row.ids).astype("u1"))
-        sampled = bytes(ids_array(row.ids)[steps_array(row.step) >= 0].astype("u1"))
-        assert row.redacted, case
-        assert needle(case.value).encode() not in text, case
-        assert b"[REDACTED" not in sampled, case
-        assert case.name.encode() in sampled, case
-        assert (row.masked > 0) == ("response" in exchange.redacted), case
-    tried = [case for case in cases if case.dialect == "chat" and case.place in PART and is_answered(case)]
-    tried = [case for case in tried if case.place != "broken"]
-    # A token is a byte here, so that a private key is most of an answer.
-    whys = Counter(left.runs[case.name].why_not for case in tried if case.name not in trained)
-    assert whys.keys() <= {"redacted too much", "redacted response"}
-    assert whys["redacted response"] <= 3
-    assert len(trained) >= 0.7 * len(tried), whys
-    assert finds(orders_and_batches(tmp_path, list(trained.values())), cases) == []
-    kept = 0
-    for case in quiet:
-        exchange = left.exchanges[case.name]
-        assert (exchange.redacted, exchange.finds) == ((), {}), case
-        if case.dialect not in ("chat", "completions") or case.place in ("error", "broken"):
-            continue
-        prompt, response = rendered(request_of(case)).encode(), "".join(said_to(case)).encode()
-        assert bytes(ids_array(exchange.prompt_ids).astype("u1")) == prompt, case
-        assert bytes(ids_array(exchange.response_ids).astype("u1")) == response, case
-        run_of = left.runs[case.name]
-        assert run_of.trainable, (case, run_of.why_not)
-        assert bytes(ids_array(run_of.rows[0].ids).astype("u1")) == prompt + response, case
-        kept += 1
-    assert kept > 20
-
-
-def orders_and_batches(directory: Path, runs: Sequence[Trajectory]) -> bytes:
-    """The file that a batch travels in, and the one that trainers read, of `runs`."""
-    items = [
-        BatchItem(
-            attributed=Attributed(
-                id=run.id, trajectory=run, cluster="c",
-                attribution=Attribution(labels=(StepLabel("GOOD"),) * len(run.steps), judge="none", rubric="1"),
-            )
-        )
-        for run in runs
-    ]  # fmt: skip
-    credits = Credits(tuple(np.ones(len(run.steps), np.float32) for run in runs), ("",) * len(runs), {})
-    settings = BuildSettings(
-        vocabulary=256, max_tokens=1 << 16, chain=(0,), newest=0, max_staleness=4,
-    )  # fmt: skip
-    built = build(items, credits, settings)
-    assert built.batch is not None, built.dropped
-    assert (built.batch.rows, built.dropped) == (len(runs), {})
-    assert built.batch.guided.all()
-    path = directory / "batch.safetensors"
-    built.batch.save(path)
-    return path.read_bytes() + b"".join(msgspec.msgpack.encode(item) for item in items)

@@ -21,17 +21,6 @@ pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
-async def test_what_only_the_tap_asked_for_is_hidden_and_kept(
-    http: httpx.AsyncClient, rig: Rig, engine: Engine, stream: bool
-) -> None:
-    for _ in range(3):
-        got = await http.post(CHAT, json={**BODY, "stream": stream})
-        assert (got.status_code, b'"token_ids": [' in got.content) == (200, False)
-    assert all(b'"token_ids": [' in record.response for record in await rig.records(3))
-    assert (engine.dialled, rig.tap.counts.connections) == (1, 1), "connections are kept on both sides"
-
-
 async def test_a_malformed_request_gets_the_engines_own_answer(http: httpx.AsyncClient, rig: Rig) -> None:
     for body in (b"", b"{", b"[]", b'{"messages": 1', b"\xff\xfe", b'{"model": "desk"}'):
         got = await http.post(CHAT, content=body)
@@ -130,20 +119,6 @@ async def test_a_stale_connection_is_made_up_for_unless_an_answer_had_begun(
     begun = b"HTTP/1.1 200 OK\r\n"
     assert (await http.post(CHAT, json=BODY)).status_code == 502
     assert (len(engine.asked), rig.tap.counts.stale) == (6, 1)
-
-
-async def test_a_connection_that_the_engine_closed_in_between_is_not_used(
-    http: httpx.AsyncClient, rig: Rig, engine: Engine
-) -> None:
-    async def once(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
-        await stream.send(answer(200, {}))
-        return False
-
-    engine.script = once
-    for _ in range(4):
-        assert (await http.post(CHAT, json=BODY)).status_code == 200
-        await until(lambda: rig.tap.router.upstreams[0].idle == 0, "the tap sees that the engine has closed")
-    assert (len(engine.asked), rig.tap.counts.stale) == (4, 0)
 
 
 async def test_an_engine_that_is_away_is_made_up_for_by_another_and_soon_gets_nothing_new(

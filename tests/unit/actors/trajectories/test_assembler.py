@@ -2,7 +2,6 @@
 
 import random
 
-import msgspec
 import pytest
 
 from actors.messages import Message
@@ -25,42 +24,6 @@ async def test_feedback_closes_the_trajectory_and_the_store_has_all_of_it(bench:
     counts = await bench.store.counts()
     assert (counts["exchanges"], counts["exchanges_failed"], counts["exchanges_open"]) == (5, 1, 0)
     assert counts["trajectories_production"] == 1
-
-
-async def test_a_restart_loses_nothing_and_redelivery_before_the_commit_doubles_nothing(bench: Bench) -> None:
-    await bench.see(exchange("a", 0), commit=False)
-    await bench.restart()
-    await bench.see(exchange("a", 0), exchange("b", 0))
-    await bench.restart()
-    await bench.see(exchange("a", 0), exchange("a", 1), feedback("a", 1, 0.0))
-    await bench.restart()
-    (run,) = await bench.later(1.0)
-    assert (names(run), run.outcome) == ("a-0 a-1", 0.0)
-    assert [open_.id for open_ in await bench.store.open_exchanges()] == ["x-default-b-0"]
-
-
-async def test_a_call_that_is_missing_is_waited_for_and_closes_with_the_others(bench: Bench) -> None:
-    """After a crash the broker gives the new calls first, and those that were in work behind them."""
-    await bench.see(exchange("a", 0), exchange("a", 2), exchange("a", 3), feedback("a", 3, 1.0))
-    assert await bench.later(20.0) == []
-    await bench.see(exchange("a", 1))
-    (run,) = await bench.later(1.0)
-    assert (len(run.steps), run.outcome, run.continues) == (4, 1.0, "")
-
-
-async def test_a_call_that_never_comes_is_not_waited_for_for_ever(bench: Bench) -> None:
-    await bench.see(exchange("a", 1), exchange("a", 2), feedback("a", 2, 1.0))
-    assert await bench.later(59.0) == []
-    (run,) = await bench.later(1.0)
-    assert (len(run.steps), run.closed_by, run.confidence) == (2, "feedback", 0.5)
-
-
-async def test_a_call_that_could_follow_either_of_two_is_not_waited_for(bench: Bench) -> None:
-    first = exchange("a", 0, call_ids=False)
-    twin = msgspec.structs.replace(first, id="x-twin", response_id="r-twin", started=101.0)
-    await bench.see(first, twin, exchange("a", 1, call_ids=False), feedback("a", 1, 1.0))
-    (run,) = await bench.later(1.0)
-    assert (len(run.steps), run.outcome, run.confidence) == (1, 1.0, 0.5)
 
 
 async def test_a_late_exchange_opens_a_trajectory_that_continues_the_closed_one(bench: Bench) -> None:

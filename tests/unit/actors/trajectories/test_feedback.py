@@ -106,15 +106,6 @@ async def test_another_tenants_ids_mean_nothing(bench: Bench) -> None:
     assert (await bench.store.counts())["feedback_waiting"] == 4
 
 
-async def test_the_same_feedback_again_changes_nothing(bench: Bench) -> None:
-    await bench.see(*CALLS)
-    (run,) = await bench.later()
-    for _ in range(3):
-        await bench.see(said(**BY_ID["custom"]))
-    await bench.store.save([said(**BY_ID["custom"])])
-    assert [one.id for one in await bench.store.feedback_for(run.id)] == ["f"]
-
-
 async def test_an_id_that_comes_again_means_the_newest_trajectory_that_had_begun(bench: Bench) -> None:
     for run, started in (("a", 100.0), ("b", 5000.0), ("c", 9000.0)):
         await bench.see(exchange(run, 0, started=started, hints=Hints(custom_id="same")))

@@ -56,6 +56,8 @@ def test_a_planner_and_its_worker_are_two_roles_of_one_trajectory() -> None:
     assert [sorted(set(steps_array(row.step).tolist()) - {-1}) for row in run.rows] == [[0, 3], [1, 2]]
     other, _ = lines(*session(work_tools=()))
     assert [step.role for step in other.steps][::2] == [planner] * 2, "the same agent has the same name in any session"
+    alone, _ = lines(said("p1", PLANNER.format(9), [user(GOAL)], says("ok"), tools=("finish",), at=1.0))
+    assert alone.steps[0].role == planner, "whatever tools it has there"
 
 
 def test_whatever_the_order_the_trajectory_is_the_same() -> None:

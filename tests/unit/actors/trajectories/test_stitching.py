@@ -1,6 +1,5 @@
 """Which calls belong together, and which of them are the work, whatever order they come in and clients make of them."""
 
-import itertools
 import json
 
 import msgspec
@@ -18,7 +17,6 @@ from actors.messages import (
     ids_array,
     steps_array,
 )
-from actors.trajectories.builder import outcome_of
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Stitcher
 from tests.support.traffic import END, exchange, feedback
@@ -28,7 +26,6 @@ from tests.unit.actors.trajectories.made import (
     call,
     calls,
     closed,
-    lines,
     mirrored,
     names,
     result,
@@ -85,6 +82,13 @@ def without_last_tools() -> Exchange:
 
 SAYS_HM = {"choices": [{"message": says("hm. ")}]}
 GOES_ON = {"messages": [system("desk"), user("goal of a"), says("hm."), result("none", "no call")]}
+REWRITTEN: dict[str, dict] = {
+    "blank for null": {"content": ""},
+    "extras": {"refusal": None, "annotations": []},
+    "arguments again": {"tool_calls": [{**CALL, "function": {"name": "add", "arguments": '{"b":2,"a":2}'}}]},
+    "parts": {"content": [{"type": "text", "text": "  "}]},
+    "thoughts": {"content": "<think>two and two</think>\n"},
+}
 STITCHED: dict[str, tuple[list, dict[str, object]]] = {
     "ids of tool calls": (
         [exchange(run, number) for number in range(3) for run in ("a", "b")], {"a-0 a-1 a-2": 1.0, "b-0 b-1 b-2": 1.0},
@@ -112,19 +116,10 @@ STITCHED: dict[str, tuple[list, dict[str, object]]] = {
         {"x-a": 0.5, "x-b": 0.5},
     ),
     "a lost call": ([exchange("a", number) for number in (0, 2, 3)], {"a-0 a-2 a-3": 1.0}),
-    # Clients rewrite what they send back.
-    "blank for null": (two(ANSWER, [without_ids({**ANSWER, "content": ""}), RESULT]), {"x1 x2": 0.8}),
-    "extras": (two(ANSWER, [without_ids({**ANSWER, "refusal": None, "annotations": []}), RESULT]), {"x1 x2": 0.8}),
-    "arguments again": (
-        two(ANSWER, [without_ids({**ANSWER, "tool_calls": [
-            {**CALL, "function": {"name": "add", "arguments": '{"b":2,"a":2}'}}]})]), {"x1 x2": 0.8},
-    ),
-    "parts": (
-        two(ANSWER, [without_ids({**ANSWER, "content": [{"type": "text", "text": "  "}]}), RESULT]), {"x1 x2": 0.8},
-    ),
-    "thoughts": (
-        two(ANSWER, [without_ids({**ANSWER, "content": "<think>two and two</think>\n"}), RESULT]), {"x1 x2": 0.8},
-    ),
+    **{
+        f"a client that sends back {what}": (two(ANSWER, [without_ids({**ANSWER, **how}), RESULT]), {"x1 x2": 0.8})
+        for what, how in REWRITTEN.items()
+    },
     "calls flattened to text are read back with their ids": (
         two(ANSWER, [says(flat({**CALL, "function": {"name": "add", "arguments": {"a": 2, "b": 2}}})), user("4")]),
         {"x1 x2": 1.0},
@@ -289,12 +284,6 @@ def test_the_next_run_with_the_same_words_is_not_taken_for_a_call_that_is_still_
     assert [names(run) for run in built(stitcher.close_due(2000.0))] == ["x-other"]
 
 
-def test_what_is_waited_for_closes_when_the_wait_is_over() -> None:
-    stitcher = stitcher_of(exchange("a", 1), feedback("a", 1))
-    assert stitcher.close_due(1.0) == stitcher.close_due(59.0) == []
-    assert [names(run) for run in built(stitcher.close_due(60.0))] == ["a-1"]
-
-
 TRAFFIC = (
     [exchange(run, number) for run in ("a", "b") for number in range(4)]
     + run_of("s", 2, explicit=True)
@@ -329,6 +318,8 @@ def test_any_order_with_duplicates_gives_the_same_trajectories(order: list, repe
 
 FIRST, FINAL = exchange("a", 0), feedback("a", 1, 0.5)
 RATED = feedback("a", 0, 0.25, final=False, kind="rating")
+ORDERED = exchange("a", 0, hints=Hints(custom_id="order-7"))
+OF_ORDER = Feedback(id="f", received=1.0, custom_id="order-7", outcome=0.25)
 ENDS: dict[str, tuple[list, float, list]] = {
     "final feedback, in its grace": ([FIRST, exchange("a", 1), FINAL], 0.5, []),
     "final feedback": ([FIRST, exchange("a", 1), FINAL], 1.0, [(0.5, "feedback")]),
@@ -336,16 +327,20 @@ ENDS: dict[str, tuple[list, float, list]] = {
     "idle": ([FIRST], 900.0, [(None, "idle")]),
     "a rating waits": ([FIRST, RATED], 10.0, []),
     "a rating": ([FIRST, RATED], 9000.0, [(0.25, "idle")]),
-    "the caller's own id": (
-        [exchange("a", 0, hints=Hints(custom_id="order-7")), Feedback(id="f", received=1.0, custom_id="order-7",
-                                                                      outcome=0.25)],
-        9000.0, [(0.25, "feedback")],
+    "of several the last that is final and has an outcome": (
+        [*run_of(), feedback("a", 0, 0.0), feedback("a", 1, 1.0), feedback("a", 2, 0.3, kind="rating"),
+         feedback("a", 2, None, id="f-none")],
+        1.0, [(1.0, "feedback")],
     ),
-    "another tenant's": (
-        [exchange("a", 0, hints=Hints(custom_id="order-7")), Feedback(id="f", received=1.0, custom_id="order-7",
-                                                                      outcome=0.25, tenant="other")],
-        9000.0, [(None, "idle")],
+    "a call that is missing is waited for": ([exchange("a", 0), *run_of("a", 4)[2:], feedback("a", 3)], 59.0, []),
+    "one that never comes is not waited for for ever": (
+        [exchange("a", 1), exchange("a", 2), feedback("a", 2)], 60.0, [(1.0, "feedback")],
     ),
+    "one that could follow either of two is not waited for": (
+        [PLAIN[0], TWIN, PLAIN[1], feedback("a", 1)], 1.0, [(1.0, "feedback")],
+    ),
+    "the caller's own id": ([ORDERED, OF_ORDER], 9000.0, [(0.25, "feedback")]),
+    "another tenant's": ([ORDERED, msgspec.structs.replace(OF_ORDER, tenant="other")], 9000.0, [(None, "idle")]),
     "of one step by kind": ([*run_of(), feedback("a", 1, 0.0, kind="step")], 9000.0, [(None, "idle")]),
     "of one step by number": ([*run_of(), feedback("a", 1, 0.0, step=1)], 9000.0, [(None, "idle")]),
     "who rates a title does not rate the work": (
@@ -361,12 +356,6 @@ ENDS: dict[str, tuple[list, float, list]] = {
 @pytest.mark.parametrize(("messages", "at", "expected"), ENDS.values(), ids=ENDS)
 def test_when_a_run_is_over_and_how_it_ended(messages: list, at: float, expected: list) -> None:
     assert [(run.outcome, run.closed_by) for run in closed(*messages, at=at)] == expected
-
-
-def test_the_last_final_outcome_counts() -> None:
-    said = [feedback("a", 0, 0.0), feedback("a", 1, 1.0), feedback("a", 2, 0.3, kind="rating"), feedback("a", 3, None)]
-    assert outcome_of(said) == 1.0
-    assert outcome_of([]) is None
 
 
 def test_what_is_open_is_bounded() -> None:
@@ -433,13 +422,6 @@ def test_mirrored_twins_are_kept_apart_by_the_ids_of_their_tool_calls() -> None:
     assert sorted(map(names, runs)) == ["a0", "a1 a2", "b0", "b1 b2"]
 
 
-def test_whatever_the_order_the_lines_are_the_same() -> None:
-    retried = exchange("a", 1, id="x-again", response_id="r-again", started=109.0)
-    found = [lines(*order) for order in itertools.permutations([*run_of(), title(), retried])]
-    assert all(one == found[0] for one in found)
-    assert (names(found[0][0]), sorted(map(names, found[0][1]))) == ("a-0 a-1 a-2", ["x-again", "x-title"])
-
-
 # Tokens
 
 
@@ -490,46 +472,39 @@ def test_a_call_that_cannot_be_trained_on_keeps_only_itself_out() -> None:
     assert ids_array(row.ids).tolist()[17:21] == ids_array(greedy.response_ids).tolist()
 
 
-def turn(processed: tuple[str, ...] = (), **fields):
-    return read_turn(exchange("a", 1, engine="own", **fields), processed)
-
-
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("fields", "why", "of_processed"),
     [
-        ({}, ""),
-        ({"tokens": False}, "no token ids"),
-        ({"source": "mirror"}, "mirrored"),
-        ({"logprobs": b""}, "no token ids"),
-        ({"complete": False}, "incomplete"),
-        ({"error": "response was cut"}, "unreadable"),
-        ({"response": b"<html>"}, "unreadable"),
-        ({"why_no_tokens": "no token ids from /v1/messages", "tokens": False}, "no token ids from /v1/messages"),
-        ({"redacted": ("prompt",)}, "redacted prompt"),
-        ({"redacted": ("response",)}, "redacted response"),
-        (GREEDY, "temperature 0"),
-        ({"sampling": Sampling(temperature=0.7)}, "temperature"),
-        ({"sampling": Sampling(top_k=20)}, "top_k"),
-        ({"sampling": Sampling(presence_penalty=0.5)}, "presence_penalty"),
+        ({}, "", ""),
+        ({"tokens": False}, "no token ids", "no token ids"),
+        ({"source": "mirror"}, "mirrored", "mirrored"),
+        ({"logprobs": b""}, "no token ids", "no token ids"),
+        ({"complete": False}, "incomplete", "incomplete"),
+        ({"error": "response was cut"}, "unreadable", "unreadable"),
+        ({"response": b"<html>"}, "unreadable", "unreadable"),
+        ({"why_no_tokens": "none from /v1/messages", "tokens": False}, *["none from /v1/messages"] * 2),
+        ({"redacted": ("prompt",)}, "redacted prompt", "redacted prompt"),
+        ({"redacted": ("response",)}, "redacted response", "redacted response"),
+        (GREEDY, "temperature 0", "temperature 0"),
+        ({"sampling": Sampling(forced=True, bent_by="logit_bias")}, "logit_bias", "logit_bias"),
+        ({"sampling": Sampling(forced=True, bent_by="strict tools")}, "", ""),
+        # What scales or cuts the distribution, and nothing else.
+        ({"sampling": Sampling(temperature=0.7)}, "temperature", ""),
+        ({"sampling": Sampling(top_p=0.9)}, "top_p", ""),
+        ({"sampling": Sampling(top_k=20)}, "top_k", ""),
+        ({"sampling": Sampling(presence_penalty=0.5)}, "presence_penalty", ""),
     ],
 )  # fmt: skip
-def test_what_is_not_trainable_says_why(fields: dict, why: str) -> None:
-    (run,) = closed(exchange("a", 0), exchange("a", 1, **fields))
-    assert (run.trainable, run.why_not, run.steps[0].why_not, run.steps[1].why_not) == (True, "", "", why)
+def test_what_is_not_trainable_says_why_by_whether_log_probs_are_of_what_was_sampled_from(
+    fields: dict, why: str, of_processed: str
+) -> None:
+    call = exchange("a", 1, engine="own", **fields)
+    assert [read_turn(call, engines).why_not for engines in ((), ("other",), ("own",))] == [why, why, of_processed]
 
 
-def test_processed_log_probs_allow_for_what_scales_or_cuts_the_distribution_and_for_nothing_else() -> None:
-    for allowed in ({"temperature": 0.7}, {"top_p": 0.9}, {"top_k": 20}, {"presence_penalty": 0.5}):
-        assert turn(("other",), sampling=Sampling(**allowed)).why_not == next(iter(allowed))
-        assert turn(("own",), sampling=Sampling(**allowed)).why_not == ""
-    assert turn(("own",), **GREEDY).why_not == "temperature 0"
-    assert turn(("own",), sampling=Sampling(forced=True, bent_by="logit_bias")).why_not == "logit_bias"
-
-
-@pytest.mark.parametrize("processed", [(), ("own",)])
 @pytest.mark.parametrize("shaped_by", ["forced tool choice", "structured output", "strict tools"])
-def test_a_call_that_a_grammar_shaped_may_train_and_says_so(processed: tuple[str, ...], shaped_by: str) -> None:
-    found = turn(processed, sampling=Sampling(forced=True, bent_by=shaped_by))
+def test_a_call_that_a_grammar_shaped_may_train_and_says_so(shaped_by: str) -> None:
+    found = read_turn(exchange("a", 1, sampling=Sampling(forced=True, bent_by=shaped_by)))
     assert (found.why_not, found.processing) == ("", Processing(grammar=True))
 
 

@@ -1,19 +1,12 @@
 """Records as the tap makes them, and all that can be read in what is kept of them."""
 
-import base64
-import binascii
-import html
 import json
-import re
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from actors.messages import Feedback
 from actors.messages.spool import RawExchange
 from adapters.redaction import RedactionSettings, Redactor
 
-MAIL, KEY = "ann.smith@example.com", "sk-proj-4fGh7JkLmN0pQrStUvWx12345678"
+MAIL = "ann.smith@example.com"
 SSE = "text/event-stream; charset=utf-8"
 REDACTOR = Redactor(RedactionSettings())
 
@@ -84,55 +77,3 @@ def everything(data: bytes) -> str:
 
     walk(json.loads(data))
     return "\n".join(found)
-
-
-def planted(name: str) -> list[dict[str, str]]:
-    """Texts with a secret in each, 200 to work with (`frozen`) and 100 of other shapes that are only measured
-    (`sealed`); frozen before any pattern was looked at. They stand backwards in their file, for a repository with keys
-    in it is refused by whoever scans it."""
-    lines = (Path(__file__).parents[3] / "data" / "planted" / f"{name}.jsonl").read_text().splitlines()
-    return [one | {part: one[part][::-1] for part in ("text", "secret")} for one in map(json.loads, lines)]
-
-
-def kept_of(text: str, place: str) -> list[str]:
-    """What anybody can read of `text`, sent where `place` says: as it is kept, without JSON's, HTML's and URLs'
-    escapes, and base64 decoded."""
-    kept = _kept(text, place)
-    forms = [
-        kept,
-        unquote(kept),
-        html.unescape(kept),
-        kept.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\"),
-    ]
-    forms.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), kept))
-    for found in re.findall(r"[A-Za-z0-9+/_-]{8,}={0,2}", kept):
-        bare = found.rstrip("=")
-        try:
-            forms.append(base64.b64decode(bare + "=" * (-len(bare) % 4), b"-_").decode())
-        except (binascii.Error, ValueError):
-            continue
-    return forms
-
-
-def _kept(text: str, place: str) -> str:
-    if place == "header":
-        return ""  # none is kept
-    if place == "feedback":
-        return REDACTOR.feedback(Feedback(id="0" * 32, received=1.0, text=text)).text
-    if place == "stream":
-        pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
-        logprobs = [{"token": piece, "logprob": -0.25, "bytes": list(piece.encode())} for piece in pieces]
-        made = [
-            chunk({"content": piece}, token_ids=[at], logprobs={"content": [logprobs[at]]})
-            for at, piece in enumerate(pieces)
-        ]
-        told = events(REDACTOR.exchange(raw({}, made)).response)
-        return "".join(one["choices"][0]["delta"].get("content") or "" for one in told)
-    if place == "assistant":
-        return json.loads(REDACTOR.exchange(raw({}, answered(text))).response)["choices"][0]["message"]["content"]
-    message: dict[str, Any] = {"role": {"tool_result": "tool", "system": "system"}.get(place, "user"), "content": text}
-    if place == "tool_arguments":
-        call = tool_call(text if text.startswith("{") else {"text": text})
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    (kept,) = json.loads(REDACTOR.exchange(raw({"messages": [message]})).request)["messages"]
-    return kept["content"] or kept["tool_calls"][0]["function"]["arguments"]

@@ -1,11 +1,12 @@
 """What is found in a text, what only looks like a secret, and what an operator may set."""
 
-import itertools
+import html
 import json
 import random
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -13,18 +14,8 @@ from hypothesis import strategies as st
 
 from adapters.redaction import InvalidRedaction, PatternSettings, RedactionSettings, Redactor
 from tests.support.plants import Plant, ordinary, plants
-from tests.unit.adapters.redaction.made import (
-    KEY,
-    MAIL,
-    REDACTOR,
-    answered,
-    asked,
-    everything,
-    kept_of,
-    planted,
-    raw,
-    tool_call,
-)
+from tests.support.searching import where
+from tests.unit.adapters.redaction.made import MAIL, REDACTOR, answered, asked, everything, raw, tool_call
 
 pytestmark = pytest.mark.promise
 PLANTS = plants(11, 1)
@@ -93,32 +84,33 @@ def test_what_is_taken_out_and_what_stays() -> None:
     assert REDACTOR.text("i lost my password, my account is tipi@box.io")[1] == {"email": 1}, "no password"
 
 
-def test_of_the_frozen_lists_nine_in_ten_are_taken_out() -> None:
-    for name, count in (("frozen", 200), ("sealed", 100)):
-        made = planted(name)
-        stayed = [
-            one["text"] for one in made if any(one["secret"] in form for form in kept_of(one["text"], one["place"]))
-        ]
-        assert len(made) == count
-        assert len(stayed) <= count // 10, stayed
+def planted(name: str) -> list[dict[str, str]]:
+    """Texts with a secret in each, 200 to work with (`frozen`) and 100 of other shapes that are only measured
+    (`sealed`); frozen before any pattern was looked at. They stand backwards in their file, for a repository with keys
+    in it is refused by whoever scans it."""
+    lines = (Path(__file__).parents[3] / "data" / "planted" / f"{name}.jsonl").read_text().splitlines()
+    return [one | {part: one[part][::-1] for part in ("text", "secret")} for one in map(json.loads, lines)]
 
 
-def test_no_plant_survives_in_a_message_a_tool_result_or_tool_arguments() -> None:
-    for plant, ascii_only in itertools.product(PLANTS, (True, False)):
-        result = json.dumps({"result": plant.text, "rows": [plant.text]}, ensure_ascii=ascii_only)
-        messages = [
-            {"role": "user", "content": plant.text},
-            {"role": "user", "content": [{"type": "text", "text": plant.text}]},
-            {"role": "assistant", "tool_calls": [tool_call({"note": plant.text})]},
-            {"role": "tool", "tool_call_id": "call_1", "content": result},
-        ]
-        response = answered(plant.text)
-        response["choices"][0]["message"]["tool_calls"] = [tool_call({"deep": [{"note": plant.text}]})]
-        bodies = (json.dumps(body, ensure_ascii=ascii_only).encode() for body in ({"messages": messages}, response))
-        after = REDACTOR.exchange(raw(*bodies))
-        assert after.redacted == ("prompt", "response"), plant
-        assert plant.value not in everything(after.request) + everything(after.response), plant
-        assert sum(after.finds.values()) >= 6
+def stays(one: dict[str, str], redactor: Redactor) -> bool:
+    """Whether anybody can read the secret in what is kept of the text: without JSON's, HTML's and URLs' escapes, and
+    base64 decoded."""
+    message: dict[str, Any] = {"role": "user", "content": one["text"]}
+    if one["place"] == "tool_arguments":
+        text = one["text"] if one["text"].startswith("{") else {"text": one["text"]}
+        message = {"role": "assistant", "tool_calls": [tool_call(text)]}
+    kept = everything(redactor.exchange(raw({"messages": [message]})).request)
+    forms = "\n".join([kept, unquote(kept), html.unescape(kept)])
+    return bool(where(forms.encode(), [one["secret"]]))
+
+
+@pytest.mark.parametrize(("name", "count"), [("frozen", 200), ("sealed", 100)])
+def test_of_the_frozen_lists_nine_in_ten_are_taken_out(name: str, count: int) -> None:
+    made = planted(name)
+    assert len(made) == count
+    assert sum(stays(one, Redactor(RedactionSettings(enabled=False))) for one in made) >= count - 1
+    left = [one["text"] for one in made if stays(one, REDACTOR)]
+    assert len(left) <= count // 10, left
 
 
 @given(JSON_VALUES, st.sampled_from(PLANTS), st.integers(0, 9))
@@ -185,9 +177,10 @@ def test_own_patterns_allowed_values_and_kinds() -> None:
         allow=("help@example.com",),
         allow_patterns=(r".*@example\.org",),
     )
-    text = f"case C-12345, help@example.com, x@example.org, {MAIL}, {KEY}"
+    key = "sk-proj-4fGh7JkLmN0pQrStUvWx12345678"
+    text = f"case C-12345, help@example.com, x@example.org, {MAIL}, {key}"
     assert Redactor(own).text(text) == (
-        f"case [REDACTED:case], help@example.com, x@example.org, [REDACTED:email], {KEY}",
+        f"case [REDACTED:case], help@example.com, x@example.org, [REDACTED:email], {key}",
         {"case": 1, "email": 1},
     )
     assert Redactor(RedactionSettings(enabled=False)).text(text) == (text, {})

@@ -8,45 +8,19 @@ from actors.ports.tool_answers.reader import documents, failed, flagged, read
 from tests.benchmarks.tool_results import load
 
 FAILED = [
-    # what the readers of before took for fine
-    "Error: no such order",
-    "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'x'",
-    '{"success": false}',
-    '{"isError": true}',
-    '{"status": 403}',
-    "HTTP 404: no such page",
     "HTTP 302: the server redirects, which is not followed to another host",
     '{"detail": "Not found."}',
     '{"detail": [{"loc": ["body", "id"], "msg": "field required", "type": "value_error.missing"}]}',
-    # frameworks
-    "Error: ToolException('x')\n Please fix your mistakes.",
-    "An error occurred while running the tool. Please try again. Error: x",
-    "I encountered an error while trying to use the tool. This was the error: x.",
-    "teamID is empty",
-    "no channel ids provided",
-    "required parameter missing",
-    "expected a number, got 'x'",
     "<tool_use_error>File has not been read yet</tool_use_error>",
-    "search is not a valid tool, try one of [find].",
     "{'error': 'no order'}",
     '```json\n{"error": "no order"}\n```',
     '"Error: no order"',
-    "❌ Failed to send the message",
     '{"error": "rate limited", "rows": [1, 2, 3',
-    # languages
-    "Fehler: Bestellung nicht gefunden",
     "Die Bestellung konnte nicht storniert werden.",
-    "Erreur : commande introuvable",
     "La commande n'existe pas.",
-    "Error: no se encontró el pedido",
     "El pedido no existe.",
-    "Erro ao cancelar o pedido",
     "Não foi possível cancelar o pedido.",
-    "错误：订单不存在",
-    "订单取消失败",
-    "エラー：注文が見つかりません",
     "注文をキャンセルできませんでした。",
-    # classes that answers of nobody's set were missed by
     '{"success":0,"msg":"invalid token"}',
     '{"success":"false"}',
     '{"accepted":false,"reason":"outside the window"}',
@@ -57,7 +31,6 @@ FAILED = [
     "ETIMEDOUT 10.0.0.4:5432",
     "-ERR unknown command",
     "status: 5 NOT_FOUND",
-    "ORDER_NOT_FOUND",
     "The operation was aborted.",
     "order already cancelled",
     "That seat is no longer available.",
@@ -73,30 +46,10 @@ FAILED = [
     "الطلب غير موجود",
     "User has no permissions",
 ]
+"""Of each form that the labelled answers lack, one."""
 OK = [
-    '{"error": null}',
-    '{"errors": [], "data": {"id": 1}}',
-    '{"success": true, "error": {}}',
-    '{"code": 0, "msg": "ok", "data": []}',
-    '{"error_count": 0, "rows": [1]}',
-    "[]",
-    "Order 17 was refunded.",
     '{"error_rate": 0.1, "error_count": 3, "last_error": "boom", "errors_total": 7}',
     '[{"id": 1, "title": "Error: cannot log in"}, {"id": 2, "title": "Payment failed"}]',
-    "No results found.",
-    "No errors found.",
-    "Delivery is on Monday; a signature is needed. The parcel has 2 items.",
-    "Tool ran without output or errors",
-    '{"logs": [{"timestamp": "2026-01-01", "level": "error", "error": "boom"}]}',
-    '{"query": "errors", "hits": 3, "lines": ["Error: disk full", "Error: disk full"]}',
-    "src/app.py:10:    except ValueError as error:\nsrc/app.py:12:        raise RuntimeError('failed')",
-    "class NotFound(Exception):\n    \"\"\"Order not found.\"\"\"\n",
-    "def load(path):\n    try:\n        return open(path)\n    except OSError:\n        raise ValueError('no')\n",
-    "warning: unused variable\nFinished\nexit code: 0",
-    "Keine Ergebnisse",
-    "Datei erfolgreich gespeichert",
-    "没有找到结果",
-    'Clicked "Report an error"',
     "The error budget of checkout is 0.1 % a month; 40 % of it is left.",
     '{"success":0,"total":0}',
     '{"available":false,"reason":"sold out"}',
@@ -175,17 +128,6 @@ def test_nothing_makes_it_raise() -> None:
             if raw:
                 raw[rng.randrange(len(raw))] = rng.randrange(256)
         read(bytes(raw))
-    for value in (
-        None,
-        0,
-        1.5,
-        True,
-        [],
-        {},
-        [[[[[[1]]]]]],
-        {"content": {"content": {"content": {"content": {"content": "x"}}}}},
-    ):
+    deep = {"content": {"content": {"content": {"content": {"content": "x"}}}}}
+    for value in (None, 0, 1.5, True, [], {}, [[[[[[1]]]]]], deep, "\ud800", "[" * 100_000, float("nan")):
         read(value)
-    read("\ud800")
-    read("[" * 100_000)
-    read(float("nan"))
