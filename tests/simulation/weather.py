@@ -16,8 +16,7 @@ import argparse
 import multiprocessing
 import os
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import msgspec
@@ -26,7 +25,6 @@ from rich.console import Console
 from tests.benchmarks import report
 from tests.benchmarks.standstill.falls import falls
 from tests.simulation.plan import DESIGN, Cell, design
-from tests.simulation.stage import silence
 from tests.simulation.world import Ran, simulate
 
 _COLUMNS = (
@@ -38,33 +36,47 @@ _SHARE = 0.02
 """Of the runs that are reported when a fall from 90 to 10 % must be found."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _options(arguments)
+def main() -> int:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--cells", type=int, default=DESIGN, help="of the design; more are further mixes")
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells of the design, by name")
+    options = parser.parse_args()
     known = {cell.name: cell for cell in design(options.seed, options.cells)}
-    unknown = [name for name in options.only if name not in known]
-    if unknown:
-        print(f"no cell {unknown[0]}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
-        return 2
-    chosen = [known[name] for name in options.only] or list(known.values())
-    found = play(chosen, options.seed, options.jobs)
-    figures = shown(found) | ({} if options.only else _falls(options.seed))
-    report.table("The weather", _COLUMNS, [_row(ran) for ran in found], Console(width=232))
+    found = play([known[name] for name in chosen(options.only, known)], options.seed, options.jobs)
+    figures = shown(found)
+    if not options.only:
+        figures["fall_found_2pct"] = falls(_SHARE, seed=options.seed).found
+    tell("weather", found, figures, options)
+    return int(figures["stuck"] > 0 or figures["broken"] > 0)
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """A parser with what everything that plays cells takes."""
+    parser = report.arguments(description)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
+    return parser
+
+
+def chosen(names: Sequence[str], known: Mapping[str, Cell]) -> Sequence[str]:
+    """`names`, or all that are `known`; exits with status 2 at one that is not."""
+    for name in names:
+        if name not in known:
+            print(f"no cell {name}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
+            sys.exit(2)
+    return names or list(known)
+
+
+def tell(name: str, found: Sequence[Ran], figures: dict[str, float], options: argparse.Namespace) -> None:
+    """Print the tables, with what is wrong, and write the figures and the cells."""
+    report.table(name, _COLUMNS, [_row(ran) for ran in found], Console(width=232))
     for ran in found:
         for broken in ran.broken:
             print(f"{ran.name}, seed {ran.seed}: {broken.promise}: {broken.what} (run {broken.runs})")
         if ran.stuck:
             print(f"{ran.name}, seed {ran.seed}: {ran.stuck}; status says: {ran.says}")
-    goals = ", ".join(f"{kind} in {number}" for kind, number in sorted(Counter(ran.goals for ran in found).items()))
-    print(f"Goals, in cells: {goals}; BFCL's are the first sentences of its 200 multi-turn base tasks")
-    rates = sorted(_speeds(found).items())
-    report.table("Simulated days a second", ("runs a minute", "days"), [(r, f"{s:.3f}") for r, s in rates])
     report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()])
-    report.write(options.json, "weather", figures, [options.seed])
-    if options.json is not None:
-        content = msgspec.json.decode(options.json.read_bytes())
-        content["cells"] = msgspec.to_builtins(found)
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
-    return int(figures["stuck"] > 0 or figures["broken"] > 0)
+    report.write(options.json, name, figures, [options.seed], cells=msgspec.to_builtins(found))
 
 
 def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
@@ -106,20 +118,6 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
     }
 
 
-def _falls(seed: int) -> dict[str, float]:
-    with silence():
-        found = falls(_SHARE, seed=seed)
-    return {"fall_found_2pct": found.found, "fall_trials_2pct": found.trials}
-
-
-def _speeds(found: Sequence[Ran]) -> dict[float, float]:
-    sums: defaultdict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for ran in found:
-        sums[ran.rate][0] += ran.days
-        sums[ran.rate][1] += ran.seconds
-    return {rate: days / seconds for rate, (days, seconds) in sums.items() if seconds}
-
-
 def _alarms(ran: Ran) -> int:
     return sum(number for name, number in ran.found.items() if name.split()[0] in _ACTS)
 
@@ -141,16 +139,6 @@ def _line(ran: Ran) -> str:
     return f"{ran.name:60} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.seconds:5.1f} s, {promoted}" + (
         f", STUCK: {ran.stuck}" if ran.stuck else trouble
     )
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = report.arguments(__doc__ or "")
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cells", type=int, default=DESIGN, help="of the design; more are further mixes")
-    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells of the design, by name")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -9,20 +9,15 @@ nothing is ordered, judged or swapped, or nothing is ordered in its last third; 
 and of a full verdict. Exit status 1 if one does.
 """
 
-import argparse
-import os
 import sys
 from collections.abc import Sequence
 from itertools import product
 
 import msgspec
-from rich.console import Console
 
-from tests.benchmarks import report
 from tests.benchmarks.standstill.falls import falls
+from tests.simulation import weather
 from tests.simulation.plan import Cell
-from tests.simulation.stage import silence
-from tests.simulation.weather import play
 from tests.simulation.world import Ran
 
 RATES = (0.1, 1.0, 10.0, 100.0)
@@ -33,10 +28,6 @@ LUCK = (0, 2)
 """First decisions of the gate that are turned into rejections."""
 FALLS = (0.1, 0.05, 0.02)
 """Shares of runs with an outcome at which the sentinel has to find a fall."""
-_COLUMNS = (
-    "cell", "bound", "runs", "days", "swap", "stays", "ratio", "orders", "swaps", "back", "reject", "hold", "rebase",
-    "freeze", "trained", "quiet", "success", "stuck",
-)  # fmt: skip
 
 
 def cells() -> dict[str, Cell]:
@@ -51,28 +42,19 @@ def cells() -> dict[str, Cell]:
     }  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Entry point; returns the exit status."""
-    options = _options(arguments)
+    parser = weather.arguments(__doc__ or "")
+    parser.add_argument("--cells", nargs="+", default=[], metavar="CELL", help="only these, such as better-10-0.05-0")
+    options = parser.parse_args()
     known = cells()
-    unknown = [name for name in options.cells if name not in known]
-    if unknown:
-        print(f"no cell {unknown[0]}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
-        return 2
-    names = options.cells or list(known)
-    played = play([known[name] for name in names], options.seed, options.jobs)
+    names = weather.chosen(options.cells, known)
+    played = weather.play([known[name] for name in names], options.seed, options.jobs)
     found = [msgspec.structs.replace(ran, name=name) for name, ran in zip(names, played, strict=True)]
     shown = figures(found)
     if not options.cells:
-        with silence():
-            shown |= {f"fall_found_{share * 100:g}pct": falls(share, seed=options.seed).found for share in FALLS}
-    report.table("Learning from production alone", _COLUMNS, [_row(ran) for ran in found], Console(width=200))
-    report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in shown.items()])
-    report.write(options.json, "standstill", shown, [options.seed])
-    if options.json is not None:
-        content = msgspec.json.decode(options.json.read_bytes())
-        content["cells"] = msgspec.to_builtins(found)
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
+        shown |= {f"fall_found_{share * 100:g}pct": falls(share, seed=options.seed).found for share in FALLS}
+    weather.tell("standstill", found, shown, options)
     return int(shown["stuck"] > 0)
 
 
@@ -91,24 +73,6 @@ def figures(found: Sequence[Ran]) -> dict[str, float]:
         # Learning that goes on may still go the wrong way: version 0 succeeds in 0.4 of its runs.
         "lowest_success": min((ran.skill for ran in found), default=0.0),
     }
-
-
-def _row(ran: Ran) -> tuple[object, ...]:
-    counts, first = ran.counts, ran.first_promotion
-    return (
-        ran.name, round(ran.bound), ran.runs, f"{ran.days:.1f}", "-" if first is None else first[0],
-        "-" if ran.first_settled is None else ran.first_settled[0], f"{ran.ratio:.2f}",
-        *(counts.get(name, 0) for name in ("order", "promotion", "rollback", "reject", "hold", "rebase", "freeze")),
-        f"{ran.trained / max(1, ran.reported):.0%}", f"{ran.quiet:.1f}", f"{ran.skill:.0%}", ran.stuck or "-",
-    )  # fmt: skip
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = report.arguments(__doc__ or "")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cells", nargs="+", default=[], metavar="CELL", help="only these, such as better-10-0.05-0")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
