@@ -18,7 +18,8 @@ import math
 import random
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -54,14 +55,14 @@ class Memory(FakeStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.runs: list[Trajectory] = []
+        self.order: list[str] = []
         self.by_id: dict[str, Trajectory] = {}
 
     def add(self, run: Trajectory) -> None:
-        self.runs.append(run)
+        self.order.append(run.id)
         self.by_id[run.id] = run
 
-    def _rows(self, runs: Sequence[Trajectory]) -> list[OutcomeRow]:
+    def _rows(self, runs: Iterable[Trajectory]) -> list[OutcomeRow]:
         return [
             OutcomeRow(
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
@@ -70,23 +71,20 @@ class Memory(FakeStore):
             for run in runs
         ]  # fmt: skip
 
-    async def recent_outcomes(
-        self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        return self._rows([self.by_id[run.id] for run in self.runs[-limit:][::-1]])
+    async def recent_outcomes(self, *, limit: int = 100, **_: Any) -> list[OutcomeRow]:
+        return self._rows(self.by_id[key] for key in self.order[-limit:][::-1])
 
-    async def judged_outcomes(
-        self, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        newest = (self.by_id[run.id] for run in reversed(self.runs) if run.min_version == version)
-        return self._rows(list(itertools.islice((run for run in newest if run.outcome is not None), limit)))
+    async def judged_outcomes(self, version: int, *, limit: int = 100, **_: Any) -> list[OutcomeRow]:
+        newest = (self.by_id[key] for key in reversed(self.order))
+        judged = (run for run in newest if run.min_version == version and run.outcome is not None)
+        return self._rows(itertools.islice(judged, limit))
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(self.by_id[key], "") for key in ids]
 
 
-Ended = tuple[str, float, int, float]
-"""How a trial ended, after how many hours and runs on trial, and its share at the end."""
+Ended = tuple[str, float, int]
+"""How a trial ended, after how many hours and runs on trial."""
 
 
 class Weather:
@@ -130,7 +128,7 @@ async def trial(
         looked, news, share, growing = at, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
         return end
 
-    while now < GIVE_UP_DAYS * DAY and len(store.runs) < GIVE_UP_RUNS:
+    while now < GIVE_UP_DAYS * DAY and len(store.order) < GIVE_UP_RUNS:
         now += rng.expovariate(rate / 60.0)
         if not weather.comes(now):
             continue
@@ -142,52 +140,44 @@ async def trial(
             # The watch looks when there may be news for it: outcomes, time for a larger share, or the deadline.
             due = at - looked >= (30.0 if news else RARELY)
             if due and (end := await look(at)):
-                return end, at / 3600.0, mine, share
+                return end, at / 3600.0, mine
         if growing and now >= growing and now - looked >= 30.0 and (end := await look(now)):
-            return end, now / 3600.0, mine, share
+            return end, now / 3600.0, mine
         agent, on_trial = rng.randrange(AGENTS), rng.random() < share
         mine += on_trial
         success = rng.random() < weather.success(now, agent, here if on_trial else elsewhere)
         version = TRIAL.goal.version if on_trial else STABLE
         store.add(
             Trajectory(
-                id=str(len(store.runs)), tenant="t", caller=f"key-{agent}", goal=words.request(rng),
+                id=str(len(store.order)), tenant="t", caller=f"key-{agent}", goal=words.request(rng),
                 steps=(Step(exchange_id="", role=f"agent{agent}#0", tool_calls=(ToolCall("find", "{}"),)),),
                 started=now, ended=now + 5.0, min_version=version, max_version=version,
             )
         )  # fmt: skip
         if rng.random() < told * (1.0 if success else SKEW):
             late = rng.expovariate(1.0 / LATE_SECONDS) if rng.random() < LATE else 0.0
-            heapq.heappush(reports, (now + 60.0 + late, store.runs[-1].id, float(success)))
-    return "", now / 3600.0, mine, share
+            heapq.heappush(reports, (now + 60.0 + late, store.order[-1], float(success)))
+    return "", now / 3600.0, mine
 
 
-def trials(names: Sequence[str], seeds: int, rates: Sequence[float], figures: dict[str, float]) -> None:
+def trials(seeds: int, rates: Sequence[float], figures: dict[str, float]) -> None:
     """Print how trials end, by rate and feedback."""
-    for name in names:
-        elsewhere, here = VERSIONS[name]
+    for name, (elsewhere, here) in VERSIONS.items():
         wanted = "rollback" if here < elsewhere else "roll_on"
         rows: list[tuple[object, ...]] = []
         for rate, reported in itertools.product(rates, REPORTED):
             found = [asyncio.run(trial(seed, rate, reported, elsewhere, here)) for seed in range(seeds)]
-            done = [one for one in found if one[0] == wanted]
+            hours, runs = [one[1] for one in found if one[0] == wanted], [one[2] for one in found if one[0] == wanted]
             wrong = sum(how not in ("", wanted) for how, *_ in found)
-            hours, runs = [one[1] for one in done], [one[2] for one in done]
             key = f"{name}, {rate:g}, {reported:g}"
-            figures[f"{key}: ended"], figures[f"{key}: other"] = len(done), wrong
-            if done:
-                figures[f"{key}: hours"], figures[f"{key}: runs"] = statistics.median(hours), statistics.median(runs)
-                figures[f"{key}: most hours"], figures[f"{key}: most runs"] = max(hours), max(runs)
-            rows.append(
-                (
-                    f"{rate:g}", f"{reported:.0%}", f"{len(done)} of {seeds}", wrong,
-                    f"{statistics.median(hours):.1f}, {max(hours):.1f}" if done else "-",
-                    f"{statistics.median(runs):.0f}, {max(runs)}" if done else "-",
-                    f"{statistics.median(share for *_, share in found):.2f}",
-                )
-            )  # fmt: skip
+            figures[f"{key}: ended"], figures[f"{key}: other"] = len(hours), wrong
+            told = ["-", "-"]
+            for at, (what, values) in enumerate({"hours": hours, "runs": runs}.items() if hours else ()):
+                figures[f"{key}: {what}"], figures[f"{key}: most {what}"] = statistics.median(values), max(values)
+                told[at] = f"{statistics.median(values):.1f}, {max(values):.1f}"
+            rows.append((f"{rate:g}", f"{reported:.0%}", f"{len(hours)} of {seeds}", wrong, *told))
             print(f"{name}: {rows[-1]}", file=sys.stderr, flush=True)
-        columns = ("runs a minute", "reported", wanted, "other end", "hours", "runs on trial", "share in the end")
+        columns = ("runs a minute", "reported", wanted, "other end", "hours", "runs on trial")
         report.table(f"{name}: median, most", columns, rows)
 
 
@@ -197,19 +187,17 @@ def equal(count: int, figures: dict[str, float]) -> None:
     for rate, reported in ((0.3, 1.0), (1.0, 0.2), (3.0, 0.2)):
         found = [asyncio.run(trial(seed, rate, reported, 0.9, 0.9, rough=True)) for seed in range(count)]
         back = sum(how == "rollback" for how, *_ in found)
-        hours = statistics.median(hours for _, hours, *_ in found)
-        grown = sum(share > CanarySettings().share for *_, share in found)
+        hours = statistics.median(hours for _, hours, _ in found)
         figures[f"equal, {rate:g}, {reported:g}"] = back / count
-        rows.append((f"{rate:g}", f"{reported:.0%}", f"{back} of {count}", f"{grown} of {count}", f"{hours:.1f}"))
+        rows.append((f"{rate:g}", f"{reported:.0%}", f"{back} of {count}", f"{hours:.1f}"))
         print(rows[-1], file=sys.stderr, flush=True)
     stated = f"rolled back ({CanarySettings().error:.0%} stated)"
-    report.table("As good", ("runs a minute", "reported", stated, "the share grew", "hours, median"), rows)
+    report.table("As good", ("runs a minute", "reported", stated, "hours, median"), rows)
 
 
 def main() -> None:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=20, help="trials a row")
-    parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=tuple(VERSIONS))
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="runs a minute")
     parser.add_argument("--equal", type=int, default=0, metavar="TRIALS", help="only as good ones, rough weather")
     args = parser.parse_args()
@@ -217,7 +205,7 @@ def main() -> None:
     if args.equal:
         equal(args.equal, figures)
     else:
-        trials(args.versions, args.seeds, args.rates, figures)
+        trials(args.seeds, args.rates, figures)
     report.write(args.json, "canary", figures, range(args.equal or args.seeds))
 
 

@@ -13,11 +13,9 @@ lessons beside them.
 The checkpoints are those of the ablation (`python -m tests.benchmarks.ablation --prepare` makes them).
 """
 
-import argparse
 import asyncio
 import logging
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -133,15 +131,10 @@ class Books:
         assert found is not None
         return found
 
-    @property
-    def gone(self) -> bool:
-        """Whether it was retired."""
-        return self.lesson.state == "retired"
-
 
 def planted(policy: Policy, variant: Variant, lesson: Experience, seed: int) -> tuple[int | None, str, float]:
     """Rollouts that saw `lesson` until it was retired (None: it was not), the last state's reason, and the gain."""
-    desk, books, number = TravelDesk(), Books(lesson), 0
+    desk, books, number, gone = TravelDesk(), Books(lesson), 0, False
     rng, sides = random.Random(seed), {True: [0, 0], False: [0, 0]}
     for _ in range(MOST_GROUPS):
         attempts: list[Guided] = []
@@ -160,12 +153,12 @@ def planted(policy: Policy, variant: Variant, lesson: Experience, seed: int) -> 
                 side[0] += 1
                 side[1] += run.outcome == 1.0
             books.add(runs)
-            if books.gone:
+            if gone := books.lesson.state == "retired":
                 break
-        if books.gone or books.uses >= MOST_GROUPS * 4:
+        if gone or books.uses >= MOST_GROUPS * 4:
             break
     gain = sides[True][1] / sides[True][0] - sides[False][1] / sides[False][0]
-    return (books.uses if books.gone else None), books.lesson.reason, gain
+    return (books.uses if gone else None), books.lesson.reason, gain
 
 
 def bad_lessons(seed: int) -> list[Experience]:
@@ -179,31 +172,30 @@ def bad_lessons(seed: int) -> list[Experience]:
     ]  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
-    parser = report.arguments(__doc__.split("\n", 1)[0])
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def main() -> None:
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=3, help="policies, 1 to 3 (default 3)")
     parser.add_argument(
         "--parts", nargs="+", choices=PARTS, default=PARTS, help="default: both; planted tries what lessons drew"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    figures: dict[str, float] = {}
     seeds = list(bases.WARM_STARTS[: options.seeds])
-    found: dict[tuple[str, int], list[Experience]] = {}
-    figures |= _lessons(seeds, found)
+    figures, found = _lessons(seeds)
     if "planted" in options.parts:
         figures |= _planted(seeds, found)
     report.write(options.json, "experience", figures, seeds)
-    return 0
 
 
-def _lessons(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]]) -> dict[str, float]:
-    """Guided against unguided; `found` takes the lessons that were drawn."""
+Drawn = dict[tuple[str, int], list[Experience]]
+"""Lessons by situation and policy."""
+
+
+def _lessons(seeds: Sequence[int]) -> tuple[dict[str, float], Drawn]:
+    """Guided against unguided, and the lessons that were drawn."""
     figures: dict[str, float] = {}
+    found: Drawn = {}
     with tempfile.TemporaryDirectory() as work:
-        rows: list[list[object]] = []
         for name, checkpoint, drift in (
             ("before training", bases.warm_start, Drift()), ("after a rename", bases.trained, RENAME),
         ):  # fmt: skip
@@ -214,44 +206,37 @@ def _lessons(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]
                 found[name, seed] = lessons
                 pairs = compare(policy, Variant.of(drift), lessons, seed)
                 total = [a + b for a, b in zip(total, msgspec.structs.astuple(pairs), strict=True)]
-                rows.append(_row(f"{name}, policy {seed}", pairs, lessons))
-                print(*rows[-1], sep=" | ", flush=True)
-            rows.append(_row(f"{name}, all", Pairs(*total), ()))
+                _say(f"{name}, policy {seed}", pairs)
+                print("  " + "; ".join(f"{one.content} ({one.state})" for one in lessons), flush=True)
+            _say(f"{name}, all", Pairs(*total))
             difference = newcombe_paired(Pairs(*total))
-            key = name.replace(" ", "_")
-            figures |= {
-                f"{key}_gain": difference.estimate,
-                f"{key}_low": difference.low,
-                f"{key}_high": difference.high,
-            }
-    report.table(
-        f"Guided against unguided, {HELD_OUT} held-out tasks a policy",
-        ["", "unguided %", "guided %", "gain", "lessons"],
-        rows,
+            for what, value in (("gain", difference.estimate), ("low", difference.low), ("high", difference.high)):
+                figures[f"{name.replace(' ', '_')}_{what}"] = value
+    return figures, found
+
+
+def _say(name: str, pairs: Pairs) -> None:
+    gain, (without, guided) = newcombe_paired(pairs), (pairs.second / pairs.total, pairs.first / pairs.total)
+    print(
+        f"{name}: {without:.0%} unguided, {guided:.0%} guided, {gain.estimate:+.0%} [{gain.low:+.0%}, {gain.high:+.0%}]"
     )
-    return figures
 
 
-def _row(name: str, pairs: Pairs, lessons: Sequence[Experience]) -> list[object]:
-    difference = newcombe_paired(pairs)
-    shares = [f"{100 * part / pairs.total:.0f}" for part in (pairs.second, pairs.first)]
-    gain = f"{100 * difference.estimate:+.0f} [{100 * difference.low:+.0f}, {100 * difference.high:+.0f}]"
-    return [name, *shares, gain, "; ".join(f"{one.content} ({one.state})" for one in lessons)]
-
-
-def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]]) -> dict[str, float]:
+def _planted(seeds: Sequence[int], found: Drawn) -> dict[str, float]:
     """Bad lessons and drawn ones on trial, by trained policies on the base desk and after the rename."""
     uses: list[int] = []
-    rows: list[list[object]] = []
     left = wrongly = good = 0
+
+    def tried(what: str, policy: Policy, drift: Drift, lesson: Experience, seed: int) -> tuple[int | None, float]:
+        went, reason, gain = planted(policy, Variant.of(drift), lesson, seed)
+        print(f"{what}, policy {seed}: {lesson.content} | {went or 'stays'} | {gain:+.2f} | {reason}", flush=True)
+        return went, gain
+
     for seed in seeds:
         trained = Policy(bases.require(bases.trained(seed)), seed + 100)
         for drift in (Drift(), RENAME):
-            where = "base desk" if not drift.rename else "after the rename"
             for lesson in bad_lessons(10 * seed + len(drift.rename)):
-                went, reason, gain = planted(trained, Variant.of(drift), lesson, seed)
-                rows.append([f"bad, {where}, policy {seed}", lesson.content, went or "stays", f"{gain:+.2f}", reason])
-                print(*rows[-1], sep=" | ", flush=True)
+                went, _ = tried("bad", trained, drift, lesson, seed)
                 left += went is None
                 uses += [went] if went is not None else []
         for name, policy, drift in (
@@ -260,12 +245,9 @@ def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]
         ):
             for lesson in found[name, seed]:
                 fresh = msgspec.structs.replace(lesson, state="candidate", updated=0.0)
-                went, reason, gain = planted(policy, Variant.of(drift), fresh, seed + 1)
-                rows.append([f"drawn, {name}, policy {seed}", lesson.content, went or "stays", f"{gain:+.2f}", reason])
-                print(*rows[-1], sep=" | ", flush=True)
+                went, gain = tried(f"drawn, {name}", policy, drift, fresh, seed + 1)
                 good += gain >= TrialSettings().min_gain
                 wrongly += went is not None and gain >= TrialSettings().min_gain
-    report.table("On trial", ["", "lesson", "uses", "gain", "reason"], rows)
     median, p95 = np.quantile(uses, (0.5, 0.95)) if uses else (float("nan"), float("nan"))
     print(f"bad lessons: {len(uses)} of {len(uses) + left} removed, uses median {median:.0f}, p95 {p95:.0f}; "
           f"lessons with a gain: {wrongly} of {good} retired", flush=True)  # fmt: skip
@@ -276,4 +258,4 @@ def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,7 +13,7 @@ from actors.messages.experience import lessons_text
 from actors.ports.environments import Episode
 from adapters.environments.travel.drift import Variant
 from tests.benchmarks.ablation.attempts import Attempt
-from tests.benchmarks.ablation.player import Player, Shape, Weights
+from tests.benchmarks.ablation.player import Player, Shape, Tokens, Weights
 from tests.warmstart import chat
 
 T = TypeVar("T")
@@ -32,20 +32,11 @@ class Guided(Attempt):
 
     def run(self, number: int, player: Player, at: float) -> Trajectory:
         """What the rollout would have recorded, without tokens."""
-        run = self.trajectory(number, _NO_TOKENS, player, 1)
+        run = self.trajectory(number, Tokens([], [], []), player, 1)
         ids = tuple(lesson.id for lesson in self.given)
         return msgspec.structs.replace(
             run, id=f"r{number}", rows=(), experience_ids=ids, started=at, ended=at, min_version=1, max_version=1
         )
-
-
-class _NoTokens(msgspec.Struct):
-    ids: list[int] = []
-    steps: list[int] = []
-    logprobs: list[float] = []
-
-
-_NO_TOKENS: Any = _NoTokens()
 
 
 class Policy:

@@ -19,12 +19,16 @@ import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import msgspec
 import numpy as np
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learner.batch import TrajectoryBatch
+from learner.settings import LearnerSettings
+from learner.trainers.native import NativeTrainer
 from tests.benchmarks import report
 
 REPOSITORY = Path(__file__).parents[2]
@@ -38,9 +42,6 @@ PEER_TOLERANCE = 1e-3
 
 def model(directory: Path, millions: float, seed: int) -> int:
     """A random Qwen3 of at least so many parameters; returns how many."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     torch.manual_seed(seed)
     layers = 6
     while True:
@@ -113,9 +114,7 @@ class Contender:
 
     def update(self) -> dict[str, float]:
         """One round; raises RuntimeError if the process is gone."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
+        stdin, stdout = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
         stdin.write("go\n")
         stdin.flush()
         for line in stdout:
@@ -135,9 +134,6 @@ def disagreement(one: dict[str, float], other: dict[str, float]) -> float:
 
 def measure(arguments: Any, directory: Path) -> None:
     """The rounds, the table and the file."""
-    from learner.settings import LearnerSettings
-    from learner.trainers.native import NativeTrainer
-
     parameters = model(directory, arguments.params, arguments.seed)
     task = {"lr": 1e-5, "kl_coef": 0.001, "vocabulary": VOCABULARY}
     (directory / "task.json").write_text(json.dumps(task), encoding="utf-8")
@@ -175,10 +171,6 @@ def measure(arguments: Any, directory: Path) -> None:
     seconds = {c.name: [r[clock] for r in c.rounds[1:]] for c in contenders}
     medians = {name: statistics.median(taken) for name, taken in seconds.items()}
     best = min(peers, key=lambda peer: medians[peer.name])
-    pairs = {
-        name: statistics.median(a / b for a, b in zip(seconds[other.name], seconds["native"], strict=True))
-        for name, other in {"vs_trl": best, "vs_limit": limit}.items()
-    }
     report.table(
         f"one update of {tokens} tokens; median of {arguments.rounds} rounds",
         ["", "tokens/s", "seconds", "fastest", "slowest", "peak MiB"],
@@ -189,9 +181,6 @@ def measure(arguments: Any, directory: Path) -> None:
         ],
     )  # fmt: skip
     figures = {
-        **pairs,
-        "vs_trl_median": medians[best.name] / medians["native"],
-        "vs_limit_median": medians["limit"] / medians["native"],
         "disagreement": apart,
         "disagreement_trl": apart_peer,
         "parameters": parameters,
@@ -200,24 +189,17 @@ def measure(arguments: Any, directory: Path) -> None:
         "threads": arguments.threads,
         "rounds": arguments.rounds,
     }
-    for contender in (limit, native, best):
-        name = "trl" if contender is best else contender.name
+    for name, contender in {"limit": limit, "native": native, "trl": best}.items():
         figures[f"{name}_tokens_per_second"] = tokens / medians[contender.name]
         figures[f"{name}_peak_mib"] = max(r["mib"] for r in contender.rounds)
+        if contender is not native:
+            pairs = zip(seconds[contender.name], seconds["native"], strict=True)
+            figures[f"vs_{name}"] = statistics.median(a / b for a, b in pairs)
     print({name: float(f"{value:.4g}") for name, value in figures.items()})
-    print({c.name: {name: c.rounds[0][name] for name in ("loss", "grad_norm")} for c in contenders})
-    print(report.versions() | {"trl": _version("trl"), "trl's torch": _version("torch")})
     report.write(arguments.json, "learner", figures, seeds=[arguments.seed])
 
 
-def _version(package: str) -> str:
-    """As installed in the peer's environment."""
-    code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    return subprocess.run([PEER, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def main() -> None:
-    """See the module's docstring."""
     parser = report.arguments("the native trainer beside TRL and beside the bare work")
     parser.add_argument("--params", type=float, default=20, metavar="MILLIONS", help="at least so many (20)")
     parser.add_argument("--rows", type=int, default=24, help="of the batch, a multiple of 8 (24)")
