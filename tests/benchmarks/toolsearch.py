@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.toolsearch --appworld .venv-appworld/bin/python --json build/toolsearch.json
 
-AppWorld's 457 operations, read from the installed package at run time, asked with `toolsearch_queries` by a plain
-substring count, by words alone, and with the ranking of APIs (the default). Settings were chosen on every second
-request; the others are told apart in the table. `--model DIR` adds a sentence embedder: a folder with config.json,
-model.safetensors and tokenizer.json of a BERT such as all-MiniLM-L6-v2; it stands for what `embedder.openai` would ask.
+AppWorld's 457 operations, read from the installed package at run time, asked with `toolsearch_queries` by words alone,
+and with the ranking of APIs (the default). Settings were chosen on every second request; the others are told apart in
+the table. `--model DIR` adds a sentence embedder: a folder with config.json, model.safetensors and tokenizer.json of a
+BERT such as all-MiniLM-L6-v2; it stands for what `embedder.openai` would ask.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ K = 10
 Operations = dict[str, list[Operation]]
 Asked = tuple[str, tuple[tuple[str, str], ...]]
 """A request, and the operations that serve it by API and name."""
-Ask = Callable[[str], Awaitable[list[tuple[str, str]]]]
 
 
 def appworld(python: str) -> Operations:
@@ -52,38 +51,15 @@ async def filled(world: Operations, embedder: Embedder | None, settings: SearchS
     return index
 
 
-def searching(index: ToolIndex) -> Ask:
-    async def ask(text: str) -> list[tuple[str, str]]:
-        return [(one.api, one.operation.name) for one in await index.search(text, k=K)]
-
-    return ask
-
-
-def substring(world: Operations) -> Ask:
-    """The baseline: how many of the request's words stand somewhere in name and description."""
-    texts = [
-        (api, one.name, f"{api} {one.name} {one.description}".lower())
-        for api, operations in world.items()
-        for one in operations
-    ]
-
-    async def ask(text: str) -> list[tuple[str, str]]:
-        words = text.lower().split()
-        scored = sorted((-sum(word in each for word in words), api, name) for api, name, each in texts)
-        return [(api, name) for score, api, name in scored[:K] if score]
-
-    return ask
-
-
 Measured = tuple[list[float], list[float]]
 """Recall and milliseconds of each request."""
 
 
-async def measure(ask: Ask, asked: Sequence[Asked]) -> Measured:
+async def measure(index: ToolIndex, asked: Sequence[Asked]) -> Measured:
     recalls, milliseconds = list[float](), list[float]()
     for text, wanted in asked:
         started = time.perf_counter()
-        got = await ask(text)
+        got = [(one.api, one.operation.name) for one in await index.search(text, k=K)]
         milliseconds.append(1000 * (time.perf_counter() - started))
         recalls.append(sum(one in got for one in wanted) / len(wanted))
     return recalls, milliseconds
@@ -136,13 +112,8 @@ async def run(python: str, model: Path | None) -> dict[str, float]:
     ]
     if model is not None:
         sentence = SentenceEmbedder(model)
-        plans += [
-            ("vectors (model)", sentence, SearchSettings(words=0.0, vectors=1.0, apis=0.0)),
-            ("fused (model)", sentence, SearchSettings()),
-        ]
-    ways = {"substring": await measure(substring(world), asked)}
-    for name, embedder, settings in plans:
-        ways[name] = await measure(searching(await filled(world, embedder, settings)), asked)
+        plans.append(("fused (model)", sentence, SearchSettings()))
+    ways = {name: await measure(await filled(world, embedder, settings), asked) for name, embedder, settings in plans}
     shares = {name: [100 * statistics.fmean(part) for part in (r, r[::2], r[1::2])] for name, (r, _) in ways.items()}
     report.table(
         "tool search, AppWorld",

@@ -12,10 +12,9 @@ import itertools
 import logging
 import random
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,16 +130,12 @@ def _run(rng: random.Random, key: str, at: float, version: int) -> Iterator[Mess
         yield Feedback(id=f"f-{key}", received=at + 10, trajectory_id=key, outcome=1.0)
 
 
-async def fill(url: str, found: Iterator[Message], say: str) -> None:
+async def fill(url: str, found: Iterator[Message]) -> None:
     """Write `found`."""
-    store, written, shown = Store(url, clock=time.time), 0, time.monotonic()
+    store = Store(url, clock=time.time)
     await store.open()
     while page := list(itertools.islice(found, _PAGE)):
         await store.save(page)
-        written += len(page)
-        if time.monotonic() - shown > 2:
-            shown = time.monotonic()
-            print(f"{say} store: {written:,} records", file=sys.stderr, flush=True)
     await store.aclose()
 
 
@@ -209,14 +204,13 @@ def _resident(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+def main() -> None:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--versions", type=int, default=10_000, metavar="N", help="in the old store (%(default)s)")
     parser.add_argument("--trajectories", type=int, default=150_000, metavar="N", help="in it (%(default)s)")
     parser.add_argument("--young", type=float, default=0.01, metavar="SHARE", help="the young one's part (%(default)s)")
     parser.add_argument("--repeats", type=int, default=9, metavar="N", help="of each request (%(default)s)")
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -225,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             here, now = Installation(Path(place) / name, tap={"upstream": "http://127.0.0.1:9"}), time.time()
             state, url = here.config.state, here.config.store_url
             state.mkdir(mode=0o700)
-            anyio.run(fill, url, records(random.Random(1), versions=versions, trajectories=runs, now=now), name)
+            anyio.run(fill, url, records(random.Random(1), versions=versions, trajectories=runs, now=now))
             rows[name] = measure(here, {"run": f"run-{runs // 2:07d}", "version": str(versions // 2)}, asked.repeats)
             rows[name] |= anyio.run(housekeeping, url, state, now)
             rows[name]["database MB"] = (state / "evolved.db").stat().st_size / 2**20
