@@ -32,43 +32,41 @@ _COLUMNS = (
     "alarms", "success", "stuck", "broken",
 )  # fmt: skip
 _ACTS = ("rollback", "freeze", "drift")
-_SHARE = 0.02
-"""Of the runs that are reported when a fall from 90 to 10 % must be found."""
 
 
 def main() -> int:
     parser = arguments(__doc__ or "")
     parser.add_argument("--cells", type=int, default=DESIGN, help="of the design; more are further mixes")
-    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells of the design, by name")
     options = parser.parse_args()
-    known = {cell.name: cell for cell in design(options.seed, options.cells)}
-    found = play([known[name] for name in chosen(options.only, known)], options.seed, options.jobs)
-    figures = shown(found)
-    if not options.only:
-        figures["fall_found_2pct"] = falls(_SHARE, seed=options.seed).found
-    tell("weather", found, figures, options)
-    return int(figures["stuck"] > 0 or figures["broken"] > 0)
+    cells = {cell.name: cell for cell in design(options.seed, options.cells)}
+    return run("weather", cells, (0.02,), options)
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """A parser with what everything that plays cells takes."""
+    """A parser with what `run` asks for."""
     parser = report.arguments(description)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells, by name")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
     return parser
 
 
-def chosen(names: Sequence[str], known: Mapping[str, Cell]) -> Sequence[str]:
-    """`names`, or all that are `known`; exits with status 2 at one that is not."""
-    for name in names:
-        if name not in known:
-            print(f"no cell {name}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
-            sys.exit(2)
-    return names or list(known)
+def run(name: str, cells: Mapping[str, Cell], shares: Sequence[float], options: argparse.Namespace) -> int:
+    """Play cells, print the tables, with what is wrong, and write the figures; returns the exit status.
 
-
-def tell(name: str, found: Sequence[Ran], figures: dict[str, float], options: argparse.Namespace) -> None:
-    """Print the tables, with what is wrong, and write the figures and the cells."""
+    Args:
+        shares: of the runs that are reported when a fall from 90 to 10 % must be found.
+    """
+    for cell in options.only:
+        if cell not in cells:
+            print(f"no cell {cell}; there are, among others, {', '.join(list(cells)[:3])}", file=sys.stderr)
+            return 2
+    names = options.only or list(cells)
+    played = play([cells[cell] for cell in names], options.seed, options.jobs)
+    found = [msgspec.structs.replace(ran, name=cell) for cell, ran in zip(names, played, strict=True)]
+    figures = shown(found)
+    for share in () if options.only else shares:
+        figures[f"fall_found_{share * 100:g}pct"] = falls(share, seed=options.seed).found
     report.table(name, _COLUMNS, [_row(ran) for ran in found], Console(width=232))
     for ran in found:
         for broken in ran.broken:
@@ -77,6 +75,7 @@ def tell(name: str, found: Sequence[Ran], figures: dict[str, float], options: ar
             print(f"{ran.name}, seed {ran.seed}: {ran.stuck}; status says: {ran.says}")
     report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()])
     report.write(options.json, name, figures, [options.seed], cells=msgspec.to_builtins(found))
+    return int(figures["stuck"] > 0 or figures["broken"] > 0)
 
 
 def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
@@ -89,7 +88,10 @@ def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
         for future in as_completed(waiting):
             ran = future.result()
             done[ran.name] = ran
-            print(f"{len(done)}/{len(chosen)} {_line(ran)}", flush=True)
+            trouble = "BROKEN" if ran.broken else "STUCK" if ran.stuck else "ok"
+            print(
+                f"{len(done)}/{len(chosen)} {ran.name}: {ran.runs} runs in {ran.seconds:.1f} s, {trouble}", flush=True
+            )
     return [done[cell.name] for cell in chosen]
 
 
@@ -131,14 +133,6 @@ def _row(ran: Ran) -> tuple[object, ...]:
         "-" if ran.undone is None else ran.undone, "-" if ran.told is None else ran.told, _alarms(ran),
         f"{ran.skill:.0%}", "yes" if ran.stuck else "-", ", ".join(sorted({one.promise for one in ran.broken})) or "-",
     )  # fmt: skip
-
-
-def _line(ran: Ran) -> str:
-    promoted = "never promoted" if ran.first_promotion is None else f"promoted at run {ran.first_promotion[0]}"
-    trouble = "".join(f", BROKEN: {one.promise}: {one.what}" for one in ran.broken[:1])
-    return f"{ran.name:60} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.seconds:5.1f} s, {promoted}" + (
-        f", STUCK: {ran.stuck}" if ran.stuck else trouble
-    )
 
 
 if __name__ == "__main__":
