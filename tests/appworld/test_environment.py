@@ -31,7 +31,6 @@ def appworld(shared: Callable[[str], AppWorldEnvironment], anyio_backend: str) -
 
 @pytest.fixture
 async def begun(appworld: AppWorldEnvironment) -> AsyncIterator[Callable[[str], Awaitable[AppWorldEpisode]]]:
-    """Begins attempts at a task, and closes them."""
     episodes: list[AppWorldEpisode] = []
 
     async def begin(task: str) -> AppWorldEpisode:

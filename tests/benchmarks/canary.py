@@ -112,7 +112,6 @@ class Weather:
 async def trial(
     seed: int, rate: float, reported: float, elsewhere: float, here: float, *, rough: bool = False
 ) -> Ended:
-    """Play one trial."""
     rng = random.Random(f"{seed}/{rate}/{reported}/{elsewhere}/{here}")
     store, weather = Memory(), Weather(rng, rough=rough)
     watch = CanaryWatch(CanarySettings(), store, parts=PARTS)

@@ -40,8 +40,6 @@ class Guided(Attempt):
 
 
 class Policy:
-    """A checkpoint that plays."""
-
     def __init__(self, directory: Path, seed: int) -> None:
         shape = msgspec.json.decode((directory / "config.json").read_bytes(), type=Shape)
         tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
@@ -49,7 +47,6 @@ class Policy:
         self.noise = torch.Generator().manual_seed(seed)
 
     def play(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Outcomes of `attempts`."""
         self.player.play(attempts, self.noise)
         return [attempt.solved for attempt in attempts]
 

@@ -54,7 +54,6 @@ def joint(incumbent: float, difference: float, correlation: float) -> list[float
 
 
 def shares(decisions: Decisions) -> tuple[float, float, float]:
-    """Promoted, rejected, and mean tasks."""
     promoted, rejected = (sum(one == what for one, _ in decisions) for what in ("promote", "reject"))
     count = len(decisions)
     return promoted / count, rejected / count, sum(tasks for _, tasks in decisions) / count

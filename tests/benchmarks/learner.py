@@ -133,7 +133,6 @@ def disagreement(one: dict[str, float], other: dict[str, float]) -> float:
 
 
 def measure(arguments: Any, directory: Path) -> None:
-    """The rounds, the table and the file."""
     parameters = model(directory, arguments.params, arguments.seed)
     task = {"lr": 1e-5, "kl_coef": 0.001, "vocabulary": VOCABULARY}
     (directory / "task.json").write_text(json.dumps(task), encoding="utf-8")

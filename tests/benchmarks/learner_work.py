@@ -47,7 +47,6 @@ def native(directory: Path, threads: int) -> None:
 
 
 def limit(directory: Path, threads: int) -> None:
-    """Rounds of the bare work."""
     known = settings(directory, threads)
     torch.set_num_threads(threads)
     model, reference = (load_model(directory, torch.float32, torch.device("cpu")) for _ in range(2))

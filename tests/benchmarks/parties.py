@@ -58,8 +58,6 @@ LABELS = Attribution(labels=(), judge="none", rubric="1")
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One world."""
-
     honest: int
     """Parties beside the liar."""
     share: float
@@ -265,7 +263,6 @@ async def attacked(part: str, share: float, *, loud: bool, seeds: Sequence[int])
 
 
 async def measure(seeds: Sequence[int]) -> dict[str, float]:
-    """All figures; prints the table."""
     figures: dict[str, float] = {"share": 0.2}
     rows: list[list[object]] = []
     for share in SHARES:

@@ -57,13 +57,11 @@ class Weather:
         return any(begin <= at < end for begin, end in self._away[agent])
 
     def success(self, agent: int, at: float) -> float:
-        """Chance of a success."""
         by_day = 0.03 * self._bursts * (1.0 if (at % DAY) < DAY / 2 else -1.0)
         return AWAY if self.away(agent, at) else SUCCESS - by_day
 
 
 def run_of(run: RunSummary, agent: int, at: float, party: int, outcome: float | None) -> RunSummary:
-    """`run`, of that agent and party, at a time."""
     return msgspec.structs.replace(
         run, agent=f"t/a{agent}", party=f"p{party}", tools=f"d{agent}", started=at, ended=at + 1.0, outcome=outcome
     )

@@ -129,8 +129,6 @@ class Client:
 
 
 class Plain:
-    """Asks for one whole answer after the other."""
-
     def __init__(self, engine: VllmEngine, tokens: int, think: float) -> None:
         self._engine, self._tokens, self._think = engine, tokens, think
         self.answers: list[str] = []
@@ -261,7 +259,6 @@ def main() -> None:
 
 
 def show(measured: Measured, read: float, size: int, options) -> None:
-    """Print the table and write the figures."""
     swapped = [outcome for outcome in measured.outcomes if outcome.result == "swapped"]
     total = sorted(outcome.paused_seconds for outcome in swapped)
     answers = measured.answers

@@ -85,8 +85,6 @@ MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32, PACED)
 
 
 class Row:
-    """What a target gave, round by round."""
-
     def __init__(self) -> None:
         self.loads: dict[Measure, list[Load]] = defaultdict(list)
         self.void: dict[Measure | None, str] = {}
@@ -109,8 +107,6 @@ class Row:
 
 
 class Target(msgspec.Struct):
-    """Who is measured."""
-
     name: str
     port: int
     tap: TapProcess | None = None
@@ -300,7 +296,6 @@ def show(rows: Mapping[str, Row]) -> None:
 
 @contextlib.contextmanager
 def standing(engine_port: int, directory: Path, *, key: str, with_litellm: bool) -> Iterator[dict[str, int]]:
-    """The targets that stay up through the run."""
     with contextlib.ExitStack() as stack:
         ports = {DIRECT: engine_port, NGINX: stack.enter_context(peers.nginx(engine_port, directory / "nginx"))}
         if with_litellm:

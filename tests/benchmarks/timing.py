@@ -18,7 +18,6 @@ class Timer:
         self._taken = time.perf_counter() - self._begun[0], time.process_time() - self._begun[1]
 
     def figures(self) -> dict[str, float]:
-        """`wall` and `cpu`, seconds."""
         return {"wall": self._taken[0], "cpu": self._taken[1]}
 
 

@@ -33,8 +33,6 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct):
-    """What the reader made of some cases."""
-
     cases: int = 0
     hits: int = 0
     false_alarms: int = 0
@@ -56,7 +54,6 @@ def load(part: str) -> list[Case]:
 
 
 def measure(cases: Iterable[Case]) -> Figures:
-    """What the reader makes of `cases`."""
     figures = Figures()
     for case in cases:
         verdict = read(case.text)

@@ -131,7 +131,6 @@ def _run(rng: random.Random, key: str, at: float, version: int) -> Iterator[Mess
 
 
 async def fill(url: str, found: Iterator[Message]) -> None:
-    """Write `found`."""
     store = Store(url, clock=time.time)
     await store.open()
     while page := list(itertools.islice(found, _PAGE)):
@@ -193,7 +192,6 @@ def _get(client: httpx.Client, route: str) -> None:
 
 
 def timed(work: Callable[..., object], *given: Any, **named: Any) -> float:
-    """Seconds that a call takes."""
     started = time.perf_counter()
     work(*given, **named)
     return time.perf_counter() - started

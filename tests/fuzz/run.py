@@ -80,7 +80,6 @@ def _seeds(target: str) -> list[bytes]:
 
 
 def main() -> int:
-    """Fuzz all targets; 1 if something was found."""
     if sys.argv[1:2] == ["--one"]:
         one(sys.argv[2], sys.argv[3:])
         return 0

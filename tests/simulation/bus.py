@@ -58,7 +58,6 @@ Event = Callable[[], Awaitable[None]]
 
 
 def gathered(when: float) -> float:
-    """The time at which what comes at `when` is handed on."""
     return math.ceil(when / GATHER) * GATHER
 
 
@@ -98,16 +97,13 @@ class Loop:
 
     @property
     def digest(self) -> str:
-        """Of everything that was published, in order and with its time."""
         return self._hash.hexdigest()
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Records in each inbox."""
         return {name: len(box) for name, box in self._boxes.items()}
 
     async def start(self) -> None:
-        """Start the actors and let them look round."""
         for name in self._build:
             await self._begin(name)
         await self._settle()
@@ -186,7 +182,6 @@ class Loop:
             self._again(name, self._held.pop(name)[0])
 
     async def _started(self, name: str) -> bool:
-        """Start it, unless what it needs is away."""
         self._unstarted.add(name)
         try:
             await self.actors[name].start()
@@ -354,7 +349,6 @@ class Loop:
             self._arrive(name, received, REDELIVERED)
 
     def _wait(self, name: str) -> None:
-        """Wait for what is away, and then start over."""
         self._unstarted.add(name)
         self._pause(name)
 

@@ -114,7 +114,6 @@ class Bug(NamedTuple):
 
 
 def play(cell: Cell, seed: int, bug: Bug) -> Ran:
-    """`cell` with `bug` in it."""
     with mock.patch.object(*bug.patch) if bug.patch else contextlib.nullcontext():
         return simulate(cell, seed, parts_with(bug))
 

@@ -79,7 +79,6 @@ def run(name: str, cells: Mapping[str, Cell], shares: Sequence[float], options: 
 
 
 def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
-    """All `chosen`, in that order."""
     done: dict[str, Ran] = {}
     # Not forked: another thread may hold a lock.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:

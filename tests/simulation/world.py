@@ -54,8 +54,6 @@ _OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cell."""
-
     name: str
     seed: int
     scenario: str
@@ -89,8 +87,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class World:
-    """The cell's actors and what they work on."""
-
     def __init__(self, cell: Cell, seed: int, *, state: Path, parts: type[Parts] | None = None) -> None:
         self.cell, self.seed, self._state = cell, seed, state
         self._learning: Learning | None = None

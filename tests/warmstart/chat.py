@@ -23,7 +23,6 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def template() -> str:
-    """The chat template, for tokenizer_config.json."""
     return files("tests.warmstart").joinpath("template.jinja").read_text(encoding="utf-8")
 
 

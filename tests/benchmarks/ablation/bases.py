@@ -23,7 +23,6 @@ TRAINING = Setup(updates=30, eval_every=5, learner={"lr": 5e-4, "credit": {"alph
 
 
 def warm_start(seed: int) -> Path:
-    """Directory of a warm start."""
     return WARM_START if seed == 0 else ROOT / f"warmstart-{seed}"
 
 
@@ -40,7 +39,6 @@ def require(directory: Path) -> Path:
 
 
 def make_warm_start(seed: int) -> None:
-    """Train the warm start of `seed` unless it is there; minutes."""
     directory = warm_start(seed)
     if not (directory / "model.safetensors").exists():
         aside = directory.with_name(f".{directory.name}.part")

@@ -35,8 +35,6 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cell gave."""
-
     points: list[Point]
     seconds: float
     """Of the CPU."""
@@ -47,7 +45,6 @@ class Stopped(Exception):
 
 
 def settings_of(setup: Setup) -> LearnerSettings:
-    """The demo's profile, and what `setup` changes."""
     table = toml.merge({**toml.read(PROFILE)["learner"], "device": "cpu"}, setup.learner)
     return msgspec.convert(table, LearnerSettings)
 
@@ -69,7 +66,6 @@ class Loop:
         self._updates = self._version = 0
 
     def save(self, directory: Path) -> None:
-        """Write the weights."""
         self._trainer.save(directory)
 
     def update(self) -> None:

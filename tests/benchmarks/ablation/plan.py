@@ -16,8 +16,6 @@ Source = Literal["none", "oracle", "rules"]
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one run does."""
-
     start: Literal["warm", "trained"] = "warm"
     """The warm start, or the policy that it became on the undisturbed short desk."""
     families: str = "ABC"
@@ -49,8 +47,6 @@ class Experiment(msgspec.Struct, frozen=True):
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One run."""
-
     experiment: str
     arm: str
     setup: Setup

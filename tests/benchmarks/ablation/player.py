@@ -122,7 +122,6 @@ class Player:
         return found
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a piece of conversation."""
         if text not in self._known:
             self._known[text] = self._tokenizer.encode(text).ids
         return self._known[text]
@@ -292,6 +291,5 @@ class _Cache:
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE on `(n, w, H, d)`."""
     low, high = x.chunk(2, -1)
     return x * cos + torch.cat((-high, low), -1) * sin

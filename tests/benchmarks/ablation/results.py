@@ -25,11 +25,9 @@ class Results:
         self.path = path
 
     def read(self) -> dict[str, Ran]:
-        """All finished cells."""
         return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Ran]) if self.path.exists() else {}
 
     def add(self, cell: Cell, ran: Ran) -> None:
-        """Keep what `cell` gave."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         aside = self.path.with_name(f".{self.path.name}.part")
         aside.write_text(json.dumps(msgspec.to_builtins(self.read() | {cell.id: ran}), indent=1), encoding="utf-8")

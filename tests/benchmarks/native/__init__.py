@@ -22,8 +22,6 @@ _SLACK_SECONDS = 120
 
 
 class Microseconds(msgspec.Struct, frozen=True):
-    """Percentiles of a latency."""
-
     p50: float
     p90: float
     p99: float

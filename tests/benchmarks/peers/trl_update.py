@@ -40,7 +40,6 @@ def padded(rows: list[Any], dtype: torch.dtype, *, left: bool = False) -> torch.
 
 
 def columns(path: Path) -> dict[str, torch.Tensor]:
-    """The batch file in TRL's form."""
     arrays = load_file(path)
     ends = arrays["lengths"].cumsum()
     rows = [slice(end - n, end) for n, end in zip(arrays["lengths"], ends, strict=True)]

@@ -26,7 +26,6 @@ FALLS = (0.1, 0.05, 0.02)
 
 
 def cells() -> dict[str, Cell]:
-    """All of them, by name."""
     mixes = product(("better", "equal", "worse"), FEEDBACK, RATES, LUCK)
     return {
         f"{scenario}-{rate:g}-{feedback:g}-{luck}": Cell(

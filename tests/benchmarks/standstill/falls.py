@@ -34,8 +34,6 @@ TOOLS = b'[{"function": {"name": "find_order"}}]'
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What came of the trials."""
-
     found: int
     """Trials in which version 1 was ordered back."""
     runs_until: list[int]
@@ -75,8 +73,6 @@ def falls(
 
 
 class _Trial:
-    """One swap."""
-
     def __init__(self, rng: random.Random, share: float, delay: float, hasty: bool) -> None:
         self._rng, self._share, self._delay, self._hasty = rng, share, delay, hasty
         self._clock, self._store = Clock(0.0), FakeStore()
