@@ -11,15 +11,13 @@ least; with more it is wall time. Tokens are the rows' real ones: padding counts
 """
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,6 +28,7 @@ from learner.batch import TrajectoryBatch
 from learner.settings import LearnerSettings
 from learner.trainers.native import NativeTrainer
 from tests.benchmarks import report
+from tests.benchmarks.timing import Worker
 
 REPOSITORY = Path(__file__).parents[2]
 PEER = REPOSITORY / ".venv-trl" / "bin" / "python"
@@ -99,32 +98,13 @@ def recorded(plain: TrajectoryBatch, log_probs: Any, seed: int) -> TrajectoryBat
     return msgspec.structs.replace(plain, behaviour=behaviour)
 
 
-class Contender:
+class Contender(Worker):
     """A worker process that makes one update for each line."""
 
     def __init__(self, name: str, command: Sequence[object], threads: int) -> None:
+        super().__init__(command, OMP_NUM_THREADS=str(threads), TOKENIZERS_PARALLELISM="false")
         self.name = name
         self.rounds: list[dict[str, float]] = []
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-        self._process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, cwd=REPOSITORY, env=environment,
-        )  # fmt: skip
-
-    def update(self) -> dict[str, float]:
-        """One round; raises RuntimeError if the process is gone."""
-        stdin, stdout = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
-        stdin.write("go\n")
-        stdin.flush()
-        for line in stdout:
-            if line.startswith('{"answer"'):
-                return json.loads(line)["answer"]
-        raise RuntimeError(f"{self.name} ended with {self._process.wait()}")
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def disagreement(one: dict[str, float], other: dict[str, float]) -> float:
@@ -157,7 +137,7 @@ def measure(arguments: Any, directory: Path) -> None:
     try:
         for number in range(arguments.rounds + 1):  # the first warms up and counts for agreement alone
             for contender in contenders[number % len(contenders) :] + contenders[: number % len(contenders)]:
-                found = contender.update()
+                found = contender.ask("go")
                 contender.rounds.append(found)
                 print(f"round {number} {contender.name}: {found[clock]:.2f} s", flush=True)
     finally:

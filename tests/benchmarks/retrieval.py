@@ -14,17 +14,13 @@ peer of this benchmark alone, in an environment of its own (`locks/hnswlib.in`).
 import argparse
 import asyncio
 import itertools
-import json
-import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, cast
 
 import numpy as np
 
@@ -35,6 +31,7 @@ from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.store import Store
 from tests.benchmarks import report
+from tests.benchmarks.timing import Worker
 
 K, OURS, BRUTE = 5, "navigator", "numpy, brute force"
 SIZES = (1_000, 10_000)
@@ -43,7 +40,8 @@ for line in sys.stdin:
     query = queries[int(line)]
     started = time.perf_counter()
     found = ask(query)
-    print(json.dumps({"seconds": time.perf_counter() - started, "found": found}), flush=True)
+    seconds = time.perf_counter() - started
+    print(json.dumps({"answer": {"seconds": seconds, "found": found}}), flush=True)
 """
 OPEN = """
 import json, sys, time
@@ -89,28 +87,17 @@ class Looked:
         return np.stack([self._known.get(text, self._other) for text in texts])
 
 
-class Peer:
+class Peer(Worker):
     """A way of searching in its own interpreter: asked by the number of a question, it answers with its own time."""
 
     def __init__(self, python: str, code: str, threads: int, folder: Path) -> None:
-        self._process = subprocess.Popen(
-            [python, "-c", OPEN + code + LOOP, str(folder / "vectors.npy"), str(folder / "queries.npy")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)},
-        )  # fmt: skip
+        files = folder / "vectors.npy", folder / "queries.npy"
+        count = str(threads)
+        super().__init__([python, "-c", OPEN + code + LOOP, *files], OMP_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
 
-    def ask(self, number: int) -> Answer:
-        stdin, stdout = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
-        stdin.write(f"{number}\n")
-        stdin.flush()
-        line = stdout.readline()
-        if not line:
-            raise RuntimeError(f"a peer ended with {self._process.wait(30)}")
-        answer = json.loads(line)
+    def search(self, number: int) -> Answer:
+        answer = self.ask(str(number))
         return float(answer["seconds"]), answer["found"]
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
 
 
 def data(rng: np.random.Generator, count: int, questions: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +182,7 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, float]
             taken: dict[str, list[float]] = {way: [] for way in seconds}
             for number in range(len(queries)):
                 for way in draw.sample(list(seconds), len(seconds)):
-                    spent, found = await by(ours, number) if way == OURS else peers[way].ask(number)
+                    spent, found = await by(ours, number) if way == OURS else peers[way].search(number)
                     taken[way].append(spent)
                     hits[way].append(len(right[number] & set(found)) / K)
             if round_number:  # the first warms caches up
