@@ -18,11 +18,13 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import httpx
 import torch
 import uvloop
 from safetensors.torch import save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from actors.ports.errors import EngineError
 from adapters.engines.swap import run_swap
@@ -52,25 +54,9 @@ def write_model(directory: Path, layers: int, seed: int) -> Path:
         "num_key_value_heads": HEADS, "torch_dtype": "bfloat16",
     }  # fmt: skip
     (directory / "config.json").write_text(json.dumps(config))
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(rows: int, columns: int) -> torch.Tensor:
-        return (torch.randn(rows, columns, generator=generator) / columns**0.5).bfloat16()
-
-    made = {"model.embed_tokens.weight": normal(config["vocab_size"], WIDTH) * 8}
-    for i in range(layers):
-        layer = f"model.layers.{i}."
-        for name in ("q", "k", "v", "o"):
-            made[f"{layer}self_attn.{name}_proj.weight"] = normal(WIDTH, WIDTH)
-        for name in ("q", "k", "v"):
-            made[f"{layer}self_attn.{name}_proj.bias"] = normal(1, WIDTH)[0]
-        for name in ("gate", "up"):
-            made[f"{layer}mlp.{name}_proj.weight"] = normal(INNER, WIDTH)
-        made[f"{layer}mlp.down_proj.weight"] = normal(WIDTH, INNER)
-        for name in ("input", "post_attention"):
-            made[f"{layer}{name}_layernorm.weight"] = torch.ones(WIDTH, dtype=torch.bfloat16)
-    made["model.norm.weight"] = torch.ones(WIDTH, dtype=torch.bfloat16)
-    made["lm_head.weight"] = normal(config["vocab_size"], WIDTH)
+    torch.manual_seed(seed)
+    model: Any = Qwen2ForCausalLM(Qwen2Config(**config))
+    made = {name: tensor.contiguous() for name, tensor in model.bfloat16().state_dict().items()}
     save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
     return directory
 

@@ -14,17 +14,19 @@ import hashlib
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import TYPE_CHECKING
 
 from actors.messages import BatchOrder, Candidate, Directive, Message, Verdict, decode
-from actors.store import Store
 from actors.system.actor import Actor, Received, Result
 from actors.system.bus import Outgoing, delivery_id, outgoing
 from actors.system.errors import DependencyUnavailable
 from actors.system.outbox import RunnerSettings
-from tests.simulation.faults import DaemonDied, Faults
-from tests.simulation.stage import Clock
+from tests.simulation.faults import DaemonDied
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 GRID = 60.0
 """Seconds between two looks of the actors at the clock while nothing happens."""
@@ -64,26 +66,15 @@ def gathered(when: float) -> float:
 class Loop:
     """Actors, store and bus around a heap of events."""
 
-    def __init__(
-        self,
-        build: Mapping[str, Callable[[], Actor]],
-        *,
-        store: Store,
-        clock: Clock,
-        faults: Faults,
-        seen: Callable[[str, Message], None],
-        outside: Callable[[str, Message], None],
-        parked: Callable[[str, str], None],
-        reborn: Callable[[], None],
-    ) -> None:
-        self._build, self._store, self._clock, self.faults = build, store, clock, faults
-        self._seen, self._outside, self._parked, self._reborn = seen, outside, parked, reborn
+    def __init__(self, world: "World") -> None:
+        self._world, self._build = world, world.parts.build()
+        self._store, self._clock, self.faults = world.store, world.clock, world.faults
         self.actors: dict[str, Actor] = {}
         self._events: list[tuple[float, int, Event]] = []
         self._number = count()
-        self._boxes: dict[str, deque[Received]] = {name: deque() for name in build}
-        self._away = dict.fromkeys(build, 0.0)
-        self._ticked = dict.fromkeys(build, float("-inf"))
+        self._boxes: dict[str, deque[Received]] = {name: deque() for name in self._build}
+        self._away = dict.fromkeys(self._build, 0.0)
+        self._ticked = dict.fromkeys(self._build, float("-inf"))
         self._published: set[str] = set()
         self._unstarted: set[str] = set()
         """Actors that could not start yet, or whose daemon is dead."""
@@ -142,8 +133,7 @@ class Loop:
         if item.id not in self._published:  # the broker drops what it has
             self._published.add(item.id)
             self._hash.update(f"{self._clock.now:.6f} {item.id}\n".encode())
-            self._seen(item.subject, message)
-            self._outside(item.subject, message)
+            self._world.published(item.subject, message)
             self._deliver_later(item.subject, message)
         if isinstance(message, BatchOrder | Candidate | Verdict | Directive):
             self._awake = self._clock.now + AWAKE
@@ -205,7 +195,7 @@ class Loop:
         if not self.faults.strikes("all_died", _ALL_DIE):
             await self._begin(name)
             return
-        self._reborn()
+        self._world.parts.forget()
         for each in self._build:
             self._drop(each)
             self.actors[each] = self._build[each]()
@@ -331,7 +321,7 @@ class Loop:
         for one in fresh:
             self._failures[name, one.id] += 1
             if self._failures[name, one.id] >= _PARKED:
-                self._parked(name, f"{type(one.message).__name__}: {error}")
+                self._world.watcher.parked(name, f"{type(one.message).__name__}: {error}")
         self._again(name, fresh)
 
     async def _crash(self, name: str) -> None:

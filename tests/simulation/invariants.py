@@ -123,7 +123,7 @@ class Watcher:
             self._break("silent", f"nothing for {runs} runs, and status gives no reason")
 
     async def audit(
-        self, store: Store, sent: Mapping[str, str], said: Mapping[str, float], written: Collection[str], now: float
+        self, store: Store, sent: Collection[str], said: Mapping[str, float], written: Collection[str], now: float
     ) -> None:
         """At the end, when all that is on its way has come."""
         open_calls = [one.id for one in await store.open_exchanges() if now - one.started > STANDS]

@@ -115,16 +115,13 @@ class World:
         self.watcher = Watcher(keys, self._now, first)
         swaps = SimulatedSwaps(*self.serving.values(), self.shadow, dies=self._dies, done=self.watcher.swapped)
         self.parts = (parts or Parts)(self, state, swaps, keys)
-        self.loop = Loop(
-            self.parts.build(), store=self.store, clock=self.clock, faults=self.faults, seen=self._seen,
-            outside=self._outside, parked=self.watcher.parked, reborn=self.parts.forget,
-        )  # fmt: skip
+        self.loop = Loop(self)
         self.traffic = Traffic(cell, self.policies, self._rng, name=name)
         self._sampled = 1.0 if cell.feedback >= 0.2 else SAMPLED
         self._arrivals = arrivals(cell, self._rng, self.clock.now)
         self._busy = 0.0
         self._silent: list[Run] = []
-        self._sent: dict[str, str] = {}
+        self._sent: list[str] = []
         self._said: dict[str, float] = {}
         self.runs = self._last = self._thaws = self._last_order = 0
         self._stands = False
@@ -225,7 +222,7 @@ class World:
             self._send_closed(run)
             return
         for number, exchange in enumerate(exchanges(run)):
-            self._sent[exchange.id] = run.id
+            self._sent.append(exchange.id)
             self._later(exchange.started + exchange.duration, TRAFFIC_EXCHANGE, exchange)
             if number:
                 self.loop.look(gathered(exchange.started + exchange.duration + IDLE + 1.0))
@@ -318,8 +315,9 @@ class World:
 
     # What is published.
 
-    def _outside(self, subject: str, message: Message) -> None:
-        """The learner, and the person who looks at a freeze."""
+    def published(self, subject: str, message: Message) -> None:
+        """What the learner makes of it, and the person who looks at a freeze."""
+        self._seen(message)
         if subject in (WORK_TRAIN, POLICY_DIRECTIVE) and isinstance(message, BatchOrder | Directive):
             seconds = TRAIN_SECONDS if isinstance(message, BatchOrder) else BACK_SECONDS
             self._busy = max(self._busy, self.clock.now) + seconds + self.faults.delay()
@@ -343,7 +341,7 @@ class World:
             )  # fmt: skip
             self.loop.say(POLICY_DIRECTIVE, sign(order, self.key))
 
-    def _seen(self, subject: str, message: Message) -> None:
+    def _seen(self, message: Message) -> None:
         self.watcher.seen(message)
         match message:
             case BatchOrder():
