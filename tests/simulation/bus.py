@@ -67,14 +67,14 @@ class Loop:
     """Actors, store and bus around a heap of events."""
 
     def __init__(self, world: "World") -> None:
-        self._world, self._build = world, world.parts.build()
+        self._world, self._names = world, world.parts.names
         self._store, self._clock, self.faults = world.store, world.clock, world.faults
         self.actors: dict[str, Actor] = {}
         self._events: list[tuple[float, int, Event]] = []
         self._number = count()
-        self._boxes: dict[str, deque[Received]] = {name: deque() for name in self._build}
-        self._away = dict.fromkeys(self._build, 0.0)
-        self._ticked = dict.fromkeys(self._build, float("-inf"))
+        self._boxes: dict[str, deque[Received]] = {name: deque() for name in self._names}
+        self._away = dict.fromkeys(self._names, 0.0)
+        self._ticked = dict.fromkeys(self._names, float("-inf"))
         self._published: set[str] = set()
         self._unstarted: set[str] = set()
         """Actors that could not start yet, or whose daemon is dead."""
@@ -95,7 +95,7 @@ class Loop:
         return {name: len(box) for name, box in self._boxes.items()}
 
     async def start(self) -> None:
-        for name in self._build:
+        for name in self._names:
             await self._begin(name)
         await self._settle()
 
@@ -134,18 +134,15 @@ class Loop:
             self._published.add(item.id)
             self._hash.update(f"{self._clock.now:.6f} {item.id}\n".encode())
             self._world.published(item.subject, message)
-            self._deliver_later(item.subject, message)
+            received = Received(delivery_id(item.subject, message), item.subject, message)
+            for name, actor in self.actors.items():
+                if item.subject in actor.inputs:
+                    delay = self.faults.delay()
+                    self._arrive(name, received, delay)
+                    if self.faults.strikes("twice", 0.02):
+                        self._arrive(name, received, delay + REDELIVERED)
         if isinstance(message, BatchOrder | Candidate | Verdict | Directive):
             self._awake = self._clock.now + AWAKE
-
-    def _deliver_later(self, subject: str, message: Message) -> None:
-        received = Received(delivery_id(subject, message), subject, message)
-        for name in self._build:
-            if subject in self._inputs(name):
-                delay = self.faults.delay()
-                self._arrive(name, received, delay)
-                if self.faults.strikes("twice", 0.02):
-                    self._arrive(name, received, delay + REDELIVERED)
 
     def _arrive(self, name: str, received: Received, delay: float) -> None:
         if not delay:
@@ -157,13 +154,10 @@ class Loop:
 
         self.at(gathered(self._clock.now + delay), arrives)
 
-    def _inputs(self, name: str) -> tuple[str, ...]:
-        return tuple(self.actors[name].inputs)
-
     async def _begin(self, name: str) -> None:
         """A new life: nothing but the store is left of the one before."""
         self._drop(name)
-        self.actors[name] = self._build[name]()
+        self.actors[name] = self._world.parts.make(name)
         await self._started(name)
 
     def _drop(self, name: str) -> None:
@@ -188,7 +182,7 @@ class Loop:
     @property
     def gone(self) -> bool:
         """Whether the whole daemon is: it says nothing then, and its queues only fill."""
-        return len(self._unstarted) == len(self._build) and min(self._away.values()) > self._clock.now
+        return len(self._unstarted) == len(self._names) and min(self._away.values()) > self._clock.now
 
     async def _restart(self, name: str) -> None:
         """`name` died, and with it perhaps all the others at once, in the middle of what they were at."""
@@ -196,9 +190,9 @@ class Loop:
             await self._begin(name)
             return
         self._world.parts.forget()
-        for each in self._build:
+        for each in self._names:
             self._drop(each)
-            self.actors[each] = self._build[each]()
+            self.actors[each] = self._world.parts.make(each)
             self._ticked[each] = float("-inf")
             self._unstarted.add(each)
             self._later(each, GONE)
@@ -212,7 +206,7 @@ class Loop:
     async def _settle(self) -> None:
         """Hand on until nothing is left that can be, then tick who is due, until nothing comes of that either."""
         for _ in range(_ROUNDS):
-            for name in self._build:
+            for name in self._names:
                 await self._deliver(name)
             if self._deliverable():
                 continue
@@ -233,7 +227,7 @@ class Loop:
         return name not in self._held or await self._insist(name)
 
     async def _tick(self) -> None:
-        for name in self._build:
+        for name in self._names:
             every = self.actors[name].tick_seconds
             due = every is not None and self._clock.now - self._ticked[name] >= max(every, _SLOW.get(name, 0.0))
             if not due and name not in self._held and name not in self._unstarted:

@@ -48,11 +48,8 @@ class HardOfHearing(Assembler):
     """Loses every tenth report."""
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        return await super().handle([one for one in batch if not _unheard(one.message)])
-
-
-def _unheard(message: object) -> bool:
-    return isinstance(message, Feedback) and int(message.id[:4], 16) % 10 == 0
+        lost = [one for one in batch if isinstance(one.message, Feedback) and int(one.message.id[:4], 16) % 10 == 0]
+        return await super().handle([one for one in batch if one not in lost])
 
 
 class Again(Curator):
@@ -126,8 +123,8 @@ def parts_with(bug: Bug) -> type[Parts]:
             real.__class__ = bug.swaps
             super().__init__(world, state, real, keys)
 
-        def _kept(self, name: str) -> Actor:
-            made = super()._kept(name)
+        def make(self, name: str) -> Actor:
+            made = super().make(name)
             if name == bug.actor:
                 made.__class__ = bug.kind
             return made
