@@ -157,11 +157,7 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, float]
         for start in range(0, count, 5000):
             await store.save(lessons[start : start + 5000])
         embedder = Looked(known, d)
-        # The first start embeds everything and fills the cache; the second is what a restart costs.
-        await navigator(store, embedder)
-        started = time.perf_counter()
         ours = await navigator(store, embedder)
-        rebuilt = time.perf_counter() - started
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "queries.npy", queries)
         peers = {
@@ -206,7 +202,6 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, float]
         f"recall_{size}": recall[OURS],
         f"p50_ms_{size}": 1e3 * float(np.quantile(seconds[OURS], 0.5)),
         f"p99_ms_{size}": 1e3 * float(np.quantile(seconds[OURS], 0.99)),
-        f"rebuild_seconds_{size}": rebuilt,
     }
 
 

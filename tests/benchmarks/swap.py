@@ -1,4 +1,4 @@
-"""What a swap costs on a real vLLM: from pause to resume, beside the bare reload and the reading of the file.
+"""What a swap costs on a real vLLM: from pause to resume, beside the bare reload.
 
     python -m tests.benchmarks.swap --python .venv-vllm/bin/python --json build/swap.json
     python -m tests.benchmarks.swap --python .venv-vllm/bin/python --layers 12 --json build/swap_200m.json
@@ -209,18 +209,6 @@ def _longest(gaps: list[tuple[float, float]], windows: list[tuple[float, float]]
     return [max((length for at, length in gaps if a <= at <= b), default=0.0) for a, b in windows]
 
 
-def read_seconds(path: Path) -> float:
-    """Median of reading the weight file, which is in the page cache by now."""
-    times: list[float] = []
-    for _ in range(5):
-        began = time.perf_counter()
-        with (path / "model.safetensors").open("rb", buffering=0) as file:
-            while file.read(1 << 24):
-                pass
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
-
-
 def main() -> None:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--python", default=".venv-vllm/bin/python", help="interpreter of vLLM's environment")
@@ -233,18 +221,17 @@ def main() -> None:
         help="seconds that a client waits between two answers (2); with 0 a tiny model's API process, which has 32 "
         "clients' tokens to write, is behind by seconds, swap or no swap",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        paths = tuple(write_model(directory / f"v{i}", options.layers, options.seed + i) for i in (0, 1))
+        paths = tuple(write_model(directory / f"v{i}", options.layers, i) for i in (0, 1))
         size = (paths[0] / "model.safetensors").stat().st_size
         with vllm_engine(options.python, paths[0], *SERVED, log=directory / "log") as url:
             measured = uvloop.run(measure(url, (paths[0], paths[1]), options, directory))
-        show(measured, read_seconds(paths[0]), size, options)
+        show(measured, size, options)
 
 
-def show(measured: Measured, read: float, size: int, options) -> None:
+def show(measured: Measured, size: int, options) -> None:
     swapped = [outcome for outcome in measured.outcomes if outcome.result == "swapped"]
     total = sorted(outcome.paused_seconds for outcome in swapped)
     answers = measured.answers
@@ -261,7 +248,6 @@ def show(measured: Measured, read: float, size: int, options) -> None:
         "truncated": answers["truncated"],
         "total_vs_reload": statistics.median(total) / statistics.median(measured.bare),
         "reload_p50_ms": at(measured.bare, 0.5),
-        "read_ms": 1e3 * read,
         "file_mb": size / 1e6,
     }
     for name, values in (("total", total), ("gap", measured.worst), ("quiet_gap", measured.quiet)):
@@ -270,7 +256,7 @@ def show(measured: Measured, read: float, size: int, options) -> None:
     report.table(title, ("", "figure"), [(name, f"{value:,.2f}") for name, value in figures.items()])
     for what, count in failed.items():
         print(f"{count} {what}", file=sys.stderr)
-    report.write(options.json, "swap", figures, [options.seed])
+    report.write(options.json, "swap", figures)
 
 
 if __name__ == "__main__":

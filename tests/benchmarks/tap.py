@@ -54,10 +54,7 @@ SETTINGS: dict[str, tuple[bool, dict[str, Any]]] = {
 LEAST_DIRECT = 2.0
 """Times nginx that direct must reach on plain calls."""
 BEHIND_SECONDS = 30.0
-PACE_US = 1_000
 PROMPT_BYTES = 1_000
-PACED_USER = "paced"
-"""The `user` of requests whose stream the engine paces: a field that every proxy passes on."""
 PAUSE_SECONDS = 0.2
 """After each load: some proxies finish a call's paperwork after its answer."""
 WARM_UP = 50
@@ -69,8 +66,6 @@ class Measure(msgspec.Struct, frozen=True):
     name: str
     stream: bool
     connections: int
-    paced: bool = False
-    """The engine takes a pause before every event, as real ones do."""
     turns: int = 1
     """A round. Which core a process wakes on is settled anew with each, and makes half of a latency."""
     share: float = 1.0
@@ -80,8 +75,7 @@ class Measure(msgspec.Struct, frozen=True):
 PLAIN = Measure("plain c1", False, 1, turns=3, share=0.5)
 STREAM = Measure("stream c1", True, 1, share=0.5)
 PLAIN_32, STREAM_32 = Measure("plain c32", False, 32), Measure("stream c32", True, 32)
-PACED = Measure("paced", True, 8, paced=True)
-MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32, PACED)
+MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32)
 
 
 class Row:
@@ -125,8 +119,7 @@ def bodies(directory: Path, rng: random.Random) -> dict[Measure, Path]:
             text += f"Leg {rng.randrange(100)}: Bergen to Oslo at {rng.randrange(24)}:30, seat {rng.randrange(30)} F.\n"
         system = {"role": "system", "content": "You are the travel desk. Answer briefly."}
         messages = [system, {"role": "user", "content": text[:PROMPT_BYTES]}]
-        user = PACED_USER if measure.paced else "agent"
-        body = json.dumps({"model": "bench", "messages": messages, "stream": measure.stream, "user": user})
+        body = json.dumps({"model": "bench", "messages": messages, "stream": measure.stream, "user": "agent"})
         found[measure] = directory / f"{number}.json"
         found[measure].write_text(body, encoding="utf-8")
     return found
@@ -245,11 +238,6 @@ def p99(load: Load) -> float:
     return load.total_us.p99 if load.total_us else math.nan
 
 
-def first(load: Load) -> float:
-    """Microseconds to the first byte of the body, median."""
-    return load.first_us.p50 if load.first_us else math.nan
-
-
 def rate(load: Load) -> float:
     return load.rps
 
@@ -272,7 +260,6 @@ def figures(rows: Mapping[str, Row]) -> dict[str, float]:
     for suffix, name in (("", IDS), ("_capture_alone", CAPTURE), ("_redacted", REDACTED), ("_nginx", NGINX)):
         claim(f"added_p50_us{suffix}", name, DIRECT, PLAIN, p50)
         claim(f"added_p99_us{suffix}", name, DIRECT, PLAIN, p99)
-        claim(f"added_stream_first_us{suffix}", name, DIRECT, PACED, first)
     for peer in (NGINX, LITELLM):
         for prefix, name in (("", CAPTURE), ("hidden_", IDS), ("hidden_redacted_", REDACTED)):
             claim(f"plain_{prefix}vs_{peer}", name, peer, PLAIN_32, rate)
@@ -283,13 +270,13 @@ def figures(rows: Mapping[str, Row]) -> dict[str, float]:
 
 
 def show(rows: Mapping[str, Row]) -> None:
-    """A line for each target: microseconds of one call at a time and to the first byte of a paced stream, then 32
-    connections; no number where a measure is void, and why."""
+    """A line for each target: microseconds of one call at a time, then 32 connections; no number where a measure is
+    void, and why."""
     for name, row in rows.items():
         low = "".join(f"{row.median(PLAIN, read):9,.0f}" for read in (p50, p99))
         high = "".join(f"{row.median(measure, rate):11,.0f}/s" for measure in (PLAIN_32, STREAM_32))
         kept = f"calls {row.calls:,}, shed {row.shed}, lost {row.lost}, behind {row.behind:.1f} s"
-        print(f"{name:<18} p50, p99{low}; first{row.median(PACED, first):9,.0f}; plain, stream{high}; {kept}")
+        print(f"{name:<18} p50, p99{low}; plain, stream{high}; {kept}")
         for measure, why in row.void.items():
             print(f"VOID {name}, {measure.name if measure else 'all of it'}: {why}")
 
@@ -319,7 +306,7 @@ def main() -> int:
         native = Native(BUILD / "native")
         with (
             tempfile.TemporaryDirectory(dir=BUILD) as name,
-            native.engine(pace_us=PACE_US, pace_when=f'"{PACED_USER}"') as engine_port,
+            native.engine() as engine_port,
         ):
             directory = Path(name)
             bench = Bench(native, directory, seconds=options.seconds, key=key, rng=random.Random(options.seed))

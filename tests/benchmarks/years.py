@@ -2,7 +2,7 @@
 
 The stores are filled with records as actors write them: versions with their verdicts and swaps, orders with their
 members, trajectories with calls, labels and feedback, lessons, tasks, dead letters. Then a daemon of its own runs on
-each in turn (no engine answers it), and the same requests and commands go to both.
+each in turn (no engine answers it), and the same requests go to both.
 
     python -m tests.benchmarks.years --json build/years.json
     python -m tests.benchmarks.years --versions 1000 --trajectories 10000    # in half a minute
@@ -14,7 +14,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,6 @@ _ROUTES = (
     "/api/versions", "/api/versions/{version}", "/api/dead", "/api/experience",
     "/metrics",
 )  # fmt: skip
-_COMMANDS = (("status",), ("history",), ("why", "{version}"), ("doctor",))
 
 
 def records(rng: random.Random, *, versions: int, trajectories: int, now: float) -> Iterator[Message]:
@@ -143,7 +142,7 @@ async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
     store, longest = Store(url, clock=time.time), 0.0
     await store.open()
 
-    async def change(work: Callable[..., Any], *given: Any) -> Any:
+    async def change(work: Any, *given: Any) -> Any:
         nonlocal longest
         started = time.perf_counter()
         done = await write(work, *given)
@@ -166,7 +165,7 @@ async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
 
 
 def measure(here: Installation, names: dict[str, str], repeats: int) -> dict[str, float]:
-    """Seconds by request and command, and MB that the daemon holds afterwards."""
+    """Seconds by request, and MB that the daemon holds afterwards."""
     found: dict[str, float] = {}
     with here.running("broker") as broker:
         broker.until(lambda: listens(here.ports["broker"]))
@@ -176,24 +175,18 @@ def measure(here: Installation, names: dict[str, str], repeats: int) -> dict[str
             found["start-up"] = time.monotonic() - started
             with httpx.Client(base_url=f"http://127.0.0.1:{here.ports['control']}", timeout=300) as client:
                 for route in _ROUTES:
-                    times = [timed(_get, client, route.format(**names)) for _ in range(repeats)]
+                    times = [answered(client, route.format(**names)) for _ in range(repeats)]
                     found[f"GET {route}"] = statistics.median(times)
-            for command in _COMMANDS:
-                words = [word.format(**names) for word in command]
-                found["evolved " + " ".join(command)] = timed(here.run, *words, "--json", seconds=600)
             found["daemon MB"] = _resident(daemon.process.pid)
     return found
 
 
-def _get(client: httpx.Client, route: str) -> None:
+def answered(client: httpx.Client, route: str) -> float:
+    """Seconds until the daemon has answered."""
+    started = time.perf_counter()
     answer = client.get(route)
     if answer.status_code != 200:
         raise SystemExit(f"{route}: {answer.status_code} {answer.text[:300]}")
-
-
-def timed(work: Callable[..., object], *given: Any, **named: Any) -> float:
-    started = time.perf_counter()
-    work(*given, **named)
     return time.perf_counter() - started
 
 

@@ -37,11 +37,9 @@ class Load(msgspec.Struct, frozen=True):
     problem: str
     seconds: float
     rps: float
-    connects: int
     body_bytes_min: int
     body_bytes_max: int
     total_us: Microseconds | None
-    first_us: Microseconds | None
 
 
 class NativeError(Exception):
@@ -56,10 +54,9 @@ class Native:
         self._engine, self._load = (_compiled(name, directory) for name in ("engine", "load"))
 
     @contextlib.contextmanager
-    def engine(self, *, pace_us: int = 0, pace_when: str = "") -> Iterator[int]:
-        """An engine; gives its port. It pauses between the events of streams whose request has `pace_when`."""
-        command = [str(self._engine), "--pace-us", str(pace_us), "--pace-when", pace_when]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    def engine(self) -> Iterator[int]:
+        """An engine; gives its port."""
+        with subprocess.Popen([str(self._engine)], stdout=subprocess.PIPE) as process:
             try:
                 assert process.stdout is not None
                 if not select.select([process.stdout], [], [], _START_SECONDS)[0]:
