@@ -4,10 +4,10 @@
     python -m tests.benchmarks.learner --json build/learner.json
 
 One batch of agent-like rows (a prompt, then turns of the model and of tools, ragged, about 30 % of the tokens
-trained), one random Qwen3, one process a contender, all with the same threads, taking turns within each round. Every
-update is the reference's forward, forward and backward, and one optimizer step; where two contenders disagree on loss
-or gradient norm the run is void. With one thread a contender's time is its CPU seconds, which a busy machine disturbs
-least; with more it is wall time. Tokens are the rows' real ones: padding counts for nothing.
+trained), one random Qwen3, one process a contender, all with one thread, taking turns within each round. Every update
+is the reference's forward, forward and backward, and one optimizer step; where two contenders disagree on loss or
+gradient norm the run is void. A contender's time is its CPU seconds, which a busy machine disturbs least. Tokens are
+the rows' real ones: padding counts for nothing.
 """
 
 import json
@@ -33,28 +33,24 @@ from tests.benchmarks.timing import Worker
 REPOSITORY = Path(__file__).parents[2]
 PEER = REPOSITORY / ".venv-trl" / "bin" / "python"
 VOCABULARY = 16384
+TRL_ROWS = (2, 8)
+"""TRL's micro-batches; the best counts."""
 TOLERANCE = 1e-4
 """Relative; between the native trainer and the bare work, on every round."""
 PEER_TOLERANCE = 1e-3
 """Of the peer's first round: it cuts the same sums elsewhere, and later rounds start from other weights."""
 
 
-def model(directory: Path, millions: float, seed: int) -> int:
-    """A random Qwen3 of at least so many parameters; returns how many."""
+def model(directory: Path, seed: int) -> int:
+    """A random Qwen3 of 27 million parameters; returns how many exactly."""
     torch.manual_seed(seed)
-    layers = 6
-    while True:
-        config = Qwen3Config(
-            vocab_size=VOCABULARY, hidden_size=512, intermediate_size=1536, num_hidden_layers=layers,
-            num_attention_heads=8, num_key_value_heads=4, head_dim=64, max_position_embeddings=4096,
-            tie_word_embeddings=True,
-        )  # fmt: skip
-        made: Any = Qwen3ForCausalLM(config)
-        parameters = sum(p.numel() for p in made.parameters())
-        if parameters >= millions * 1e6:
-            made.save_pretrained(directory)
-            return parameters
-        layers += 2
+    config = Qwen3Config(
+        vocab_size=VOCABULARY, hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=64, max_position_embeddings=4096, tie_word_embeddings=True,
+    )  # fmt: skip
+    made: Any = Qwen3ForCausalLM(config)
+    made.save_pretrained(directory)
+    return sum(p.numel() for p in made.parameters())
 
 
 def batch(
@@ -101,8 +97,8 @@ def recorded(plain: TrajectoryBatch, log_probs: Any, seed: int) -> TrajectoryBat
 class Contender(Worker):
     """A worker process that makes one update for each line."""
 
-    def __init__(self, name: str, command: Sequence[object], threads: int) -> None:
-        super().__init__(command, OMP_NUM_THREADS=str(threads), TOKENIZERS_PARALLELISM="false")
+    def __init__(self, name: str, command: Sequence[object]) -> None:
+        super().__init__(command, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
         self.name = name
         self.rounds: list[dict[str, float]] = []
 
@@ -113,25 +109,25 @@ def disagreement(one: dict[str, float], other: dict[str, float]) -> float:
 
 
 def measure(arguments: Any, directory: Path) -> None:
-    parameters = model(directory, arguments.params, arguments.seed)
+    parameters = model(directory, arguments.seed)
     task = {"lr": 1e-5, "kl_coef": 0.001, "vocabulary": VOCABULARY}
     (directory / "task.json").write_text(json.dumps(task), encoding="utf-8")
     data = batch(arguments.rows, arguments.seed)
-    scorer = NativeTrainer(LearnerSettings(device="cpu", threads=arguments.threads, kl_coef=0.0), directory)
+    scorer = NativeTrainer(LearnerSettings(device="cpu", threads=1, kl_coef=0.0), directory)
     data = recorded(data, scorer.log_probs(data), arguments.seed)
     del scorer
     data.save(directory / "batch.safetensors")
-    tokens, clock = int(data.lengths.sum()), "cpu" if arguments.threads == 1 else "wall"
+    tokens = int(data.lengths.sum())
     print(
         f"{parameters / 1e6:.1f}M parameters, {data.rows} rows of {data.lengths.min()} to {data.lengths.max()} tokens, "
-        f"{tokens} tokens, {data.tokens} trained, {arguments.threads} threads, {clock} seconds"
+        f"{tokens} tokens, {data.tokens} trained"
     )
     work = [sys.executable, "-m", "tests.benchmarks.learner_work"]
-    peer = [PEER, "-m", "tests.benchmarks.peers.trl_update", directory, arguments.threads]
+    peer = [PEER, "-m", "tests.benchmarks.peers.trl_update", directory]
     contenders = [
-        Contender("limit", [*work, "limit", directory, arguments.threads], arguments.threads),
-        Contender("native", [*work, "native", directory, arguments.threads], arguments.threads),
-        *(Contender(f"trl x{rows}", [*peer, rows], arguments.threads) for rows in arguments.trl_rows),
+        Contender("limit", [*work, "limit", directory]),
+        Contender("native", [*work, "native", directory]),
+        *(Contender(f"trl x{rows}", [*peer, rows]) for rows in TRL_ROWS),
     ]
     limit, native, peers = contenders[0], contenders[1], contenders[2:]
     try:
@@ -139,7 +135,7 @@ def measure(arguments: Any, directory: Path) -> None:
             for contender in contenders[number % len(contenders) :] + contenders[: number % len(contenders)]:
                 found = contender.ask("go")
                 contender.rounds.append(found)
-                print(f"round {number} {contender.name}: {found[clock]:.2f} s", flush=True)
+                print(f"round {number} {contender.name}: {found['cpu']:.2f} s", flush=True)
     finally:
         for contender in contenders:
             contender.close()
@@ -147,7 +143,7 @@ def measure(arguments: Any, directory: Path) -> None:
     apart_peer = max(disagreement(peer.rounds[0], limit.rounds[0]) for peer in peers)
     if apart > TOLERANCE or apart_peer > PEER_TOLERANCE:
         raise SystemExit(f"void: native differs by {apart:.1e}, TRL by {apart_peer:.1e}: not the same work")
-    seconds = {c.name: [r[clock] for r in c.rounds[1:]] for c in contenders}
+    seconds = {c.name: [r["cpu"] for r in c.rounds[1:]] for c in contenders}
     medians = {name: statistics.median(taken) for name, taken in seconds.items()}
     best = min(peers, key=lambda peer: medians[peer.name])
     report.table(
@@ -165,7 +161,6 @@ def measure(arguments: Any, directory: Path) -> None:
         "parameters": parameters,
         "tokens": tokens,
         "trained": data.tokens,
-        "threads": arguments.threads,
         "rounds": arguments.rounds,
     }
     for name, contender in {"limit": limit, "native": native, "trl": best}.items():
@@ -180,12 +175,9 @@ def measure(arguments: Any, directory: Path) -> None:
 
 def main() -> None:
     parser = report.arguments("the native trainer beside TRL and beside the bare work")
-    parser.add_argument("--params", type=float, default=20, metavar="MILLIONS", help="at least so many (20)")
     parser.add_argument("--rows", type=int, default=24, help="of the batch, a multiple of 8 (24)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--trl-rows", type=int, nargs="+", default=[2, 8], help="TRL's micro-batches; the best counts")
     arguments = parser.parse_args()
     if not PEER.exists():
         raise SystemExit("the peer's environment is missing: make .venv-trl/ready")
