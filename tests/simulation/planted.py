@@ -111,12 +111,7 @@ class Bug(NamedTuple):
 
 
 def play(cell: Cell, seed: int, bug: Bug) -> Ran:
-    with mock.patch.object(*bug.patch) if bug.patch else contextlib.nullcontext():
-        return simulate(cell, seed, parts_with(bug))
-
-
-def parts_with(bug: Bug) -> type[Parts]:
-    """Makes the actors, one of them wrong."""
+    """`cell` with `bug` in it."""
 
     class Planted(Parts):
         def __init__(self, world: Any, state: Path, real: SimulatedSwaps, keys: Any) -> None:
@@ -129,7 +124,8 @@ def parts_with(bug: Bug) -> type[Parts]:
                 made.__class__ = bug.kind
             return made
 
-    return Planted
+    with mock.patch.object(*bug.patch) if bug.patch else contextlib.nullcontext():
+        return simulate(cell, seed, Planted)
 
 
 BUGS: dict[str, tuple[str, Bug]] = {

@@ -100,7 +100,6 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
     wanted = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults]
     quiet = [ran for ran in found if ran.scenario in ("better", "equal") and "liar" not in ran.name]
     weeks = sum(ran.days for ran in quiet) / 7.0
-    days, seconds = sum(ran.days for ran in found), sum(ran.seconds for ran in found)
     fallen = [ran for ran in found if ran.scenario == "fall" and ran.undone is not None]
     agents = [ran for ran in found if ran.scenario == "one_agent" and ran.told is not None]
     return {
@@ -115,7 +114,6 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
         "agents": sum(ran.scenario == "one_agent" and ran.planted for ran in found),
         "false_alarms_per_week": sum(_alarms(ran) for ran in quiet) / weeks if weeks else 0.0,
         "weeks_without_cause": weeks,
-        "days_per_second": days / seconds if seconds else 0.0,
     }
 
 

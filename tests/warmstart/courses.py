@@ -232,7 +232,7 @@ def _save(made: Qwen2ForCausalLM, vocabulary: Tokenizer, config: dict[str, Any],
             "pad_token": "<|endoftext|>",
             "clean_up_tokenization_spaces": False,
             "model_max_length": config["max_position_embeddings"],
-            "chat_template": chat.template(),
+            "chat_template": Path(__file__).with_name("template.jinja").read_text(encoding="utf-8"),
         },
     )
 
