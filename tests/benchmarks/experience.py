@@ -125,11 +125,7 @@ class Probed:
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing.
-
-    Raises:
-        RuntimeError: it waited.
-    """
+    """The result of a coroutine that waits for nothing."""
     try:
         coroutine.send(None)
     except StopIteration as stop:

@@ -149,11 +149,7 @@ async def sentinel(cell: Cell) -> dict[str, str]:
 
 
 async def _swapped(cell: Cell, success: float, *, lie: bool) -> str:
-    """What was ordered after a swap to a version of that success.
-
-    Args:
-        lie: what the liar says of the runs of the new version.
-    """
+    """What was ordered after a swap to a version of that success, of whose runs the liar says `lie`."""
     rng, clock = cell.rng(f"sentinel {success}"), Clock()
     watch = Sentinel(SentinelSettings(), store=FakeStore(), engines={"serving": FakeEngine("serving")}, clock=clock)
     await watch.start()

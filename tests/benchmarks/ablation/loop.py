@@ -158,15 +158,10 @@ class Loop:
 def run(
     setup: Setup, base: Path, seed: int, *, name: str, end: float | None = None, keep: Path | None = None
 ) -> Ran:  # fmt: skip
-    """Run one cell to its end, and say how it goes.
+    """Run one cell to its end, and say how it goes; `Stopped` if it is past `end`, unix seconds, before that.
 
     Args:
-        base: checkpoint to start from.
-        end: unix seconds past which no update begins.
         keep: existing directory that the final weights are written to.
-
-    Raises:
-        Stopped: it is past `end`.
     """
     torch.set_num_threads(1)
     began = time.process_time()
