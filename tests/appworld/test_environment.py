@@ -31,7 +31,6 @@ def appworld(shared: Callable[[str], AppWorldEnvironment], anyio_backend: str) -
 
 @pytest.fixture
 async def begun(appworld: AppWorldEnvironment) -> AsyncIterator[Callable[[str], Awaitable[AppWorldEpisode]]]:
-    """Begins attempts at a task, and closes them."""
     episodes: list[AppWorldEpisode] = []
 
     async def begin(task: str) -> AppWorldEpisode:
@@ -77,12 +76,19 @@ async def test_the_outcome_is_appworlds_verdict(begun, calls, passed, outcome):
     assert await episode.evaluate() == outcome
 
 
-@pytest.mark.parametrize(("answer", "outcome"), [("5550001", 1.0), ("5550002", 0.0), (None, 0.0)])
-async def test_a_question_is_judged_by_its_answer(begun, answer, outcome):
+ODD = ("\ud800", "\x00", "9" * 5000, 10**4000, [], {"a": 1}, True, "a" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [({"answer": "5550001"}, 1.0), ({"answer": "5550002"}, 0.0), ({}, 0.0), *(({"answer": odd}, 0.0) for odd in ODD)],
+)
+async def test_a_question_is_judged_by_its_answer_and_an_odd_one_is_no_more_than_wrong(begun, given, outcome):
     episode = await begun(QUESTION)
     profile = await call(episode, "supervisor__show_profile")
     assert json.loads(profile)["phone_number"] == "5550001"
-    await call(episode, "supervisor__complete_task", **({} if answer is None else {"answer": answer}))
+    assert "Traceback" not in await call(episode, "supervisor__complete_task", **given)
+    await run_out(episode)
     assert await episode.evaluate() == outcome
 
 
@@ -100,14 +106,6 @@ async def test_a_wrong_call_is_an_observation_in_appworlds_words_without_a_trace
 
 
 @pytest.mark.parametrize("answer", ["\ud800", "\x00", "9" * 5000, 10**4000, [], {"a": 1}, True, "a" * 100_000])
-async def test_no_answer_however_odd_is_more_than_wrong(begun, answer):
-    episode = await begun(QUESTION)
-    seen = await episode.step([ToolCall("supervisor__complete_task", json.dumps({"answer": answer}), "c")], "")
-    assert "Traceback" not in seen.text
-    await run_out(episode)
-    assert await episode.verdict() == {"success": False, "passed": 0, "tests": 1}
-
-
 async def test_what_follows_the_end_in_the_same_turn_is_not_executed(begun):
     episode = await begun(SIGN_UP)
     calls = [
@@ -160,16 +158,7 @@ async def test_code_in_a_call_stays_a_string(appworld, tmp_path):
     await episode.aclose()
 
 
-async def test_a_name_with_quotes_and_code_arrives_as_it_was_written(begun):
-    name = 'Ada \'); import os #""" {x} \\ \n état \u2028'
-    episode = await begun(SIGN_UP)
-    await call(episode, "gmail__signup", **ADA | {"first_name": name})
-    token = json.loads(await call(episode, "gmail__login", username="ada@example.com", password=PASSWORD))
-    shown = json.loads(await call(episode, "gmail__show_account", access_token=token["access_token"]))
-    assert shown["first_name"] == name
-
-
-async def test_a_killed_process_costs_its_attempt_alone(appworld):
+async def test_a_killed_process_costs_its_attempt_alone_and_killing_all_of_them_is_recovered_from(appworld):
     episode, other = [await appworld.reset(appworld.task(SIGN_UP)) for _ in range(2)]
     (pid, _) = appworld.pool.pids
     deaths = appworld.pool.deaths
@@ -181,8 +170,14 @@ async def test_a_killed_process_costs_its_attempt_alone(appworld):
     assert appworld.pool.deaths == deaths + 1
     assert not alive(pid)
     assert "Ada" in await call(other, "supervisor__show_profile")
+    (pid,) = appworld.pool.pids
+    os.kill(appworld.pool.template_pid, signal.SIGKILL)
+    await until(lambda: not alive(pid), "the process is gone")
+    with pytest.raises(EnvironmentFailed, match="died"):
+        await call(other, "supervisor__show_profile")
     again = await appworld.reset(appworld.task(SIGN_UP))
     assert "Ada" in await call(again, "supervisor__show_profile")
+    assert len(appworld.pool) == 1
     for one in (episode, other, again):
         await one.aclose()
     assert len(appworld.pool) == 0
@@ -222,19 +217,6 @@ async def test_where_all_places_are_taken_one_waits_and_is_refused_and_forgotten
     assert "Ada" in await call(used, "supervisor__show_profile")
     for one in (forgotten, other, used, episode):
         await one.aclose()
-
-
-async def test_it_starts_anew_after_all_of_it_was_killed(appworld):
-    episode = await appworld.reset(appworld.task(SIGN_UP))
-    (pid,) = appworld.pool.pids
-    os.kill(appworld.pool.template_pid, signal.SIGKILL)
-    await until(lambda: not alive(pid), "the process is gone")
-    with pytest.raises(EnvironmentFailed, match="died"):
-        await call(episode, "supervisor__show_profile")
-    again = await appworld.reset(appworld.task(SIGN_UP))
-    assert "Ada" in await call(again, "supervisor__show_profile")
-    assert len(appworld.pool) == 1
-    await again.aclose()
 
 
 async def test_its_processes_see_none_of_our_variables_and_nobody_else_can_reach_them(appworld, monkeypatch):

@@ -13,19 +13,20 @@ lessons beside them.
 The checkpoints are those of the ablation (`python -m tests.benchmarks.ablation --prepare` makes them).
 """
 
-import argparse
 import asyncio
 import logging
 import random
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import structlog
+import torch
+from tokenizers import Tokenizer
 
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.experience.lesson_ab_test import TrialSettings
@@ -33,7 +34,9 @@ from actors.experience.pool import LessonPool
 from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
 from actors.experience.reviewing import Reviewing
-from actors.messages import Attributed, Attribution, Directive, Experience, Trajectory
+from actors.messages import Attributed, Attribution, Directive, Experience, Task, ToolCall, Trajectory
+from actors.messages.experience import lessons_text
+from actors.ports.environments import Episode
 from actors.statistics.intervals import Pairs, newcombe_paired
 from actors.store import Store
 from actors.system.actor import Received
@@ -42,8 +45,13 @@ from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
 from tests.benchmarks import report
 from tests.benchmarks.ablation import bases
-from tests.benchmarks.experience_policy import Guided, Policy
+from tests.benchmarks.ablation.attempts import Attempt
+from tests.benchmarks.ablation.player import Player, Shape, Tokens, Weights
+from tests.warmstart import chat
 
+T = TypeVar("T")
+TURNS = 10
+"""Of a probe's episode at most."""
 PARTS = ("lessons", "planted")
 FAMILIES = "ABC"
 RENAME = Drift(rename={"book": "buy"})
@@ -61,6 +69,68 @@ BAD = (
 )
 """A wrong name, a precondition that does not exist ({} is a made-up tool), a wrong tool, a precondition left out."""
 MADE_UP = ("acquire", "reserve_all", "drop", "settle", "confirm", "obtain", "approve", "sync_desk")
+
+
+class Guided(Attempt):
+    """An attempt that saw `lessons` in its prompt, or none."""
+
+    def __init__(self, task: Task, variant: Variant, lessons: Sequence[Experience] = ()) -> None:
+        super().__init__(task, variant)
+        self.given = lessons
+        if lessons:
+            self.opening = chat.opening(task.goal, variant.tools(), lessons_text(lessons))
+
+    def run(self, number: int, player: Player, at: float) -> Trajectory:
+        """What the rollout would have recorded, without tokens."""
+        run = self.trajectory(number, Tokens([], [], []), player, 1)
+        ids = tuple(lesson.id for lesson in self.given)
+        return msgspec.structs.replace(
+            run, id=f"r{number}", rows=(), experience_ids=ids, started=at, ended=at, min_version=1, max_version=1
+        )
+
+
+class Policy:
+    def __init__(self, directory: Path, seed: int) -> None:
+        shape = msgspec.json.decode((directory / "config.json").read_bytes(), type=Shape)
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self.player = Player(Weights(directory, shape), tokenizer)
+        self.noise = torch.Generator().manual_seed(seed)
+
+    def play(self, attempts: Sequence[Attempt]) -> list[bool]:
+        self.player.play(attempts, self.noise)
+        return [attempt.solved for attempt in attempts]
+
+    async def probe(self, episode: Episode, seed: int) -> None:
+        """A `Player` for probes: the policy itself plays the edited episode."""
+        self.player.play([Probed(episode)], self.noise)
+
+
+class Probed:
+    """A probe's episode as one of the player."""
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode, self._left = episode, TURNS
+        system = episode.messages[0]["content"] if len(episode.messages) > 1 else chat.SYSTEM
+        self.opening = chat.opening(episode.messages[-1]["content"], episode.tools, "", system)
+
+    def act(self, text: str) -> str | None:
+        calls = [ToolCall(call.name, call.arguments, f"call-{at}") for at, call in enumerate(chat.parse_all(text))]
+        seen = _at_once(self._episode.step(calls, text))
+        self._left -= 1
+        if seen.done or not self._left:
+            return None
+        if not seen.messages:
+            return chat.continuation(seen.text)
+        return chat.continuation(*(one["content"] for one in seen.messages), role=seen.messages[0]["role"])
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise RuntimeError("the desk waited for something")
 
 
 def fitting(goal: str, lessons: Sequence[Experience], most: int = 2) -> list[Experience]:
@@ -133,15 +203,10 @@ class Books:
         assert found is not None
         return found
 
-    @property
-    def gone(self) -> bool:
-        """Whether it was retired."""
-        return self.lesson.state == "retired"
-
 
 def planted(policy: Policy, variant: Variant, lesson: Experience, seed: int) -> tuple[int | None, str, float]:
     """Rollouts that saw `lesson` until it was retired (None: it was not), the last state's reason, and the gain."""
-    desk, books, number = TravelDesk(), Books(lesson), 0
+    desk, books, number, gone = TravelDesk(), Books(lesson), 0, False
     rng, sides = random.Random(seed), {True: [0, 0], False: [0, 0]}
     for _ in range(MOST_GROUPS):
         attempts: list[Guided] = []
@@ -160,12 +225,12 @@ def planted(policy: Policy, variant: Variant, lesson: Experience, seed: int) -> 
                 side[0] += 1
                 side[1] += run.outcome == 1.0
             books.add(runs)
-            if books.gone:
+            if gone := books.lesson.state == "retired":
                 break
-        if books.gone or books.uses >= MOST_GROUPS * 4:
+        if gone or books.uses >= MOST_GROUPS * 4:
             break
     gain = sides[True][1] / sides[True][0] - sides[False][1] / sides[False][0]
-    return (books.uses if books.gone else None), books.lesson.reason, gain
+    return (books.uses if gone else None), books.lesson.reason, gain
 
 
 def bad_lessons(seed: int) -> list[Experience]:
@@ -179,31 +244,30 @@ def bad_lessons(seed: int) -> list[Experience]:
     ]  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
-    parser = report.arguments(__doc__.split("\n", 1)[0])
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+def main() -> None:
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=3, help="policies, 1 to 3 (default 3)")
     parser.add_argument(
         "--parts", nargs="+", choices=PARTS, default=PARTS, help="default: both; planted tries what lessons drew"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    figures: dict[str, float] = {}
     seeds = list(bases.WARM_STARTS[: options.seeds])
-    found: dict[tuple[str, int], list[Experience]] = {}
-    figures |= _lessons(seeds, found)
+    figures, found = _lessons(seeds)
     if "planted" in options.parts:
         figures |= _planted(seeds, found)
     report.write(options.json, "experience", figures, seeds)
-    return 0
 
 
-def _lessons(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]]) -> dict[str, float]:
-    """Guided against unguided; `found` takes the lessons that were drawn."""
+Drawn = dict[tuple[str, int], list[Experience]]
+"""Lessons by situation and policy."""
+
+
+def _lessons(seeds: Sequence[int]) -> tuple[dict[str, float], Drawn]:
+    """Guided against unguided, and the lessons that were drawn."""
     figures: dict[str, float] = {}
+    found: Drawn = {}
     with tempfile.TemporaryDirectory() as work:
-        rows: list[list[object]] = []
         for name, checkpoint, drift in (
             ("before training", bases.warm_start, Drift()), ("after a rename", bases.trained, RENAME),
         ):  # fmt: skip
@@ -214,44 +278,37 @@ def _lessons(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]
                 found[name, seed] = lessons
                 pairs = compare(policy, Variant.of(drift), lessons, seed)
                 total = [a + b for a, b in zip(total, msgspec.structs.astuple(pairs), strict=True)]
-                rows.append(_row(f"{name}, policy {seed}", pairs, lessons))
-                print(*rows[-1], sep=" | ", flush=True)
-            rows.append(_row(f"{name}, all", Pairs(*total), ()))
+                _say(f"{name}, policy {seed}", pairs)
+                print("  " + "; ".join(f"{one.content} ({one.state})" for one in lessons), flush=True)
+            _say(f"{name}, all", Pairs(*total))
             difference = newcombe_paired(Pairs(*total))
-            key = name.replace(" ", "_")
-            figures |= {
-                f"{key}_gain": difference.estimate,
-                f"{key}_low": difference.low,
-                f"{key}_high": difference.high,
-            }
-    report.table(
-        f"Guided against unguided, {HELD_OUT} held-out tasks a policy",
-        ["", "unguided %", "guided %", "gain", "lessons"],
-        rows,
+            for what, value in (("gain", difference.estimate), ("low", difference.low), ("high", difference.high)):
+                figures[f"{name.replace(' ', '_')}_{what}"] = value
+    return figures, found
+
+
+def _say(name: str, pairs: Pairs) -> None:
+    gain, (without, guided) = newcombe_paired(pairs), (pairs.second / pairs.total, pairs.first / pairs.total)
+    print(
+        f"{name}: {without:.0%} unguided, {guided:.0%} guided, {gain.estimate:+.0%} [{gain.low:+.0%}, {gain.high:+.0%}]"
     )
-    return figures
 
 
-def _row(name: str, pairs: Pairs, lessons: Sequence[Experience]) -> list[object]:
-    difference = newcombe_paired(pairs)
-    shares = [f"{100 * part / pairs.total:.0f}" for part in (pairs.second, pairs.first)]
-    gain = f"{100 * difference.estimate:+.0f} [{100 * difference.low:+.0f}, {100 * difference.high:+.0f}]"
-    return [name, *shares, gain, "; ".join(f"{one.content} ({one.state})" for one in lessons)]
-
-
-def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]]) -> dict[str, float]:
+def _planted(seeds: Sequence[int], found: Drawn) -> dict[str, float]:
     """Bad lessons and drawn ones on trial, by trained policies on the base desk and after the rename."""
     uses: list[int] = []
-    rows: list[list[object]] = []
     left = wrongly = good = 0
+
+    def tried(what: str, policy: Policy, drift: Drift, lesson: Experience, seed: int) -> tuple[int | None, float]:
+        went, reason, gain = planted(policy, Variant.of(drift), lesson, seed)
+        print(f"{what}, policy {seed}: {lesson.content} | {went or 'stays'} | {gain:+.2f} | {reason}", flush=True)
+        return went, gain
+
     for seed in seeds:
         trained = Policy(bases.require(bases.trained(seed)), seed + 100)
         for drift in (Drift(), RENAME):
-            where = "base desk" if not drift.rename else "after the rename"
             for lesson in bad_lessons(10 * seed + len(drift.rename)):
-                went, reason, gain = planted(trained, Variant.of(drift), lesson, seed)
-                rows.append([f"bad, {where}, policy {seed}", lesson.content, went or "stays", f"{gain:+.2f}", reason])
-                print(*rows[-1], sep=" | ", flush=True)
+                went, _ = tried("bad", trained, drift, lesson, seed)
                 left += went is None
                 uses += [went] if went is not None else []
         for name, policy, drift in (
@@ -260,12 +317,9 @@ def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]
         ):
             for lesson in found[name, seed]:
                 fresh = msgspec.structs.replace(lesson, state="candidate", updated=0.0)
-                went, reason, gain = planted(policy, Variant.of(drift), fresh, seed + 1)
-                rows.append([f"drawn, {name}, policy {seed}", lesson.content, went or "stays", f"{gain:+.2f}", reason])
-                print(*rows[-1], sep=" | ", flush=True)
+                went, gain = tried(f"drawn, {name}", policy, drift, fresh, seed + 1)
                 good += gain >= TrialSettings().min_gain
                 wrongly += went is not None and gain >= TrialSettings().min_gain
-    report.table("On trial", ["", "lesson", "uses", "gain", "reason"], rows)
     median, p95 = np.quantile(uses, (0.5, 0.95)) if uses else (float("nan"), float("nan"))
     print(f"bad lessons: {len(uses)} of {len(uses) + left} removed, uses median {median:.0f}, p95 {p95:.0f}; "
           f"lessons with a gain: {wrongly} of {good} retired", flush=True)  # fmt: skip
@@ -276,4 +330,4 @@ def _planted(seeds: Sequence[int], found: dict[tuple[str, int], list[Experience]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,16 +1,11 @@
-"""The gate's error rates and power, by simulation: the test by betting beside the fixed-size interval.
+"""The gate's error rates and power, by simulation.
 
     python -m tests.benchmarks.gate [--simulations 1000] [--aa 200] [--json build/gate.json]
 
-Three designs, all with the margin, alpha and beta of the defaults, on the same simulated tasks:
-
-* fixed: one look at Newcombe's paired interval at the budget (confidence 1 - 2 alpha).
-* peeked: the same interval looked at after every batch, which it is not made for.
-* betting: `actors.statistics.paired_sequential`, looked at after every batch; what the gate does.
-
-Then whole trials, holds judged again as the gatekeeper does: `SandboxTrial` with coins for episodes, candidates
-exactly as good as the incumbent (A/A), worse ones, and chains of equal versions, each judged against the last that was
-promoted.
+First its test by betting (`actors.statistics.paired_sequential`), looked at after every batch, with the margin, alpha
+and beta of the defaults. Then whole trials, holds judged again as the gatekeeper does: `SandboxTrial` with coins for
+episodes, candidates exactly as good as the incumbent (A/A), worse ones, and chains of equal versions, each judged
+against the last that was promoted.
 """
 
 import random
@@ -22,7 +17,6 @@ import structlog
 
 from actors.gate.exam import Exam, Record
 from actors.gate.sandbox_trial import SandboxTrial, SandboxTrialSettings
-from actors.statistics.intervals import Pairs, decide, newcombe_paired
 from actors.statistics.paired_sequential import surely_above, surely_below
 from tests.benchmarks import report
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
@@ -60,7 +54,6 @@ def joint(incumbent: float, difference: float, correlation: float) -> list[float
 
 
 def shares(decisions: Decisions) -> tuple[float, float, float]:
-    """Promoted, rejected, and mean tasks."""
     promoted, rejected = (sum(one == what for one, _ in decisions) for what in ("promote", "reject"))
     count = len(decisions)
     return promoted / count, rejected / count, sum(tasks for _, tasks in decisions) / count
@@ -69,18 +62,6 @@ def shares(decisions: Decisions) -> tuple[float, float, float]:
 def shown(decisions: Decisions) -> str:
     promoted, rejected, tasks = shares(decisions)
     return f"{100 * promoted:.1f} / {100 * rejected:.1f} / {tasks:.0f}"
-
-
-def peeked(looks: Looks) -> tuple[str, int]:
-    for number, counts in looks:
-        decision = decide(newcombe_paired(Pairs(*map(int, counts)), 1 - 2 * SETTINGS.alpha), SETTINGS.margin)
-        if decision != "hold":
-            return decision, number
-    return "hold", looks[-1][0]
-
-
-def fixed(looks: Looks) -> tuple[str, int]:
-    return peeked(looks[-1:])
 
 
 def betting(looks: Looks) -> tuple[str, int]:
@@ -93,27 +74,24 @@ def betting(looks: Looks) -> tuple[str, int]:
     return "hold", looks[-1][0]
 
 
-DESIGNS: dict[str, Callable[[Looks], tuple[str, int]]] = {"fixed": fixed, "peeked": peeked, "betting": betting}
-
-
 def power(simulations: int, seed: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     rows: list[list[object]] = []
     for number, (name, incumbent, difference, correlation) in enumerate(SCENARIOS):
         rng = np.random.default_rng([seed, number])
-        made: dict[tuple[str, int], Decisions] = {(design, budget): [] for design in DESIGNS for budget in BUDGETS}
+        made: dict[int, Decisions] = {budget: [] for budget in BUDGETS}
         for _ in range(simulations):
             batches = BUDGETS[-1] // SETTINGS.batch
             counts = rng.multinomial(SETTINGS.batch, joint(incumbent, difference, correlation), batches).cumsum(0)
             looks = [((at + 1) * SETTINGS.batch, counts[at]) for at in range(batches)]
-            for (design, budget), decisions in made.items():
-                decisions.append(DESIGNS[design](looks[: budget // SETTINGS.batch]))
+            for budget, decisions in made.items():
+                decisions.append(betting(looks[: budget // SETTINGS.batch]))
         rows.append([name, incumbent, *map(shown, made.values())])
-        for (design, budget), decisions in made.items():
-            key = f"{name.replace(' ', '_').replace(',', '')}_{design}_{budget}"
+        for budget, decisions in made.items():
+            key = f"{name.replace(' ', '_').replace(',', '')}_betting_{budget}"
             named = zip(("promoted", "rejected", "tasks"), shares(decisions), strict=True)
             figures |= {f"{key}_{what}": value for what, value in named}
-    columns = ["candidate", "incumbent", *(f"{design} {budget}" for design in DESIGNS for budget in BUDGETS)]
+    columns = ["candidate", "incumbent", *(f"at most {budget}" for budget in BUDGETS)]
     report.table(f"promoted % / rejected % / mean tasks, {simulations} simulations each", columns, rows)
     return figures
 
@@ -191,12 +169,10 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--aa", type=int, default=200, help="whole comparisons of each case")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only-whole", action="store_true", help="leave the power table out")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     random.seed(arguments.seed)
-    figures = {} if arguments.only_whole else power(arguments.simulations, arguments.seed)
-    figures |= whole(arguments.aa, arguments.seed)
+    figures = power(arguments.simulations, arguments.seed) | whole(arguments.aa, arguments.seed)
     report.write(arguments.json, "gate", figures, [arguments.seed])
 
 

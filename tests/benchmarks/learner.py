@@ -4,16 +4,14 @@
     python -m tests.benchmarks.learner --json build/learner.json
 
 One batch of agent-like rows (a prompt, then turns of the model and of tools, ragged, about 30 % of the tokens
-trained), one random Qwen3, one process a contender, all with the same threads, taking turns within each round. Every
-update is the reference's forward, forward and backward, and one optimizer step; where two contenders disagree on loss
-or gradient norm the run is void. With one thread a contender's time is its CPU seconds, which a busy machine disturbs
-least; with more it is wall time. Tokens are the rows' real ones: padding counts for nothing.
+trained), one random Qwen3, one process a contender, all with one thread, taking turns within each round. Every update
+is the reference's forward, forward and backward, and one optimizer step; where two contenders disagree on loss or
+gradient norm the run is void. A contender's time is its CPU seconds, which a busy machine disturbs least. Tokens are
+the rows' real ones: padding counts for nothing.
 """
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,38 +21,36 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learner.batch import TrajectoryBatch
+from learner.settings import LearnerSettings
+from learner.trainers.native import NativeTrainer
 from tests.benchmarks import report
+from tests.benchmarks.timing import Worker
 
 REPOSITORY = Path(__file__).parents[2]
 PEER = REPOSITORY / ".venv-trl" / "bin" / "python"
 VOCABULARY = 16384
+TRL_ROWS = (2, 8)
+"""TRL's micro-batches; the best counts."""
 TOLERANCE = 1e-4
 """Relative; between the native trainer and the bare work, on every round."""
 PEER_TOLERANCE = 1e-3
 """Of the peer's first round: it cuts the same sums elsewhere, and later rounds start from other weights."""
 
 
-def model(directory: Path, millions: float, seed: int) -> int:
-    """A random Qwen3 of at least so many parameters; returns how many."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
+def model(directory: Path, seed: int) -> int:
+    """A random Qwen3 of 27 million parameters; returns how many exactly."""
     torch.manual_seed(seed)
-    layers = 6
-    while True:
-        config = Qwen3Config(
-            vocab_size=VOCABULARY, hidden_size=512, intermediate_size=1536, num_hidden_layers=layers,
-            num_attention_heads=8, num_key_value_heads=4, head_dim=64, max_position_embeddings=4096,
-            tie_word_embeddings=True,
-        )  # fmt: skip
-        made: Any = Qwen3ForCausalLM(config)
-        parameters = sum(p.numel() for p in made.parameters())
-        if parameters >= millions * 1e6:
-            made.save_pretrained(directory)
-            return parameters
-        layers += 2
+    config = Qwen3Config(
+        vocab_size=VOCABULARY, hidden_size=512, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=64, max_position_embeddings=4096, tie_word_embeddings=True,
+    )  # fmt: skip
+    made: Any = Qwen3ForCausalLM(config)
+    made.save_pretrained(directory)
+    return sum(p.numel() for p in made.parameters())
 
 
 def batch(
@@ -98,34 +94,13 @@ def recorded(plain: TrajectoryBatch, log_probs: Any, seed: int) -> TrajectoryBat
     return msgspec.structs.replace(plain, behaviour=behaviour)
 
 
-class Contender:
+class Contender(Worker):
     """A worker process that makes one update for each line."""
 
-    def __init__(self, name: str, command: Sequence[object], threads: int) -> None:
+    def __init__(self, name: str, command: Sequence[object]) -> None:
+        super().__init__(command, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
         self.name = name
         self.rounds: list[dict[str, float]] = []
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-        self._process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, cwd=REPOSITORY, env=environment,
-        )  # fmt: skip
-
-    def update(self) -> dict[str, float]:
-        """One round; raises RuntimeError if the process is gone."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write("go\n")
-        stdin.flush()
-        for line in stdout:
-            if line.startswith('{"answer"'):
-                return json.loads(line)["answer"]
-        raise RuntimeError(f"{self.name} ended with {self._process.wait()}")
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def disagreement(one: dict[str, float], other: dict[str, float]) -> float:
@@ -134,37 +109,33 @@ def disagreement(one: dict[str, float], other: dict[str, float]) -> float:
 
 
 def measure(arguments: Any, directory: Path) -> None:
-    """The rounds, the table and the file."""
-    from learner.settings import LearnerSettings
-    from learner.trainers.native import NativeTrainer
-
-    parameters = model(directory, arguments.params, arguments.seed)
+    parameters = model(directory, arguments.seed)
     task = {"lr": 1e-5, "kl_coef": 0.001, "vocabulary": VOCABULARY}
     (directory / "task.json").write_text(json.dumps(task), encoding="utf-8")
     data = batch(arguments.rows, arguments.seed)
-    scorer = NativeTrainer(LearnerSettings(device="cpu", threads=arguments.threads, kl_coef=0.0), directory)
+    scorer = NativeTrainer(LearnerSettings(device="cpu", threads=1, kl_coef=0.0), directory)
     data = recorded(data, scorer.log_probs(data), arguments.seed)
     del scorer
     data.save(directory / "batch.safetensors")
-    tokens, clock = int(data.lengths.sum()), "cpu" if arguments.threads == 1 else "wall"
+    tokens = int(data.lengths.sum())
     print(
         f"{parameters / 1e6:.1f}M parameters, {data.rows} rows of {data.lengths.min()} to {data.lengths.max()} tokens, "
-        f"{tokens} tokens, {data.tokens} trained, {arguments.threads} threads, {clock} seconds"
+        f"{tokens} tokens, {data.tokens} trained"
     )
     work = [sys.executable, "-m", "tests.benchmarks.learner_work"]
-    peer = [PEER, "-m", "tests.benchmarks.peers.trl_update", directory, arguments.threads]
+    peer = [PEER, "-m", "tests.benchmarks.peers.trl_update", directory]
     contenders = [
-        Contender("limit", [*work, "limit", directory, arguments.threads], arguments.threads),
-        Contender("native", [*work, "native", directory, arguments.threads], arguments.threads),
-        *(Contender(f"trl x{rows}", [*peer, rows], arguments.threads) for rows in arguments.trl_rows),
+        Contender("limit", [*work, "limit", directory]),
+        Contender("native", [*work, "native", directory]),
+        *(Contender(f"trl x{rows}", [*peer, rows]) for rows in TRL_ROWS),
     ]
     limit, native, peers = contenders[0], contenders[1], contenders[2:]
     try:
         for number in range(arguments.rounds + 1):  # the first warms up and counts for agreement alone
             for contender in contenders[number % len(contenders) :] + contenders[: number % len(contenders)]:
-                found = contender.update()
+                found = contender.ask("go")
                 contender.rounds.append(found)
-                print(f"round {number} {contender.name}: {found[clock]:.2f} s", flush=True)
+                print(f"round {number} {contender.name}: {found['cpu']:.2f} s", flush=True)
     finally:
         for contender in contenders:
             contender.close()
@@ -172,13 +143,9 @@ def measure(arguments: Any, directory: Path) -> None:
     apart_peer = max(disagreement(peer.rounds[0], limit.rounds[0]) for peer in peers)
     if apart > TOLERANCE or apart_peer > PEER_TOLERANCE:
         raise SystemExit(f"void: native differs by {apart:.1e}, TRL by {apart_peer:.1e}: not the same work")
-    seconds = {c.name: [r[clock] for r in c.rounds[1:]] for c in contenders}
+    seconds = {c.name: [r["cpu"] for r in c.rounds[1:]] for c in contenders}
     medians = {name: statistics.median(taken) for name, taken in seconds.items()}
     best = min(peers, key=lambda peer: medians[peer.name])
-    pairs = {
-        name: statistics.median(a / b for a, b in zip(seconds[other.name], seconds["native"], strict=True))
-        for name, other in {"vs_trl": best, "vs_limit": limit}.items()
-    }
     report.table(
         f"one update of {tokens} tokens; median of {arguments.rounds} rounds",
         ["", "tokens/s", "seconds", "fastest", "slowest", "peak MiB"],
@@ -189,42 +156,28 @@ def measure(arguments: Any, directory: Path) -> None:
         ],
     )  # fmt: skip
     figures = {
-        **pairs,
-        "vs_trl_median": medians[best.name] / medians["native"],
-        "vs_limit_median": medians["limit"] / medians["native"],
         "disagreement": apart,
         "disagreement_trl": apart_peer,
         "parameters": parameters,
         "tokens": tokens,
         "trained": data.tokens,
-        "threads": arguments.threads,
         "rounds": arguments.rounds,
     }
-    for contender in (limit, native, best):
-        name = "trl" if contender is best else contender.name
+    for name, contender in {"limit": limit, "native": native, "trl": best}.items():
         figures[f"{name}_tokens_per_second"] = tokens / medians[contender.name]
         figures[f"{name}_peak_mib"] = max(r["mib"] for r in contender.rounds)
+        if contender is not native:
+            pairs = zip(seconds[contender.name], seconds["native"], strict=True)
+            figures[f"vs_{name}"] = statistics.median(a / b for a, b in pairs)
     print({name: float(f"{value:.4g}") for name, value in figures.items()})
-    print({c.name: {name: c.rounds[0][name] for name in ("loss", "grad_norm")} for c in contenders})
-    print(report.versions() | {"trl": _version("trl"), "trl's torch": _version("torch")})
     report.write(arguments.json, "learner", figures, seeds=[arguments.seed])
 
 
-def _version(package: str) -> str:
-    """As installed in the peer's environment."""
-    code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    return subprocess.run([PEER, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def main() -> None:
-    """See the module's docstring."""
     parser = report.arguments("the native trainer beside TRL and beside the bare work")
-    parser.add_argument("--params", type=float, default=20, metavar="MILLIONS", help="at least so many (20)")
     parser.add_argument("--rows", type=int, default=24, help="of the batch, a multiple of 8 (24)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--trl-rows", type=int, nargs="+", default=[2, 8], help="TRL's micro-batches; the best counts")
     arguments = parser.parse_args()
     if not PEER.exists():
         raise SystemExit("the peer's environment is missing: make .venv-trl/ready")

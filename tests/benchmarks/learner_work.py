@@ -1,6 +1,6 @@
 """The learner benchmark's two contenders of our own, a process each: the native trainer, and the bare work.
 
-    python -m tests.benchmarks.learner_work native|limit DIRECTORY THREADS
+    python -m tests.benchmarks.learner_work native|limit DIRECTORY
 
 For each line on stdin one update from the same weights on, and one JSON line back. The bare work is what no trainer
 can leave out, in a loop without bookkeeping: the reference's forward without gradient, forward and backward, clip,
@@ -21,20 +21,20 @@ from learner.trainers import packing
 from learner.trainers.files import load_model
 from learner.trainers.micro import Layout
 from learner.trainers.native import NativeTrainer
-from tests.benchmarks.timing import Timer, answer, peak_mib
+from tests.benchmarks.timing import Timer, answer
 
 
-def settings(directory: Path, threads: int) -> LearnerSettings:
+def settings(directory: Path) -> LearnerSettings:
     """The defaults, except one optimizer step an update as in the peer, and `task.json`'s."""
     task = json.loads((directory / "task.json").read_text(encoding="utf-8"))
     return LearnerSettings(
-        device="cpu", threads=threads, mini_batches=1, weight_decay=0.0, lr=task["lr"], kl_coef=task["kl_coef"]
+        device="cpu", threads=1, mini_batches=1, weight_decay=0.0, lr=task["lr"], kl_coef=task["kl_coef"]
     )
 
 
-def native(directory: Path, threads: int) -> None:
+def native(directory: Path) -> None:
     """Rounds of the shipped trainer, its guards on."""
-    trainer = NativeTrainer(settings(directory, threads), directory)
+    trainer = NativeTrainer(settings(directory), directory)
     batch = TrajectoryBatch.load(directory / "batch.safetensors")
     timer = Timer()
     for number, _ in enumerate(sys.stdin):
@@ -43,13 +43,12 @@ def native(directory: Path, threads: int) -> None:
         timer.stop()
         if report.steps != 1:
             raise RuntimeError(f"no step was taken: {report.metrics}")
-        answer({name: report.metrics[name] for name in ("loss", "grad_norm")} | timer.figures() | {"mib": peak_mib()})
+        answer({name: report.metrics[name] for name in ("loss", "grad_norm")} | timer.figures())
 
 
-def limit(directory: Path, threads: int) -> None:
-    """Rounds of the bare work."""
-    known = settings(directory, threads)
-    torch.set_num_threads(threads)
+def limit(directory: Path) -> None:
+    known = settings(directory)
+    torch.set_num_threads(1)
     model, reference = (load_model(directory, torch.float32, torch.device("cpu")) for _ in range(2))
     reference.requires_grad_(False)
     for each in (model, reference):
@@ -88,8 +87,8 @@ def limit(directory: Path, threads: int) -> None:
         norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
         optimizer.step()
         timer.stop()
-        answer({"loss": total, "grad_norm": norm, **timer.figures(), "mib": peak_mib()})
+        answer({"loss": total, "grad_norm": norm, **timer.figures()})
 
 
 if __name__ == "__main__":
-    {"native": native, "limit": limit}[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))
+    {"native": native, "limit": limit}[sys.argv[1]](Path(sys.argv[2]))

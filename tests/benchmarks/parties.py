@@ -16,8 +16,7 @@ Lessons are drawn from calls and not from reports: there each of the loud party'
 * lessons: the experiencer without a sandbox; a made-up precondition that is to become active, and a true one that is
   not.
 
-A verdict counts as changed if it is another than with the same runs and a party that does not lie. At the end one key
-has all the traffic: it must be able to learn from it.
+A verdict counts as changed if it is another than with the same runs and a party that does not lie.
 """
 
 import json
@@ -59,8 +58,6 @@ LABELS = Attribution(labels=(), judge="none", rubric="1")
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One world."""
-
     honest: int
     """Parties beside the liar."""
     share: float
@@ -152,11 +149,7 @@ async def sentinel(cell: Cell) -> dict[str, str]:
 
 
 async def _swapped(cell: Cell, success: float, *, lie: bool) -> str:
-    """What was ordered after a swap to a version of that success.
-
-    Args:
-        lie: what the liar says of the runs of the new version.
-    """
+    """What was ordered after a swap to a version of that success, of whose runs the liar says `lie`."""
     rng, clock = cell.rng(f"sentinel {success}"), Clock()
     watch = Sentinel(SentinelSettings(), store=FakeStore(), engines={"serving": FakeEngine("serving")}, clock=clock)
     await watch.start()
@@ -244,8 +237,6 @@ def _tools(*names: str) -> bytes:
 VERDICTS: dict[str, Callable[[Cell], Awaitable[dict[str, str]]]] = {
     "gate": gate, "sentinel": sentinel, "lessons": lessons,
 }  # fmt: skip
-
-
 WANTED = {
     "better": "promote", "worse": "reject", "good version": "nothing", "fallen": "rollback", "false lesson": "not",
     "true lesson": "active",
@@ -253,64 +244,41 @@ WANTED = {
 """The right verdict on each."""
 
 
-async def attacked(part: str, share: float, *, loud: bool, seeds: Sequence[int]) -> tuple[int, int, dict[str, int]]:
-    """Verdicts, how many are right where nobody lies, and by what was judged how many the lies changed."""
-    verdicts, right, changed = 0, 0, dict[str, int]()
+async def attacked(part: str, share: float, *, loud: bool, seeds: Sequence[int]) -> tuple[int, int, int]:
+    """Verdicts, how many are right where nobody lies, and how many the lies changed."""
+    verdicts = right = changed = 0
     for honest in HONEST:
         for seed in seeds:
             cell = Cell(honest, share, loud, seed)
             lied = await VERDICTS[part](cell)
             truth = await VERDICTS[part](msgspec.structs.replace(cell, lies=False))
-            for name, verdict in truth.items():
-                verdicts += 1
-                right += verdict == WANTED[name]
-                changed[name] = changed.get(name, 0) + (lied[name] != verdict)
+            verdicts += len(truth)
+            right += sum(verdict == WANTED[name] for name, verdict in truth.items())
+            changed += sum(lied[name] != verdict for name, verdict in truth.items())
     return verdicts, right, changed
 
 
-async def alone(seeds: Sequence[int]) -> dict[str, float]:
-    """What comes of one key's traffic, as shares of the seeds."""
-    found: dict[str, float] = {}
-    for part, judge in VERDICTS.items():
-        told = [await judge(Cell(1, 0.0, False, seed)) for seed in seeds]
-        for name in told[0]:
-            right = sum(one[name] == WANTED[name] for one in told)
-            found[f"alone_{part}_{name.split()[0]}_{WANTED[name]}"] = right / len(told)
-    return found
-
-
 async def measure(seeds: Sequence[int]) -> dict[str, float]:
-    """All figures; prints the table."""
-    figures: dict[str, float] = {}
+    figures: dict[str, float] = {"share": 0.2}
     rows: list[list[object]] = []
-    judged: list[str] = []
     for share in SHARES:
-        told: dict[bool, dict[str, int]] = {False: {}, True: {}}
         for part in VERDICTS:
-            key, all_of, all_right, all_changed = f"share_{share * 100:.0f}_{part}", 0, 0, 0
-            for loud, feedback in ((False, "honest"), (True, "loud")):
-                verdicts, right, changed = await attacked(part, share, loud=loud, seeds=seeds)
-                lost = sum(changed.values())
-                told[loud] |= changed
-                figures[f"{key}_changed_{feedback}_feedback"] = lost / verdicts
-                all_of, all_right, all_changed = all_of + verdicts, all_right + right, all_changed + lost
+            key = f"share_{share * 100:.0f}_{part}"
+            found = {loud: await attacked(part, share, loud=loud, seeds=seeds) for loud in (False, True)}
+            verdicts, right, changed = (sum(both) for both in zip(*found.values(), strict=True))
+            for loud, (of, _, lost) in found.items():
+                figures[f"{key}_changed_{'loud' if loud else 'honest'}_feedback"] = lost / of
             figures |= {
-                f"{key}_changed": all_changed / all_of, f"{key}_verdicts": all_of,
-                f"{key}_right_without_lies": all_right / all_of,
+                f"{key}_changed": changed / verdicts, f"{key}_verdicts": verdicts,
+                f"{key}_right_without_lies": right / verdicts,
             }  # fmt: skip
-        rows += [[f"{share:.0%} {name}", *told[loud].values()] for loud, name in ((False, "honest"), (True, "loud"))]
-        judged = list(told[True])
-    figures["share"] = 0.2
+            rows.append([f"{share:.0%} {part}", verdicts, right, *(lost for *_, lost in found.values())])
     figures |= {f"{part}_changed": figures[f"share_20_{part}_changed"] for part in VERDICTS}
     report.table(
-        f"Verdicts of {len(HONEST) * len(seeds)} that a liar changed: {len(seeds)} seeds beside 4, 5, 8 honest parties",
-        ["liar", *judged], rows,
+        f"Verdicts: {len(seeds)} seeds beside 4, 5, 8 honest parties",
+        ["liar's share", "verdicts", "right without lies", "changed by honest feedback", "by loud feedback"], rows,
     )  # fmt: skip
-    by_itself = await alone(seeds)
-    report.table(
-        "One key alone, share of seeds", ["", "as it should be"], [[k, f"{v:.0%}"] for k, v in by_itself.items()]
-    )
-    return figures | by_itself
+    return figures
 
 
 def main() -> None:

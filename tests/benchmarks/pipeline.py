@@ -10,6 +10,7 @@ agents saw.
     python -m tests.benchmarks.pipeline --exchanges 20000 --json build/pipeline.json
 """
 
+import argparse
 import asyncio
 import contextlib
 import random
@@ -124,44 +125,35 @@ async def stop_daemon(running: Pipeline) -> None:
     running.daemon.signal(signal.SIGCONT)
 
 
+async def run(directory: Path, options: argparse.Namespace) -> None:
+    filled, drained, first = await drain(directory / "drain", options.exchanges)
+    lived, behind, second = await live(directory / "live", options.exchanges, options.rate)
+    third = await chaos(directory / "chaos", options.exchanges, options.chaos_rate, options.seed)
+    figures = {"fill_per_s": filled, "drain_per_s": drained, "live_per_s": lived, "live_behind_s": behind}
+    rows: list[tuple[object, ...]] = []
+    for name, rate, account in (
+        ("drain", drained, first),
+        ("live", lived, second),
+        ("chaos", options.chaos_rate, third),
+    ):
+        told = {key: getattr(account, key) for key in ("exchanges", "lost", "doubled", "split", "client_errors")}
+        rows.append((name, rate, *told.values()))
+        figures |= {key: figures.get(key, 0) + value for key, value in told.items()}
+    report.table("From agents to rows", ("", "per s", "calls", "lost", "doubled", "split", "errors"), rows)
+    for name, value in figures.items():
+        print(f"{name} {value:.2f}")
+    report.write(options.json, "pipeline", figures, [options.seed])
+
+
 def main() -> None:
-    """Run from the command line."""
-    parser = report.arguments("The whole way of the data: rates, and a count after everything was killed")
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--exchanges", type=int, default=20_000, help="calls of each part (20000)")
     parser.add_argument("--rate", type=float, default=800.0, help="calls/s of the live part (800)")
     parser.add_argument("--chaos-rate", type=float, default=400.0, help="calls/s while things are killed (400)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=("drain", "live", "chaos"))
     options = parser.parse_args()
-
-    async def run(directory: Path) -> None:
-        figures: dict[str, float] = {}
-        rows: list[tuple[object, ...]] = []
-
-        def note(name: str, rate: float, account: Account) -> None:
-            rows.append((name, account.exchanges, rate, account.lost, account.doubled, account.split,
-                         account.client_errors))  # fmt: skip
-            for key in ("exchanges", "lost", "doubled", "split", "client_errors"):
-                figures[key] = figures.get(key, 0) + getattr(account, key)
-
-        if options.only in (None, "drain"):
-            filled, rate, account = await drain(directory / "drain", options.exchanges)
-            figures |= {"fill_per_s": filled, "drain_per_s": rate}
-            note("drain", rate, account)
-        if options.only in (None, "live"):
-            rate, behind, account = await live(directory / "live", options.exchanges, options.rate)
-            figures |= {"live_per_s": rate, "live_behind_s": behind}
-            note("live", rate, account)
-        if options.only in (None, "chaos"):
-            account = await chaos(directory / "chaos", options.exchanges, options.chaos_rate, options.seed)
-            note("chaos", options.chaos_rate, account)
-        report.table("From agents to rows", ("", "calls", "per s", "lost", "doubled", "split", "errors"), rows)
-        for name, value in figures.items():
-            print(f"{name} {value:.2f}")
-        report.write(options.json, "pipeline", figures, [options.seed])
-
     with tempfile.TemporaryDirectory() as directory:
-        uvloop.run(run(Path(directory)))
+        uvloop.run(run(Path(directory), options))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How far the gate's estimate of a candidate's success from recorded runs can be believed, and how long runs may be.
 
-    python -m tests.benchmarks.replay [--part estimators|vetoes] [--draws 300] [--seed 0]
+    python -m tests.benchmarks.replay [--draws 300] [--seed 0]
 
 Two policies with known truth. A run has ten decisions (four where it is short), each good or bad, and succeeds if
 enough are good; two kinds of task, one harder. Around each decision stand tokens that mean nothing: the candidate's
@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 
 from actors.gate.replay_trial import _CONFIDENCE, _EFFECTIVE_SHARE, ReplayTrialSettings
-from actors.gate.weighing import Weighed, veto
-from actors.statistics.intervals import Interval, decide
-from actors.statistics.off_policy import pull as pull_of
+from actors.statistics.intervals import decide
+from actors.statistics.off_policy import Pull, pull
 
 SETTINGS = ReplayTrialSettings()
 LENGTHS = (20, 200, 2000, 8000)
@@ -96,12 +95,6 @@ def pool(length: int, kl: float, truth: float, rng: np.random.Generator) -> Pool
     return Pool(gain(by), (act.sum(1) >= least).astype(float), score)
 
 
-def _pull(outcome: np.ndarray, score: np.ndarray) -> tuple[Interval, float]:
-    """The gate's estimate, and the share of the runs that is effective."""
-    found = pull_of(outcome, score)
-    return found.interval(_CONFIDENCE), found.effective / len(outcome)
-
-
 def estimators(draws: int, seed: int) -> list[list[object]]:
     rows: list[list[object]] = []
     for length in LENGTHS:
@@ -113,60 +106,31 @@ def estimators(draws: int, seed: int) -> list[list[object]]:
                     continue
                 for count in COUNTS:
                     drawn = [rng.choice(POOL, count, replace=False) for _ in range(draws)]
-                    found = [_pull(runs.outcome[d], runs.score[d]) for d in drawn]
+                    found = [pull(runs.outcome[d], runs.score[d]) for d in drawn]
                     rows.append([length, kl, truth, count, *_figures(found, runs.truth)])
     return rows
 
 
-def _figures(found: list[tuple[Interval, float]], truth: float) -> list[float]:
-    gaps = np.array([one.estimate for one, _ in found])
-    cover = np.mean([one.low <= truth <= one.high for one, _ in found])
-    far = np.array([share < _EFFECTIVE_SHARE for _, share in found])
-    said = np.array([decide(one, SETTINGS.margin) for one, _ in found])
-    said[far] = "far"
+def _figures(found: list[Pull], truth: float) -> list[float]:
+    """Bias, spread, cover, effective share, and the shares of what is decided, of the gate's estimates."""
+    intervals = [one.interval(_CONFIDENCE) for one in found]
+    gaps = np.array([one.estimate for one in intervals])
+    cover = np.mean([one.low <= truth <= one.high for one in intervals])
+    effective = np.array([one.effective / one.count for one in found])
+    said = np.array([decide(one, SETTINGS.margin) for one in intervals])
+    said[effective < _EFFECTIVE_SHARE] = "far"
     return [
-        float(gaps.mean() - truth), float(gaps.std()), float(cover), float(np.mean([share for _, share in found])),
+        float(gaps.mean() - truth), float(gaps.std()), float(cover), float(np.mean(effective)),
         *(float((said == what).mean()) for what in ("promote", "reject", "hold", "far")),
     ]  # fmt: skip
-
-
-def vetoes(draws: int, seed: int) -> list[list[object]]:
-    """Agents of one key each, of which one is worse off or none: how often does any veto, and the one that is?"""
-    rows: list[list[object]] = []
-    for length, kl in ((200, 1e-3), (2000, 1e-3)):
-        for number, each in ((2, 64), (10, 8), (10, 24), (30, 8)):
-            for truth in (0.0, -0.15):
-                rng = np.random.default_rng([seed, length, number, each, round(truth * 100) + 100])
-                same, other = pool(length, kl, 0.0, rng), pool(length, kl, truth, rng)
-                assert same is not None
-                assert other is not None
-                false = found = 0
-                for _ in range(draws):
-                    runs: list[Weighed] = []
-                    for group in range(number):
-                        of = other if group == 0 else same
-                        runs += [
-                            Weighed(("t", (f"{group:02d}",)), "t", float(of.outcome[at]), float(of.score[at]))
-                            for at in rng.integers(0, POOL, each)
-                        ]
-                    harmed = veto(runs, SETTINGS.margin, least=8).harmed
-                    hit = any("(00)" in words for words in harmed)
-                    found += hit
-                    false += len(harmed) > hit
-                rows.append([length, number, each, truth, found / draws, false / draws])
-    return rows
-
-
-PARTS = {"estimators": estimators, "vetoes": vetoes}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--part", choices=PARTS, default="estimators")
     arguments = parser.parse_args()
-    for row in PARTS[arguments.part](arguments.draws, arguments.seed):
+    for row in estimators(arguments.draws, arguments.seed):
         print(" | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row), flush=True)
 
 

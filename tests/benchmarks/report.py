@@ -61,7 +61,6 @@ def write(
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], console: Console | None = None) -> None:
-    """Print a table: the first column is text, the others are figures."""
     shown = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         shown.add_column(column, justify="left" if number == 0 else "right")

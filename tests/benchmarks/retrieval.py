@@ -14,17 +14,13 @@ peer of this benchmark alone, in an environment of its own (`locks/hnswlib.in`).
 import argparse
 import asyncio
 import itertools
-import json
-import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, cast
 
 import numpy as np
 
@@ -35,22 +31,22 @@ from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.store import Store
 from tests.benchmarks import report
+from tests.benchmarks.timing import Worker
 
-K, BRUTE = 5, "numpy, brute force"
+K, OURS, BRUTE = 5, "navigator", "numpy, brute force"
 SIZES = (1_000, 10_000)
 LOOP = """
-print(json.dumps({"built": time.perf_counter() - started}), flush=True)
 for line in sys.stdin:
     query = queries[int(line)]
     started = time.perf_counter()
     found = ask(query)
-    print(json.dumps({"seconds": time.perf_counter() - started, "found": found}), flush=True)
+    seconds = time.perf_counter() - started
+    print(json.dumps({"answer": {"seconds": seconds, "found": found}}), flush=True)
 """
 OPEN = """
 import json, sys, time
 import numpy as np
 vectors, queries = np.load(sys.argv[1]), np.load(sys.argv[2])
-started = time.perf_counter()
 """
 NUMPY = """
 def ask(query):
@@ -91,32 +87,17 @@ class Looked:
         return np.stack([self._known.get(text, self._other) for text in texts])
 
 
-class Peer:
+class Peer(Worker):
     """A way of searching in its own interpreter: asked by the number of a question, it answers with its own time."""
 
     def __init__(self, python: str, code: str, threads: int, folder: Path) -> None:
-        self._process = subprocess.Popen(
-            [python, "-c", OPEN + code + LOOP, str(folder / "vectors.npy"), str(folder / "queries.npy")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)},
-        )  # fmt: skip
-        self.built = float(self._read()["built"])
+        files = folder / "vectors.npy", folder / "queries.npy"
+        count = str(threads)
+        super().__init__([python, "-c", OPEN + code + LOOP, *files], OMP_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
 
-    def ask(self, number: int) -> Answer:
-        cast(IO[str], self._process.stdin).write(f"{number}\n")
-        cast(IO[str], self._process.stdin).flush()
-        answer = self._read()
+    def search(self, number: int) -> Answer:
+        answer = self.ask(str(number))
         return float(answer["seconds"]), answer["found"]
-
-    def close(self) -> None:
-        cast(IO[str], self._process.stdin).close()
-        self._process.wait(30)
-
-    def _read(self) -> dict[str, Any]:
-        line = cast(IO[str], self._process.stdout).readline()
-        if not line:
-            raise RuntimeError(f"a peer ended with {self._process.wait(30)}")
-        return json.loads(line)
 
 
 def data(rng: np.random.Generator, count: int, questions: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -155,8 +136,8 @@ async def navigator(store: Store, embedder: Looked) -> Navigator:
     return made
 
 
-async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Everything at one size."""
+async def measure(count: int, arguments: argparse.Namespace) -> dict[str, float]:
+    """Everything at one size; prints the table."""
     rng, d = np.random.default_rng(arguments.seed + count), arguments.dimension
     vectors, queries = data(rng, count, arguments.questions, d)
     right = [nearest(vectors, query) for query in queries]
@@ -176,18 +157,12 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
         for start in range(0, count, 5000):
             await store.save(lessons[start : start + 5000])
         embedder = Looked(known, d)
-        # The first start embeds everything and fills the cache; the second is what a restart costs.
-        await navigator(store, embedder)
-        started = time.perf_counter()
         ours = await navigator(store, embedder)
-        rebuilt = time.perf_counter() - started
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "queries.npy", queries)
-        here = sys.executable
         peers = {
-            BRUTE: Peer(here, NUMPY, 1, folder),
-            "faiss flat, bare": Peer(here, FAISS, 1, folder),
-        }
+            BRUTE: Peer(sys.executable, NUMPY, 1, folder), "faiss flat, bare": Peer(sys.executable, FAISS, 1, folder),
+        }  # fmt: skip
         if arguments.hnswlib:
             peers["hnswlib (M 16, ef 64)"] = Peer(arguments.hnswlib, HNSWLIB, 2, folder)
 
@@ -196,72 +171,42 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, Any]:
             found = await made.search(asked[number], "default", K)
             return time.perf_counter() - began, [int(lesson.id) for _, lesson in found]
 
-        ways: dict[str, Callable[[int], Any]] = {
-            "navigator": lambda number: by(ours, number),
-            **{name: peer.ask for name, peer in peers.items()},
-        }
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
-        hits: dict[str, list[float]] = {way: [] for way in ways}
+        seconds: dict[str, list[float]] = {way: [] for way in (OURS, *peers)}
+        hits: dict[str, list[float]] = {way: [] for way in seconds}
         ratios: list[float] = []
         for round_number in range(arguments.rounds + 1):
-            taken: dict[str, list[float]] = {way: [] for way in ways}
+            taken: dict[str, list[float]] = {way: [] for way in seconds}
             for number in range(len(queries)):
-                for way in draw.sample(list(ways), len(ways)):
-                    answer = ways[way](number)
-                    spent, found = await answer if asyncio.iscoroutine(answer) else answer
+                for way in draw.sample(list(seconds), len(seconds)):
+                    spent, found = await by(ours, number) if way == OURS else peers[way].search(number)
                     taken[way].append(spent)
                     hits[way].append(len(right[number] & set(found)) / K)
             if round_number:  # the first warms caches up
-                for way in ways:
-                    seconds[way] += taken[way]
-                ratios.append(statistics.median(taken["navigator"]) / statistics.median(taken[BRUTE]))
-        built = {name: peer.built for name, peer in peers.items()}
+                for way, spent in taken.items():
+                    seconds[way] += spent
+                ratios.append(statistics.median(taken[OURS]) / statistics.median(taken[BRUTE]))
         for peer in peers.values():
             peer.close()
         await store.aclose()
-    return {
-        "count": count, "seconds": seconds, "recall": {way: statistics.fmean(hits[way]) for way in ways},
-        "ratio": statistics.median(ratios), "rebuilt": rebuilt, "built": built,
-    }  # fmt: skip
-
-
-def figures(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The keys that claims stand on."""
-    found: dict[str, float] = {}
-    for result in results:
-        size = f"{result['count']:.0e}".replace("e+0", "e")
-        ours = result["seconds"]["navigator"]
-        found |= {
-            f"p50_vs_numpy_{size}": result["ratio"],
-            f"recall_{size}": result["recall"]["navigator"],
-            f"p50_ms_{size}": 1e3 * float(np.quantile(ours, 0.5)),
-            f"p99_ms_{size}": 1e3 * float(np.quantile(ours, 0.99)),
-            f"rebuild_seconds_{size}": result["rebuilt"],
-        }
-    return found
-
-
-def show(result: dict[str, Any], dimension: int) -> None:
-    """One table."""
-    seconds, built = result["seconds"], result["built"]
+    recall = {way: statistics.fmean(each) for way, each in hits.items()}
     numpy = np.median(seconds[BRUTE])
-    rows: list[tuple[object, ...]] = [
-        (
-            way,
-            f"{1e3 * np.quantile(taken, 0.5):.2f}",
-            f"{1e3 * np.quantile(taken, 0.99):.2f}",
-            f"{np.median(taken) / numpy:.2f}",
-            f"{result['recall'][way]:.4f}",
-            f"{built.get(way, result['rebuilt']):.1f}",
-        )
+    rows = [
+        (way, *(f"{1e3 * np.quantile(taken, share):.2f}" for share in (0.5, 0.99)), f"{np.median(taken) / numpy:.2f}",
+         f"{recall[way]:.4f}")
         for way, taken in seconds.items()
-    ]
-    title = f"{result['count']:,} lessons, {dimension} dimensions"
-    report.table(title, ("", "p50, ms", "p99, ms", "p50 / numpy", f"recall@{K}", "built, s"), rows)
+    ]  # fmt: skip
+    report.table(f"{count:,} lessons, {d} dimensions", ("", "p50, ms", "p99, ms", "p50 / numpy", f"recall@{K}"), rows)
+    size = f"{count:.0e}".replace("e+0", "e")
+    return {
+        f"p50_vs_numpy_{size}": statistics.median(ratios),
+        f"recall_{size}": recall[OURS],
+        f"p50_ms_{size}": 1e3 * float(np.quantile(seconds[OURS], 0.5)),
+        f"p99_ms_{size}": 1e3 * float(np.quantile(seconds[OURS], 0.99)),
+    }
 
 
 def main() -> None:
-    parser = report.arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="lessons")
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--questions", type=int, default=100, help="a round")
@@ -270,11 +215,10 @@ def main() -> None:
     parser.add_argument("--hnswlib", metavar="PYTHON", default="", help="an interpreter that has hnswlib and numpy")
     arguments = parser.parse_args()
     ranking.WORDS = 0.0  # vectors alone, as the peers have it
-    results = []
+    figures: dict[str, float] = {}
     for count in arguments.sizes:
-        results.append(asyncio.run(measure(count, arguments)))
-        show(results[-1], arguments.dimension)
-    report.write(arguments.json, "retrieval", figures(results), [arguments.seed])
+        figures |= asyncio.run(measure(count, arguments))
+    report.write(arguments.json, "retrieval", figures, [arguments.seed])
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ Counted are
 
 * swaps between equal versions of which a version monitor says or does anything,
 * swaps, one every 300 runs, of which something is said about one agent, and how soon one that fares worse is found,
-* weeks of one agent in which errors or success are told as a drift, and how soon a real change is,
+* weeks of one agent in which errors or success are told as a drift,
 * trials of a version that is as good, and ends as worse.
 """
 
 import random
 import statistics
-import time
 from collections.abc import Iterator
 
 import msgspec
@@ -35,9 +34,8 @@ AGENTS, PARTIES = 10, 8
 GAP = 6.0
 """Seconds between two runs of all agents."""
 DAY = 86_400.0
-PLANTED = 8
-"""Version from which on one agent fares worse, or all."""
-ALL = "all agents"
+LENGTH, PLANTED = 300, 8
+"""Runs of a version, and the version from which on one agent fares worse."""
 SUCCESS, AWAY = 0.9, 0.18
 ERRORS, AWAY_ERRORS = 0.03, 0.67
 """Of steps."""
@@ -56,17 +54,14 @@ class Weather:
                 at += rng.expovariate(2.0 / DAY)
 
     def away(self, agent: int, at: float) -> bool:
-        """Whether the agent's tool is away."""
         return any(begin <= at < end for begin, end in self._away[agent])
 
     def success(self, agent: int, at: float) -> float:
-        """Chance of a success."""
         by_day = 0.03 * self._bursts * (1.0 if (at % DAY) < DAY / 2 else -1.0)
         return AWAY if self.away(agent, at) else SUCCESS - by_day
 
 
 def run_of(run: RunSummary, agent: int, at: float, party: int, outcome: float | None) -> RunSummary:
-    """`run`, of that agent and party, at a time."""
     return msgspec.structs.replace(
         run, agent=f"t/a{agent}", party=f"p{party}", tools=f"d{agent}", started=at, ended=at + 1.0, outcome=outcome
     )
@@ -77,9 +72,9 @@ def swap(seed: int, bursts: bool) -> set[str]:
     rng, watch = random.Random(seed), Watch()
     weather, start = Weather(rng, 2.0, bursts), rng.random() * DAY
 
-    def batch(version: int, first: int, count: int) -> list[RunSummary]:
+    def batch(version: int, first: int) -> list[RunSummary]:
         listed: list[RunSummary] = []
-        for run in runs(rng, version, Behaviour(), first, count):
+        for run in runs(rng, version, Behaviour(), first, 20):
             agent, at = rng.randrange(AGENTS), start + int(run.id[1:]) * GAP
             party = rng.randrange(PARTIES)
             listed.append(run_of(run, agent, at, party, float(rng.random() < weather.success(agent, at))))
@@ -87,33 +82,31 @@ def swap(seed: int, bursts: bool) -> set[str]:
 
     watch.swap(0, start)
     for at in range(0, 1000, 20):
-        watch.add(batch(0, at, 20))
+        watch.add(batch(0, at))
     watch.swap(1, start + 1000 * GAP)
-    found = [finding for at in range(1000, 1500, 20) for finding in watch.add(batch(1, at, 20))]
+    found = [finding for at in range(1000, 1500, 20) for finding in watch.add(batch(1, at))]
     return {finding.action for finding in found if finding.cause not in ("traffic", "judge-score", "judge-abstains")}
 
 
 def chain(
-    seed: int, bursts: bool, reported: float, versions: int = 20, length: int = 300, fallen: float | None = None,
-    agents: int = 1,
-) -> list[tuple[str, int]]:  # fmt: skip
-    """(agent, runs since the version that was planted) of what is said of agents, or of `ALL`, while `versions` serve,
-    `length` runs each.
+    seed: int, bursts: bool, reported: float, versions: int = 20, fallen: float | None = None
+) -> list[tuple[str, int]]:
+    """(agent, runs since the version that was planted) of what is said of agents, or of all, while `versions` serve.
 
     Args:
-        fallen: success of the first `agents` from the eighth version on; None: all stay as they are.
+        fallen: success of the first agent from the eighth version on; None: it stays as it is.
     """
     rng = random.Random(f"chain/{seed}/{reported}")
-    weather, start = Weather(rng, 2.0 + versions * length * GAP / DAY, bursts), rng.random() * DAY
+    weather, start = Weather(rng, 2.0 + versions * LENGTH * GAP / DAY, bursts), rng.random() * DAY
     settings = VersionSettings()
     history, monitor = History(512, settings.sample, settings.versions), AgentOutcomes(settings)
     told: list[tuple[str, int]] = []
     for version in range(versions):
-        first = version * length
+        first = version * LENGTH
         history.swapped(Swap("serving", version, version - 1, start + first * GAP))
-        for number, one in enumerate(runs(rng, version, Behaviour(), first, length), first):
+        for number, one in enumerate(runs(rng, version, Behaviour(), first, LENGTH), first):
             agent, at = rng.randrange(AGENTS), start + number * GAP
-            worse_now = fallen is not None and agent < agents and version >= PLANTED
+            worse_now = fallen is not None and agent == 0 and version >= PLANTED
             success = fallen if worse_now else weather.success(agent, at)
             solved = float(rng.random() < success) if rng.random() < reported else None
             run = run_of(one, agent, at, rng.randrange(PARTIES), solved)
@@ -122,42 +115,32 @@ def chain(
                 continue
             monitor.concluded(run)
             for finding in monitor.look(history, at + 1.0):
-                told.append((finding.details.get("agent", ALL), number - PLANTED * length))
+                told.append((finding.details.get("agent", ""), number - PLANTED * LENGTH))
                 if finding.action == "rollback":
                     history.condemn(version, int(finding.details.get("since", version)))
     return told
 
 
-def week(
-    seed: int, bursts: bool, reported: float, change: str = "", days: float = 7.0, at: float = 2.0
-) -> list[tuple[str, float]]:
-    """(cause, seconds) of the drifts that are told of one agent.
-
-    Args:
-        reported: share of its runs with an outcome.
-        change: of "errors" or "outcomes" after `at` days, for good.
-    """
-    rng = random.Random(f"{seed}/{reported}")
+def drifts(seed: int, bursts: bool, reported: float) -> bool:
+    """Whether a drift is told of one agent within a week, a share of whose runs has an outcome."""
+    rng, days = random.Random(f"{seed}/{reported}"), 7.0
     weather, monitor, history = Weather(rng, days, bursts), ToolDrift(ToolSettings()), History(64, 16, 2)
-    told: list[tuple[str, float]] = []
-    now = 0.0
+    told, now = False, 0.0
     while now < days * DAY:
         now += rng.expovariate(1.0 / (GAP * AGENTS))
-        away, changed = weather.away(0, now), now >= at * DAY
-        share = AWAY_ERRORS if away else 0.3 if changed and change == "errors" else ERRORS
-        solved = 0.1 if changed and change == "outcomes" else weather.success(0, now)
+        share = AWAY_ERRORS if weather.away(0, now) else ERRORS
         steps = rng.randrange(2, 6)
         run = RunSummary(
             id=str(now), tenant="t", started=now - 1.0, ended=now, low=0, high=0, tools="d", steps=steps,
             errors=sum(rng.random() < share for _ in range(steps)), agent="t/a", party="p",
-            outcome=float(rng.random() < solved) if rng.random() < reported else None,
+            outcome=float(rng.random() < weather.success(0, now)) if rng.random() < reported else None,
         )  # fmt: skip
         run.agent = monitor.known_as(run, ("find",))
         monitor.sighted(run, ("find",))
         monitor.saw(run)
         if run.outcome is not None:
             monitor.concluded(run)
-        told += [(finding.cause, now) for finding in monitor.look(history, now)]
+        told |= bool(list(monitor.look(history, now)))
     return told
 
 
@@ -201,63 +184,39 @@ def main() -> None:
     figures: dict[str, float] = {}
     rows: list[tuple[object, ...]] = []
 
-    def row(what: str, weather: str, count: float, of: int, unit: str, stated: str, begun: float) -> None:
+    def row(what: str, weather: str, count: float, of: int, unit: str, stated: str) -> None:
         figures[f"{what}, {weather}"] = count / of
-        rows.append((what, weather, f"{count:g} of {of} {unit}", stated, f"{time.perf_counter() - begun:.0f} s"))
+        rows.append((what, weather, f"{count:g} of {of} {unit}", stated))
 
     swaps, weeks = f"{VersionSettings().error_rate:.0%} a swap", f"{ToolSettings().error_rate:.0%} an agent and week"
     few, watched = args.seeds // 5, range(args.first, args.first + args.weeks)
     for bursts in (False, True):
-        weather, begun = "bursts" if bursts else "steady", time.perf_counter()
+        weather = "bursts" if bursts else "steady"
         found = [swap(seed, bursts) for seed in seeds]
-        row("versions, told", weather, sum(map(bool, found)), args.seeds, "swaps", swaps, begun)
-        row("versions, acted", weather, sum(bool(one - {"tell"}) for one in found), args.seeds, "swaps", swaps, begun)
+        row("versions, told", weather, sum(map(bool, found)), args.seeds, "swaps", swaps)
+        row("versions, acted", weather, sum(bool(one - {"tell"}) for one in found), args.seeds, "swaps", swaps)
         for reported in (1.0, 0.2):
-            begun = time.perf_counter()
             said = sum(len(chain(seed, bursts, reported)) for seed in seeds[:few])
-            row(f"agents, {reported:.0%} reported", weather, said, 20 * few, "swaps", swaps, begun)
+            row(f"agents, {reported:.0%} reported", weather, said, 20 * few, "swaps", swaps)
         for reported in (1.0, 0.05):
-            begun = time.perf_counter()
-            drifts = sum(bool(week(seed, bursts, reported)) for seed in watched)
-            row(f"tool drift, {reported:.0%} reported", weather, drifts, args.weeks, "weeks", weeks, begun)
-        begun = time.perf_counter()
+            told = sum(drifts(seed, bursts, reported) for seed in watched)
+            row(f"tool drift, {reported:.0%} reported", weather, told, args.weeks, "weeks", weeks)
         ended = sum(trial(seed, bursts) for seed in seeds)
-        row("trial", weather, ended, args.seeds, "trials", f"{CanarySettings().error:.0%} a trial", begun)
-    report.table("Nothing changed", ("who", "weather", "spoke up", "stated", "took"), rows)
+        row("trial", weather, ended, args.seeds, "trials", f"{CanarySettings().error:.0%} a trial")
+    report.table("Nothing changed", ("who", "weather", "spoke up", "stated"), rows)
     rows = []
-    for change, reported in (("errors", 0.0), ("outcomes", 1.0), ("outcomes", 0.2), ("outcomes", 0.05)):
-        hours: list[float] = []
-        for seed in range(args.first, args.first + 20):
-            first = next((at for _, at in week(seed, True, reported, change, days=4.0) if at >= 2 * DAY), None)
-            hours += [] if first is None else [(first - 2 * DAY) / 3600]
-        middle = f"{statistics.median(hours):.1f} h, {max(hours):.1f} h" if hours else "-"
-        figures[f"found, {change}, {reported:.0%}"] = len(hours) / 20
-        what = "errors 3 -> 30 %" if change == "errors" else "success 90 -> 10 %"
-        rows.append((what, f"{reported:.0%}", f"{len(hours)} of 20", middle))
-    report.table(
-        "One agent, a run a minute, in bursts: a change after two days",
-        ("what", "reported", "found", "median, most"),
-        rows,
-    )
-    rows = []
-    for agents, length, fallen, reported in (
-        (1, 300, 0.1, 1.0), (1, 300, 0.5, 1.0), (1, 300, 0.1, 0.2), (1, 300, 0.5, 0.2), (1, 300, 0.1, 0.05),
-        (AGENTS, 50, 0.1, 0.2), (AGENTS, 50, 0.6, 0.2), (AGENTS, 200, 0.1, 0.05), (AGENTS, 200, 0.6, 0.05),
-    ):  # fmt: skip
+    for reported in (1.0, 0.2):
         later: list[int] = []
         for seed in range(args.first, args.first + 20):
             # Where a tenth of a fifth is heard of, it takes its time.
-            many = PLANTED + (round(16 / reported) if agents == 1 else 16)
-            said = chain(seed, True, reported, many, length, fallen, agents)
-            wanted = "t/a0" if agents == 1 else ALL
-            later += [after for agent, after in said if agent == wanted and after >= 0][:1]
+            said = chain(seed, True, reported, PLANTED + round(16 / reported), fallen=0.1)
+            later += [after for agent, after in said if agent == "t/a0" and after >= 0][:1]
         middle = f"{statistics.median(later):,.0f}, {max(later):,}" if later else "-"
-        who = "one agent of ten" if agents == 1 else "all agents"
-        figures[f"{who} found, {fallen:.0%}, {reported:.0%}"] = len(later) / 20
-        rows.append((who, length, f"success 90 -> {fallen:.0%}", f"{reported:.0%}", f"{len(later)} of 20", middle))
+        figures[f"one agent of ten found, 10%, {reported:.0%}"] = len(later) / 20
+        rows.append((f"{reported:.0%}", f"{len(later)} of 20", middle))
     report.table(
-        "In bursts, worse from one version on",
-        ("who", "a version every", "what", "reported", "found", "runs of all agents: median, most"),
+        "In bursts, one agent of ten falls from 90 to 10 % at one version",
+        ("reported", "found", "runs of all agents: median, most"),
         rows,
     )
     report.write(args.json, "sentinel_equal", figures, seeds)

@@ -1,4 +1,4 @@
-"""What a swap costs on a real vLLM: from pause to resume, beside the bare reload and the reading of the file.
+"""What a swap costs on a real vLLM: from pause to resume, beside the bare reload.
 
     python -m tests.benchmarks.swap --python .venv-vllm/bin/python --json build/swap.json
     python -m tests.benchmarks.swap --python .venv-vllm/bin/python --layers 12 --json build/swap_200m.json
@@ -18,11 +18,13 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import httpx
 import torch
 import uvloop
 from safetensors.torch import save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from actors.ports.errors import EngineError
 from adapters.engines.swap import run_swap
@@ -33,6 +35,10 @@ from tests.support import checkpoints
 from tests.support.engines import vllm_engine
 
 SERVED = ("--served-model-name", "bench", "--max-model-len", "1024", "--max-num-seqs", "64")
+TOKENS = 200
+"""Of an answer."""
+BARE_EVERY = 5
+"""Swaps between two bare reloads."""
 WIDTH, INNER, HEADS = 1024, 4096, 16
 """Of the larger model: 16.8 million parameters a layer."""
 
@@ -48,26 +54,9 @@ def write_model(directory: Path, layers: int, seed: int) -> Path:
         "num_key_value_heads": HEADS, "torch_dtype": "bfloat16",
     }  # fmt: skip
     (directory / "config.json").write_text(json.dumps(config))
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(rows: int, columns: int) -> torch.Tensor:
-        return (torch.randn(rows, columns, generator=generator) / columns**0.5).bfloat16()
-
-    made = {"model.embed_tokens.weight": normal(config["vocab_size"], WIDTH) * 8}
-    for i in range(layers):
-        layer = f"model.layers.{i}."
-        for name in ("q", "k", "v", "o"):
-            made[f"{layer}self_attn.{name}_proj.weight"] = normal(WIDTH, WIDTH)
-        for name in ("q", "k", "v"):
-            made[f"{layer}self_attn.{name}_proj.bias"] = normal(1, WIDTH)[0]
-        made[f"{layer}mlp.gate_proj.weight"], made[f"{layer}mlp.up_proj.weight"] = normal(INNER, WIDTH), normal(
-            INNER, WIDTH
-        )  # fmt: skip
-        made[f"{layer}mlp.down_proj.weight"] = normal(WIDTH, INNER)
-        for name in ("input", "post_attention"):
-            made[f"{layer}{name}_layernorm.weight"] = torch.ones(WIDTH, dtype=torch.bfloat16)
-    made["model.norm.weight"] = torch.ones(WIDTH, dtype=torch.bfloat16)
-    made["lm_head.weight"] = normal(config["vocab_size"], WIDTH)
+    torch.manual_seed(seed)
+    model: Any = Qwen2ForCausalLM(Qwen2Config(**config))
+    made = {name: tensor.contiguous() for name, tensor in model.bfloat16().state_dict().items()}
     save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
     return directory
 
@@ -75,7 +64,7 @@ def write_model(directory: Path, layers: int, seed: int) -> Path:
 class Client:
     """Streams one answer after the other over one connection, and notes when each piece came."""
 
-    def __init__(self, port: int, tokens: int, think: float = 0.0) -> None:
+    def __init__(self, port: int, tokens: int, think: float) -> None:
         self._think = think
         body = json.dumps(
             {
@@ -93,13 +82,12 @@ class Client:
         """When a silence ended, and how long it was."""
         self.answers: list[bytes] = []
         """As they came: they are read when nothing is measured any more."""
-        self.broken = 0
-        self.why: list[tuple[float, str]] = []
-        """When a connection broke, and how."""
+        self.broken: list[str] = []
+        """How connections broke."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until told to stop, and the answer that is under way has ended."""
-        while not stop.is_set():
+        while not stop.is_set() and len(self.broken) < 100:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
                 while not stop.is_set():
@@ -107,10 +95,7 @@ class Client:
                     await asyncio.sleep(self._think)
                 writer.close()
             except (OSError, asyncio.IncompleteReadError) as error:
-                self.broken += 1
-                self.why.append((time.perf_counter(), f"stream: {type(error).__name__}"))
-                if self.broken > 100:
-                    return
+                self.broken.append(f"stream: {type(error).__name__}")
                 await asyncio.sleep(0.1)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
@@ -130,12 +115,10 @@ class Client:
 
 
 class Plain:
-    """Asks for one whole answer after the other."""
-
     def __init__(self, engine: VllmEngine, tokens: int, think: float) -> None:
         self._engine, self._tokens, self._think = engine, tokens, think
-        self.answers = self.failed = self.truncated = 0
-        self.why: list[tuple[float, str]] = []
+        self.answers: list[str] = []
+        """What each came to, as `judged` says."""
 
     async def run(self, stop: asyncio.Event) -> None:
         prompt = await self._engine.render([{"role": "user", "content": "go on"}])
@@ -143,21 +126,17 @@ class Plain:
             try:
                 made = await self._engine.generate(prompt, max_tokens=self._tokens, ignore_eos=True)
             except EngineError as error:
-                self.failed += 1
-                self.why.append((time.perf_counter(), f"plain: {error}"[:200]))
+                self.answers.append(f"failed: {error}"[:200])
                 continue
-            self.answers += 1
-            self.truncated += len(made.token_ids) != self._tokens
+            self.answers.append("whole" if len(made.token_ids) == self._tokens else "truncated")
             await asyncio.sleep(self._think)
 
 
 def judged(answer: bytes, tokens: int) -> str:
-    """What a streamed answer came to: whole, failed or truncated."""
-    if not answer.startswith(b"HTTP/1.1 200"):
-        return "failed"
+    """What a streamed answer came to: whole, truncated, or failed and how."""
     events = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith(b"data: {")]
-    if any("error" in event for event in events):
-        return "failed"
+    if not answer.startswith(b"HTTP/1.1 200") or any("error" in event for event in events):
+        return f"failed: {answer[-200:].decode(errors='replace')}"
     count = sum(len(c.get("token_ids") or ()) for event in events for c in event.get("choices", ()))
     return "whole" if count == tokens else "truncated"
 
@@ -172,9 +151,8 @@ class Measured:
         """Longest silence of any client around each swap."""
         self.quiet: list[float] = []
         """The same in stretches as long, without a swap."""
-        self.answers = self.failed = self.truncated = 0
-        self.complaints: Counter[str] = Counter()
-        """What failed, and whether around a swap."""
+        self.answers: Counter[str] = Counter()
+        """By what they came to, as `judged` says."""
 
 
 async def bare_reload(engine: VllmEngine, path: Path) -> float:
@@ -193,8 +171,8 @@ async def bare_reload(engine: VllmEngine, path: Path) -> float:
 async def measure(url: str, paths: tuple[Path, Path], options, directory: Path) -> Measured:
     measured, stop = Measured(), asyncio.Event()
     async with VllmEngine(url) as engine:
-        streams = [Client(int(url.rsplit(":", 1)[1]), options.tokens, options.think) for _ in range(options.streams)]
-        plain = [Plain(engine, options.tokens, options.think) for _ in range(options.plain)]
+        streams = [Client(int(url.rsplit(":", 1)[1]), TOKENS, options.think) for _ in range(options.streams)]
+        plain = [Plain(engine, TOKENS, options.think) for _ in range(options.plain)]
         tasks = [asyncio.create_task(client.run(stop)) for client in (*streams, *plain)]
         await asyncio.sleep(3.0)
         windows: list[tuple[float, float]] = []
@@ -208,45 +186,27 @@ async def measure(url: str, paths: tuple[Path, Path], options, directory: Path) 
             measured.outcomes.append(await run_swap(job))
             await asyncio.sleep(0.1)  # the silence may end just after the program did
             windows.append((began, time.perf_counter()))
-            await asyncio.sleep(options.every)
-            if number % options.bare_every == 0:
+            await asyncio.sleep(0.3)
+            if number % BARE_EVERY == 0:
                 began = time.perf_counter()
                 await asyncio.sleep(windows[-1][1] - windows[-1][0])
                 quiet.append((began, time.perf_counter()))
                 measured.bare.append(await bare_reload(engine, paths[number % 2]))
-            if sys.stderr.isatty() or number % 10 == 0:
-                print(f"{number} swaps", file=sys.stderr, flush=True)
         stop.set()
         await asyncio.gather(*tasks)
     gaps = [gap for client in streams for gap in client.gaps]
     measured.worst, measured.quiet = _longest(gaps, windows), _longest(gaps, quiet)
-    verdicts = [judged(answer, options.tokens) for client in streams for answer in client.answers]
-    for at, why in (reason for client in (*streams, *plain) for reason in client.why):
-        around = any(a <= at <= b for a, b in windows)
-        measured.complaints[f"{'around a swap' if around else 'between swaps'}: {why}"] += 1
-    failed = [a for client in streams for a in client.answers if judged(a, options.tokens) == "failed"]
-    measured.complaints.update(f"answer: {answer[-300:].decode(errors='replace')}" for answer in failed)
-    measured.answers = len(verdicts) + sum(client.answers for client in plain)
-    measured.failed = verdicts.count("failed") + sum(c.broken for c in streams) + sum(c.failed for c in plain)
-    measured.truncated = verdicts.count("truncated") + sum(client.truncated for client in plain)
+    for client in streams:
+        measured.answers.update(judged(answer, TOKENS) for answer in client.answers)
+        measured.answers.update(f"failed: {why}" for why in client.broken)
+    for client in plain:
+        measured.answers.update(client.answers)
     return measured
 
 
 def _longest(gaps: list[tuple[float, float]], windows: list[tuple[float, float]]) -> list[float]:
     """The longest silence that ended within each window, of any client."""
     return [max((length for at, length in gaps if a <= at <= b), default=0.0) for a, b in windows]
-
-
-def read_seconds(path: Path) -> float:
-    """Median of reading the weight file, which is in the page cache by now."""
-    times: list[float] = []
-    for _ in range(5):
-        began = time.perf_counter()
-        with (path / "model.safetensors").open("rb", buffering=0) as file:
-            while file.read(1 << 24):
-                pass
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
 
 
 def main() -> None:
@@ -256,69 +216,47 @@ def main() -> None:
     parser.add_argument("--swaps", type=int, default=100, help="(100)")
     parser.add_argument("--streams", type=int, default=16, help="clients that stream (16)")
     parser.add_argument("--plain", type=int, default=16, help="clients that wait for the whole answer (16)")
-    parser.add_argument("--tokens", type=int, default=200, help="of an answer (200)")
     parser.add_argument(
         "--think", type=float, default=2.0,
         help="seconds that a client waits between two answers (2); with 0 a tiny model's API process, which has 32 "
         "clients' tokens to write, is behind by seconds, swap or no swap",
     )  # fmt: skip
-    parser.add_argument("--every", type=float, default=0.3, help="seconds between two swaps (0.3)")
-    parser.add_argument("--bare-every", type=int, default=5, help="swaps between two bare reloads (5)")
-    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        paths = tuple(write_model(directory / f"v{i}", options.layers, options.seed + i) for i in (0, 1))
+        paths = tuple(write_model(directory / f"v{i}", options.layers, i) for i in (0, 1))
         size = (paths[0] / "model.safetensors").stat().st_size
         with vllm_engine(options.python, paths[0], *SERVED, log=directory / "log") as url:
             measured = uvloop.run(measure(url, (paths[0], paths[1]), options, directory))
-        show(measured, read_seconds(paths[0]), size, options)
+        show(measured, size, options)
 
 
-def show(measured: Measured, read: float, size: int, options) -> None:
-    """Print the table and write the figures."""
+def show(measured: Measured, size: int, options) -> None:
     swapped = [outcome for outcome in measured.outcomes if outcome.result == "swapped"]
     total = sorted(outcome.paused_seconds for outcome in swapped)
-    bare, worst, quiet = sorted(measured.bare), sorted(measured.worst), sorted(measured.quiet)
+    answers = measured.answers
+    failed = {what: count for what, count in answers.items() if what.startswith("failed")}
 
     def at(values: list[float], share: float) -> float:
-        return 1e3 * values[round(share * (len(values) - 1))]
+        return 1e3 * sorted(values)[round(share * (len(values) - 1))]
 
     figures = {
         "swaps": len(swapped),
         "swaps_failed": len(measured.outcomes) - len(swapped),
-        "answers": measured.answers,
-        "failed": measured.failed,
-        "truncated": measured.truncated,
-        "total_vs_reload": statistics.median(total) / statistics.median(bare),
-        "total_p50_ms": at(total, 0.5),
-        "total_p99_ms": at(total, 0.99),
-        "reload_p50_ms": at(bare, 0.5),
-        "read_ms": 1e3 * read,
-        "gap_p50_ms": at(worst, 0.5),
-        "gap_p99_ms": at(worst, 0.99),
-        "quiet_gap_p50_ms": at(quiet, 0.5),
-        "quiet_gap_p99_ms": at(quiet, 0.99),
+        "answers": answers.total(),
+        "failed": sum(failed.values()),
+        "truncated": answers["truncated"],
+        "total_vs_reload": statistics.median(total) / statistics.median(measured.bare),
+        "reload_p50_ms": at(measured.bare, 0.5),
         "file_mb": size / 1e6,
     }
-    rows = [
-        ("pause to resume", at(total, 0.5), at(total, 0.99)),
-        ("bare reload_weights", at(bare, 0.5), at(bare, 0.99)),
-        ("reading the file", 1e3 * read, ""),
-        ("longest silence of a swap", at(worst, 0.5), at(worst, 0.99)),
-        ("as long a stretch without", at(quiet, 0.5), at(quiet, 0.99)),
-    ]
-    title = (
-        f"{len(swapped)} swaps of {size / 1e6:.0f} MB under {options.streams} streams and {options.plain} others, ms"
-    )
-    report.table(title, ("", "p50", "p99"), rows)
-    print(
-        f"{measured.answers} answers, {measured.failed} failed, {measured.truncated} truncated; "
-        f"pause to resume is {figures['total_vs_reload']:.2f} of the bare reload"
-    )
-    for complaint, count in measured.complaints.most_common(5):
-        print(f"{count} failed, {complaint}", file=sys.stderr)
-    report.write(options.json, "swap", figures, [options.seed])
+    for name, values in (("total", total), ("gap", measured.worst), ("quiet_gap", measured.quiet)):
+        figures |= {f"{name}_p50_ms": at(values, 0.5), f"{name}_p99_ms": at(values, 0.99)}
+    title = f"{len(swapped)} swaps under {options.streams} streams and {options.plain} others"
+    report.table(title, ("", "figure"), [(name, f"{value:,.2f}") for name, value in figures.items()])
+    for what, count in failed.items():
+        print(f"{count} {what}", file=sys.stderr)
+    report.write(options.json, "swap", figures)
 
 
 if __name__ == "__main__":

@@ -20,39 +20,32 @@ LiteLLM also does routing, keys and cost accounting: its ratio says what a pass-
 
 import contextlib
 import json
+import math
 import random
 import secrets
+import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from actors.messages.spool import RawExchange, decode_spooled
+from daemon.tap.spool_reader import SpoolReader
 from tests.benchmarks import peers, report
 from tests.benchmarks.native import Load, Native, NativeError
-from tests.benchmarks.tap_figures import (
-    CAPTURE,
-    DIRECT,
-    IDS,
-    LITELLM,
-    MEASURES,
-    NGINX,
-    PLAIN,
-    REDACTED,
-    STREAM,
-    Measure,
-    Row,
-    figures,
-    show,
-)
-from tests.benchmarks.tapped import Tapped, count, tapped
+from tests.support.tap_process import TapProcess, tap_process
 
 BUILD = Path(__file__).parents[2] / "build"
-SETTINGS: dict[str, tuple[bool, dict[str, object]]] = {
+DIRECT, NGINX, LITELLM = "direct", "nginx", "litellm"
+CAPTURE, IDS, REDACTED = "tap: capture", "tap: + ids", "tap: + redaction"
+SETTINGS: dict[str, tuple[bool, dict[str, Any]]] = {
     CAPTURE: (False, {"enabled": False}),
     IDS: (True, {"enabled": False}),
     REDACTED: (True, {}),
@@ -61,21 +54,56 @@ SETTINGS: dict[str, tuple[bool, dict[str, object]]] = {
 LEAST_DIRECT = 2.0
 """Times nginx that direct must reach on plain calls."""
 BEHIND_SECONDS = 30.0
-PACE_US = 1_000
 PROMPT_BYTES = 1_000
-PACED_USER = "paced"
-"""The `user` of requests whose stream the engine paces: a field that every proxy passes on."""
 PAUSE_SECONDS = 0.2
 """After each load: some proxies finish a call's paperwork after its answer."""
 WARM_UP = 50
 
 
-class Target(msgspec.Struct):
-    """Who is measured."""
+class Measure(msgspec.Struct, frozen=True):
+    """One way to load a target."""
 
     name: str
+    stream: bool
+    connections: int
+    turns: int = 1
+    """A round. Which core a process wakes on is settled anew with each, and makes half of a latency."""
+    share: float = 1.0
+    """Of the time that a load lasts."""
+
+
+PLAIN = Measure("plain c1", False, 1, turns=3, share=0.5)
+STREAM = Measure("stream c1", True, 1, share=0.5)
+PLAIN_32, STREAM_32 = Measure("plain c32", False, 32), Measure("stream c32", True, 32)
+MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32)
+
+
+class Row:
+    def __init__(self) -> None:
+        self.loads: dict[Measure, list[Load]] = defaultdict(list)
+        self.void: dict[Measure | None, str] = {}
+        """The first reason not to believe a measure; under None, any of them."""
+        self.behind = 0.0
+        """Seconds that the spool was behind at most."""
+        self.calls = self.shed = self.lost = 0
+        """All; those whose record the tap counted as shed; those without a record that nobody counted."""
+
+    def spoil(self, measure: Measure | None, why: str) -> None:
+        self.void.setdefault(measure, why)
+
+    def values(self, measure: Measure, read: Callable[[Load], float]) -> list[float]:
+        """One a round; no numbers, if they are not to be believed."""
+        sound = None not in self.void and measure not in self.void
+        return [read(load) if sound else math.nan for load in self.loads[measure]]
+
+    def median(self, measure: Measure, read: Callable[[Load], float]) -> float:
+        return statistics.median(self.values(measure, read))
+
+
+class Target(msgspec.Struct):
+    name: str
     port: int
-    tap: Tapped | None = None
+    tap: TapProcess | None = None
     sent: int = 0
     """Calls so far, in this round."""
     shed: int = 0
@@ -91,38 +119,30 @@ def bodies(directory: Path, rng: random.Random) -> dict[Measure, Path]:
             text += f"Leg {rng.randrange(100)}: Bergen to Oslo at {rng.randrange(24)}:30, seat {rng.randrange(30)} F.\n"
         system = {"role": "system", "content": "You are the travel desk. Answer briefly."}
         messages = [system, {"role": "user", "content": text[:PROMPT_BYTES]}]
-        user = PACED_USER if measure.paced else "agent"
-        body = json.dumps({"model": "bench", "messages": messages, "stream": measure.stream, "user": user})
+        body = json.dumps({"model": "bench", "messages": messages, "stream": measure.stream, "user": "agent"})
         found[measure] = directory / f"{number}.json"
         found[measure].write_text(body, encoding="utf-8")
     return found
 
 
 class Bench:
-    """The run."""
+    """The run; `seconds` are those of each timed load, `key` is sent to everybody: all get the same requests."""
 
     def __init__(self, native: Native, directory: Path, *, seconds: float, key: str, rng: random.Random) -> None:
-        """
-        Args:
-            seconds: of each timed load.
-            key: sent to everybody, so that all get the same requests.
-        """
         self._native, self._directory, self._seconds, self._rng = native, directory, seconds, rng
         self._headers = {"Authorization": f"Bearer {key}"}
         self._bodies = bodies(directory, rng)
         self.rows: dict[str, Row] = defaultdict(Row)
 
     def round(self, engine_port: int, standing: Mapping[str, int]) -> None:
-        """All measures of all targets, once. Taps are started anew, so that each round's spool is counted and goes.
-
-        Args:
-            standing: ports of the targets that stay up from round to round, by name.
-        """
+        """All measures of all targets, once. Taps are started anew, so that each round's spool is counted and goes;
+        `standing` are the ports of those that stay up from round to round."""
         targets = [Target(name, port) for name, port in standing.items()]
         with contextlib.ExitStack() as stack:
             for name, (tokens, redaction) in SETTINGS.items():
-                spool = Path(tempfile.mkdtemp(dir=self._directory)) / "spool"
-                tap = stack.enter_context(tapped(engine_port, spool, capture_tokens=tokens, redaction=redaction))
+                folder = Path(tempfile.mkdtemp(dir=self._directory))
+                settings = {"capture_tokens": tokens, "drain_seconds": 5.0}
+                tap = stack.enter_context(tap_process(folder, engine_port, redaction=redaction, **settings))
                 targets.append(Target(name, tap.port, tap))
             for target in targets:
                 for measure in (PLAIN, STREAM):
@@ -131,18 +151,9 @@ class Bench:
             self._rng.shuffle(turns)
             for measure in turns:
                 for target in self._rng.sample(targets, len(targets)):
-                    self._measure(target, measure)
+                    self.rows[target.name].loads[measure].append(self._load(target, measure))
         for target in targets:
-            self._settle(target)
-
-    def _measure(self, target: Target, measure: Measure) -> None:
-        row, tap = self.rows[target.name], target.tap
-        before = tap.overhead() if tap else None
-        row.loads[measure].append(self._load(target, measure))
-        if tap and before and measure is PLAIN:
-            calls, seconds = (now - then for now, then in zip(tap.overhead(), before, strict=True))
-            if calls:
-                row.own_us.append(seconds / calls * 1e6)
+            self._count(target)
 
     def _load(self, target: Target, measure: Measure, *, requests: int = 0) -> Load:
         row = self.rows[target.name]
@@ -154,64 +165,128 @@ class Bench:
             seconds=0.0 if requests else self._seconds * measure.share,
             requests=requests,
             headers=self._headers,
-            limit_seconds=self._seconds + 120,
         )
         target.sent += load.sent
         if load.errors or not load.requests:
             row.spoil(measure, f"{load.errors} errors of {load.sent}, first: {load.problem}")
         time.sleep(PAUSE_SECONDS)
         if target.tap and None not in row.void:
-            settled = target.tap.await_settled(target.sent, BEHIND_SECONDS)
-            row.behind = max(row.behind, settled.seconds)
-            if settled.records < target.sent:
-                row.spoil(
-                    None, f"{measure.name}: {settled.records} of {target.sent} records {BEHIND_SECONDS:.0f} s after"
-                )
-            if shed := settled.shed - target.shed:
-                target.shed = settled.shed
-                row.shed[measure] += shed
-                row.spoil(measure, f"{shed} of {load.sent} records shed: more than is written in this setting")
+            self._settle(target, target.tap, measure)
         return load
 
-    def _settle(self, target: Target) -> None:
+    def _settle(self, target: Target, tap: TapProcess, measure: Measure) -> None:
+        """Wait until all records are on disk, or counted as shed."""
+        row, began = self.rows[target.name], time.monotonic()
+        while True:
+            metrics, took = tap.metrics(), time.monotonic() - began
+            shed = sum(int(value) for name, value in metrics.items() if name.startswith("evolved_tap_spool_shed_total"))
+            records = int(metrics.get("evolved_tap_spool_written_total", 0)) + shed
+            if records >= target.sent or took >= BEHIND_SECONDS:
+                break
+            time.sleep(0.02)
+        row.behind = max(row.behind, took)
+        if records < target.sent:
+            row.spoil(None, f"{measure.name}: {records} of {target.sent} records {BEHIND_SECONDS:.0f} s after")
+        if shed > target.shed:
+            row.spoil(measure, f"{shed - target.shed} records shed: more than is written in this setting")
+            row.shed += shed - target.shed
+            target.shed = shed
+
+    def _count(self, target: Target) -> None:
         """Count what the tap of this round kept, and delete it."""
         row = self.rows[target.name]
         row.calls += target.sent
         if target.tap is None:
             return
-        kept = count(target.tap.spool)
-        row.lost += target.sent - kept.records - target.shed
-        wanted = kept.records if SETTINGS[target.name][0] else 0
-        if kept.records + target.shed != target.sent or kept.doubled:
-            row.spoil(
-                None, f"{kept.records} records of {target.sent} calls, {target.shed} shed, {kept.doubled} doubled"
-            )
-        if kept.problems:
-            row.spoil(None, f"records with problems: {kept.problems}")
-        if kept.with_ids != wanted:
-            row.spoil(None, f"{kept.with_ids} records with token ids of {wanted}")
+        ids, problems, with_ids = list[bytes](), Counter[str](), 0
+        reader = SpoolReader(target.tap.spool)
+        while found := reader.read():
+            for record in found:
+                exchange = decode_spooled(record.payload)
+                assert isinstance(exchange, RawExchange)
+                ids.append(record.id)
+                with_ids += b'"token_ids":[' in exchange.response
+                if exchange.problem or exchange.status != 200:
+                    problems[exchange.problem or f"status {exchange.status}"] += 1
+        shutil.rmtree(target.tap.spool, ignore_errors=True)
+        row.lost += target.sent - len(ids) - target.shed
+        doubled = len(ids) - len(set(ids))
+        if len(ids) + target.shed != target.sent or doubled:
+            row.spoil(None, f"{len(ids)} records of {target.sent} calls, {target.shed} shed, {doubled} doubled")
+        if problems:
+            row.spoil(None, f"records with problems: {dict(problems)}")
+        if with_ids != (wanted := len(ids) if SETTINGS[target.name][0] else 0):
+            row.spoil(None, f"{with_ids} records with token ids of {wanted}")
 
     def compare_lengths(self) -> None:
         """What passes answers through must pass all of them, and nothing else."""
-        for name, row in self.rows.items():
-            for measure in MEASURES:
-                lengths = {(load.body_bytes_min, load.body_bytes_max) for load in row.loads[measure]}
-                if name != LITELLM and lengths - {
-                    (one.body_bytes_min,) * 2 for one in self.rows[DIRECT].loads[measure]
-                }:
+        for measure in MEASURES:
+            direct = {load.body_bytes_min for load in self.rows[DIRECT].loads[measure]}
+            for name, row in self.rows.items():
+                lengths = {
+                    length for load in row.loads[measure] for length in (load.body_bytes_min, load.body_bytes_max)
+                }
+                if name != LITELLM and lengths - direct:
                     row.spoil(measure, f"bodies of {sorted(lengths)} bytes, not as the direct ones")
+
+
+def p50(load: Load) -> float:
+    return load.total_us.p50 if load.total_us else math.nan
+
+
+def p99(load: Load) -> float:
+    return load.total_us.p99 if load.total_us else math.nan
+
+
+def rate(load: Load) -> float:
+    return load.rps
+
+
+def figures(rows: Mapping[str, Row]) -> dict[str, float]:
+    """What is claimed: medians of the rounds' ratios and differences; without the figures of void measures."""
+    found: dict[str, float] = {}
+
+    def claim(key: str, one: str, other: str, measure: Measure, read: Callable[[Load], float]) -> None:
+        if one in rows and other in rows:
+            pairs = zip(rows[one].values(measure, read), rows[other].values(measure, read), strict=True)
+            if read is rate:
+                value = statistics.median(a / b if b else math.nan for a, b in pairs)
+            else:
+                value = statistics.median(a - b for a, b in pairs)
+            if not math.isnan(value):
+                found[key] = value
+
+    claim("direct_vs_nginx", DIRECT, NGINX, PLAIN_32, rate)
+    for suffix, name in (("", IDS), ("_capture_alone", CAPTURE), ("_redacted", REDACTED), ("_nginx", NGINX)):
+        claim(f"added_p50_us{suffix}", name, DIRECT, PLAIN, p50)
+        claim(f"added_p99_us{suffix}", name, DIRECT, PLAIN, p99)
+    for peer in (NGINX, LITELLM):
+        for prefix, name in (("", CAPTURE), ("hidden_", IDS), ("hidden_redacted_", REDACTED)):
+            claim(f"plain_{prefix}vs_{peer}", name, peer, PLAIN_32, rate)
+            claim(f"stream_{prefix}vs_{peer}", name, peer, STREAM_32, rate)
+    found["calls_tapped"] = sum(rows[name].calls for name in SETTINGS)
+    found["calls_lost"] = sum(rows[name].lost for name in SETTINGS)
+    return found
+
+
+def show(rows: Mapping[str, Row]) -> None:
+    """A line for each target: microseconds of one call at a time, then 32 connections; no number where a measure is
+    void, and why."""
+    for name, row in rows.items():
+        low = "".join(f"{row.median(PLAIN, read):9,.0f}" for read in (p50, p99))
+        high = "".join(f"{row.median(measure, rate):11,.0f}/s" for measure in (PLAIN_32, STREAM_32))
+        kept = f"calls {row.calls:,}, shed {row.shed}, lost {row.lost}, behind {row.behind:.1f} s"
+        print(f"{name:<18} p50, p99{low}; plain, stream{high}; {kept}")
+        for measure, why in row.void.items():
+            print(f"VOID {name}, {measure.name if measure else 'all of it'}: {why}")
 
 
 @contextlib.contextmanager
 def standing(engine_port: int, directory: Path, *, key: str, with_litellm: bool) -> Iterator[dict[str, int]]:
-    """The targets that stay up through the run."""
     with contextlib.ExitStack() as stack:
         ports = {DIRECT: engine_port, NGINX: stack.enter_context(peers.nginx(engine_port, directory / "nginx"))}
-        versions = f"nginx {peers.nginx_version()}"
         if with_litellm:
             ports[LITELLM] = stack.enter_context(peers.litellm(engine_port, directory / "litellm", key))
-            versions += f", litellm {peers.litellm_version()}"
-        print(versions, flush=True)
         yield ports
 
 
@@ -231,11 +306,10 @@ def main() -> int:
         native = Native(BUILD / "native")
         with (
             tempfile.TemporaryDirectory(dir=BUILD) as name,
-            native.engine(pace_us=PACE_US, pace_when=f'"{PACED_USER}"') as engine_port,
+            native.engine() as engine_port,
         ):
             directory = Path(name)
-            rng = random.Random(options.seed)
-            bench = Bench(native, directory, seconds=options.seconds, key=key, rng=rng)
+            bench = Bench(native, directory, seconds=options.seconds, key=key, rng=random.Random(options.seed))
             with standing(engine_port, directory, key=key, with_litellm=not options.no_litellm) as ports:
                 for number in range(options.rounds):
                     bench.round(engine_port, ports)
@@ -247,9 +321,6 @@ def main() -> int:
     claims = figures(bench.rows)
     for key, value in claims.items():
         print(f"{key} {value:.2f}")
-    for name, row in bench.rows.items():
-        for measure, why in row.void.items():
-            print(f"VOID {name}, {measure.name if measure else 'all of it'}: {why}")
     report.write(options.json, "tap", claims, [options.seed])
     if claims.get("direct_vs_nginx", 0.0) < LEAST_DIRECT:
         print(f"VOID: direct is not {LEAST_DIRECT:.0f} times nginx on plain calls; the load was what this run measured")

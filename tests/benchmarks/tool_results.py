@@ -33,14 +33,10 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct):
-    """What the reader made of some cases."""
-
     cases: int = 0
     hits: int = 0
     false_alarms: int = 0
     missed: int = 0
-    unknown_right: int = 0
-    unknown: int = 0
 
     @property
     def precision(self) -> float:
@@ -58,7 +54,6 @@ def load(part: str) -> list[Case]:
 
 
 def measure(cases: Iterable[Case]) -> Figures:
-    """What the reader makes of `cases`."""
     figures = Figures()
     for case in cases:
         verdict = read(case.text)
@@ -66,20 +61,7 @@ def measure(cases: Iterable[Case]) -> Figures:
         figures.hits += verdict == case.label == "failed"
         figures.false_alarms += verdict == "failed" != case.label
         figures.missed += verdict != "failed" == case.label
-        figures.unknown += case.label == "unknown"
-        figures.unknown_right += verdict == case.label == "unknown"
     return figures
-
-
-def _row(name: str, found: Figures) -> tuple[object, ...]:
-    low, high = wilson(found.hits, found.hits + found.missed)
-    return (
-        name,
-        found.cases,
-        found.hits + found.missed,
-        f"{found.precision:.3f}",
-        f"{found.recall:.3f} [{low:.3f}, {high:.3f}]",
-    )
 
 
 def main() -> None:
@@ -91,11 +73,14 @@ def main() -> None:
         kinds = sorted({case.kind for case in cases})
         for kind in ("", *kinds):
             found = measure(case for case in cases if not kind or case.kind == kind)
-            rows.append(_row(f"{part} {kind}".strip(), found))
+            failed = found.hits + found.missed
+            low, high = wilson(found.hits, failed)
+            recall = f"{found.recall:.3f} [{low:.3f}, {high:.3f}]"
+            rows.append((f"{part} {kind}".strip(), found.cases, failed, f"{found.precision:.3f}", recall))
             if part == _FROZEN:
                 end = f"_{kind}" if kind else ""
                 figures |= {f"cases{end}": found.cases}
-                if found.hits + found.missed:
+                if failed:
                     figures |= {f"precision_failed{end}": found.precision, f"recall_failed{end}": found.recall}
     report.table("Tool answers", ("part", "cases", "failed", "precision", "recall"), rows)
     report.write(args.json, "tool_results", figures)

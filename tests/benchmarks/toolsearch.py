@@ -1,10 +1,9 @@
-"""Whether the right operations are among the ten that are found, and how long finding takes.
+"""Whether the right operations are among the ten that are found.
 
     python -m tests.benchmarks.toolsearch --appworld .venv-appworld/bin/python --json build/toolsearch.json
 
-AppWorld's 457 operations, read from the installed package at run time, asked with `toolsearch_queries` by a plain
-substring count, by words alone, and with the ranking of APIs (the default). Settings were chosen on every second
-request; the others are told apart in the table. `--model DIR` adds a sentence embedder: a folder with config.json,
+AppWorld's 457 operations, read from the installed package at run time, asked with `toolsearch_queries` by words alone,
+and with the ranking of APIs (the default). `--model DIR` adds a sentence embedder: a folder with config.json,
 model.safetensors and tokenizer.json of a BERT such as all-MiniLM-L6-v2; it stands for what `embedder.openai` would ask.
 """
 
@@ -12,8 +11,7 @@ import asyncio
 import json
 import statistics
 import subprocess
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,6 @@ K = 10
 Operations = dict[str, list[Operation]]
 Asked = tuple[str, tuple[tuple[str, str], ...]]
 """A request, and the operations that serve it by API and name."""
-Ask = Callable[[str], Awaitable[list[tuple[str, str]]]]
 
 
 def appworld(python: str) -> Operations:
@@ -52,41 +49,13 @@ async def filled(world: Operations, embedder: Embedder | None, settings: SearchS
     return index
 
 
-def searching(index: ToolIndex) -> Ask:
-    async def ask(text: str) -> list[tuple[str, str]]:
-        return [(one.api, one.operation.name) for one in await index.search(text, k=K)]
-
-    return ask
-
-
-def substring(world: Operations) -> Ask:
-    """The baseline: how many of the request's words stand somewhere in name and description."""
-    texts = [
-        (api, one.name, f"{api} {one.name} {one.description}".lower())
-        for api, operations in world.items()
-        for one in operations
-    ]
-
-    async def ask(text: str) -> list[tuple[str, str]]:
-        words = text.lower().split()
-        scored = sorted((-sum(word in each for word in words), api, name) for api, name, each in texts)
-        return [(api, name) for score, api, name in scored[:K] if score]
-
-    return ask
-
-
-Measured = tuple[list[float], list[float]]
-"""Recall and milliseconds of each request."""
-
-
-async def measure(ask: Ask, asked: Sequence[Asked]) -> Measured:
-    recalls, milliseconds = list[float](), list[float]()
+async def recall(index: ToolIndex, asked: Sequence[Asked]) -> float:
+    """Mean share of what is wanted among what is found, in percent."""
+    shares: list[float] = []
     for text, wanted in asked:
-        started = time.perf_counter()
-        got = await ask(text)
-        milliseconds.append(1000 * (time.perf_counter() - started))
-        recalls.append(sum(one in got for one in wanted) / len(wanted))
-    return recalls, milliseconds
+        got = [(one.api, one.operation.name) for one in await index.search(text, k=K)]
+        shares.append(sum(one in got for one in wanted) / len(wanted))
+    return 100 * statistics.fmean(shares)
 
 
 class SentenceEmbedder:
@@ -136,27 +105,14 @@ async def run(python: str, model: Path | None) -> dict[str, float]:
     ]
     if model is not None:
         sentence = SentenceEmbedder(model)
-        plans += [
-            ("vectors (model)", sentence, SearchSettings(words=0.0, vectors=1.0, apis=0.0)),
-            ("fused (model)", sentence, SearchSettings()),
-        ]
-    ways = {"substring": await measure(substring(world), asked)}
-    for name, embedder, settings in plans:
-        ways[name] = await measure(searching(await filled(world, embedder, settings)), asked)
-    shares = {name: [100 * statistics.fmean(part) for part in (r, r[::2], r[1::2])] for name, (r, _) in ways.items()}
-    report.table(
-        "tool search, AppWorld",
-        ("way", "recall@10 %", "first half", "second half", "p99 ms"),
-        [(name, *shares[name], f"{np.percentile(times, 99):.2f}") for name, (_, times) in ways.items()],
-    )
-    figures = {
-        f"recall10_{name.replace(', ', '_').replace(' ', '_')}": share[0] / 100 for name, share in shares.items()
-    }
-    return {**figures, "p99_ms": float(np.percentile(ways["words, APIs"][1], 99))}
+        plans.append(("fused (model)", sentence, SearchSettings()))
+    found = {name: await recall(await filled(world, embedder, settings), asked) for name, embedder, settings in plans}
+    report.table("tool search, AppWorld", ("way", "recall@10 %"), list(found.items()))
+    return {f"recall10_{name.replace(', ', '_').replace(' ', '_')}": share / 100 for name, share in found.items()}
 
 
 def main() -> None:
-    parser = report.arguments("Recall and latency of tool search.")
+    parser = report.arguments(__doc__ or "")
     parser.add_argument("--appworld", default=".venv-appworld/bin/python", help="interpreter that has appworld")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a sentence embedder to compare with")
     given = parser.parse_args()

@@ -2,7 +2,7 @@
 
 The stores are filled with records as actors write them: versions with their verdicts and swaps, orders with their
 members, trajectories with calls, labels and feedback, lessons, tasks, dead letters. Then a daemon of its own runs on
-each in turn (no engine answers it), and the same requests and commands go to both.
+each in turn (no engine answers it), and the same requests go to both.
 
     python -m tests.benchmarks.years --json build/years.json
     python -m tests.benchmarks.years --versions 1000 --trajectories 10000    # in half a minute
@@ -12,10 +12,9 @@ import itertools
 import logging
 import random
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,6 @@ _ROUTES = (
     "/api/versions", "/api/versions/{version}", "/api/dead", "/api/experience",
     "/metrics",
 )  # fmt: skip
-_COMMANDS = (("status",), ("history",), ("why", "{version}"), ("doctor",))
 
 
 def records(rng: random.Random, *, versions: int, trajectories: int, now: float) -> Iterator[Message]:
@@ -131,16 +129,11 @@ def _run(rng: random.Random, key: str, at: float, version: int) -> Iterator[Mess
         yield Feedback(id=f"f-{key}", received=at + 10, trajectory_id=key, outcome=1.0)
 
 
-async def fill(url: str, found: Iterator[Message], say: str) -> None:
-    """Write `found`."""
-    store, written, shown = Store(url, clock=time.time), 0, time.monotonic()
+async def fill(url: str, found: Iterator[Message]) -> None:
+    store = Store(url, clock=time.time)
     await store.open()
     while page := list(itertools.islice(found, _PAGE)):
         await store.save(page)
-        written += len(page)
-        if time.monotonic() - shown > 2:
-            shown = time.monotonic()
-            print(f"{say} store: {written:,} records", file=sys.stderr, flush=True)
     await store.aclose()
 
 
@@ -149,7 +142,7 @@ async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
     store, longest = Store(url, clock=time.time), 0.0
     await store.open()
 
-    async def change(work: Callable[..., Any], *given: Any) -> Any:
+    async def change(work: Any, *given: Any) -> Any:
         nonlocal longest
         started = time.perf_counter()
         done = await write(work, *given)
@@ -172,7 +165,7 @@ async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
 
 
 def measure(here: Installation, names: dict[str, str], repeats: int) -> dict[str, float]:
-    """Seconds by request and command, and MB that the daemon holds afterwards."""
+    """Seconds by request, and MB that the daemon holds afterwards."""
     found: dict[str, float] = {}
     with here.running("broker") as broker:
         broker.until(lambda: listens(here.ports["broker"]))
@@ -182,25 +175,18 @@ def measure(here: Installation, names: dict[str, str], repeats: int) -> dict[str
             found["start-up"] = time.monotonic() - started
             with httpx.Client(base_url=f"http://127.0.0.1:{here.ports['control']}", timeout=300) as client:
                 for route in _ROUTES:
-                    times = [timed(_get, client, route.format(**names)) for _ in range(repeats)]
+                    times = [answered(client, route.format(**names)) for _ in range(repeats)]
                     found[f"GET {route}"] = statistics.median(times)
-            for command in _COMMANDS:
-                words = [word.format(**names) for word in command]
-                found["evolved " + " ".join(command)] = timed(here.run, *words, "--json", seconds=600)
             found["daemon MB"] = _resident(daemon.process.pid)
     return found
 
 
-def _get(client: httpx.Client, route: str) -> None:
+def answered(client: httpx.Client, route: str) -> float:
+    """Seconds until the daemon has answered."""
+    started = time.perf_counter()
     answer = client.get(route)
     if answer.status_code != 200:
         raise SystemExit(f"{route}: {answer.status_code} {answer.text[:300]}")
-
-
-def timed(work: Callable[..., object], *given: Any, **named: Any) -> float:
-    """Seconds that a call takes."""
-    started = time.perf_counter()
-    work(*given, **named)
     return time.perf_counter() - started
 
 
@@ -209,14 +195,13 @@ def _resident(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+def main() -> None:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--versions", type=int, default=10_000, metavar="N", help="in the old store (%(default)s)")
     parser.add_argument("--trajectories", type=int, default=150_000, metavar="N", help="in it (%(default)s)")
     parser.add_argument("--young", type=float, default=0.01, metavar="SHARE", help="the young one's part (%(default)s)")
     parser.add_argument("--repeats", type=int, default=9, metavar="N", help="of each request (%(default)s)")
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -225,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             here, now = Installation(Path(place) / name, tap={"upstream": "http://127.0.0.1:9"}), time.time()
             state, url = here.config.state, here.config.store_url
             state.mkdir(mode=0o700)
-            anyio.run(fill, url, records(random.Random(1), versions=versions, trajectories=runs, now=now), name)
+            anyio.run(fill, url, records(random.Random(1), versions=versions, trajectories=runs, now=now))
             rows[name] = measure(here, {"run": f"run-{runs // 2:07d}", "version": str(versions // 2)}, asked.repeats)
             rows[name] |= anyio.run(housekeeping, url, state, now)
             rows[name]["database MB"] = (state / "evolved.db").stat().st_size / 2**20

@@ -32,7 +32,6 @@ def opened() -> Callable[..., AbstractAsyncContextManager[BfclEnvironment]]:
 
 @pytest.fixture
 async def bfcl(anyio_backend: str) -> AsyncIterator[BfclEnvironment]:
-    """An environment of the test's own, with one worker."""
     async with _running(workers=1) as environment:
         yield environment
 
@@ -54,5 +53,4 @@ def shared() -> Iterator[Callable[[str], BfclEnvironment]]:
 
 @pytest.fixture(scope="session")
 def given() -> dict[str, Given]:
-    """The benchmark's own answers."""
     return benchmark(PYTHON, BfclEnvironment(PYTHON))

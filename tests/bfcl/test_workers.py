@@ -159,6 +159,9 @@ async def test_attempts_are_limited_by_a_setting_that_the_error_names_also_for_t
         assert refused == [refused[0]] * 5
         assert "3 attempts are open, max_instances is 3" in refused[0]
         await begun[0].aclose()
+        assert len(bfcl.pool) == 2
+        with pytest.raises(EnvironmentFailed, match="closed"):
+            await begun[0].step(calling("pwd"), "")
         await bfcl.reset(bfcl.task(TASK))
 
 
@@ -175,15 +178,6 @@ async def test_an_attempt_that_nobody_closes_is_freed_and_says_so(opened):
         with pytest.raises(EnvironmentFailed, match="left alone for so long"):
             await abandoned.step(calling("pwd"), "")
         assert not (await used.step(calling("pwd"), "")).done
-
-
-async def test_closing_frees_the_world_in_the_worker(bfcl):
-    episode = await bfcl.reset(bfcl.task(TASK))
-    assert len(bfcl.pool) == 1
-    await episode.aclose()
-    assert len(bfcl.pool) == 0
-    with pytest.raises(EnvironmentFailed, match="closed"):
-        await episode.step(calling("pwd"), "")
 
 
 STARTS_AND_WAITS = f"""

@@ -3,7 +3,7 @@
     .venv-fuzz/bin/python -m tests.fuzz.run --seconds 110
     .venv-fuzz/bin/python -m tests.fuzz.run --runs 400 --seed 1
     .venv-fuzz/bin/python -m tests.fuzz.run --seconds 36000 --only redaction
-    .venv-fuzz/bin/python -m tests.fuzz.run --one redaction -merge=1 tests/fuzz/corpus/redaction build/fuzz/redaction
+    .venv-fuzz/bin/python -m tests.fuzz.one redaction -merge=1 tests/fuzz/corpus/redaction build/fuzz/redaction
 
 Each target has an equal part of the time, in a process of its own, `--lanes` at a time; it begins with the seeds and
 with what is kept in tests/fuzz/corpus. An input that crashes, takes more than `TIMEOUT` seconds or more than
@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
+from tests.fuzz import targets
+
 HERE = Path(__file__).parent
 CORPUS, BUILD = HERE / "corpus", Path("build/fuzz")
 LONGEST = 4096
@@ -34,26 +36,16 @@ END = 300.0
 """Seconds beyond its time in which a target's process has to end: on a starved machine imports take minutes."""
 
 
-def one(target: str, arguments: list[str]) -> None:
-    """The child: fuzz `target`; libFuzzer ends the process."""
-    import atheris
-
-    with atheris.instrument_imports(include=["actors", "adapters", "daemon"]):
-        from tests.fuzz.targets import TARGETS
-    atheris.Setup([sys.argv[0], *arguments], TARGETS[target])
-    atheris.Fuzz()
-
-
 def fuzz(target: str, seconds: int, seed: int, runs: int) -> str:
     """Fuzz one target for so long, or so many inputs; what was found, empty if nothing was."""
     fresh = BUILD / target
     fresh.mkdir(parents=True, exist_ok=True)
-    for data in _seeds(target):
+    for data in targets.seeds(target):
         (fresh / sha256(data).hexdigest()[:16]).write_bytes(data)
     kept = CORPUS / target
     bound = f"-runs={runs}" if runs else f"-max_total_time={seconds}"
     command = [
-        sys.executable, "-m", "tests.fuzz.run", "--one", target, bound, f"-seed={seed}", f"-max_len={LONGEST}",
+        sys.executable, "-m", "tests.fuzz.one", target, bound, f"-seed={seed}", f"-max_len={LONGEST}",
         f"-timeout={TIMEOUT}",
         f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={BUILD}/{target}-", str(fresh),
         *([str(kept)] if kept.is_dir() else []),
@@ -62,9 +54,7 @@ def fuzz(target: str, seconds: int, seed: int, runs: int) -> str:
     with log.open("wb") as out:
         try:
             environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
-            code = subprocess.run(
-                command, stdout=out, stderr=out, check=False, timeout=seconds + END, env=environment
-            ).returncode
+            code = subprocess.run(command, stdout=out, stderr=out, timeout=seconds + END, env=environment).returncode
         except subprocess.TimeoutExpired:
             code = "none, it did not end"
     text = log.read_text(errors="replace")
@@ -73,32 +63,19 @@ def fuzz(target: str, seconds: int, seed: int, runs: int) -> str:
     return "" if not code else f"{target}: exit {code}, see {log}\n{text[-3000:]}"
 
 
-def _seeds(target: str) -> list[bytes]:
-    from tests.fuzz.targets import seeds
-
-    return seeds(target)
-
-
 def main() -> int:
-    """Fuzz all targets; 1 if something was found."""
-    if sys.argv[1:2] == ["--one"]:
-        one(sys.argv[2], sys.argv[3:])
-        return 0
-    from tests.fuzz.targets import TARGETS
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=110.0, help="for all targets together")
     parser.add_argument("--seed", type=int, default=0, help="0: another each time")
     parser.add_argument("--runs", type=int, default=0, help="inputs of each target, instead of --seconds")
     parser.add_argument("--lanes", type=int, default=min(os.cpu_count() or 1, 2), help="processes at once")
-    parser.add_argument("--only", choices=TARGETS, action="append")
+    parser.add_argument("--only", choices=targets.TARGETS, action="append")
     told = parser.parse_args()
-    names = told.only or list(TARGETS)
-    lanes = told.lanes
-    each = max(1, int(told.seconds * lanes / len(names) - START_SECONDS))
+    names = told.only or list(targets.TARGETS)
+    each = max(1, int(told.seconds * told.lanes / len(names) - START_SECONDS))
     began = time.monotonic()
     BUILD.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(lanes) as pool:
+    with ThreadPoolExecutor(told.lanes) as pool:
         found = [one for one in pool.map(lambda name: fuzz(name, each, told.seed, told.runs), names) if one]
     print("\n".join(found))
     share = f"{told.runs} inputs" if told.runs else f"{each} s"

@@ -212,7 +212,6 @@ def manifest(data: bytes) -> None:
 
 
 def safetensors(data: bytes) -> None:
-    """A file of weights."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         (Path(name) / "model.safetensors").write_bytes(data)
         with contextlib.suppress(CheckpointRefused):
@@ -222,7 +221,6 @@ def safetensors(data: bytes) -> None:
 
 
 def settings(data: bytes) -> None:
-    """config.toml, and `--set`."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         path = Path(name) / "config.toml"
         path.write_bytes(data)

@@ -43,7 +43,6 @@ class _Edit(NamedTuple):
 
 
 def mutants(path: str, source: str) -> list[Mutant]:
-    """All mutants of the module, in the order of its text."""
     text = _Text(source)
     return [text.mutant(path, edit) for edit in text.edits()]
 

@@ -14,17 +14,19 @@ import hashlib
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import TYPE_CHECKING
 
 from actors.messages import BatchOrder, Candidate, Directive, Message, Verdict, decode
-from actors.store import Store
 from actors.system.actor import Actor, Received, Result
 from actors.system.bus import Outgoing, delivery_id, outgoing
 from actors.system.errors import DependencyUnavailable
 from actors.system.outbox import RunnerSettings
-from tests.simulation.faults import DaemonDied, Faults
-from tests.simulation.stage import Clock
+from tests.simulation.faults import DaemonDied
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 GRID = 60.0
 """Seconds between two looks of the actors at the clock while nothing happens."""
@@ -58,33 +60,21 @@ Event = Callable[[], Awaitable[None]]
 
 
 def gathered(when: float) -> float:
-    """The time at which what comes at `when` is handed on."""
     return math.ceil(when / GATHER) * GATHER
 
 
 class Loop:
     """Actors, store and bus around a heap of events."""
 
-    def __init__(
-        self,
-        build: Mapping[str, Callable[[], Actor]],
-        *,
-        store: Store,
-        clock: Clock,
-        faults: Faults,
-        seen: Callable[[str, Message], None],
-        outside: Callable[[str, Message], None],
-        parked: Callable[[str, str], None],
-        reborn: Callable[[], None],
-    ) -> None:
-        self._build, self._store, self._clock, self.faults = build, store, clock, faults
-        self._seen, self._outside, self._parked, self._reborn = seen, outside, parked, reborn
+    def __init__(self, world: "World") -> None:
+        self._world, self._names = world, world.parts.names
+        self._store, self._clock, self.faults = world.store, world.clock, world.faults
         self.actors: dict[str, Actor] = {}
         self._events: list[tuple[float, int, Event]] = []
         self._number = count()
-        self._boxes: dict[str, deque[Received]] = {name: deque() for name in build}
-        self._away = dict.fromkeys(build, 0.0)
-        self._ticked = dict.fromkeys(build, float("-inf"))
+        self._boxes: dict[str, deque[Received]] = {name: deque() for name in self._names}
+        self._away = dict.fromkeys(self._names, 0.0)
+        self._ticked = dict.fromkeys(self._names, float("-inf"))
         self._published: set[str] = set()
         self._unstarted: set[str] = set()
         """Actors that could not start yet, or whose daemon is dead."""
@@ -98,17 +88,14 @@ class Loop:
 
     @property
     def digest(self) -> str:
-        """Of everything that was published, in order and with its time."""
         return self._hash.hexdigest()
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Records in each inbox."""
         return {name: len(box) for name, box in self._boxes.items()}
 
     async def start(self) -> None:
-        """Start the actors and let them look round."""
-        for name in self._build:
+        for name in self._names:
             await self._begin(name)
         await self._settle()
 
@@ -146,20 +133,16 @@ class Loop:
         if item.id not in self._published:  # the broker drops what it has
             self._published.add(item.id)
             self._hash.update(f"{self._clock.now:.6f} {item.id}\n".encode())
-            self._seen(item.subject, message)
-            self._outside(item.subject, message)
-            self._deliver_later(item.subject, message)
+            self._world.published(item.subject, message)
+            received = Received(delivery_id(item.subject, message), item.subject, message)
+            for name, actor in self.actors.items():
+                if item.subject in actor.inputs:
+                    delay = self.faults.delay()
+                    self._arrive(name, received, delay)
+                    if self.faults.strikes("twice", 0.02):
+                        self._arrive(name, received, delay + REDELIVERED)
         if isinstance(message, BatchOrder | Candidate | Verdict | Directive):
             self._awake = self._clock.now + AWAKE
-
-    def _deliver_later(self, subject: str, message: Message) -> None:
-        received = Received(delivery_id(subject, message), subject, message)
-        for name in self._build:
-            if subject in self._inputs(name):
-                delay = self.faults.delay()
-                self._arrive(name, received, delay)
-                if self.faults.strikes("twice", 0.02):
-                    self._arrive(name, received, delay + REDELIVERED)
 
     def _arrive(self, name: str, received: Received, delay: float) -> None:
         if not delay:
@@ -171,13 +154,10 @@ class Loop:
 
         self.at(gathered(self._clock.now + delay), arrives)
 
-    def _inputs(self, name: str) -> tuple[str, ...]:
-        return tuple(self.actors[name].inputs)
-
     async def _begin(self, name: str) -> None:
         """A new life: nothing but the store is left of the one before."""
         self._drop(name)
-        self.actors[name] = self._build[name]()
+        self.actors[name] = self._world.parts.make(name)
         await self._started(name)
 
     def _drop(self, name: str) -> None:
@@ -186,7 +166,6 @@ class Loop:
             self._again(name, self._held.pop(name)[0])
 
     async def _started(self, name: str) -> bool:
-        """Start it, unless what it needs is away."""
         self._unstarted.add(name)
         try:
             await self.actors[name].start()
@@ -203,17 +182,17 @@ class Loop:
     @property
     def gone(self) -> bool:
         """Whether the whole daemon is: it says nothing then, and its queues only fill."""
-        return len(self._unstarted) == len(self._build) and min(self._away.values()) > self._clock.now
+        return len(self._unstarted) == len(self._names) and min(self._away.values()) > self._clock.now
 
     async def _restart(self, name: str) -> None:
         """`name` died, and with it perhaps all the others at once, in the middle of what they were at."""
         if not self.faults.strikes("all_died", _ALL_DIE):
             await self._begin(name)
             return
-        self._reborn()
-        for each in self._build:
+        self._world.parts.forget()
+        for each in self._names:
             self._drop(each)
-            self.actors[each] = self._build[each]()
+            self.actors[each] = self._world.parts.make(each)
             self._ticked[each] = float("-inf")
             self._unstarted.add(each)
             self._later(each, GONE)
@@ -227,7 +206,7 @@ class Loop:
     async def _settle(self) -> None:
         """Hand on until nothing is left that can be, then tick who is due, until nothing comes of that either."""
         for _ in range(_ROUNDS):
-            for name in self._build:
+            for name in self._names:
                 await self._deliver(name)
             if self._deliverable():
                 continue
@@ -248,7 +227,7 @@ class Loop:
         return name not in self._held or await self._insist(name)
 
     async def _tick(self) -> None:
-        for name in self._build:
+        for name in self._names:
             every = self.actors[name].tick_seconds
             due = every is not None and self._clock.now - self._ticked[name] >= max(every, _SLOW.get(name, 0.0))
             if not due and name not in self._held and name not in self._unstarted:
@@ -336,7 +315,7 @@ class Loop:
         for one in fresh:
             self._failures[name, one.id] += 1
             if self._failures[name, one.id] >= _PARKED:
-                self._parked(name, f"{type(one.message).__name__}: {error}")
+                self._world.watcher.parked(name, f"{type(one.message).__name__}: {error}")
         self._again(name, fresh)
 
     async def _crash(self, name: str) -> None:
@@ -354,7 +333,6 @@ class Loop:
             self._arrive(name, received, REDELIVERED)
 
     def _wait(self, name: str) -> None:
-        """Wait for what is away, and then start over."""
         self._unstarted.add(name)
         self._pause(name)
 

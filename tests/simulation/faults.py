@@ -34,14 +34,12 @@ class Faults:
         """Whether the disk is."""
 
     def strikes(self, what: str, chance: float) -> bool:
-        """Whether `what` happens now."""
         if not self.on or self._rng.random() >= chance:
             return False
         self.count(what)
         return True
 
     def count(self, what: str) -> None:
-        """`what` happened."""
         self.met[what] = self.met.get(what, 0) + 1
 
     def delay(self) -> float:

@@ -34,8 +34,6 @@ when its beginning is missing; the rest is for daemons that died meanwhile."""
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A promise that was broken."""
-
     promise: str
     what: str
     runs: int
@@ -61,7 +59,6 @@ class Watcher:
         self._orders: set[str] = set()
 
     def seen(self, message: Message) -> None:
-        """`message` was published."""
         match message:
             case Verdict(decision="promote") as verdict:
                 if not record_problem(verdict, self._keys):
@@ -78,7 +75,6 @@ class Watcher:
                 pass
 
     def swapping(self, engine: str, what: str) -> None:
-        """A swap of `engine` begins or ends."""
         if what == "ends":
             self._out.discard(engine)
             return
@@ -88,18 +84,15 @@ class Watcher:
         self._out.add(engine)
 
     def swapped(self, engine: SimulatedEngine) -> None:
-        """A swap of `engine` is said to be over."""
         if engine.paused:
             self._break("paused", f"{engine.name} with v{engine.current}, when its swap was over")
 
     def parked(self, actor: str, why: str) -> None:
-        """A record was given up."""
         self._break("parked", f"the {actor}'s: {why}")
 
     def looked(
         self, engines: Mapping[str, SimulatedEngine], shadow: str, inboxes: Mapping[str, int], *, full: bool = False
     ) -> None:
-        """After each event."""
         begun, hours = self._now()
         for name, engine in engines.items():
             if not engine.paused:
@@ -130,7 +123,7 @@ class Watcher:
             self._break("silent", f"nothing for {runs} runs, and status gives no reason")
 
     async def audit(
-        self, store: Store, sent: Mapping[str, str], said: Mapping[str, float], written: Collection[str], now: float
+        self, store: Store, sent: Collection[str], said: Mapping[str, float], written: Collection[str], now: float
     ) -> None:
         """At the end, when all that is on its way has come."""
         open_calls = [one.id for one in await store.open_exchanges() if now - one.started > STANDS]

@@ -37,8 +37,6 @@ class SimulatedLearner:
         self.trained: Counter[tuple[str, int]] = Counter()
         """(trajectory, outcome revision) by how often an update was made of it; the order that was only sent again is
         answered as before, and trains nothing."""
-        self.dropped: Counter[str] = Counter()
-        """Trajectories of orders that taught nothing, by reason."""
         self._written(0, -1)
 
     def answer(self, message: BatchOrder | Directive) -> Candidate | None:
@@ -58,7 +56,6 @@ class SimulatedLearner:
         left = [item for item in items if item.attributed.id not in reasons]
         credits = assign(left, CreditSettings())
         reasons |= credits.reasons
-        self.dropped.update(reasons.values())
         taught = [item.attributed for item in left if item.attributed.id not in reasons]
         if not taught:
             kept = self._candidate(self._head, (order.id,))

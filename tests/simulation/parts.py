@@ -1,8 +1,7 @@
 """The real actors at their defaults, and what makes them anew when they died."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -55,7 +54,6 @@ class Parts:
 
     def __init__(self, world: "World", state: Path, swaps: SimulatedSwaps, keys: Any) -> None:
         self.world, self.state, self.swaps, self.keys = world, state, swaps, keys
-        self.made: dict[str, Any] = {}
         self.forget()
 
     def forget(self) -> None:
@@ -63,65 +61,53 @@ class Parts:
         self.times, self.kinds = VersionTimeline(self.world.clock), Kinds()
 
     @property
+    def names(self) -> list[str]:
+        """In the order in which records are handed on."""
+        names = ["curator", "gatekeeper", "swapper", "sentinel", "experiencer"]
+        return ["assembler", "attributor", *names] if self.world.cell.exchanges else names
+
+    @property
     def swapper(self) -> Swapper:
-        return self.made["swapper"]
+        return cast(Swapper, self.world.loop.actors["swapper"])
 
     @property
     def view(self) -> LearningView:
+        actors: dict[str, Any] = self.world.loop.actors
         return LearningView(
-            curator=self.made["curator"], gatekeeper=self.made["gatekeeper"], fleet=lambda: self.swapper.fleet,
+            curator=actors["curator"], gatekeeper=actors["gatekeeper"], fleet=lambda: self.swapper.fleet,
             canary=CanarySettings(), halted=lambda: "", clock=self.world.clock,
         )  # fmt: skip
 
-    def build(self) -> dict[str, Callable[[], Actor]]:
-        """By name, in the order in which records are handed on."""
-        names = ["curator", "gatekeeper", "swapper", "sentinel", "experiencer"]
-        names = ["assembler", "attributor", *names] if self.world.cell.exchanges else names
-        return {name: lambda name=name: self._kept(name) for name in names}
-
-    def _kept(self, name: str) -> Actor:
-        self.made[name] = getattr(self, f"make_{name}")()
-        return self.made[name]
-
-    def make_assembler(self) -> Actor:
-        return Assembler(AssemblerSettings(), store=self.world.store, clock=self.world.clock)
-
-    def make_attributor(self) -> Actor:
-        store, clock = self.world.store, self.world.clock
-        return Attributor(
-            AttributorSettings(), judge=RulesJudge(), evidence=store, store=store, clock=clock, ticks=clock
-        )  # fmt: skip
-
-    def make_curator(self) -> Actor:
-        return Curator(
-            CuratorSettings(groups_per_batch=0), store=self.world.store, batches=self.state / "batches",
-            clock=self.world.clock, kinds=self.kinds,
-        )  # fmt: skip
-
-    def make_gatekeeper(self) -> Actor:
-        """Verdicts by replay; no checks of prompts and of safety: they ask for words, and these policies have none."""
-        world = self.world
-        replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=world.store)
-        checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=world.store)]
-        trial = Unlucky(Panel(PanelSettings(), trial=replay, checks=checks), world.cell.luck)
-        return Gatekeeper(
-            GatekeeperSettings(), store=world.store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
-            trial=trial, versions=self.state / "versions", key=world.key,
-            clock=world.clock, times=self.times,
-        )  # fmt: skip
-
-    def make_swapper(self) -> Actor:
-        world = self.world
-        return Swapper(
-            SwapperSettings(), store=world.store, engines=world.serving, runner=self.swaps,
-            versions=self.state / "versions", key=world.key, keys=self.keys, clock=world.clock, times=self.times,
-            kinds=self.kinds,
-        )  # fmt: skip
-
-    def make_sentinel(self) -> Actor:
-        world = self.world
-        engines = {**world.serving, SHADOW: world.shadow}
-        return Sentinel(SentinelSettings(), store=world.store, engines=engines, clock=world.clock, kinds=self.kinds)
-
-    def make_experiencer(self) -> Actor:
-        return Experiencer(ExperiencerSettings(), store=self.world.store, prober=None, clock=self.world.clock)
+    def make(self, name: str) -> Actor:
+        world, store, clock, versions = self.world, self.world.store, self.world.clock, self.state / "versions"
+        match name:
+            case "assembler":
+                return Assembler(AssemblerSettings(), store=store, clock=clock)
+            case "attributor":
+                return Attributor(
+                    AttributorSettings(), judge=RulesJudge(), evidence=store, store=store, clock=clock, ticks=clock
+                )
+            case "curator":
+                return Curator(
+                    CuratorSettings(groups_per_batch=0), store=store, batches=self.state / "batches", clock=clock,
+                    kinds=self.kinds,
+                )  # fmt: skip
+            case "gatekeeper":
+                # No checks of prompts and of safety: they ask for words, and these policies have none.
+                replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=store)
+                checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=store)]
+                trial = Unlucky(Panel(PanelSettings(), trial=replay, checks=checks), world.cell.luck)
+                return Gatekeeper(
+                    GatekeeperSettings(), store=store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
+                    trial=trial, versions=versions, key=world.key, clock=clock, times=self.times,
+                )  # fmt: skip
+            case "swapper":
+                return Swapper(
+                    SwapperSettings(), store=store, engines=world.serving, runner=self.swaps, versions=versions,
+                    key=world.key, keys=self.keys, clock=clock, times=self.times, kinds=self.kinds,
+                )  # fmt: skip
+            case "sentinel":
+                engines = {**world.serving, SHADOW: world.shadow}
+                return Sentinel(SentinelSettings(), store=store, engines=engines, clock=clock, kinds=self.kinds)
+            case _:
+                return Experiencer(ExperiencerSettings(), store=store, prober=None, clock=clock)

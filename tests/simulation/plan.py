@@ -97,7 +97,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exchanges(self) -> bool:
-        """Whether runs are exchanges first."""
         return self.chain and self.rate <= CHAIN_RATE
 
     @property

@@ -48,11 +48,8 @@ class HardOfHearing(Assembler):
     """Loses every tenth report."""
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        return await super().handle([one for one in batch if not _unheard(one.message)])
-
-
-def _unheard(message: object) -> bool:
-    return isinstance(message, Feedback) and int(message.id[:4], 16) % 10 == 0
+        lost = [one for one in batch if isinstance(one.message, Feedback) and int(one.message.id[:4], 16) % 10 == 0]
+        return await super().handle([one for one in batch if one not in lost])
 
 
 class Again(Curator):
@@ -115,25 +112,20 @@ class Bug(NamedTuple):
 
 def play(cell: Cell, seed: int, bug: Bug) -> Ran:
     """`cell` with `bug` in it."""
-    with mock.patch.object(*bug.patch) if bug.patch else contextlib.nullcontext():
-        return simulate(cell, seed, parts_with(bug))
-
-
-def parts_with(bug: Bug) -> type[Parts]:
-    """Makes the actors, one of them wrong."""
 
     class Planted(Parts):
         def __init__(self, world: Any, state: Path, real: SimulatedSwaps, keys: Any) -> None:
             real.__class__ = bug.swaps
             super().__init__(world, state, real, keys)
 
-        def _kept(self, name: str) -> Actor:
-            made = super()._kept(name)
+        def make(self, name: str) -> Actor:
+            made = super().make(name)
             if name == bug.actor:
                 made.__class__ = bug.kind
             return made
 
-    return Planted
+    with mock.patch.object(*bug.patch) if bug.patch else contextlib.nullcontext():
+        return simulate(cell, seed, Planted)
 
 
 BUGS: dict[str, tuple[str, Bug]] = {

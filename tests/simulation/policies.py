@@ -44,8 +44,6 @@ PAUSE = 2.0
 
 
 class Policies:
-    """How the versions act."""
-
     def __init__(self, agents: int, rng: np.random.Generator, skill: float = SKILL) -> None:
         self._rng, self.agents = rng, agents
         self.skill: dict[int, list[float]] = {0: [skill] * agents}
@@ -56,7 +54,6 @@ class Policies:
         self._drift: dict[int, npt.NDArray[np.float64]] = {0: np.zeros(FEATURES)}
 
     def update(self, parent: int, version: int, step: float) -> None:
-        """`version` is `parent`, better by `step`."""
         self.skill[version] = [min(HIGHEST, max(LOWEST, one + step)) for one in self.skill[parent]]
         self._parents[version] = parent
         if parent in self.broken:
@@ -73,11 +70,9 @@ class Policies:
                 self.broken[child] = agents
 
     def succeeds(self, version: int, agent: int) -> float:
-        """Probability that a run ends well."""
         return BROKEN if agent in self.broken.get(version, ()) else self.skill[version][agent]
 
     def mean(self, version: int) -> float:
-        """Over all agents."""
         return float(np.mean([self.succeeds(version, agent) for agent in range(self.agents)]))
 
     def log_probs(self, ids: npt.NDArray[np.int32], version: int) -> npt.NDArray[np.float32]:
@@ -109,13 +104,11 @@ class SimulatedEngine(FakeEngine):
         return self._policies.log_probs(np.asarray(ids, dtype=np.int32), self.current)
 
     async def pause(self) -> None:
-        """From now on it answers nobody."""
         self._check()
         self._watch(self.name, "begins")
         self.paused = True
 
     async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
-        """Refuses what is not as it was judged."""
         self._check()
         if manifest and _digest(path) != manifest:
             raise CheckpointRefused(f"{path}: the manifest is not the one that was judged")

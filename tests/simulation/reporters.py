@@ -18,8 +18,6 @@ Reports = tuple[tuple[float, float], ...]
 
 
 class Reporters:
-    """Those of a cell."""
-
     def __init__(self, cell: Cell, skill: float, rng: random.Random) -> None:
         self._cell, self._rng = cell, rng
         # Failures `skew` times as often as successes, and `feedback` in all at the start.
@@ -29,7 +27,6 @@ class Reporters:
         """Runs of the party that lies, by version."""
 
     def tell(self, ended: float, agent: int, version: int, *, success: bool) -> Reports:
-        """What an honest agent says of a run."""
         rng, cell = self._rng, self._cell
         if version not in self._weights:
             self._weights[version] = weights(cell, version)
@@ -42,7 +39,6 @@ class Reporters:
         return (told, (told[0] + 3600.0, 1.0 - told[1])) if rng.random() < CORRECTED else (told,)
 
     def lie(self, ended: float, version: int, *, success: bool) -> Reports:
-        """What the party that lies says of one, at once."""
         self._seen[version] = self._seen.get(version, 0) + 1
         said, opposite = ended + 1.0, float(not success)
         match self._cell.liar:

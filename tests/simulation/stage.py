@@ -14,8 +14,6 @@ _TICK = 1e-6
 
 
 class Clock:
-    """Time that the simulation moves."""
-
     def __init__(self, now: float) -> None:
         self.now = now
 
@@ -24,7 +22,6 @@ class Clock:
         return self.now
 
     def advance(self, to: float) -> None:
-        """Never backwards."""
         self.now = max(self.now, to)
 
 

@@ -81,7 +81,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agents(cell: Cell) -> list[Agent]:
-    """Those of a cell, the one that lies last."""
     found = [_agent(number) for number in range(cell.agents)]
     if cell.liar:
         # A key of the first agent's tenant, with the same tools: its runs are evidence of the same kind.
@@ -120,8 +119,6 @@ def arrivals(cell: Cell, rng: random.Random, now: float) -> Iterator[float]:
 
 
 class Traffic:
-    """Makes runs."""
-
     def __init__(self, cell: Cell, policies: Policies, rng: random.Random, *, name: str) -> None:
         self._cell, self._policies, self._rng, self._name = cell, policies, rng, name
         self.agents = agents(cell)
@@ -130,7 +127,6 @@ class Traffic:
         self._reporters = Reporters(cell, policies.skill[0][0], rng)
 
     def run(self, now: float, version: int, engine: str) -> Run:
-        """One run that begins now, sampled by `version`."""
         rng, cell = self._rng, self._cell
         self._count += 1
         identity = derived_id("run", self._name, self._count)
@@ -199,7 +195,6 @@ def _exchange(
 
 
 def exchange_id(run: Run, number: int) -> str:
-    """Of call `number` of `run`."""
     return f"x-{run.id}-{number}"
 
 

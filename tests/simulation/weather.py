@@ -16,8 +16,7 @@ import argparse
 import multiprocessing
 import os
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import msgspec
@@ -26,7 +25,6 @@ from rich.console import Console
 from tests.benchmarks import report
 from tests.benchmarks.standstill.falls import falls
 from tests.simulation.plan import DESIGN, Cell, design
-from tests.simulation.stage import silence
 from tests.simulation.world import Ran, simulate
 
 _COLUMNS = (
@@ -34,41 +32,53 @@ _COLUMNS = (
     "alarms", "success", "stuck", "broken",
 )  # fmt: skip
 _ACTS = ("rollback", "freeze", "drift")
-_SHARE = 0.02
-"""Of the runs that are reported when a fall from 90 to 10 % must be found."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _options(arguments)
-    known = {cell.name: cell for cell in design(options.seed, options.cells)}
-    unknown = [name for name in options.only if name not in known]
-    if unknown:
-        print(f"no cell {unknown[0]}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
-        return 2
-    chosen = [known[name] for name in options.only] or list(known.values())
-    found = play(chosen, options.seed, options.jobs)
-    figures = shown(found) | ({} if options.only else _falls(options.seed))
-    report.table("The weather", _COLUMNS, [_row(ran) for ran in found], Console(width=232))
+def main() -> int:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--cells", type=int, default=DESIGN, help="of the design; more are further mixes")
+    options = parser.parse_args()
+    cells = {cell.name: cell for cell in design(options.seed, options.cells)}
+    return run("weather", cells, (0.02,), options)
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """A parser with what `run` asks for."""
+    parser = report.arguments(description)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells, by name")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
+    return parser
+
+
+def run(name: str, cells: Mapping[str, Cell], shares: Sequence[float], options: argparse.Namespace) -> int:
+    """Play cells, print the tables, with what is wrong, and write the figures; returns the exit status.
+
+    Args:
+        shares: of the runs that are reported when a fall from 90 to 10 % must be found.
+    """
+    for cell in options.only:
+        if cell not in cells:
+            print(f"no cell {cell}; there are, among others, {', '.join(list(cells)[:3])}", file=sys.stderr)
+            return 2
+    names = options.only or list(cells)
+    played = play([cells[cell] for cell in names], options.seed, options.jobs)
+    found = [msgspec.structs.replace(ran, name=cell) for cell, ran in zip(names, played, strict=True)]
+    figures = shown(found)
+    for share in () if options.only else shares:
+        figures[f"fall_found_{share * 100:g}pct"] = falls(share, seed=options.seed).found
+    report.table(name, _COLUMNS, [_row(ran) for ran in found], Console(width=232))
     for ran in found:
         for broken in ran.broken:
             print(f"{ran.name}, seed {ran.seed}: {broken.promise}: {broken.what} (run {broken.runs})")
         if ran.stuck:
             print(f"{ran.name}, seed {ran.seed}: {ran.stuck}; status says: {ran.says}")
-    goals = ", ".join(f"{kind} in {number}" for kind, number in sorted(Counter(ran.goals for ran in found).items()))
-    print(f"Goals, in cells: {goals}; BFCL's are the first sentences of its 200 multi-turn base tasks")
-    rates = sorted(_speeds(found).items())
-    report.table("Simulated days a second", ("runs a minute", "days"), [(r, f"{s:.3f}") for r, s in rates])
     report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in figures.items()])
-    report.write(options.json, "weather", figures, [options.seed])
-    if options.json is not None:
-        content = msgspec.json.decode(options.json.read_bytes())
-        content["cells"] = msgspec.to_builtins(found)
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
+    report.write(options.json, name, figures, [options.seed], cells=msgspec.to_builtins(found))
     return int(figures["stuck"] > 0 or figures["broken"] > 0)
 
 
 def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
-    """All `chosen`, in that order."""
     done: dict[str, Ran] = {}
     # Not forked: another thread may hold a lock.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -77,7 +87,10 @@ def play(chosen: Sequence[Cell], seed: int, jobs: int) -> list[Ran]:
         for future in as_completed(waiting):
             ran = future.result()
             done[ran.name] = ran
-            print(f"{len(done)}/{len(chosen)} {_line(ran)}", flush=True)
+            trouble = "BROKEN" if ran.broken else "STUCK" if ran.stuck else "ok"
+            print(
+                f"{len(done)}/{len(chosen)} {ran.name}: {ran.runs} runs in {ran.seconds:.1f} s, {trouble}", flush=True
+            )
     return [done[cell.name] for cell in chosen]
 
 
@@ -87,7 +100,6 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
     wanted = [ran for ran in found if ran.scenario in ("better", "equal") and not ran.faults]
     quiet = [ran for ran in found if ran.scenario in ("better", "equal") and "liar" not in ran.name]
     weeks = sum(ran.days for ran in quiet) / 7.0
-    days, seconds = sum(ran.days for ran in found), sum(ran.seconds for ran in found)
     fallen = [ran for ran in found if ran.scenario == "fall" and ran.undone is not None]
     agents = [ran for ran in found if ran.scenario == "one_agent" and ran.told is not None]
     return {
@@ -102,22 +114,7 @@ def shown(found: Sequence[Ran]) -> dict[str, float]:
         "agents": sum(ran.scenario == "one_agent" and ran.planted for ran in found),
         "false_alarms_per_week": sum(_alarms(ran) for ran in quiet) / weeks if weeks else 0.0,
         "weeks_without_cause": weeks,
-        "days_per_second": days / seconds if seconds else 0.0,
     }
-
-
-def _falls(seed: int) -> dict[str, float]:
-    with silence():
-        found = falls(_SHARE, seed=seed)
-    return {"fall_found_2pct": found.found, "fall_trials_2pct": found.trials}
-
-
-def _speeds(found: Sequence[Ran]) -> dict[float, float]:
-    sums: defaultdict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for ran in found:
-        sums[ran.rate][0] += ran.days
-        sums[ran.rate][1] += ran.seconds
-    return {rate: days / seconds for rate, (days, seconds) in sums.items() if seconds}
 
 
 def _alarms(ran: Ran) -> int:
@@ -133,24 +130,6 @@ def _row(ran: Ran) -> tuple[object, ...]:
         "-" if ran.undone is None else ran.undone, "-" if ran.told is None else ran.told, _alarms(ran),
         f"{ran.skill:.0%}", "yes" if ran.stuck else "-", ", ".join(sorted({one.promise for one in ran.broken})) or "-",
     )  # fmt: skip
-
-
-def _line(ran: Ran) -> str:
-    promoted = "never promoted" if ran.first_promotion is None else f"promoted at run {ran.first_promotion[0]}"
-    trouble = "".join(f", BROKEN: {one.promise}: {one.what}" for one in ran.broken[:1])
-    return f"{ran.name:60} {ran.runs:6} runs, {ran.days:5.1f} days in {ran.seconds:5.1f} s, {promoted}" + (
-        f", STUCK: {ran.stuck}" if ran.stuck else trouble
-    )
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = report.arguments(__doc__ or "")
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cells", type=int, default=DESIGN, help="of the design; more are further mixes")
-    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="only these cells of the design, by name")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

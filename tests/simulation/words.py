@@ -46,7 +46,6 @@ _ASIDES = (
 
 
 def request(rng: random.Random) -> str:
-    """One request."""
     form, verbs = rng.choice(_DOES)
     do = form.format(
         verb=rng.choice(verbs), thing=rng.choice(_THINGS), day=rng.choice(_DAYS), place=rng.choice(_PLACES),
@@ -63,7 +62,6 @@ def bfcl() -> list[str]:
 
 
 def goal(kind: str, rng: random.Random, number: int) -> str:
-    """One request of a kind of `FACTORS["goals"]`."""
     match kind:
         case "free":
             return request(rng)

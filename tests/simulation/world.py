@@ -16,7 +16,7 @@ import numpy as np
 
 from actors.curation.progress import Learning
 from actors.messages import MANIFEST, BatchOrder, Candidate, Directive, Message, Serving, Verdict, derived_id
-from actors.messages.signing import SigningKey, sign
+from actors.messages.signing import sign
 from actors.store import Joined
 from actors.system.streams import (
     POLICY_CANDIDATE,
@@ -54,14 +54,9 @@ _OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cell."""
-
     name: str
     seed: int
-    goals: str
     scenario: str
-    rate: float
-    bound: float
     runs: int
     days: float
     reported: int
@@ -71,10 +66,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     settled: int
     ratio: float
     """Runs to the first promotion, in bounds; without one all runs."""
-    first_settled: tuple[int, float] | None
-    settled_ratio: float
-    """Runs until then, in bounds; if none stayed, all runs."""
-    trained: int
     counts: dict[str, int]
     """Of orders, verdicts by decision, swaps, directives by kind."""
     found: dict[str, int]
@@ -87,19 +78,15 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """Runs from the planted regression of one agent until it was told, or undone."""
     faults: dict[str, int]
     skill: float
-    quiet: float
-    """Bounds of runs, at most, without an order, a verdict or a swap."""
     stuck: str
     """Why it stands still; empty if it does not."""
     says: str
     broken: tuple[Broken, ...]
     digest: str
-    seconds: float = 0.0
+    seconds: float
 
 
 class World:
-    """The cell's actors and what they work on."""
-
     def __init__(self, cell: Cell, seed: int, *, state: Path, parts: type[Parts] | None = None) -> None:
         self.cell, self.seed, self._state = cell, seed, state
         self._learning: Learning | None = None
@@ -128,19 +115,16 @@ class World:
         self.watcher = Watcher(keys, self._now, first)
         swaps = SimulatedSwaps(*self.serving.values(), self.shadow, dies=self._dies, done=self.watcher.swapped)
         self.parts = (parts or Parts)(self, state, swaps, keys)
-        self.loop = Loop(
-            self.parts.build(), store=self.store, clock=self.clock, faults=self.faults, seen=self._seen,
-            outside=self._outside, parked=self.watcher.parked, reborn=self.parts.forget,
-        )  # fmt: skip
+        self.loop = Loop(self)
         self.traffic = Traffic(cell, self.policies, self._rng, name=name)
         self._sampled = 1.0 if cell.feedback >= 0.2 else SAMPLED
         self._arrivals = arrivals(cell, self._rng, self.clock.now)
         self._busy = 0.0
         self._silent: list[Run] = []
-        self._sent: dict[str, str] = {}
+        self._sent: list[str] = []
         self._said: dict[str, float] = {}
         self.runs = self._last = self._thaws = self._last_order = 0
-        self._quiet, self._stands = 0, False
+        self._stands = False
         self._reported: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.found: Counter[str] = Counter()
@@ -148,7 +132,6 @@ class World:
         self._settling: dict[int, int] = {}
         self._settled: set[int] = set()
         self._first: tuple[int, float] | None = None
-        self._first_settled: tuple[int, float] | None = None
         self._planted: tuple[int, int] | None = None
         """The version that was planted to fail, and the runs until then."""
         self._undone: int | None = None
@@ -212,7 +195,6 @@ class World:
             self._fill()
         if self.faults.full:
             self._last = self.runs  # nothing can happen
-        self._quiet = max(self._quiet, self.runs - self._last)
         if self.runs - self._last > self.cell.patience * self.cell.bound:
             learning = self.parts.view.learning()
             if learning is not None or not self.loop.gone:
@@ -240,7 +222,7 @@ class World:
             self._send_closed(run)
             return
         for number, exchange in enumerate(exchanges(run)):
-            self._sent[exchange.id] = run.id
+            self._sent.append(exchange.id)
             self._later(exchange.started + exchange.duration, TRAFFIC_EXCHANGE, exchange)
             if number:
                 self.loop.look(gathered(exchange.started + exchange.duration + IDLE + 1.0))
@@ -333,8 +315,9 @@ class World:
 
     # What is published.
 
-    def _outside(self, subject: str, message: Message) -> None:
-        """The learner, and the person who looks at a freeze."""
+    def published(self, subject: str, message: Message) -> None:
+        """What the learner makes of it, and the person who looks at a freeze."""
+        self._seen(message)
         if subject in (WORK_TRAIN, POLICY_DIRECTIVE) and isinstance(message, BatchOrder | Directive):
             seconds = TRAIN_SECONDS if isinstance(message, BatchOrder) else BACK_SECONDS
             self._busy = max(self._busy, self.clock.now) + seconds + self.faults.delay()
@@ -349,11 +332,16 @@ class World:
             self.loop.at(self.clock.now + _THAW, self._thaw)
 
     async def _thaw(self) -> None:
+        """Somebody looked, and lets learning go on."""
         if await self.store.frozen():
             self._thaws += 1
-            self.loop.say(POLICY_DIRECTIVE, thaw(self._thaws, self.clock(), self.key))
+            order = Directive(
+                id=derived_id("thaw", self._thaws), kind="thaw", reason="looked at", origin="operator",
+                created=self.clock(),
+            )  # fmt: skip
+            self.loop.say(POLICY_DIRECTIVE, sign(order, self.key))
 
-    def _seen(self, subject: str, message: Message) -> None:
+    def _seen(self, message: Message) -> None:
         self.watcher.seen(message)
         match message:
             case BatchOrder():
@@ -425,43 +413,28 @@ class World:
     def _settles(self, version: int) -> None:
         self._settling.pop(version, None)
         self._settled.add(version)
-        self._first_settled = self._first_settled or self._now()
 
     def result(self, seconds: float) -> Ran:
-        learning = self._learning
-        settled_share = self._figures.get("share")
+        learning, first = self._learning, self._first
         serves = [engine.current for engine in self.serving.values()]
         return Ran(
-            name=self.cell.name, seed=self.seed, goals=self.cell.goals, scenario=self.cell.scenario,
-            rate=self.cell.rate, bound=self.cell.bound, runs=self.runs, days=round(self._now()[1] / 24.0, 3),
-            reported=self._figures["reported"], effect=settled_share, first_promotion=self._first,
-            settled=len(self._settled), ratio=self._bounds(self._first), first_settled=self._first_settled,
-            settled_ratio=self._bounds(self._first_settled), trained=len({run for run, _ in self.learner.trained}),
-            counts=dict(self.counts), found=dict(self.found), planted=self._planted is not None, undone=self._undone,
-            told=self._told,
-            faults=dict(self.faults.met), skill=self.policies.mean(serves[0]), quiet=self._quiet / self.cell.bound,
-            stuck=self._stuck(), says="" if learning is None else f"{learning.state}: {learning.sentence}",
+            name=self.cell.name, seed=self.seed, scenario=self.cell.scenario, runs=self.runs,
+            days=round(self._now()[1] / 24.0, 3), reported=self._figures["reported"],
+            effect=self._figures.get("share"), first_promotion=first, settled=len(self._settled),
+            ratio=(self.runs if first is None else first[0]) / self.cell.bound, counts=dict(self.counts),
+            found=dict(self.found), planted=self._planted is not None, undone=self._undone, told=self._told,
+            faults=dict(self.faults.met), skill=self.policies.mean(serves[0]), stuck=self._stuck(),
+            says="" if learning is None else f"{learning.state}: {learning.sentence}",
             broken=tuple(self.watcher.broken), digest=self.loop.digest, seconds=round(seconds, 2),
         )  # fmt: skip
 
-    def _bounds(self, first: tuple[int, float] | None) -> float:
-        return (self.runs if first is None else first[0]) / self.cell.bound
-
     def _stuck(self) -> str:
         if self._stands:
-            return f"nothing for {self._quiet} runs"
+            return f"nothing for {self.cell.patience:g} bounds of runs"
         stands = self._learning is None or self._learning.state == "stuck"
         if stands and self.runs >= self.cell.limit and self._last_order <= self.runs * 2 // 3:
             return f"last order at run {self._last_order} of {self.runs}"
         return ""
-
-
-def thaw(number: int, now: float, key: SigningKey) -> Directive:
-    """Somebody looked, and lets learning go on."""
-    order = Directive(
-        id=derived_id("thaw", number), kind="thaw", reason="looked at", origin="operator", created=now
-    )  # fmt: skip
-    return sign(order, key)
 
 
 def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:

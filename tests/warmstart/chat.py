@@ -5,7 +5,6 @@ built here, and a test holds that together they equal `apply_chat_template`.
 """
 
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -20,11 +19,6 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any]
-
-
-def template() -> str:
-    """The chat template, for tokenizer_config.json."""
-    return files("tests.warmstart").joinpath("template.jinja").read_text(encoding="utf-8")
 
 
 def opening(goal: str, tools: list[dict[str, Any]], hint: str = "", system: str = SYSTEM) -> str:

@@ -57,8 +57,6 @@ SAID = (
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """What one world's warm start is made from."""
-
     examples: Callable[[int], Iterator[list[Segment]]]
     """Endless demonstrations of a seed."""
     words: Callable[[], Words]
@@ -215,7 +213,6 @@ def _ancestor(directory: Path) -> dict[str, Any]:
 
 
 def digest(directory: Path) -> str:
-    """SHA-256 of the weights in `directory`."""
     return hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
 
 
@@ -235,7 +232,7 @@ def _save(made: Qwen2ForCausalLM, vocabulary: Tokenizer, config: dict[str, Any],
             "pad_token": "<|endoftext|>",
             "clean_up_tokenization_spaces": False,
             "model_max_length": config["max_position_embeddings"],
-            "chat_template": chat.template(),
+            "chat_template": Path(__file__).with_name("template.jinja").read_text(encoding="utf-8"),
         },
     )
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 
 import torch
-from torch import nn
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 EMBEDDING_STD = 0.3
@@ -116,8 +115,3 @@ def _make_mimetic(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
     for layer in range(1, config.num_hidden_layers):
         of(layer, "k_proj.weight")[:size] = scale * written.T
         of(layer, "q_proj.weight")[:size] = scale * of(0, "v_proj.weight")[:size]
-
-
-def matrices(model: nn.Module) -> list[nn.Parameter]:
-    """The hidden weight matrices, which Muon trains; embeddings, norms and biases are AdamW's."""
-    return [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]

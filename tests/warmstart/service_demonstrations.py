@@ -170,7 +170,6 @@ def _filed(rng: random.Random, wish: Wish, tool: str, goal: str) -> str:
 
 
 def intent_of(role: str) -> str:
-    """The verb of a tool's name: "orders.cancel" cancels."""
     return first_word(role.removeprefix("orders."))
 
 
@@ -202,8 +201,6 @@ def _once(said: str) -> list[str]:
 
 
 class Demonstrator:
-    """Plays tasks of the service desk, not too well."""
-
     def __init__(self, rng: random.Random, habits: Habits | None = None) -> None:
         self._rng = rng
         self._habits = habits or Habits()

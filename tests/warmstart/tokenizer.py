@@ -52,8 +52,3 @@ def single(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
     if long := {word: len(ids) for word, ids in found.items() if len(ids) != 1}:
         raise ValueError(f"more than one token: {long}")
     return [found[word][0] for word in words]
-
-
-def pieces(tokenizer: Tokenizer) -> list[int]:
-    """All ids but those of single bytes."""
-    return sorted(tokenizer.get_added_tokens_decoder())

@@ -7,7 +7,6 @@ from adapters.environments.made_names import made_name
 
 
 def made_tool_name(rng: random.Random) -> str:
-    """A tool name."""
     kind = rng.choice(("syllables", "letters", "pair"))
     if kind == "letters":
         return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(4, 9)))

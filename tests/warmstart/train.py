@@ -16,8 +16,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 from transformers import Qwen2ForCausalLM
 
-from tests.warmstart.model import matrices
-from tests.warmstart.tokenizer import pieces, single
+from tests.warmstart.tokenizer import single
 
 Segment = tuple[str, bool]
 """A piece of a conversation, and whether the model wrote it."""
@@ -107,7 +106,8 @@ def _schedule(step: int, of: int, warmup: int) -> float:
 
 
 def _optimizers(model: Qwen2ForCausalLM, settings: Settings) -> tuple[list[torch.optim.Optimizer], tuple[float, float]]:
-    hidden = matrices(model)
+    """Muon for the hidden weight matrices, AdamW for embeddings, norms and biases."""
+    hidden = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
     taken = {id(parameter) for parameter in hidden}
     others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
     adamw = torch.optim.AdamW(others, lr=settings.adamw_lr, betas=(0.9, 0.98), weight_decay=0.0)
@@ -136,7 +136,7 @@ class _Drill:
 
     def __init__(self, tokenizer: Tokenizer, words: Words, batch: int, rng: random.Random) -> None:
         self._batch, self._rng = batch, rng
-        self._all = pieces(tokenizer)
+        self._all = sorted(tokenizer.get_added_tokens_decoder())  # all but single bytes
         self._names = single(tokenizer, (*words.names, *words.held_out))
         self._held_out = single(tokenizer, words.held_out)
 

@@ -78,14 +78,11 @@ def hints(kinds: str, variant: Variant) -> tuple[str, ...]:
 
 
 class Demonstrator:
-    """Plays tasks of the travel desk, not too well."""
-
     def __init__(self, rng: random.Random, habits: Habits | None = None) -> None:
         self._rng = rng
         self._habits = habits or Habits()
 
     def demonstrate(self) -> Demonstration:
-        """Play one task."""
         rng, habits = self._rng, self._habits
         family = rng.choice(FAMILY_MIX)
         hinted = rng.random() < (habits.hinted_queue if family == "L" else habits.hinted)

@@ -21,9 +21,8 @@ from tests.benchmarks.ablation.plan import Cell, Experiment
 from tests.benchmarks.ablation.results import DEFAULT, Results, show
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
-    options = _options(arguments)
+def main() -> int:
+    options = _options()
     results = Results(options.results)
     chosen = [experiment for experiment in plan.experiments() if options.only in (None, experiment.name)]
     if options.report:
@@ -33,14 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, mp_context=spawn, initializer=work.die_with_parent) as pool:
         if options.prepare:
-            list(pool.map(work.warm_start, bases.WARM_STARTS))
-            list(pool.map(work.trained, bases.TRAINED))
+            list(pool.map(bases.make_warm_start, bases.WARM_STARTS))
+            list(pool.map(bases.make_trained, bases.TRAINED))
             return 0
         return play(pool, chosen, results, time.time() + options.minutes * 60 if options.minutes else None)
 
 
 def play(pool: ProcessPoolExecutor, experiments: Sequence[Experiment], results: Results, end: float | None) -> int:
-    """Run missing cells until all are done or it is `end`, unix seconds; returns the exit status."""
+    """Run missing cells until all are done or it is `end`, unix seconds; 1 if one failed."""
     done = results.read()
     wanted = {cell.id: cell for experiment in experiments for cell in plan.cells(experiment) if cell.id not in done}
     print(f"{len(wanted)} cells to run", flush=True)
@@ -61,7 +60,7 @@ def play(pool: ProcessPoolExecutor, experiments: Sequence[Experiment], results: 
     return 1 if failed else 0
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _options() -> argparse.Namespace:
     names = [experiment.name for experiment in plan.experiments()]
     parser = argparse.ArgumentParser(prog="ablation", description="What of the learner helps.")
     what = parser.add_mutually_exclusive_group()
@@ -71,7 +70,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="stop then")
     parser.add_argument("--workers", type=int, default=2, help="processes, one torch thread each")
     parser.add_argument("--results", type=Path, default=DEFAULT, metavar="FILE")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -56,10 +56,6 @@ class Attempt:
         """Whether the customer got what they asked for, and nothing else."""
         return self._desk.solved
 
-    @property
-    def family(self) -> str:
-        return self._desk.family
-
     def act(self, text: str) -> str | None:
         call = chat.parse(text)
         right = call is not None and (call.name, json.loads(call.arguments)) in good_actions(self._desk)
@@ -71,13 +67,7 @@ class Attempt:
         return None if seen.done else chat.continuation(seen.text)
 
     def trajectory(self, number: int, tokens: Tokens, player: Player, version: int) -> Trajectory:
-        """What a tap and the rollout would have recorded of it.
-
-        Args:
-            number: makes the id, together with group and task.
-            tokens: from the player.
-            version: weights that sampled.
-        """
+        """What a tap and the rollout would have recorded of it, sampled by `version`."""
         span = hint_span(player.encode(self.plain), player.encode(self.opening)) if self.guided else (0, 0)
         row = TokenRow(
             ids=pack_array(tokens.ids, "<i4"),
@@ -88,14 +78,11 @@ class Attempt:
         )
         steps = tuple(
             Step(
-                exchange_id=f"{i}",
-                text="" if call else text,
-                tool_calls=(call,) if call else (),
-                observation=observation,
-                row=0,
+                exchange_id=f"{i}", text="" if call else text, tool_calls=(call,) if call else (),
+                observation=observation, row=0,
             )
             for i, (text, call, observation) in enumerate(self._turns)
-        )
+        )  # fmt: skip
         return Trajectory(
             id=f"{version}-{number}",
             source="sandbox",

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -35,8 +35,6 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cell gave."""
-
     points: list[Point]
     seconds: float
     """Of the CPU."""
@@ -47,23 +45,12 @@ class Stopped(Exception):
 
 
 def settings_of(setup: Setup) -> LearnerSettings:
-    """The demo's profile, and what `setup` changes.
-
-    Raises:
-        msgspec.ValidationError: a setting that does not exist, or a value that it cannot have.
-    """
     table = toml.merge({**toml.read(PROFILE)["learner"], "device": "cpu"}, setup.learner)
     return msgspec.convert(table, LearnerSettings)
 
 
 class Loop:
-    """A policy that learns on the desk.
-
-    Args:
-        base: checkpoint directory to start from.
-        seed: of tasks, sampling, labels and mini-batches.
-        work: an empty directory for the present weights.
-    """
+    """A policy that learns on the desk, from the checkpoint `base` on; `work` holds the present weights."""
 
     def __init__(self, setup: Setup, base: Path, seed: int, work: Path) -> None:
         self._setup, self._seed, self._work = setup, seed, work
@@ -71,32 +58,24 @@ class Loop:
         self._trainer = NativeTrainer(self._settings, base)
         self._shape = msgspec.json.decode((base / "config.json").read_bytes(), type=Shape)
         self._now = Weights(base, self._shape)
-        self._sampling = (0, self._now)
-        """Version and weights that the next update's attempts are played with."""
         self._player = Player(self._now, Tokenizer.from_file(str(base / "tokenizer.json")))
         self._desk, self._variant = TravelDesk(), Variant.of(Drift(rename=setup.rename))
         self._noise = torch.Generator().manual_seed(seed)
         self._measuring_noise = torch.Generator().manual_seed(seed + 1_000_003)
         self.kinds = Kinds()
-        self._updates = 0
-        self._version = 0
-        self.training = 0.0
+        self._updates = self._version = 0
 
     def save(self, directory: Path) -> None:
-        """Write the weights."""
         self._trainer.save(directory)
 
     def update(self) -> None:
-        version, weights = self._sampling
-        self._player.weights = weights
+        self._player.weights = self._now
         attempts = self._attempts()
         tokens = self._player.play(attempts, self._noise)
-        plain = [attempt.solved for attempt in attempts if not attempt.guided]
-        self.training = float(np.mean(plain)) if plain else float("nan")
         items: list[BatchItem] = []
         source = self._setup.judge
         for number, (attempt, row) in enumerate(zip(attempts, tokens, strict=True)):
-            run = attempt.trajectory(self._updates * len(attempts) + number, row, self._player, version)
+            run = attempt.trajectory(self._updates * len(attempts) + number, row, self._player, self._version)
             items.append(BatchItem(attributed=attributed(run, label(source, run, attempt.truth), source)))
         self._learn(items)
         self._updates += 1
@@ -138,7 +117,6 @@ class Loop:
         credits = assign(items, self._settings.credit)
         built = build(items, credits, self._limits())
         if built.batch is None:
-            self._sampling = (self._version, self._now)
             return
         seed = int(np.random.SeedSequence([self._seed, self._updates]).generate_state(1)[0])
         report = self._trainer.update(built.batch, seed=seed)
@@ -151,7 +129,6 @@ class Loop:
         )  # fmt: skip
         self._trainer.save(self._work)
         self._now = Weights(self._work, self._shape)
-        self._sampling = (self._version, self._now)
 
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
         """Runs without a group with what was to be expected of them, as the curator sends them."""
@@ -169,34 +146,22 @@ class Loop:
         ]
 
     def _limits(self) -> BuildSettings:
-        settings = self._settings
         return BuildSettings(
             vocabulary=self._trainer.vocabulary,
             max_tokens=self._trainer.max_tokens,
             chain=tuple(range(self._version + 1)),
             newest=self._version,
-            max_staleness=settings.max_staleness,
+            max_staleness=self._settings.max_staleness,
         )
 
 
 def run(
-    setup: Setup,
-    base: Path,
-    seed: int,
-    *,
-    name: str,
-    stop: Callable[[], bool] = lambda: False,
-    keep: Path | None = None,
-) -> Ran:
-    """Run one cell to its end, and say how it goes.
+    setup: Setup, base: Path, seed: int, *, name: str, end: float | None = None, keep: Path | None = None
+) -> Ran:  # fmt: skip
+    """Run one cell to its end, and say how it goes; `Stopped` if it is past `end`, unix seconds, before that.
 
     Args:
-        base: checkpoint to start from.
-        stop: asked before every update.
         keep: existing directory that the final weights are written to.
-
-    Raises:
-        Stopped: `stop` said so.
     """
     torch.set_num_threads(1)
     began = time.process_time()
@@ -204,13 +169,13 @@ def run(
         loop = Loop(setup, base, seed, Path(work))
         points = [loop.measure()]
         for number in range(1, setup.updates + 1):
-            if stop():
+            if end is not None and time.time() > end:
                 raise Stopped
             loop.update()
             if number % setup.eval_every == 0 or number == setup.updates:
                 points.append(loop.measure())
-                print(f"{name}  {number}/{setup.updates}  training {loop.training:.2f}  held out "
-                      f"{points[-1].success:.2f}  {time.process_time() - began:.0f} CPU-s", flush=True)  # fmt: skip
+                print(f"{name}  {number}/{setup.updates}  held out {points[-1].success:.2f}  "
+                      f"{time.process_time() - began:.0f} CPU-s", flush=True)  # fmt: skip
         if keep is not None:
             loop.save(keep)
     return Ran(points=points, seconds=round(time.process_time() - began, 1))

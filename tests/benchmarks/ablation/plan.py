@@ -16,8 +16,6 @@ Source = Literal["none", "oracle", "rules"]
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one run does."""
-
     start: Literal["warm", "trained"] = "warm"
     """The warm start, or the policy that it became on the undisturbed short desk."""
     families: str = "ABC"
@@ -40,24 +38,15 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     eval_tasks: int = 128
 
 
-class Arm(msgspec.Struct, frozen=True):
-    """One line of an experiment's table."""
-
-    name: str
-    setup: Setup
-
-
 class Experiment(msgspec.Struct, frozen=True):
     """Arms that are compared with the first of them."""
 
     name: str
     question: str
-    arms: tuple[Arm, ...]
+    arms: dict[str, Setup]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One run."""
-
     experiment: str
     arm: str
     setup: Setup
@@ -78,9 +67,9 @@ class Cell(msgspec.Struct, frozen=True):
 def cells(experiment: Experiment) -> list[Cell]:
     """Seed by seed, so that a run that is stopped has whole pairs."""
     return [
-        Cell(experiment.name, arm.name, arm.setup, seed % WARM_STARTS, seed)
+        Cell(experiment.name, arm, setup, seed % WARM_STARTS, seed)
         for seed in range(SEEDS)
-        for arm in experiment.arms
+        for arm, setup in experiment.arms.items()
     ]
 
 
@@ -104,13 +93,12 @@ def experiments() -> tuple[Experiment, ...]:
 
 def _experiment(name: str, question: str, setup: Setup) -> Experiment:
     grpo = msgspec.structs.replace(setup, learner={**setup.learner, "credit": {"alpha": 0.0}})
-    guided = msgspec.structs.replace(grpo, eta=0.5)
-    arms = (
-        Arm("GRPO", grpo),
-        Arm("+credit (answer key)", msgspec.structs.replace(setup, judge="oracle")),
-        Arm("+credit (rules)", msgspec.structs.replace(setup, judge="rules")),
-        Arm("+lessons", guided),
-        Arm("both (answer key)", msgspec.structs.replace(setup, judge="oracle", eta=0.5)),
-        Arm("both (rules)", msgspec.structs.replace(setup, judge="rules", eta=0.5)),
-    )
+    arms = {
+        "GRPO": grpo,
+        "+credit (answer key)": msgspec.structs.replace(setup, judge="oracle"),
+        "+credit (rules)": msgspec.structs.replace(setup, judge="rules"),
+        "+lessons": msgspec.structs.replace(grpo, eta=0.5),
+        "both (answer key)": msgspec.structs.replace(setup, judge="oracle", eta=0.5),
+        "both (rules)": msgspec.structs.replace(setup, judge="rules", eta=0.5),
+    }
     return Experiment(name, question, arms)

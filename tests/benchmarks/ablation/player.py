@@ -18,6 +18,8 @@ from tests.warmstart.chat import END
 
 ROWS = 64
 """Rows played together: their keys and values still fit into a core's cache."""
+TURN_TOKENS = 32
+"""Longest turn; one that is cut there gets its end appended, unsampled."""
 GROWTH = 64
 """Tokens by which the cache grows."""
 SPARSE = 0.4
@@ -68,12 +70,7 @@ class _Layer(msgspec.Struct, frozen=True):
 
 
 class Weights:
-    """A Qwen2 without grouped heads, as matrices to multiply with.
-
-    Args:
-        directory: `model.safetensors` of the policy.
-        shape: from the checkpoint that it came from.
-    """
+    """A Qwen2 without grouped heads, as matrices to multiply with."""
 
     def __init__(self, directory: Path, shape: Shape) -> None:
         t = load_file(directory / "model.safetensors")
@@ -102,14 +99,10 @@ class Weights:
 
 
 class Player:
-    """A policy with its tokenizer, ready to play.
+    """A policy with its tokenizer, ready to play."""
 
-    Args:
-        turn_tokens: longest turn; a turn that is cut there gets its end appended, unsampled.
-    """
-
-    def __init__(self, weights: Weights, tokenizer: Tokenizer, *, turn_tokens: int = 32) -> None:
-        self.weights, self._tokenizer, self._turn_tokens = weights, tokenizer, turn_tokens
+    def __init__(self, weights: Weights, tokenizer: Tokenizer) -> None:
+        self.weights, self._tokenizer = weights, tokenizer
         self._end = tokenizer.token_to_id(END)
         self._known: dict[str, list[int]] = {}
 
@@ -122,7 +115,6 @@ class Player:
         return found
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a piece of conversation."""
         if text not in self._known:
             self._known[text] = self._tokenizer.encode(text).ids
         return self._known[text]
@@ -146,7 +138,7 @@ class Player:
                 if after is None:
                     continue
                 read = [*([] if ended else [self._end]), *self.encode(after)]
-                if len(tokens.ids) + len(read) + self._turn_tokens >= room:
+                if len(tokens.ids) + len(read) + TURN_TOKENS >= room:
                     continue
                 # The last sampled token has not been through the model yet.
                 pending.append([tokens.ids[-1], *read])
@@ -176,7 +168,7 @@ class Player:
                 if token != self._end:
                     still.append(row)
             count += 1
-            if not still or count == self._turn_tokens:
+            if not still or count == TURN_TOKENS:
                 return
             going = still
             logits = cache.feed([[rows[row].ids[-1]] for row in going], going)
@@ -292,6 +284,5 @@ class _Cache:
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """RoPE on `(n, w, H, d)`."""
     low, high = x.chunk(2, -1)
     return x * cos + torch.cat((-high, low), -1) * sin

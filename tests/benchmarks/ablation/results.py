@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.benchmarks import report
 from tests.benchmarks.ablation.loop import Ran
-from tests.benchmarks.ablation.plan import Arm, Cell, Experiment, cells
+from tests.benchmarks.ablation.plan import Cell, Experiment, cells
 
 DEFAULT = Path(__file__).parents[3] / "build" / "ablation.json"
 TARGET = 0.8
@@ -19,21 +19,15 @@ RESAMPLES, BOOTSTRAP_SEED = 10_000, 4
 
 
 class Results:
-    """The file: curve and CPU seconds of each finished cell, by its id.
-
-    Args:
-        path: made when the first cell is done.
-    """
+    """The file: curve and CPU seconds of each finished cell, by its id."""
 
     def __init__(self, path: Path = DEFAULT) -> None:
         self.path = path
 
     def read(self) -> dict[str, Ran]:
-        """All finished cells."""
         return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Ran]) if self.path.exists() else {}
 
     def add(self, cell: Cell, ran: Ran) -> None:
-        """Keep what `cell` gave."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         aside = self.path.with_name(f".{self.path.name}.part")
         aside.write_text(json.dumps(msgspec.to_builtins(self.read() | {cell.id: ran}), indent=1), encoding="utf-8")
@@ -43,7 +37,8 @@ class Results:
 def show(experiments: Sequence[Experiment], done: dict[str, Ran]) -> None:
     """One table an experiment, as far as it has run; what is missing is never filled in."""
     for experiment in experiments:
-        base = _runs(experiment, experiment.arms[0], done)
+        first = next(iter(experiment.arms))
+        base = _runs(experiment, first, done)
         rows: list[list[object]] = []
         for arm in experiment.arms:
             runs = _runs(experiment, arm, done)
@@ -51,8 +46,8 @@ def show(experiments: Sequence[Experiment], done: dict[str, Ran]) -> None:
                 [(updates_to(base[seed]), updates_to(runs[seed])) for seed in sorted(base.keys() & runs.keys())]
             )
             ends = [ran.points[-1].success for ran in runs.values()]
-            saved = saving(pairs) if len(pairs) > 1 and arm is not experiment.arms[0] and pairs[:, 0].any() else "-"
-            rows.append([arm.name, len(runs), _spread(ends, 100), _spread([*map(updates_to, runs.values())], 1), saved])
+            saved = saving(pairs) if len(pairs) > 1 and arm != first and pairs[:, 0].any() else "-"
+            rows.append([arm, len(runs), _spread(ends, 100), _spread([*map(updates_to, runs.values())], 1), saved])
         report.table(
             f"{experiment.name}: {experiment.question}",
             ("arm", "cells", "success in the end, %", f"updates to {TARGET:.0%}", "saved of the first's"),
@@ -81,8 +76,8 @@ def saving(pairs: np.ndarray) -> str:
     return f"{saved[0]:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _runs(experiment: Experiment, arm: Arm, done: dict[str, Ran]) -> dict[int, Ran]:
-    return {cell.seed: done[cell.id] for cell in cells(experiment) if cell.arm == arm.name and cell.id in done}
+def _runs(experiment: Experiment, arm: str, done: dict[str, Ran]) -> dict[int, Ran]:
+    return {cell.seed: done[cell.id] for cell in cells(experiment) if cell.arm == arm and cell.id in done}
 
 
 def _spread(values: Sequence[float], times: float) -> str:

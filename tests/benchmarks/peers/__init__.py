@@ -5,7 +5,6 @@ import grp
 import os
 import pwd
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,11 +22,7 @@ class PeerError(Exception):
 
 @contextlib.contextmanager
 def nginx(engine_port: int, directory: Path) -> Iterator[int]:
-    """nginx in front of the engine, one worker, nothing buffered; gives its port.
-
-    Raises:
-        PeerError: it is not installed, or does not start.
-    """
+    """nginx in front of the engine, one worker, nothing buffered; gives its port."""
     binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if binary is None:
         raise PeerError("nginx is missing: apt install nginx-light wrk")
@@ -50,14 +45,7 @@ def nginx(engine_port: int, directory: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def litellm(engine_port: int, directory: Path, key: str) -> Iterator[int]:
-    """LiteLLM's proxy in front of the engine; gives its port. It starts in 10 to 60 seconds.
-
-    Args:
-        key: the master key that its callers have to bring.
-
-    Raises:
-        PeerError: it is not installed, or does not start.
-    """
+    """LiteLLM's proxy in front of the engine, whose callers have to bring `key`; gives its port."""
     if not LITELLM.exists():
         raise PeerError("LiteLLM is missing: make bench-peers-setup (or leave it out with --no-litellm)")
     directory.mkdir(parents=True, exist_ok=True)
@@ -73,21 +61,6 @@ def litellm(engine_port: int, directory: Path, key: str) -> Iterator[int]:
     command += ["--num_workers", "1"]
     with _running(command, port, directory / "litellm.log", **settings):
         yield port
-
-
-def litellm_version() -> str:
-    """Of the one that would be started; empty if there is none."""
-    found = sorted((LITELLM.parents[1] / "lib").glob("python3*/site-packages/litellm-*.dist-info"))
-    return found[0].name.removeprefix("litellm-").removesuffix(".dist-info") if found else ""
-
-
-def nginx_version() -> str:
-    """Of the one that would be started; empty if there is none."""
-    binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-    if binary is None:
-        return ""
-    said = subprocess.run([binary, "-v"], capture_output=True, timeout=10).stderr.decode()
-    return said.rpartition("/")[2].strip()
 
 
 @contextlib.contextmanager

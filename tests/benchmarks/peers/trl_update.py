@@ -25,7 +25,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.benchmarks.timing import Timer, answer, peak_mib
+from tests.benchmarks.timing import Timer, answer
 
 GROUP = 8
 
@@ -40,7 +40,6 @@ def padded(rows: list[Any], dtype: torch.dtype, *, left: bool = False) -> torch.
 
 
 def columns(path: Path) -> dict[str, torch.Tensor]:
-    """The batch file in TRL's form."""
     arrays = load_file(path)
     ends = arrays["lengths"].cumsum()
     rows = [slice(end - n, end) for n, end in zip(arrays["lengths"], ends, strict=True)]
@@ -98,13 +97,13 @@ class Rounds(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         # Logged after the step has ended.
         if logs and "grad_norm" in logs:
-            answer({"loss": logs["loss"], "grad_norm": logs["grad_norm"], **self.timer.figures(), "mib": peak_mib()})
+            answer({"loss": logs["loss"], "grad_norm": logs["grad_norm"], **self.timer.figures()})
 
 
 def main() -> None:
-    """Arguments: the directory of model and batch, threads, rows of a micro-batch."""
-    directory, threads, rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(threads)
+    """Arguments: the directory of model and batch, rows of a micro-batch."""
+    directory, rows = Path(sys.argv[1]), int(sys.argv[2])
+    torch.set_num_threads(1)
     recorded = columns(directory / "batch.safetensors")
     size = len(recorded["advantages"])
     settings = json.loads((directory / "task.json").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """Does learning from production alone ever stand still? The weather at its mildest, cell by cell.
 
     python -m tests.benchmarks.standstill --json build/standstill.json
-    python -m tests.benchmarks.standstill --cells better-10-0.05-0 better-100-1-2
+    python -m tests.benchmarks.standstill --only better-10-0.05-0 better-100-1-2
 
 A cell is a rate of runs, the share of them that is reported, what the learner makes of them, and how often the gate is
 unlucky; one agent, nothing breaks, nobody lies (`tests.simulation`). It stands still if for three bounds of runs
@@ -9,21 +9,11 @@ nothing is ordered, judged or swapped, or nothing is ordered in its last third; 
 and of a full verdict. Exit status 1 if one does.
 """
 
-import argparse
-import os
 import sys
-from collections.abc import Sequence
 from itertools import product
 
-import msgspec
-from rich.console import Console
-
-from tests.benchmarks import report
-from tests.benchmarks.standstill.falls import falls
+from tests.simulation import weather
 from tests.simulation.plan import Cell
-from tests.simulation.stage import silence
-from tests.simulation.weather import play
-from tests.simulation.world import Ran
 
 RATES = (0.1, 1.0, 10.0, 100.0)
 """Runs a minute."""
@@ -33,14 +23,9 @@ LUCK = (0, 2)
 """First decisions of the gate that are turned into rejections."""
 FALLS = (0.1, 0.05, 0.02)
 """Shares of runs with an outcome at which the sentinel has to find a fall."""
-_COLUMNS = (
-    "cell", "bound", "runs", "days", "swap", "stays", "ratio", "orders", "swaps", "back", "reject", "hold", "rebase",
-    "freeze", "trained", "quiet", "success", "stuck",
-)  # fmt: skip
 
 
 def cells() -> dict[str, Cell]:
-    """All of them, by name."""
     mixes = product(("better", "equal", "worse"), FEEDBACK, RATES, LUCK)
     return {
         f"{scenario}-{rate:g}-{feedback:g}-{luck}": Cell(
@@ -51,65 +36,6 @@ def cells() -> dict[str, Cell]:
     }  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
-    options = _options(arguments)
-    known = cells()
-    unknown = [name for name in options.cells if name not in known]
-    if unknown:
-        print(f"no cell {unknown[0]}; there are, among others, {', '.join(list(known)[:3])}", file=sys.stderr)
-        return 2
-    names = options.cells or list(known)
-    played = play([known[name] for name in names], options.seed, options.jobs)
-    found = [msgspec.structs.replace(ran, name=name) for name, ran in zip(names, played, strict=True)]
-    shown = figures(found)
-    if not options.cells:
-        with silence():
-            shown |= {f"fall_found_{share * 100:g}pct": falls(share, seed=options.seed).found for share in FALLS}
-    report.table("Learning from production alone", _COLUMNS, [_row(ran) for ran in found], Console(width=200))
-    report.table("Figures", ("figure", "value"), [(name, f"{value:.4g}") for name, value in shown.items()])
-    report.write(options.json, "standstill", shown, [options.seed])
-    if options.json is not None:
-        content = msgspec.json.decode(options.json.read_bytes())
-        content["cells"] = msgspec.to_builtins(found)
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
-    return int(shown["stuck"] > 0)
-
-
-def figures(found: Sequence[Ran]) -> dict[str, float]:
-    """The figures that claims rest on. Ratios are over the cells where something is to be promoted; a cell without a
-    promotion counts with the runs that it had."""
-    wanted = [ran for ran in found if ran.scenario != "worse"]
-    return {
-        "cells": len(found),
-        "stuck": sum(bool(ran.stuck) for ran in found),
-        "broken": sum(bool(ran.broken) for ran in found),
-        "never_promoted": sum(ran.first_promotion is None for ran in wanted),
-        "worst_ratio": max((ran.ratio for ran in wanted), default=0.0),
-        "worst_settled_ratio": max((ran.settled_ratio for ran in wanted), default=0.0),
-        "worst_quiet": max((ran.quiet for ran in found), default=0.0),
-        # Learning that goes on may still go the wrong way: version 0 succeeds in 0.4 of its runs.
-        "lowest_success": min((ran.skill for ran in found), default=0.0),
-    }
-
-
-def _row(ran: Ran) -> tuple[object, ...]:
-    counts, first = ran.counts, ran.first_promotion
-    return (
-        ran.name, round(ran.bound), ran.runs, f"{ran.days:.1f}", "-" if first is None else first[0],
-        "-" if ran.first_settled is None else ran.first_settled[0], f"{ran.ratio:.2f}",
-        *(counts.get(name, 0) for name in ("order", "promotion", "rollback", "reject", "hold", "rebase", "freeze")),
-        f"{ran.trained / max(1, ran.reported):.0%}", f"{ran.quiet:.1f}", f"{ran.skill:.0%}", ran.stuck or "-",
-    )  # fmt: skip
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = report.arguments(__doc__ or "")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cells", nargs="+", default=[], metavar="CELL", help="only these, such as better-10-0.05-0")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="cells at a time")
-    return parser.parse_args(arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    options = weather.arguments(__doc__ or "").parse_args()
+    sys.exit(weather.run("standstill", cells(), FALLS, options))
