@@ -58,16 +58,6 @@ class Relay:
         return Result()
 
 
-def command_line(pid):
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
-
-
-@pytest.fixture
-def endless_pulls(monkeypatch):
-    """Whoever waits until the server ends a pull request hangs."""
-    monkeypatch.setattr(nats_pull, "_EXPIRES", 3600.0)
-
-
 async def all_of(bus, durable, subject, count):
     """Ids of the records that `subject` holds, until `count` different ones were seen, and half a second longer.
 
@@ -159,7 +149,9 @@ def test_a_payload_above_the_limit_travels_by_claim_check_and_without_its_file_i
     assert got["gone"].data == b""
 
 
-def test_a_pending_fetch_is_cancelled_at_once_and_closing_waits_for_no_dead_broker(tmp_path, endless_pulls):
+def test_a_pending_fetch_is_cancelled_at_once_and_closing_waits_for_no_dead_broker(tmp_path, monkeypatch):
+    monkeypatch.setattr(nats_pull, "_EXPIRES", 3600.0)  # whoever waits until the server ends a pull request hangs
+
     async def main(host):
         async with running_broker(tmp_path) as broker:
             for alive in (True, False):
@@ -243,7 +235,7 @@ def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker:
             modes = {path.name: path.stat().st_mode & 0o777 for path in broker.credentials_path.parent.glob("*.*")}
-            command = command_line(broker.pid)
+            command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode()
             bus = NatsBus(host, broker.credentials.url, claims=tmp_path, user="evolved", password="x", settings=PATIENT)
             with pytest.raises(BusRefused, match="login"):
                 await bus.open()
