@@ -189,13 +189,9 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("no certificate\n")
     for name in ("credentials_file", "ca_file", "certificate_file"):
-        url = "tls://127.0.0.1:4222"
-        assert f"bus.{name} = {tmp_path / 'nowhere'} cannot be read" in refused(
-            tmp_path, msgspec.convert({"url": url, name: str(tmp_path / "nowhere")}, BusSettings)
-        )
-        assert f"bus.{name} = {broken}" in refused(
-            tmp_path, msgspec.convert({"url": url, name: str(broken)}, BusSettings)
-        )
+        for file, said in ((tmp_path / "nowhere", " cannot be read"), (broken, "")):
+            settings = msgspec.convert({"url": "tls://127.0.0.1:4222", name: str(file)}, BusSettings)
+            assert f"bus.{name} = {file}{said}" in refused(tmp_path, settings)
 
 
 def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path: Path, secret: str) -> None:

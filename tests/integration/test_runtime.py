@@ -115,7 +115,7 @@ def test_sigterm_drains(backend, tmp_path):
     path, finished, told = str(tmp_path / "notify"), [], []
 
     async def main(host):
-        notify = Notify(path, watchdog_seconds=0.3)
+        notify = Notify.from_environment({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "300000"})
         supervisor = Supervisor(rng=random.Random(1), notify=notify, drain_seconds=5)
 
         async def worker(lifecycle):

@@ -49,12 +49,15 @@ def received(count: int) -> list[Received]:
     return [Received(run.id, TRAJECTORY_CLOSED, run) for run in runs]
 
 
-async def attributed(judge: Failing | RulesJudge, count: int = 1, **settings: float) -> list[Attributed]:
-    actor = Attributor(AttributorSettings(**settings), judge=judge)  # type: ignore[arg-type]
-    result = await actor.handle(received(count))
-    assert [output.subject for output in result.outputs] == [TRAJECTORY_ATTRIBUTED] * count
+async def handled(actor: Attributor, batch: list[Received]) -> list[Attributed]:
+    result = await actor.handle(batch)
+    assert [output.subject for output in result.outputs] == [TRAJECTORY_ATTRIBUTED] * len(batch)
     assert [output.message for output in result.outputs] == list(result.records)
     return [record for record in result.records if isinstance(record, Attributed)]
+
+
+async def attributed(judge: Failing | RulesJudge, count: int = 1, **settings: float) -> list[Attributed]:
+    return await handled(Attributor(AttributorSettings(**settings), judge=judge), received(count))  # type: ignore[arg-type]
 
 
 async def test_a_batch_comes_out_labelled_in_order_under_the_ids_of_its_trajectories():
@@ -80,11 +83,11 @@ async def test_a_judge_that_recovers_is_heard(how: Exception | int):
 async def test_a_judge_that_keeps_failing_abstains_on_every_step(how: Exception | int | None, reason: str):
     judge = Failing(99, how)
     actor = Attributor(AttributorSettings(attempts=2, timeout=0.01), judge=judge)
-    found = [one for one in (await actor.handle(received(1))).records if isinstance(one, Attributed)]
+    (found,) = await handled(actor, received(1))
     assert judge.asked == 2
     assert actor.counts[f"abstained_{reason}"] == 1
-    labels = found[0].attribution.labels
-    assert len(labels) == len(found[0].trajectory.steps)
+    labels = found.attribution.labels
+    assert len(labels) == len(found.trajectory.steps)
     assert {(label.label, label.confidence) for label in labels} == {("ABSTAIN", 0.0)}
 
 
@@ -126,8 +129,7 @@ def on_step(number: int, outcome: float, text: str = "") -> tuple[int, Feedback]
 
 async def with_evidence(judge: Failing, said: Said) -> tuple[Attribution, Attributor]:
     actor = Attributor(AttributorSettings(attempts=1), judge=judge, evidence=said)
-    (record,) = (await actor.handle(received(1))).records
-    assert isinstance(record, Attributed)
+    (record,) = await handled(actor, received(1))
     return record.attribution, actor
 
 
@@ -174,7 +176,7 @@ async def test_the_same_trajectory_under_another_id_costs_nothing():
     copies = [msgspec.structs.replace(run, id=f"copy-{n}") for n in range(12)]
     judge, batch = Priced(0), [Received(copy.id, TRAJECTORY_CLOSED, copy) for copy in copies]
     actor = Attributor(plain(), judge=judge)
-    found = [record.attribution for record in (await actor.handle(batch)).records if isinstance(record, Attributed)]
+    found = [record.attribution for record in await handled(actor, batch)]
     assert judge.asked == 1
     assert [one.cost for one in found] == [1.0] + [0.0] * 11
     assert len({one.labels for one in found}) == 1
@@ -184,9 +186,7 @@ async def test_the_same_trajectory_under_another_id_costs_nothing():
 async def test_a_spent_budget_abstains_and_is_counted():
     judge = Priced(0)
     actor = Attributor(plain(budget=BudgetSettings(money_per_day=5.0), concurrency=1), judge=judge)
-    found = [
-        record.attribution for record in (await actor.handle(received(20))).records if isinstance(record, Attributed)
-    ]
+    found = [record.attribution for record in await handled(actor, received(20))]
     assert judge.asked == 5
     assert sum(label.reason == "budget of money per day is spent" for one in found for label in one.labels[:1]) == 15
     assert actor.counts["abstained_budget"] == 15
@@ -202,7 +202,7 @@ async def test_a_budget_that_is_waited_for_keeps_what_was_judged():
             await actor.handle(batch)
     assert judge.asked == 5
     clock.now += 90_000.0
-    found = (await actor.handle(batch)).records
+    found = await handled(actor, batch)
     assert (judge.asked, len(found)) == (8, 8)
     assert (actor.counts["judged"], actor.counts["cached"]) == (8, 0)
 
@@ -221,11 +221,12 @@ class Coin(Priced):
 async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_keeps_it(judge, wanted):
     settings = AttributorSettings(calibration=CalibrationSettings(share=1.0))
     actor = Attributor(settings, judge=judge)
-    first = (await actor.handle(received(32))).records
-    await actor.handle(received(400)[32:])
-    last = (await actor.handle(received(410)[400:])).records
-    assert {record.attribution.weight for record in first if isinstance(record, Attributed)} == {1.0}
-    assert {record.attribution.weight for record in last if isinstance(record, Attributed)} == {wanted}
+    batch = received(410)
+    first = await handled(actor, batch[:32])
+    await handled(actor, batch[32:400])
+    last = await handled(actor, batch[400:])
+    assert {record.attribution.weight for record in first} == {1.0}
+    assert {record.attribution.weight for record in last} == {wanted}
     page = actor.pages()[0]
     assert page.weight == wanted
     assert page.outcomes.agreement is not None
@@ -243,12 +244,10 @@ async def test_reports_on_steps_are_held_against_the_judge_and_count_in_full_wha
     assert steps.precision_good.value == pytest.approx(0.5, abs=0.02)
     assert steps.auc == 0.5
     assert actor.pages()[0].weight == 0.0
-    found = (
-        await actor.handle([Received("x", TRAJECTORY_CLOSED, msgspec.structs.replace(batch[0].message, id="x"))])
-    ).records
-    assert isinstance(found[0], Attributed)
-    labels, weight = found[0].attribution.labels, found[0].attribution.weight
-    assert weight == 1.0
+    again = msgspec.structs.replace(batch[0].message, id="x")
+    (found,) = await handled(actor, [Received("x", TRAJECTORY_CLOSED, again)])
+    labels = found.attribution.labels
+    assert found.attribution.weight == 1.0
     assert [label.label for label in labels] == ["BAD", "GOOD", *["ABSTAIN"] * (len(labels) - 2)]
 
 
@@ -263,5 +262,5 @@ async def test_a_slow_batch_is_cut_off_and_gone_on_with():
     with pytest.raises(DependencyUnavailable, match="slow"):
         await actor.handle(received(5))
     assert judge.asked == 3
-    found = (await actor.handle(received(5))).records
+    found = await handled(actor, received(5))
     assert (judge.asked, len(found)) == (5, 5)

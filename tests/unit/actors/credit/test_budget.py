@@ -1,6 +1,5 @@
 """What judgements may cost: in any day, whatever happens to the process."""
 
-import msgspec
 import pytest
 
 from actors.credit.breaker import Breaker
@@ -41,17 +40,6 @@ def test_what_is_under_way_counts_as_what_judgements_cost_on_average():
     assert budget.used_up() == ""
     budget.begin()
     assert budget.used_up() == "tokens per day"
-
-
-def test_another_life_goes_on_from_what_was_spent():
-    clock = Clock(500_000.0)
-    first, second = (Budget(BudgetSettings(tokens_per_day=100), clock) for _ in range(2))
-    spend(first, 100, 2.0)
-    second.load(first.dump())
-    assert second.spent() == first.spent()
-    assert second.used_up() == "tokens per day"
-    with pytest.raises(msgspec.DecodeError):
-        second.load(b"\x01")
 
 
 def test_a_breaker_opens_probes_alone_waits_longer_each_time_and_closes():

@@ -34,26 +34,6 @@ def test_a_cluster_that_is_being_forgotten_comes_back() -> None:
     assert gains.gain("healthy") > 5 * before
 
 
-def test_what_is_solved_or_hopeless_is_played_rarely_and_never_starved() -> None:
-    rng = random.Random(1)
-    success = {"solved": 1.0, "hopeless": 0.0, "mixed": 0.5}
-    gains, played = Gains(), []
-    for _ in range(2000):
-        cluster = max(sorted(success), key=gains.index)
-        played.append(cluster)
-        gains.observe(cluster, float(rng.random() < success[cluster]))
-    shares = Counter(played[-1000:])
-    assert shares["mixed"] > 500
-    assert min(shares["solved"], shares["hopeless"]) > 10
-
-
-def test_clusters_are_bounded_and_the_longest_unheard_goes() -> None:
-    gains = told(Gains(limit=2), a=[1.0], b=[1.0])
-    told(gains, a=[1.0], c=[1.0])
-    assert ("a" in gains, "b" in gains, "c" in gains) == (True, False, True)
-    assert (len(gains), gains.forgotten) == (2, 1)
-
-
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(allow_nan=True, allow_infinity=True)), max_size=300))
 def test_gains_stay_between_nothing_and_one_and_are_the_same_for_the_same_past(past) -> None:
     one, two = Gains(), Gains()

@@ -33,6 +33,9 @@ def test_traffic_on_one_kind_leaves_a_quarter_to_the_others() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
     assert planned(made, 8) == {"b": 6, "a": 1, "c": 1}
     assert made.counts == {"focus": 6, "replay": 2, "mix": 0}
+    alone = traffic(knowing("b"), "b")
+    assert planned(alone, 8) == {"b": 8}
+    assert alone.counts["replay_unknown"] == 2
 
 
 def test_a_focus_that_sits_on_one_hard_kind_does_not_starve_the_solved_ones() -> None:
@@ -46,28 +49,10 @@ def test_a_focus_that_sits_on_one_hard_kind_does_not_starve_the_solved_ones() ->
         assert sum(plan.values()) == 8
 
 
-def test_replay_with_nothing_else_to_replay_is_counted_and_the_round_is_full() -> None:
-    made = traffic(knowing("b"), "b")
-    assert planned(made, 8) == {"b": 8}
-    assert made.counts["replay_unknown"] == 2
-
-
 def test_a_share_of_each_round_is_the_environments_own() -> None:
     made = knowing("a", "b", mix_share=0.25)
     assert sum(planned(made, 8).values()) == 6
     assert sum(planned(knowing("a", "b", mix_share=0.25, replay_share=1.0), 8).values()) == 8
-
-
-def test_a_restart_knows_what_was_known() -> None:
-    made = traffic(knowing("a", "b", "c"), "b")
-    past = [("sandbox", name, outcome) for name in "abc" for outcome in (0.0, 1.0) * 8]
-    past += [("production", "b", float(number % 2)) for number in range(50)]
-    again = Curriculum(mix_share=0.0)
-    again.observe("sandbox", "gone", 1.0)
-    again.rebuild(past)
-    assert again.playable == made.playable
-    assert [again.gains.index(name) for name in "abc"] == [made.gains.index(name) for name in "abc"]
-    assert planned(again, 8) == {"b": 6, "a": 1, "c": 1}
 
 
 def test_what_is_remembered_is_bounded() -> None:

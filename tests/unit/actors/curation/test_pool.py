@@ -4,14 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.curation.curriculum import Curriculum
 from actors.curation.pool import CuratorSettings, Selected, TrainingPool
-from actors.kinds.levels import ENOUGH
 from actors.messages import Attributed, Serving
 from actors.store import Correction
 from tests.support.credited import attributed, candidate, group
 
 MIXED = [0.0, 1.0, 1.0, 0.0]
+
+
+def serve(made: TrainingPool, version: int, since: float = 0.0) -> None:
+    made.freshness.serves(
+        Serving(id=f"s{version}", engine="serving", version=version, previous=0, path="", result="swapped", since=since)
+    )
 
 
 def move(made: TrainingPool, head: int, serves: int | None = None) -> None:
@@ -21,21 +25,12 @@ def move(made: TrainingPool, head: int, serves: int | None = None) -> None:
     serve(made, head if serves is None else serves)
 
 
-def serve(made: TrainingPool, version: int, since: float = 0.0) -> None:
-    made.freshness.serves(
-        Serving(id=f"s{version}", engine="serving", version=version, previous=0, path="", result="swapped", since=since)
-    )
-
-
-def pool(
-    *items: Attributed, newest: int = 0, now: float = 0.0, exam=lambda key: False,
-    curriculum: Curriculum | None = None, **settings,
-) -> TrainingPool:  # fmt: skip
+def pool(*items: Attributed, newest: int = 0, **settings) -> TrainingPool:
     rules = {"groups_per_batch": 2, "group_size": 4, "min_group": 3, **settings}
-    made = TrainingPool(CuratorSettings(**rules), curriculum, exam=exam)
+    made = TrainingPool(CuratorSettings(**rules), exam=lambda key: False)
     move(made, newest)
     for item in items:
-        made.add(item, now)
+        made.add(item, 0.0)
     return made
 
 
@@ -93,29 +88,19 @@ def test_production_joins_groups_up_to_its_share() -> None:
     assert made.waiting == 7
 
 
-def knowing(*goals: str) -> Curriculum:
-    """Of each of `goals` enough is known to be a kind, or its neighbourhood is."""
-    made = CuratorSettings().curriculum()
-    for goal in goals:
-        for number in range(ENOUGH):
-            made.levels.tell(attributed(f"{goal} {number}", goal=goal).trajectory)
-    return made
-
-
-def test_groups_that_wait_too_long_for_others_are_ordered_without_them() -> None:
-    made = pool(*group("a", MIXED), groups_per_batch=8, wait_seconds=600.0)
-    assert made.select(10.0) is None
+@pytest.mark.parametrize(
+    ("items", "ordered", "left"),
+    [(group("a", MIXED), 4, 0), ([attributed(f"p{n}") for n in range(9)], 8, 1)],
+    ids=["groups", "production for a sandbox that is gone"],
+)
+def test_what_waits_too_long_for_others_is_ordered_without_them(items, ordered: int, left: int) -> None:
+    made = pool(*items, groups_per_batch=8, wait_seconds=600.0)
+    assert made.select(10.0) is None, "from now on it waits"
     assert made.select(609.0) is None
-    assert len(ids(made.select(610.0))) == 4
+    assert len(ids(made.select(610.0))) == ordered
     assert made.counts["waited_batches"] == 1
-
-
-def test_production_does_not_wait_for_ever_for_a_sandbox_that_is_gone() -> None:
-    made = pool(*(attributed(f"p{n}") for n in range(9)), groups_per_batch=8, wait_seconds=600.0)
-    assert made.select(10.0) is None
-    assert len(ids(made.select(610.0))) == 8
-    assert made.select(1e9) is None, "one is no batch"
-    assert made.waiting == 1
+    assert made.select(1e9) is None
+    assert made.waiting == left, "one is no batch"
 
 
 def test_what_production_cannot_be_trained_on_has_a_reason() -> None:
@@ -197,15 +182,6 @@ def test_one_party_alone_may_fill_a_batch_but_not_crowd_others_out(who: dict[str
     assert len(ids(traffic(*loud).select(1.0))) == 4
     quiet = [attributed(f"q{n}", **{"caller": "a", **who}) for n in range(2)]
     assert ids(traffic(*loud, *quiet).select(1.0)) == ["p5", "p4", "q0", "q1"]
-
-
-@pytest.mark.parametrize(("others", "elsewhere", "missing"), [(4, 2, 0), (0, 0, 2)])
-def test_production_of_other_clusters_has_its_share_of_the_batch(others: int, elsewhere: int, missing: int) -> None:
-    busy = [attributed(f"b{n}", goal="book a flight", ended=50.0) for n in range(20)]
-    rest = [attributed(f"o{n}", goal=f"find {n} shoes") for n in range(others)]
-    made = traffic(*busy, *rest, curriculum=knowing("book a flight"), production_per_batch=8)
-    selected = made.select(1.0)
-    assert (selected.drawn, selected.elsewhere >= elsewhere, made.counts["replay_missing"]) == (8, True, missing)
 
 
 def test_what_waits_behind_the_learner_is_fresh_when_it_goes_back_and_stale_when_something_newer_serves() -> None:

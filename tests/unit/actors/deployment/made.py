@@ -101,9 +101,9 @@ class Bench:
         await self.tell(self.promote(version))
         return await self.tell(self.order("promote", version=str(version)))
 
-    async def begin(self, version: int = 3, *, ago: float = 10.0) -> Records:
+    async def begin(self, version: int = 3) -> Records:
         """Put `version` on trial beside 100 runs of version 0, 80 of them solved: before it, and elsewhere."""
-        self.runs(0, 100, solved=80, ago=ago)
+        self.runs(0, 100, solved=80, ago=10)
         found = await self.tell(self.promote(version))
         if len(self.engines) > 1:
             self.runs(0, 100, solved=80)
@@ -142,9 +142,9 @@ class Bench:
         fleet = self.swapper.fleet
         return fleet.stable, fleet.canary, fleet.waiting
 
-    def back(self, version: int = 3, to: int = 0) -> list[tuple]:
+    def back(self, version: int = 3) -> list[tuple]:
         """What is done about a trial that ended badly."""
-        return [("rollback", version), ("swapped", "a", to)]
+        return [("rollback", version), ("swapped", "a", 0)]
 
     def on(self, version: int = 3) -> list[tuple]:
         """What is done about a trial that ended well."""

@@ -248,17 +248,6 @@ async def test_a_version_that_fails_at_all_is_ended_by_four_outcomes_where_chanc
     assert await trial.later(1) == "rollback"
 
 
-async def test_ten_rare_agents_are_compared_together_where_chance_drew():
-    trial = Trial()
-    for number in range(8):
-        steps = (Step(exchange_id="e", role=f"agent{number}#0"),)
-        trial.runs(3, 1, failed=1, steps=steps, id=f"c{number}")
-        for other in range(2):
-            trial.runs(0, 1, failed=0, steps=steps, id=f"r{number}-{other}")
-    assert await trial.later(1) == "rollback"
-    assert [(len(mine), len(rest)) for mine, rest in trial.watch.arms(TRIAL).failures] == [(8, 16)]
-
-
 async def test_a_long_trial_is_not_counted_with_every_tick():
     trial, asked = Trial(), []
     trial.runs(0, 500)

@@ -133,14 +133,6 @@ async def test_with_little_feedback_a_trial_ends_at_its_deadline(bench):
     assert (order.kind, "the deadline passed" in order.reason) == ("roll_on", True)
 
 
-async def test_a_version_that_looks_worse_is_watched_for_longer_and_no_deadline_ends_that(bench):
-    await bench.begin()
-    bench.runs(3, 32, solved=22)
-    assert await bench.tick(3600) == [], "69 % after 80 %: not shown, and not taken"
-    bench.runs(3, 32, solved=25)
-    assert kinds(await bench.tick()) == bench.on()
-
-
 @ALONE
 async def test_outcomes_that_come_late_count_on_either_side_however_many_runs_came_since(bench):
     before = bench.runs(0, 100, ago=20)

@@ -184,15 +184,6 @@ async def test_an_engine_that_is_away_is_waited_for():
         await compare(Traffic().save(20), engine)
 
 
-async def test_eighteen_runs_of_one_tenant_with_a_tool_list_of_its_own_decide_nothing():
-    """They were the newest, so that their tool list alone was taken for today's, and turned reject into promote."""
-    traffic = honest(1)
-    assert (await judged(traffic)).decision == "reject"
-    traffic.save(18, 10, tenant="liar", tools=("mine",))
-    found = await judged(traffic)
-    assert (found.decision, found.measurements["trajectories"]) == ("reject", 98)
-
-
 @pytest.mark.parametrize(("good", "decision"), [(1, "reject"), (9, "promote")])
 @pytest.mark.parametrize("runs", [5, 20, 400])
 async def test_a_flood_of_lies_changes_no_verdict(good: int, decision: str, runs: int):

@@ -66,14 +66,6 @@ def test_another_version_begins_a_new_reference() -> None:
     assert feed(monitor, (LENIENT, 256)) == []
 
 
-def test_what_a_block_holds_survives_a_restart() -> None:
-    first, again = TrafficDrift(TrafficSettings()), TrafficDrift(TrafficSettings())
-    feed(first, ({}, 200))
-    again.restore(first.save())
-    ((at, _),) = feed(again, ({"kinds": (1, 1, 1, 4, 4)}, 56 + 128), seed=1)
-    assert at <= 56 + 128
-
-
 class Served:
     """Versions that serve one after the other, as the sentinel hears of them."""
 

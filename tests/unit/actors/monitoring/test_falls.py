@@ -1,7 +1,7 @@
 """What a version does worse than those before it: what is found, and what is done about it."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
@@ -85,31 +85,15 @@ def test_a_trend_that_no_swap_shows_is_found_against_the_reference_and_freezes_a
     assert not [action for against, action in causes if against == "previous"]
 
 
-Change = Callable[[RunSummary], RunSummary]
+def as_it_is(run: RunSummary) -> dict[str, str]:
+    return {}
 
 
-def as_they_are(run: RunSummary) -> RunSummary:
-    return run
-
-
-def fed(
-    watch: Watch, version: int, how: Behaviour, first: int, count: int, change: Change = as_they_are, seed: int = 0
-):
-    """What is found of `count` runs, of sixteen at a time."""
-    listed = [change(run) for run in runs(random.Random(f"{seed}{version}{first}"), version, how, first, count)]
+def fed(watch: Watch, version: int, how: Behaviour, first: int, count: int, change=as_it_is) -> list[Finding]:
+    """What is found of `count` runs, of sixteen at a time, each with the fields that `change` makes of it."""
+    found = runs(random.Random(f"0{version}{first}"), version, how, first, count)
+    listed = [msgspec.structs.replace(run, **change(run)) for run in found]
     return [finding for at in range(0, count, 16) for finding in watch.add(listed[at : at + 16])]
-
-
-def with_other_tools(run: RunSummary) -> RunSummary:
-    return msgspec.structs.replace(run, tools=f"desk {run.low}")
-
-
-def in_free_words(run: RunSummary) -> RunSummary:
-    return msgspec.structs.replace(run, kind=run.id)
-
-
-def in_free_words_near(run: RunSummary) -> RunSummary:
-    return msgspec.structs.replace(run, kind=run.id, near=run.kind)
 
 
 EASY, HARD = (1.0,), (0.0, 1.0)
@@ -118,14 +102,15 @@ EASY, HARD = (1.0,), (0.0, 1.0)
 @pytest.mark.parametrize(
     ("before", "after", "change", "falls"),
     [
-        ([(EASY, 0.95, 120)], [(EASY, 0.5, 160)], as_they_are, True),
-        ([(EASY, 0.95, 120)], [(EASY, 0.5, 160)], with_other_tools, False),
-        ([(EASY, 0.95, 120)], [(HARD, 0.5, 160)], as_they_are, False),
-        ([(EASY, 0.95, 120)], [(EASY, 0.5, 160)], in_free_words, True),
-        ([(EASY, 0.95, 90), (HARD, 0.3, 30)], [(EASY, 0.95, 40), (HARD, 0.3, 120)], in_free_words_near, False),
+        ([(EASY, 0.95, 120)], [(EASY, 0.5, 160)], as_it_is, True),
+        ([(EASY, 0.95, 120)], [(EASY, 0.5, 160)], lambda run: {"tools": f"desk {run.low}"}, False),
+        ([(EASY, 0.95, 120)], [(HARD, 0.5, 160)], as_it_is, False),
+        ([(EASY, 0.95, 120)], [(EASY, 0.5, 160)], lambda run: {"kind": run.id}, True),
+        ([(EASY, 0.95, 90), (HARD, 0.3, 30)], [(EASY, 0.95, 40), (HARD, 0.3, 120)],
+         lambda run: {"kind": run.id, "near": run.kind}, False),
     ],
     ids=["alike", "other tools", "harder", "free words", "harder in free words"],
-)
+)  # fmt: skip
 def test_like_is_compared_with_like(before, after, change, falls) -> None:
     watch, at, told = Watch(), 0, list[Finding]()
     for version, parts in enumerate((before, after)):
@@ -240,49 +225,33 @@ def test_below_four_parties_one_word_is_enough() -> None:
     assert [(finding.cause, finding.action) for finding in watch.add(after)] == [("outcomes", "rollback")]
 
 
-def ten_agents(
-    rng: random.Random,
-    version: int,
-    success: float,
-    fallen: float,
-    first: int,
-    count: int,
-    gap: float,
-    parties: int = 6,
-) -> list[RunSummary]:
-    """Runs of ten agents, one in `gap` seconds; of the first the success is `fallen`. Each party uses all agents, or,
-    with ten, one for itself."""
-    listed: list[RunSummary] = []
-    for run in runs(rng, version, Behaviour(success=success), first, count):
-        number = rng.randrange(10)
-        outcome = float(rng.random() < fallen) if number == 0 else run.outcome
-        party = str(number if parties == 10 else rng.randrange(parties))
-        listed.append(
-            msgspec.structs.replace(
-                run, agent=f"t/a#{number}", tools=f"t{number}", party=party, outcome=outcome,
-                started=run.started * gap, ended=run.ended * gap,
-            )
-        )  # fmt: skip
-    return listed
-
-
 def chain(
     fallen: Sequence[float], length: int, *, gap: float = 6.0, parties: int = 6, seed: int = 0,
     all_of_them: bool = False, watch: Watch | None = None, away: range = range(0),
 ) -> list[Finding]:  # fmt: skip
-    """What is said of outcomes while versions serve `length` runs each; of the first agent the success is `fallen`.
+    """What is said of outcomes while versions serve `length` runs each, of ten agents, one in `gap` seconds.
+
+    The success of the first agent is `fallen`.
 
     Args:
+        parties: each uses all agents, or, with ten, one for itself.
         all_of_them: it is of all agents.
         away: runs of the first agent that fail whatever the version.
     """
     watch, rng, told = watch or watching("outcomes", "agents"), random.Random(seed), list[Finding]()
     for version, success in enumerate(fallen):
-        first = version * length
+        first, how = version * length, Behaviour(success=success if all_of_them else 0.9)
         watch.swap(version, first * gap)
         for at in range(first, first + length, 25):
-            one, count = 0.0 if at in away else success, min(25, first + length - at)
-            told += watch.add(ten_agents(rng, version, success if all_of_them else 0.9, one, at, count, gap, parties))
+            batch, one = list[RunSummary](), 0.0 if at in away else success
+            for run in runs(rng, version, how, at, min(25, first + length - at)):
+                number = rng.randrange(10)
+                run.outcome = float(rng.random() < one) if number == 0 else run.outcome
+                run.party = str(number if parties == 10 else rng.randrange(parties))
+                run.agent, run.tools = f"t/a#{number}", f"t{number}"
+                run.started, run.ended = run.started * gap, run.ended * gap
+                batch.append(run)
+            told += watch.add(batch)
     return [finding for finding in told if finding.cause == "outcomes"]
 
 

@@ -11,10 +11,10 @@ LABELS = (StepLabel("GOOD", 1.0, "feedback: fine"), StepLabel("BAD", 1.0, "error
 SAID = Attribution(labels=LABELS, judge="rules", rubric="1")
 
 
-def run(number: int, *, version: int = 0, outcome: float | None = None, party: str = "") -> RunSummary:
+def run(number: int, *, version: int = 0, outcome: float | None = None) -> RunSummary:
     return RunSummary(
         id=f"r{number}", tenant="t", started=float(number), ended=number + 0.5, low=version, high=version,
-        tools="", steps=3, errors=0, outcome=outcome, party=party,
+        tools="", steps=3, errors=0, outcome=outcome,
     )  # fmt: skip
 
 
@@ -109,13 +109,3 @@ def test_what_is_remembered_stays_within_its_bounds() -> None:
     assert all(len(kept) <= 4 for kept in (*state.samples.values(), *state.outcomes.values()))
     assert len(state.runs) <= 8 + 4 + 3 * (4 + 4) + 2 * (4 + 4)
     assert (len(state.found) <= 3 * 4, len(state.spans) <= 6) == (True, True)
-
-
-def test_a_party_that_floods_with_reports_does_not_wash_out_the_others() -> None:
-    history = History(window=512, sample=384, versions=3)
-    history.swapped(Swap("serving", 0, -1, 0.0))
-    for number in range(2000):
-        history.add(run(number, outcome=1.0, party=f"k{number % 8}" if number % 20 == 0 else "flood"))
-    watched = history.watched(1, reported=True)
-    assert watched is not None
-    assert sum(one.party != "flood" for one in watched.after) >= 60

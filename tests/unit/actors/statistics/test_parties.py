@@ -10,7 +10,6 @@ import pytest
 from actors.statistics.parties import (
     CAP,
     EVIDENCE,
-    FairWindow,
     binds,
     in_turn,
     newest,
@@ -96,15 +95,3 @@ def test_trimming_both_sides_is_unbiased_and_its_spread_is_within_what_is_left()
         naive.append(math.sqrt(0.25 / 64))
     assert abs(sum(errors) / len(errors)) < 0.006
     assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < naive[0]
-
-
-def test_a_full_window_lets_go_of_the_loudest_first() -> None:
-    window = FairWindow[tuple[str, int]](30, lambda one: one[0])
-    for number in range(5):
-        for party in "abc":
-            window.append((party, number))
-    for number in range(1000):
-        window.append(("flood", number))
-    held = Counter(party for party, _ in window)
-    assert held == {"a": 5, "b": 5, "c": 5, "flood": 15}
-    assert [number for party, number in window if party == "flood"] == list(range(985, 1000))

@@ -3,7 +3,6 @@
 import random
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from actors.kinds.holdout import held_out
@@ -138,15 +137,8 @@ async def test_what_unused_leaves_out_for_want_of_room_can_be_dropped_with_its_r
 
 
 async def test_live_runs_come_with_their_engine_where_no_version_says_who_sampled_them(store: Store) -> None:
-    known, unknown = attributed("known"), attributed("unknown")
-    first = unknown.trajectory.steps[0].exchange_id
-    unknown = msgspec.structs.replace(
-        unknown, trajectory=msgspec.structs.replace(unknown.trajectory, min_version=-1, max_version=-1)
-    )
-    known = msgspec.structs.replace(
-        known, trajectory=msgspec.structs.replace(known.trajectory, min_version=3, max_version=3)
-    )
-    await store.save([msgspec.structs.replace(exchange("u", 0), id=first, engine="b"), known, unknown])
+    runs = attributed("known", min_version=3), attributed("unknown", min_version=-1)
+    await store.save([exchange("u", 0, id="x-unknown", engine="b"), *runs])
     found = {run.id: engine for run, engine in await store.closed_runs(["known", "unknown", "none"])}
     assert found == {"known": "", "unknown": "b"}
 

@@ -60,14 +60,14 @@ class Rig:
         self.supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         self.metrics = None
 
-    def add(self, actor, restart=None, settings=None, **options):
+    def add(self, actor, restart=None, settings=None, lane="", **options):
         async def task(lifecycle):
             await run_actor(
                 actor, self.bus, self.ledger, lifecycle, rng=random.Random(2), settings=settings or RunnerSettings(),
                 metrics=self.metrics, **options,
             )  # fmt: skip
 
-        self.supervisor.add(actor.name, task, restart or Restart())
+        self.supervisor.add(actor.name + lane, task, restart or Restart())
 
     async def publish(self, *records, subject=POLICY_DIRECTIVE):
         await self.bus.publish([outgoing(subject, note(record)) for record in records])

@@ -1,6 +1,4 @@
-"""Claims, streams, delivery ids, the notify protocol and metrics."""
-
-import socket
+"""Claims, streams and delivery ids."""
 
 import pytest
 
@@ -8,7 +6,6 @@ from actors.messages import Experience
 from actors.system.bus import delivery_id
 from actors.system.claim_check import Claim, ClaimStore
 from actors.system.errors import BusMisconfigured, PayloadMissing
-from actors.system.notify import Notify
 from actors.system.streams import STREAMS, by_stream, stream_of
 from tests.unit.actors.system.conftest import note
 
@@ -49,18 +46,3 @@ def test_revisions_of_a_lesson_are_different_deliveries():
     newer = Experience(id="e", when_to_use="w", content="c", revision=1)
     assert delivery_id("experience.lesson", lesson) != delivery_id("experience.lesson", newer)
     assert delivery_id("policy.directive", note("d")) == delivery_id("policy.directive", note("d"))
-
-
-def test_notify_speaks_to_systemds_socket(tmp_path):
-    path = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(path)
-        notify = Notify.from_environment({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "20000000"})
-        notify.ready("fine")
-        notify.alive()
-        notify.stopping()
-        told = [listener.recv(200).decode() for _ in range(3)]
-    assert notify.watchdog_seconds == 20
-    assert told[0] == "READY=1\nSTATUS=fine"
-    assert told[1] == "WATCHDOG=1"
-    assert told[2] == "STOPPING=1"

@@ -24,10 +24,6 @@ class Listener(Notify):
     def _send(self, *lines):
         self.lines.append((lines[0], anyio.current_time()))
 
-    @property
-    def words(self):
-        return [line for line, _ in self.lines]
-
 
 def make(**options):
     return Supervisor(rng=random.Random(1), **options)

@@ -38,21 +38,9 @@ def test_a_call_has_a_version_if_it_lies_wholly_in_one_span(times, started, ende
     assert times.version("serving", started, ended) == version
 
 
-def test_of_an_engine_that_nobody_looked_at_nothing_is_known(times) -> None:
+def test_of_an_engine_that_nobody_looks_at_nothing_is_known(times) -> None:
     assert times.version("other", 101.0, 102.0) == -1
     assert times.hold("other")() == -1
-
-
-def test_a_silence_ends_what_is_known_with_the_last_look(times) -> None:
     times.lost("serving")
     assert times.version("serving", 124.0, 129.0) == 2
-    assert times.version("serving", 124.0, 131.0) == -1
-
-
-def test_what_is_held_is_lost_with_a_swap_even_if_the_same_version_comes_back(times) -> None:
-    held = times.hold("serving")
-    assert held() == 2
-    times.swapping("serving")
-    assert times.hold("serving")() == -1
-    times.seen("serving", 2, 140.0)
-    assert (held(), times.hold("serving")()) == (-1, 2)
+    assert times.version("serving", 124.0, 131.0) == -1, "the silence began after the last look"

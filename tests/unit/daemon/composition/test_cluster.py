@@ -54,17 +54,13 @@ async def ok(request: Request) -> JSONResponse:
     return JSONResponse({"done": request.url.path})
 
 
-def client(here: bool, name: str = "b") -> httpx.AsyncClient:
-    leader = {"here": here, "name": name, "address": "http://10.0.0.2:8090"}
+async def test_a_standby_shows_everything_and_takes_orders_and_names_the_leader_for_the_rest() -> None:
+    leader = {"here": False, "name": "b", "address": "http://10.0.0.2:8090"}
     app = Starlette(
         routes=[Route("/{path:path}", ok, methods=["GET", "POST"])],
         middleware=[Middleware(StandbyRefuses, leader=lambda: leader)],
     )
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
-
-
-async def test_a_standby_shows_everything_and_takes_orders_and_names_the_leader_for_the_rest() -> None:
-    async with client(here=False) as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
         assert (await http.get("/api/status")).status_code == 200
         for path in ("/api/freeze", "/api/promote", "/api/rollback", "/api/dead/x/retry"):
             assert (await http.post(path)).status_code == 200, path

@@ -22,8 +22,14 @@ def everything_below(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def test_units_settings_and_a_list_are_written_and_all_of_it_is_taken_away(tmp_path: Path) -> None:
-    install.install(plan(), tmp_path)
+def test_the_command_shows_what_it_would_write_writes_it_and_takes_all_of_it_away(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr("sys.prefix", "/opt/evolved")
+    assert main(["install", "--system", "--root", str(tmp_path), "--dry-run", "--json"]) == 0
+    assert "/etc/systemd/system/evolved-tap.socket" in json.loads(capsys.readouterr().out)["would_write"]
+    assert everything_below(tmp_path) == set()
+    assert main(["install", "--system", "--root", str(tmp_path)]) == 0
     assert everything_below(tmp_path) == {
         "etc/systemd/system/evolved.target", "etc/systemd/system/evolved.slice",
         "etc/systemd/system/evolved-tap.socket", "etc/systemd/system/evolved-tap.service",
@@ -32,9 +38,13 @@ def test_units_settings_and_a_list_are_written_and_all_of_it_is_taken_away(tmp_p
         "etc/evolved/installed.json",
     }  # fmt: skip
     assert (tmp_path / install.CREDENTIALS).stat().st_mode & 0o777 == 0o700
-    assert install.uninstall(tmp_path) == []
+    capsys.readouterr()
+    assert main(["uninstall", "--root", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == []
     assert everything_below(tmp_path) == set()
     assert not (tmp_path / install.SETTINGS).exists()
+    assert main(["install", "--system", "--root", str(tmp_path / "node"), "--units", "learner"]) == 0
+    assert "systemctl enable --now evolved.target evolved-learner.service" in capsys.readouterr().out
 
 
 def test_units_name_the_program_the_settings_and_where_the_tap_listens(tmp_path: Path) -> None:
@@ -74,14 +84,3 @@ def test_a_unit_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_program_that_the_services_could_not_see_is_refused(place: str) -> None:
     with pytest.raises(InstallRefused, match="cannot be seen by the services"):
         install.plan(Config(), b"", program=Path(place) / "bin" / "evolved")
-
-
-def test_the_command_shows_first_what_it_would_write(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("sys.prefix", "/opt/evolved")
-    assert main(["install", "--system", "--root", str(tmp_path), "--dry-run", "--json"]) == 0
-    assert "/etc/systemd/system/evolved-tap.socket" in json.loads(capsys.readouterr().out)["would_write"]
-    assert everything_below(tmp_path) == set()
-    assert main(["install", "--system", "--root", str(tmp_path), "--units", "learner"]) == 0
-    assert "systemctl enable --now evolved.target evolved-learner.service" in capsys.readouterr().out
-    assert main(["uninstall", "--root", str(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["left"] == []
