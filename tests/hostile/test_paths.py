@@ -1,5 +1,8 @@
 """The engine's admin plane is out of reach, however its path is dressed up."""
 
+from posixpath import normpath
+from urllib.parse import unquote_to_bytes
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -56,44 +59,26 @@ def test_what_is_inside_passes_as_it_was_written(rig: Rig, target: bytes) -> Non
     assert [asked.target for asked in rig.engine.asked] == [target]
 
 
-_HEX = {b"%%%02x" % code: bytes([code]) for code in range(256)}
-
-
 def places(target: bytes) -> set[bytes]:
-    """Where `target` may lead: for every number of decodings, with and without parameters, with and without merging."""
+    """Where `target` may lead: for every number of decodings, with and without parameters, with and without blanks."""
     path = target.partition(b"?")[0]
     found, seen = set(), []
     while path not in seen and len(seen) < 4:
         seen.append(path)
-        path = b"".join(_HEX.get(piece.lower(), piece) for piece in _pieces(path))
+        path = unquote_to_bytes(path)
     for one in seen:
         one = one.replace(b"\\", b"/").lower()
-        for cut in (b"", b"#", b"\x00", b"?"):
-            whole = one.partition(cut)[0] if cut else one
-            bare = b"/".join(part.partition(b";")[0] for part in whole.split(b"/"))
-            for form in (whole, bare):
-                found.add(_resolved(form.split(b"/")))
-                found.add(_resolved([part.strip() for part in form.split(b"/") if part]))
-    return found
-
-
-def _pieces(path: bytes) -> list[bytes]:
-    found, at = [], 0
-    while at < len(path):
-        size = 3 if path[at : at + 1] == b"%" else 1
-        found.append(path[at : at + size])
-        at += size
+        for cut in (b"#", b"\x00", b"?", b"/"):
+            parts = (one if cut == b"/" else one.partition(cut)[0]).split(b"/")
+            bare = [part.partition(b";")[0] for part in parts]
+            for form in (parts, bare):
+                found.add(_resolved(form))
+                found.add(_resolved([part.strip() for part in form]))
     return found
 
 
 def _resolved(parts: list[bytes]) -> bytes:
-    out: list[bytes] = []
-    for part in parts:
-        if part == b"..":
-            del out[-1:]
-        elif part and part != b".":
-            out.append(part)
-    return b"/" + b"/".join(out)
+    return normpath(b"/" + b"/".join(part for part in parts if part))
 
 
 def outside(target: bytes) -> set[bytes]:
