@@ -13,7 +13,7 @@ import pytest
 
 from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, NEVER_SECONDS, Rig
 from tests.support.patience import wait_until, within
-from tests.support.strict_engine import Asked, Line, echo
+from tests.support.strict_engine import Asked, Line
 from tests.support.tap_process import tap_process
 from tests.support.wire import Client, Cut, chunk, sized
 
@@ -250,33 +250,3 @@ def test_thousands_of_bad_connections_leave_no_memory_and_no_descriptor_behind(r
         held.append(rig.tap.rss())
     wait_until(lambda: rig.tap.descriptors() <= files + 8, "the descriptors are closed")
     assert min(after - before for before, after in itertools.pairwise(held)) < MEGA, f"{held} bytes"
-
-
-def test_more_connections_than_allowed_get_503(rig: Rig, tmp_path: Path) -> None:
-    gate = threading.Event()
-
-    def held(asked: Asked, line: Line) -> bool:
-        return gate.wait(within()) and echo(asked, line)
-
-    rig.engine.script = held
-    with (
-        tap_process(tmp_path, rig.engine.port, max_connections=20, keep_alive_seconds=NEVER_SECONDS) as tap,
-        contextlib.ExitStack() as stack,
-    ):
-
-        def status() -> int:
-            with Client(tap.port) as client:
-                client.send(GET + b"\r\n")
-                return client.response().status
-
-        inside = [stack.enter_context(Client(tap.port)) for _ in range(20)]
-        for client in inside:
-            client.send(GET + b"\r\n")
-        # One that waits for its agent would be closed to make room.
-        wait_until(lambda: len(rig.engine.asked) == 20, "all are being answered")
-        assert status() == 503
-        rig.engine.fresh()
-        gate.set()
-        assert [client.response().status for client in inside] == [200] * 20
-        inside.pop().close()
-        wait_until(lambda: status() == 200, "there is room again")
