@@ -70,6 +70,8 @@ LENGTHS = [
     passes("length 0 and a request behind", POST + b"Content-Length: 0\r\n\r\n" + GET + b"\r\n", EMPTY, LIST),
     passes("length with a request as body", POST + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED,
            (b"POST", b"/v1/embeddings", SMUGGLED)),
+    passes("length, and 100 asked for with the body", POST + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello"),
+    passes("length 0, and 100 asked for", POST + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n", EMPTY),
     refused("length and coding", POST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n" + ENDED + SMUGGLED),
     refused("coding and length", POST + CHUNKED + b"Content-Length: 5\r\n\r\n" + ENDED + SMUGGLED),
     refused("coding and length 0", POST + CHUNKED + b"Content-Length: 0\r\n\r\n" + HELLO_CHUNKED),
@@ -101,6 +103,7 @@ LENGTHS = [
 
 CODINGS = [
     passes("coding plain", POST + CHUNKED + b"\r\n" + HELLO_CHUNKED),
+    passes("coding, and 100 asked for", POST + CHUNKED + b"Expect: 100-continue\r\n\r\n" + HELLO_CHUNKED),
     passes("coding in odd case", POST + b"tRANSFER-eNCODING: ChUnKeD\r\n\r\n" + HELLO_CHUNKED),
     passes("coding after a tab", POST + b"Transfer-Encoding:\tchunked\r\n\r\n" + HELLO_CHUNKED),
     either("coding before a tab", POST + b"Transfer-Encoding: chunked\t\r\n\r\n" + HELLO_CHUNKED),
@@ -175,6 +178,7 @@ CHUNKS = [
 
 LINES = [
     passes("line plain", GET + b"\r\n", LIST),
+    passes("100 asked for without a body", GET + b"Expect: 100-continue\r\n\r\n", LIST),
     either("line after an empty one", b"\r\n" + GET + b"\r\n", LIST),
     passes("query and fragment-free target", b"GET /v1/models?a=b&c=%2e%2e HTTP/1.1\r\nHost: tap\r\n\r\n",
            (b"GET", b"/v1/models?a=b&c=%2e%2e", b"")),

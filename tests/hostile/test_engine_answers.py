@@ -80,6 +80,7 @@ SAID = [
     may_pass("an end that comes twice", b"{}", CHUNKED + chunk(b"{}") + b"0\r\n\r\n", b"0\r\n\r\n"),
     may_pass("garbage behind", b"{}", sized(b"{}") + b"garbage"),
     may_pass("garbage behind, later", b"{}", sized(b"{}"), b"garbage"),
+    may_pass("a line end behind, later", b"{}", sized(b"{}"), b"\r\n"),
     may_pass("204 with a body", b"", b"HTTP/1.1 204 No Content\r\n\r\n" + OTHERS, status=204),
     may_pass("204 in chunks", b"", b"HTTP/1.1 204 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
              status=204),
@@ -215,27 +216,6 @@ def test_an_answer_to_head_has_no_body(rig: Rig, reply: bytes) -> None:
         rig.engine.fresh()
         client.send(b"GET /v1/again HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
         assert [answer.json.get("target", "an error") for answer in client.responses()] in ([], ["/v1/again"])
-
-
-@pytest.mark.promise
-@pytest.mark.parametrize("late", [OTHERS, b"garbage", b"\r\n"], ids=["an answer", "garbage", "line end"])
-def test_what_comes_over_an_idle_connection_is_nobodys_answer(rig: Rig, late: bytes) -> None:
-    """The moment when a pool hands out a connection with bytes on it that answer nothing."""
-
-    over = threading.Semaphore(0)
-
-    def script(asked: Asked, line: Line) -> bool:
-        line.send(sized(b"{}"), late, pause=0.02)
-        over.release()
-        return True
-
-    rig.engine.script = script
-    with rig.client() as client:
-        for number in range(5):
-            client.send(b"GET /v1/call-%d HTTP/1.1\r\nHost: tap\r\n\r\n" % number)
-            assert client.response().body == b"{}"
-            assert over.acquire(timeout=within())
-            rig.tap.settle()
 
 
 def test_a_flood_of_interim_answers_ends(rig: Rig) -> None:

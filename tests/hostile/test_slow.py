@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, NEVER_SECONDS, Rig
-from tests.support.patience import wait_until, within
+from tests.support.patience import wait_until
 from tests.support.strict_engine import Asked, Line
 from tests.support.tap_process import tap_process
-from tests.support.wire import Client, Cut, chunk, sized
+from tests.support.wire import Client, chunk
 
 POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\n"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n"
@@ -182,26 +182,6 @@ def test_a_client_that_leaves_in_mid_request_leaves_nothing(rig: Rig, sent: byte
         client.close()
     rig.still_sane()
     assert len(rig.engine.asked) == 1
-
-
-def test_half_closed_after_a_request_is_answered_or_ended_at_once(rig: Rig) -> None:
-    """nginx takes it for gone, others answer; what must not be is neither."""
-    closed = threading.Event()
-
-    def script(asked: Asked, line: Line) -> bool:
-        assert closed.wait(within())
-        line.send(sized(b"{}"))
-        return True
-
-    rig.engine.script = script
-    with rig.client() as client:
-        client.send(GET + b"\r\n")
-        client.half_close()
-        rig.tap.settle()
-        closed.set()
-        with contextlib.suppress(Cut):
-            assert client.response().body == b"{}"
-        client.rest()
 
 
 # -- many ------------------------------------------------------------------------------------------------------------

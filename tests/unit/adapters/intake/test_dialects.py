@@ -8,9 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.messages import Exchange, Hints, Sampling, VersionSpan, decode, encode, floats_array, ids_array
 from actors.messages.spool import RawExchange
+from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
 from tests.support.engine import completion, stream_pieces
 
@@ -420,3 +423,32 @@ def test_numbers_that_no_engine_takes_lose_no_record() -> None:
     for asked in ({"top_k": 10**300}, {"top_k": 1e300, "temperature": -1e308}, {"min_p": -(10**400)}):
         found = seen(CHAT, {}, asked, status=400)
         assert decode(encode(found)) == found
+
+
+names = st.sampled_from(
+    ["type", "response", "item", "output_index", "delta", "output", "content", "message", "content_block", "index",
+     "choices", "error", "usage", "status", "id", "logprobs", "tokens", "output_messages", "input_messages", "messages",
+     "role", "tool_calls", "function", "name", "arguments", "tools", "input", "call_id", "text", "prompt", "system",
+     "instructions", "refusal", "function_call", "token_ids", "prompt_token_ids", "weight_versions", "metadata"]
+)  # fmt: skip
+words = st.sampled_from(
+    ["response.created", "response.completed", "response.output_item.added", "response.output_text.delta", "error",
+     "message_start", "content_block_start", "content_block_delta", "message_delta", "text_delta", "input_json_delta",
+     "assistant", "user", "tool", "message", "tool_use", "tool_result", "function_call"]
+)  # fmt: skip
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=5),
+    max_leaves=15,
+)
+
+
+@given(
+    request=anything, events=st.lists(anything | st.lists(anything, max_size=2).map(lambda c: {"choices": c})),
+    path=st.sampled_from([CHAT, RESPONSES, MESSAGES, COMPLETIONS, "/v1/embeddings", "/x"]),
+)  # fmt: skip
+def test_nothing_is_too_strange(request: object, events: list[object], path: str) -> None:
+    for answer in (events, {"output": events}, events[0] if events else {}):
+        exchange = seen(path, answer, request)
+        assert len(exchange.response_ids) == len(exchange.logprobs)
+        assert read_turn(exchange).id == "0" * 32
