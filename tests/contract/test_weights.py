@@ -169,25 +169,18 @@ async def test_what_comes_is_what_the_learner_wrote(way: WeightSource, nodes: No
     assert await way.fetch(nodes.versions.path(3), 3) == found
 
 
-async def test_another_manifest_than_the_one_that_was_judged_is_refused(way: WeightSource, nodes: Nodes):
-    nodes.write(3)
-    with pytest.raises(CheckpointRefused, match="not the one that was judged"):
-        await way.fetch(nodes.versions.path(3), 3, "ab" * 32)
-    assert nodes.left() == []
-
-
-async def test_a_manifest_signed_by_somebody_else_is_refused(way: WeightSource, nodes: Nodes, tmp_path: Path):
-    manifest = nodes.write(3, key=key_pair(tmp_path / "other")[0])
-    with pytest.raises(CheckpointRefused, match=r"none of the keys in .*public\.pem"):
-        await way.fetch(nodes.versions.path(3), 3, manifest)
-    assert nodes.left() == []
-
-
-async def test_the_manifest_of_another_version_is_refused(way: WeightSource, nodes: Nodes):
+async def test_another_manifest_than_the_one_that_is_meant_is_refused(way: WeightSource, nodes: Nodes, tmp_path: Path):
     nodes.write(3)
     shutil.copytree(nodes.versions.path(3), nodes.versions.path(4))
-    with pytest.raises(CheckpointRefused, match="of version 3, 4 was meant"):
-        await way.fetch(nodes.versions.path(4), 4)
+    nodes.write(5, key=key_pair(tmp_path / "other")[0])
+    for version, judged, says in (
+        (3, "ab" * 32, "not the one that was judged"),
+        (4, "", "of version 3, 4 was meant"),
+        (5, "", r"none of the keys in .*public\.pem"),
+    ):
+        with pytest.raises(CheckpointRefused, match=says):
+            await way.fetch(nodes.versions.path(version), version, judged)
+    assert nodes.left() == []
 
 
 @pytest.mark.parametrize("name", ["../escape", "/etc/passwd", "..", ".hidden", "a/b", "manifest.json", ""])

@@ -66,7 +66,7 @@ def leads_out(target: bytes) -> bool:
     inside = path == b"/health" or path.startswith(b"/v1/")
     for _ in range(4):
         path = unquote_to_bytes(path)
-    parts = {part.strip() for part in re.split(rb"[/\\;#?\x00]", path.lower())}
+    parts = {re.split(rb"[;#?\x00]", part)[0].strip() for part in re.split(rb"[/\\]", path.lower())}
     return not inside or not parts.isdisjoint({b"..", b"load_lora_adapter", b"unload_lora_adapter"})
 
 
