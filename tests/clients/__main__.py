@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.messages.spool import RawExchange
+from adapters.intake.tap import exchange_from_raw
 from tests.clients import rig
 from tests.clients.catalogue import CLIENTS, HERE, Run, runs
 from tests.clients.engine.script import TOOLS, VARIED
@@ -33,7 +34,7 @@ def record(directory: Path) -> None:
     names = {run.key: run for run in planned}
     lines: dict[str, list[dict[str, Any]]] = {}
     for raw in sorted(records, key=lambda raw: raw.received):
-        run = names[truth[rig.exchanges([raw])[0].response_id]["key"]]
+        run = names[truth[exchange_from_raw(raw).response_id]["key"]]
         lines.setdefault(run.client, []).append(_line(run, raw))
     RECORDED.mkdir(exist_ok=True)
     for client, own in lines.items():
@@ -56,10 +57,6 @@ def _line(run: Run, raw: RawExchange) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="evolved-clients-") as name:
-        record(Path(name))
-
-
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory(prefix="evolved-clients-") as place:
+        record(Path(place))

@@ -34,10 +34,6 @@ _SERVER = re.compile(r"127\.0\.0\.1:\d+")
 _TIMES = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)?")
 
 
-class ClientsMissing(RuntimeError):
-    """The clients' environments are not there."""
-
-
 def environment(home: Path) -> dict[str, str]:
     """What a client may see of this machine's environment: no proxy, no key, no setting of ours."""
     kept = {
@@ -88,17 +84,11 @@ def spooled(directory: Path, wanted: int) -> list[RawExchange]:
     return [record for record in found if isinstance(record, RawExchange)]
 
 
-def exchanges(records: Sequence[RawExchange]) -> list[Exchange]:
-    """What the daemon makes of the spool."""
-    return [exchange_from_raw(record) for record in records]
-
-
 def work(clients: Sequence[Client], runs: Sequence[Run], url: str, directory: Path) -> dict[str, Any]:
     """Let all clients make their `runs` at once, against the server at `url`; what each run got, by key.
 
     Raises:
-        ClientsMissing: see `make clients`.
-        RuntimeError: a program failed; says what it said last.
+        RuntimeError: a program or a run failed, with its own words; or it is not there (`make clients`).
         Late: one was not done.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -116,6 +106,9 @@ def work(clients: Sequence[Client], runs: Sequence[Run], url: str, directory: Pa
             if code:
                 raise RuntimeError(f"{client.name} ended with {code}: {process.tail()}")
             results |= json.loads(_out(directory, client, "json").read_text())
+    for key, got in results.items():
+        if isinstance(got, dict) and "error" in got:
+            raise RuntimeError(f"{key}: {got['error'][-1500:]}")
     return results
 
 
@@ -137,7 +130,7 @@ def _start(client: Client, own: list[list[Any]], url: str, directory: Path) -> P
     except FileNotFoundError as error:
         missing = client.command[0]
         needed = "install Node.js 20 or newer with npm, then " if missing == "node" else ""
-        raise ClientsMissing(f"{client.name}: no {missing}; {needed}run `make clients`") from error
+        raise RuntimeError(f"{client.name}: no {missing}; {needed}run `make clients`") from error
 
 
 def _out(directory: Path, client: Client, kind: str) -> Path:
@@ -156,10 +149,6 @@ class Trial(msgspec.Struct, kw_only=True):
     verdicts: list[Verdict]
 
 
-class ClientFailed(AssertionError):
-    """A run did not come to its end."""
-
-
 def planned(clients: Sequence[Client], count: int) -> list[Run]:
     """The runs of a trial."""
     every = [(client, run) for client in clients for run in runs(client, count, SCRIPTS)]
@@ -167,30 +156,13 @@ def planned(clients: Sequence[Client], count: int) -> list[Run]:
 
 
 def trial(clients: Sequence[Client], count: int, engine: str, directory: Path) -> Trial:
-    """Let the clients work, and judge what the tap kept.
-
-    Args:
-        count: runs of each client, mode and script.
-        directory: of the tap; the spool is left there.
-
-    Raises:
-        ClientFailed: with the client's own words.
+    """Let the clients work through a tap in `directory`, `count` runs of each client, mode and script, and judge what
+    it kept.
     """
     mine = planned(clients, count)
     before = given(engine)
     with tap(engine, directory) as url:
         results = work(clients, mine, url, directory / "clients")
         truth = {key: value for key, value in given(engine).items() if key not in before}
-        seen = exchanges(spooled(directory, len(truth)))
-    require_success(results)
+        seen = [exchange_from_raw(record) for record in spooled(directory, len(truth))]
     return Trial(runs=mine, results=results, exchanges=seen, truth=truth, verdicts=judge(mine, seen, truth))
-
-
-def require_success(results: dict[str, Any]) -> None:
-    """
-    Raises:
-        ClientFailed: with the client's own words.
-    """
-    for key, got in results.items():
-        if isinstance(got, dict) and "error" in got:
-            raise ClientFailed(f"{key}: {got['error'][-1500:]}")

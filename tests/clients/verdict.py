@@ -3,7 +3,7 @@
 The truth is which key the engine gave a response to; the stitcher never sees a key.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -19,20 +19,18 @@ LIMITS = Limits(idle_seconds=60.0, max_feedback=100, feedback_seconds=60.0)
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """A row of the table: the runs of one client, one mode and one script."""
+    """What became of a run."""
 
-    client: str
-    mode: str
-    script: str
+    run: Run
     whole: bool
-    """Each run is one trajectory, and each trajectory one run."""
-    mixed: int
-    """Trajectories that hold calls of more than one run."""
+    """It is one trajectory, and that trajectory is this run."""
+    mixed: bool
+    """It shares a trajectory with another run."""
     lost: int
     """Calls that are in no trajectory."""
-    min_confidence: float
+    confidence: float
     untrained: tuple[str, ...]
-    """Why trajectories do not have the tokens of every step, all in one row; empty if all have."""
+    """Why its trajectories do not have the tokens of every step, all in one row; empty if they have."""
     signals: frozenset[str]
     """What told of links; "none" is a call whose past was not found."""
 
@@ -58,36 +56,26 @@ def stitched(seen: Sequence[Exchange]) -> Stitched:
 
 
 def judge(runs: Sequence[Run], seen: Sequence[Exchange], truth: Mapping[str, Mapping[str, object]]) -> list[Verdict]:
-    """One verdict for each client, mode and script, from the `truth`: the `key` that each response id went to."""
+    """One verdict a run, from the `truth`: the `key` that each response id went to."""
     owner = {exchange.id: str(truth[exchange.response_id]["key"]) for exchange in seen}
     calls = Counter(owner.values())
     found = stitched(seen)
-    placed: dict[str, list[Trajectory]] = defaultdict(list)
-    owners = {one.id: Counter(owner[step.exchange_id] for step in one.steps) for one in found.trajectories}
-    for one in found.trajectories:
-        for key in owners[one.id]:
-            placed[key].append(one)
-    rows: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
-    for run in runs:
-        rows[run.client, run.mode, run.script].append(run)
+    owners = [(one, Counter(owner[step.exchange_id] for step in one.steps)) for one in found.trajectories]
     verdicts = []
-    for (client, mode, script), members in rows.items():
-        keys = {run.key for run in members}
-        own = {one.id: one for key in keys for one in placed[key]}
-        mixed = sum(len(owners[each]) > 1 for each in own)
-        lost = sum(calls[key] - sum(owners[one.id][key] for one in placed[key]) for key in keys)
-        untrained = [one for one in own.values() if not one.trainable or len(one.rows) != 1]
+    for run in runs:
+        own = [(one, keys) for one, keys in owners if run.key in keys]
+        mixed = any(len(keys) > 1 for _, keys in own)
+        lost = calls[run.key] - sum(keys[run.key] for _, keys in own)
+        untrained = [one for one, _ in own if not one.trainable or len(one.rows) != 1]
         verdicts.append(
             Verdict(
-                client=client,
-                mode=mode,
-                script=script,
-                whole=not mixed and not lost and all(len(placed[key]) == 1 for key in keys) and len(own) == len(keys),
+                run=run,
+                whole=len(own) == 1 and not mixed and not lost,
                 mixed=mixed,
                 lost=lost,
-                min_confidence=min((one.confidence for one in own.values()), default=1.0),
+                confidence=min((one.confidence for one, _ in own), default=1.0),
                 untrained=tuple({one.why_not or f"{len(one.rows)} rows" for one in untrained}),
-                signals=frozenset(signal for each, signal in found.signals.items() if owner.get(each) in keys),
+                signals=frozenset(signal for each, signal in found.signals.items() if owner.get(each) == run.key),
             )
         )
     return verdicts

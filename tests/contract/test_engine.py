@@ -87,22 +87,13 @@ def close(ours: list[float], theirs: list[float], tolerance: float = 1e-3) -> bo
     return len(ours) == len(theirs) and bool(np.allclose(ours, theirs, rtol=0, atol=tolerance))
 
 
-async def test_says_how_it_is_and_what_it_serves(bench):
-    assert await bench.engine.health()
-    assert "vllm:generation_tokens_total" in await bench.engine.metrics()
-
-
-async def test_version_is_the_label_that_was_set(bench):
-    await bench.engine.label(7)
-    assert await bench.engine.version() == 7
-
-
 async def test_generate_gives_a_log_prob_and_a_version_for_each_token(bench):
     made = await bench.engine.generate(await bench.prompt(), max_tokens=12, seed=3, ignore_eos=True)
     assert len(made.token_ids) == len(made.logprobs) == 12
     assert all(value <= 0.0 for value in made.logprobs)
     assert made.versions == spans((1, 0, 12))
     assert made.finish_reason == "length"
+    assert "vllm:generation_tokens_total" in await bench.engine.metrics()
 
 
 async def test_log_probs_of_what_was_sampled_agree_with_scoring_it(bench):
@@ -187,19 +178,6 @@ async def test_a_tool_call_is_read_and_renders_again_to_the_ids_that_were_sample
     assert (await bench.engine.render(next_turn, [TOOL]))[: len(ids)] == ids
 
 
-async def test_a_streamed_tool_call_is_the_same_call(bench):
-    await bench.serve("scripted", 3)
-    body = {"model": "tiny", "messages": HELLO, "tools": [TOOL], "max_tokens": 30, **TOKENS}
-    deltas = [event["choices"][0] for event in await streamed(bench.url, body)]
-    calls = [call for delta in deltas for call in delta["delta"].get("tool_calls") or ()]
-    assert {call["index"] for call in calls} == {0}
-    assert "".join(call["function"].get("name") or "" for call in calls) == "search"
-    assert "".join(call["function"].get("arguments") or "" for call in calls) == '{"to": "Oslo"}'
-    assert len([i for delta in deltas for i in delta.get("token_ids") or ()]) == len(checkpoints.CALL) + 1
-    assert deltas[-1]["finish_reason"] == "tool_calls"
-    assert not "".join(delta["delta"].get("content") or "" for delta in deltas)
-
-
 async def test_tool_choice_none_leaves_the_call_in_the_text(bench):
     await bench.serve("scripted", 3)
     body = {"messages": HELLO, "tools": [TOOL], "tool_choice": "none", "max_tokens": 30}
@@ -234,31 +212,25 @@ async def test_bad_requests_get_an_error_in_openai_form(bench, body, status):
     assert response.status_code == status
     assert response.json()["error"]["code"] == status
     assert response.json()["error"]["message"]
-
-
-async def test_the_client_says_that_the_engine_refused(bench):
     with pytest.raises(EngineRejected) as error:
-        await bench.engine.chat({"messages": "hello"})
-    assert error.value.status == 400
+        await bench.engine.chat(body)
+    assert error.value.status == status
 
 
 @pytest.mark.promise
 async def test_a_pause_holds_requests_and_resume_finishes_them(bench):
     prompt = await bench.prompt()
-    finished = anyio.Event()
     made: list[Generation] = []
 
     async def one() -> None:
         made.append(await bench.engine.generate(prompt, max_tokens=5, temperature=0.0, ignore_eos=True))
-        finished.set()
 
     await bench.engine.pause()
     assert await bench.engine.is_paused()
     async with anyio.create_task_group() as group:
         group.start_soon(one)
-        with anyio.move_on_after(0.3):
-            await finished.wait()
-        assert not finished.is_set()
+        await anyio.sleep(0.3)
+        assert not made
         assert await bench.engine.health()
         await bench.engine.resume()
     assert not await bench.engine.is_paused()

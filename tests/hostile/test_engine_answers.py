@@ -60,6 +60,8 @@ SAID = [
     whole("byte by byte", b"{}", *(bytes([byte]) for byte in sized(b"{}"))),
     whole("of no bytes", b"", sized(b"")),
     whole("chunked", b"{}", CHUNKED + chunk(b"{}") + b"0\r\n\r\n"),
+    whole("chunked, byte by byte", b"{}",
+          CHUNKED, *(bytes([byte]) for byte in chunk(b"{") + chunk(b"}") + b"0\r\n\r\n")),
     whole("chunk extensions", b"{}", CHUNKED + b"2;a=b\r\n{}\r\n0;c\r\n\r\n"),
     whole("trailers", b"{}", CHUNKED + chunk(b"{}") + b"0\r\nX-Sum: 1\r\n\r\n"),
     whole("HTTP/1.0 without length", b"{}", b"HTTP/1.0 200 OK\r\n\r\n{}", closes=True),
@@ -75,14 +77,11 @@ SAID = [
     # Two answers to one question.
     may_pass("two at once", b"{}", sized(b"{}") + OTHERS),
     may_pass("two, one after the other", b"{}", sized(b"{}"), OTHERS),
-    may_pass("two chunked ones", b"{}", CHUNKED + chunk(b"{}") + b"0\r\n\r\n" + OTHERS),
     may_pass("an end that comes twice", b"{}", CHUNKED + chunk(b"{}") + b"0\r\n\r\n", b"0\r\n\r\n"),
-    may_pass("a second head behind the body", b"{}", sized(b"{}") + b"HTTP/1.1 200 OK\r\nContent-"),
     may_pass("garbage behind", b"{}", sized(b"{}") + b"garbage"),
     may_pass("garbage behind, later", b"{}", sized(b"{}"), b"garbage"),
-    may_pass("zeros behind", b"{}", sized(b"{}") + bytes(100)),
+    may_pass("a line end behind, later", b"{}", sized(b"{}"), b"\r\n"),
     may_pass("204 with a body", b"", b"HTTP/1.1 204 No Content\r\n\r\n" + OTHERS, status=204),
-    may_pass("204 with a length and a body", b"", b"HTTP/1.1 204 X\r\nContent-Length: 5\r\n\r\nhello", status=204),
     may_pass("204 in chunks", b"", b"HTTP/1.1 204 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
              status=204),
     may_pass("304 with a body", b"", b"HTTP/1.1 304 X\r\nContent-Length: 5\r\n\r\nhello", status=304),
@@ -105,8 +104,6 @@ SAID = [
     may_pass("HTTP/2.0", b"{}", b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
     broken("ICY", b"ICY 200 OK\r\n\r\n{}"),
     broken("status of two digits", b"HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\n{}"),
-    broken("status of four digits", b"HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\n{}"),
-    broken("status in words", b"HTTP/1.1 OK\r\nContent-Length: 2\r\n\r\n{}"),
     # Two ways to read it.
     broken("coding and length",
            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + OTHERS),
@@ -114,14 +111,12 @@ SAID = [
            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
     broken("lengths that differ", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\n{}   "),
     broken("length negative", b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}"),
-    broken("length list", b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\n{}"),
     broken("length of 2^64", b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\n{}"),
     broken("chunked, identity", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
     may_pass("coding in HTTP/1.0", b"{}",
              b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", closes=True),
     broken("folded header", b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 2\r\n\r\n{}"),
     broken("bare line feeds", b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}"),
-    broken("bare line feed between headers", b"HTTP/1.1 200 OK\r\nA: b\nContent-Length: 2\r\n\r\n{}"),
     broken("bare carriage return", b"HTTP/1.1 200 OK\r\nA: b\rContent-Length: 5\r\nContent-Length: 2\r\n\r\n{}"),
     broken("space before the colon", b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}"),
     broken("NUL in a header", b"HTTP/1.1 200 OK\r\nA: b\x00c\r\nContent-Length: 2\r\n\r\n{}"),
@@ -221,27 +216,6 @@ def test_an_answer_to_head_has_no_body(rig: Rig, reply: bytes) -> None:
         rig.engine.fresh()
         client.send(b"GET /v1/again HTTP/1.1\r\nHost: tap\r\nConnection: close\r\n\r\n")
         assert [answer.json.get("target", "an error") for answer in client.responses()] in ([], ["/v1/again"])
-
-
-@pytest.mark.promise
-@pytest.mark.parametrize("late", [OTHERS, b"garbage", b"\r\n"], ids=["an answer", "garbage", "line end"])
-def test_what_comes_over_an_idle_connection_is_nobodys_answer(rig: Rig, late: bytes) -> None:
-    """The moment when a pool hands out a connection with bytes on it that answer nothing."""
-
-    over = threading.Semaphore(0)
-
-    def script(asked: Asked, line: Line) -> bool:
-        line.send(sized(b"{}"), late, pause=0.02)
-        over.release()
-        return True
-
-    rig.engine.script = script
-    with rig.client() as client:
-        for number in range(5):
-            client.send(b"GET /v1/call-%d HTTP/1.1\r\nHost: tap\r\n\r\n" % number)
-            assert client.response().body == b"{}"
-            assert over.acquire(timeout=within())
-            rig.tap.settle()
 
 
 def test_a_flood_of_interim_answers_ends(rig: Rig) -> None:

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.hostile.cases import CASES, CHUNKED, HELLO, POST, SMUGGLED, Case
+from tests.hostile.cases import CASES, HELLO, POST, SMUGGLED, Case
 from tests.hostile.conftest import Rig
 from tests.support.wire import Client, Cut, Message
 
@@ -74,17 +74,6 @@ def test_a_cousin_of_http_passes_at_most_as_one_plain_request(rig: Rig, line: by
 
 
 # -- any cut, any noise ------------------------------------------------------------------------------------------------
-
-
-def test_a_request_may_be_cut_anywhere(rig: Rig) -> None:
-    """Two requests of all kinds of framing, in two pieces, at each of their bytes."""
-    sent = POST + CHUNKED + b"\r\n5;x=y\r\nhello\r\n0\r\nX-T: 1\r\n\r\n" + POST + b"Content-Length: 5\r\n\r\nhello"
-    with rig.client() as client:
-        for cut in range(1, len(sent)):
-            client.send(sent[:cut])
-            client.send(sent[cut:])
-            assert [answer.json["size"] for answer in ask(client, 2)] == [5, 5]
-    assert [asked.short for asked in rig.engine.asked] == [HELLO] * 2 * (len(sent) - 1)
 
 
 _ATOMS = [

@@ -2,6 +2,7 @@
 connections that say nothing. And what a web page may not do."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from daemon.tap.admission import DoorSettings
 from daemon.tap.keys import add_key
 from tests.hostile.conftest import NEVER_SECONDS, Rig, rig_of
+from tests.support.patience import wait_until, within
+from tests.support.strict_engine import Asked, Line, echo
 from tests.support.wire import Client
 
 MEGA = 1 << 20
@@ -66,19 +69,40 @@ def test_idle_connections_keep_nobody_out(keyed: tuple[Rig, bytes]) -> None:
     assert rig.tap.descriptors() < 100 + 2 * CONNECTIONS
 
 
-PAGE = [
-    (b"Origin: https://evil.example\r\nContent-Type: application/json\r\n", 403),
-    (b"Origin: null\r\nContent-Type: application/json\r\n", 403),
-    (b"Origin: http://tap\r\nContent-Type: application/json\r\n", 403),
-    (b"Sec-Fetch-Site: cross-site\r\nContent-Type: application/json\r\n", 403),
-    (b"Content-Type: text/plain;charset=UTF-8\r\n", 415),
-    (b"Content-Type: application/x-www-form-urlencoded\r\n", 415),
-    (b"Content-Type: application/json\r\n", 202),
-    (b"", 202),
-]
+def test_more_connections_than_allowed_get_503(keyed: tuple[Rig, bytes]) -> None:
+    rig, key = keyed
+    gate = threading.Event()
+
+    def held(asked: Asked, line: Line) -> bool:
+        return gate.wait(within()) and echo(asked, line)
+
+    rig.fresh().engine.script = held
+    with contextlib.ExitStack() as stack:
+        inside = [stack.enter_context(rig.client()) for _ in range(CONNECTIONS)]
+        for client in inside:
+            client.send(b"GET /v1/models HTTP/1.1\r\nHost: tap\r\nX-Evolved-Key: %b\r\n\r\n" % key)
+        # One that waits for its agent would be closed to make room.
+        wait_until(lambda: len(rig.engine.asked) == CONNECTIONS, "all are being answered")
+        assert asked(rig, key) == 503
+        gate.set()
+        assert [client.response().status for client in inside] == [200] * CONNECTIONS
+        inside.pop().close()
+        wait_until(lambda: asked(rig, key) == 200, "there is room again")
 
 
-@pytest.mark.parametrize(("fields", "status"), PAGE)
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        (b"Origin: https://evil.example\r\nContent-Type: application/json\r\n", 403),
+        (b"Origin: null\r\nContent-Type: application/json\r\n", 403),
+        (b"Origin: http://tap\r\nContent-Type: application/json\r\n", 403),
+        (b"Sec-Fetch-Site: cross-site\r\nContent-Type: application/json\r\n", 403),
+        (b"Content-Type: text/plain;charset=UTF-8\r\n", 415),
+        (b"Content-Type: application/x-www-form-urlencoded\r\n", 415),
+        (b"Content-Type: application/json\r\n", 202),
+        (b"", 202),
+    ],
+)
 def test_a_web_page_reports_nothing(rig: Rig, fields: bytes, status: int) -> None:
     body = b'{"response_id": "chatcmpl-1", "outcome": 1}'
     with rig.client() as client:

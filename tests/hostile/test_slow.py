@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, NEVER_SECONDS, Rig
-from tests.support.patience import wait_until, within
-from tests.support.strict_engine import Asked, Line, echo
+from tests.support.patience import wait_until
+from tests.support.strict_engine import Asked, Line
 from tests.support.tap_process import tap_process
-from tests.support.wire import Client, Cut, chunk, sized
+from tests.support.wire import Client, chunk
 
 POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\n"
 GET = b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n"
@@ -46,14 +46,7 @@ SLOW = {
     "a header": [SLOW_GET] + [b"X-%d: y\r\n" % number for number in range(1000)],
     "a byte of a sized body": [SLOW_POST + b"Content-Length: 1000\r\n\r\n", *drips(b"x" * 999)],
     "a chunk of a byte": [SLOW_POST + b"Transfer-Encoding: chunked\r\n\r\n", *[b"1\r\nx\r\n"] * 1000],
-    "a byte of a chunk's size": [SLOW_POST + b"Transfer-Encoding: chunked\r\n\r\n", *drips(b"0" * 1000)],
-    "a byte of a chunk extension": [SLOW_POST + b"Transfer-Encoding: chunked\r\n\r\n5;", *drips(b"x" * 1000)],
     "a byte of a trailer": [SLOW_POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ", *drips(b"y" * 1000)],
-    "a chunk of 2^64-1 bytes": [
-        SLOW_POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
-        *drips(b"x" * 1000),
-    ],
-    "nothing after HTTP/0.9": [b"GET /v1/slow\r\n", *[b""] * 1000],
     "nothing after half a head": [SLOW_GET, *[b""] * 1000],
     "nothing after half a body": [SLOW_POST + b"Content-Length: 10\r\n\r\nhello", *[b""] * 1000],
     "nothing after Expect": [SLOW_POST + b"Expect: 100-continue\r\nContent-Length: 10\r\n\r\n", *[b""] * 1000],
@@ -191,58 +184,34 @@ def test_a_client_that_leaves_in_mid_request_leaves_nothing(rig: Rig, sent: byte
     assert len(rig.engine.asked) == 1
 
 
-def test_half_closed_after_a_request_is_answered_or_ended_at_once(rig: Rig) -> None:
-    """nginx takes it for gone, others answer; what must not be is neither."""
-    closed = threading.Event()
-
-    def script(asked: Asked, line: Line) -> bool:
-        assert closed.wait(within())
-        line.send(sized(b"{}"))
-        return True
-
-    rig.engine.script = script
-    with rig.client() as client:
-        client.send(GET + b"\r\n")
-        client.half_close()
-        rig.tap.settle()
-        closed.set()
-        with contextlib.suppress(Cut):
-            assert client.response().body == b"{}"
-        client.rest()
-
-
 # -- many ------------------------------------------------------------------------------------------------------------
 
 
-def _bad(number: int) -> bytes:
-    kinds = (
-        b"\x16\x03\x01" + bytes(200),
-        GET + b"A : b\r\n\r\n",
-        GET + b"X: " + b"v" * HEAD_LIMIT + b"\r\n\r\n",
-        POST + b"Content-Length: 99999999\r\n\r\n",
-        POST + b"Transfer-Encoding: chunked\r\n\r\n-5\r\n",
-        POST + b"Transfer-Encoding: chunked\r\n\r\n4000\r\n" + b"x" * 16_000,
-        POST + b"Content-Length: 5\r\n\r\nhel",
-        GET[: 3 + number % 20],
-        b"GET /pause HTTP/1.1\r\n\r\n",
-        GET + b"\r\n" + GET,
-        b"POST /v1/feedback HTTP/1.1\r\nContent-Length: 4\r\n\r\nnull",
-        b"\r\n" * 50,
-    )
-    return kinds[number % len(kinds)]
-
-
-_READ = (0, 2, 3)
-"""Kinds of `_bad` whose refusal is waited for."""
+REFUSED = (
+    b"\x16\x03\x01" + bytes(200),
+    GET + b"X: " + b"v" * HEAD_LIMIT + b"\r\n\r\n",
+    POST + b"Content-Length: 99999999\r\n\r\n",
+)
+BAD = (
+    *REFUSED,
+    POST + b"Transfer-Encoding: chunked\r\n\r\n-5\r\n",
+    POST + b"Transfer-Encoding: chunked\r\n\r\n4000\r\n" + b"x" * 16_000,
+    POST + b"Content-Length: 5\r\n\r\nhel",
+    GET[:9],
+    GET + b"\r\n" + GET,
+    b"POST /v1/feedback HTTP/1.1\r\nContent-Length: 4\r\n\r\nnull",
+    b"\r\n" * 50,
+)
 
 
 def bad_connections(rig: Rig, count: int) -> None:
     """`count` of them, 50 open at a time: some wait for their refusal, some reset, some close."""
     standing: list[Client] = []
     for number in range(count):
+        sent = BAD[number % len(BAD)]
         client = rig.client()
-        client.send(_bad(number))
-        if number % 12 in _READ:
+        client.send(sent)
+        if sent in REFUSED:
             assert client.response().status >= 400
         standing.append(client)
         if len(standing) >= 50:
@@ -252,48 +221,12 @@ def bad_connections(rig: Rig, count: int) -> None:
         client.close()
 
 
-def refusals(rig: Rig) -> float:
-    """How many requests the tap itself has answered with an error."""
-    return sum(value for name, value in rig.tap.metrics().items() if 'route="refused"' in name)
-
-
 def test_thousands_of_bad_connections_leave_no_memory_and_no_descriptor_behind(rig: Rig) -> None:
     """A leak grows in every round; an allocator that takes another arena does so in one of them."""
-    files, seen, held = rig.tap.descriptors(), refusals(rig), []
+    files, held = rig.tap.descriptors(), []
     for _ in range(4):
         bad_connections(rig, 700)
         rig.tap.settle()
         held.append(rig.tap.rss())
     wait_until(lambda: rig.tap.descriptors() <= files + 8, "the descriptors are closed")
     assert min(after - before for before, after in itertools.pairwise(held)) < MEGA, f"{held} bytes"
-    assert refusals(rig) - seen >= 4 * 700 // 12 * len(_READ), "many of the others are reset before they are read"
-
-
-def test_more_connections_than_allowed_get_503(rig: Rig, tmp_path: Path) -> None:
-    gate = threading.Event()
-
-    def held(asked: Asked, line: Line) -> bool:
-        return gate.wait(within()) and echo(asked, line)
-
-    rig.engine.script = held
-    with (
-        tap_process(tmp_path, rig.engine.port, max_connections=20, keep_alive_seconds=NEVER_SECONDS) as tap,
-        contextlib.ExitStack() as stack,
-    ):
-
-        def status() -> int:
-            with Client(tap.port) as client:
-                client.send(GET + b"\r\n")
-                return client.response().status
-
-        inside = [stack.enter_context(Client(tap.port)) for _ in range(20)]
-        for client in inside:
-            client.send(GET + b"\r\n")
-        # One that waits for its agent would be closed to make room.
-        wait_until(lambda: len(rig.engine.asked) == 20, "all are being answered")
-        assert status() == 503
-        rig.engine.fresh()
-        gate.set()
-        assert [client.response().status for client in inside] == [200] * 20
-        inside.pop().close()
-        wait_until(lambda: status() == 200, "there is room again")

@@ -43,12 +43,11 @@ class Completion:
         message = {
             "role": "assistant",
             "content": self._said.text or None,
-            "refusal": None,
-            "annotations": None,
-            "audio": None,
-            "function_call": None,
-            "tool_calls": [{"id": c.id, "type": "function", "function": _function(c)} for c in self._said.calls],
-            "reasoning": None,
+            "tool_calls": [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self._said.calls
+            ],
+            **dict.fromkeys(("refusal", "annotations", "audio", "function_call", "reasoning")),
         }
         every = [token for piece in self._pieces for token in piece]
         choice = {
@@ -63,12 +62,9 @@ class Completion:
             **self._base,
             "object": "chat.completion",
             "choices": [choice],
-            "service_tier": None,
-            "system_fingerprint": None,
             "usage": self._usage,
-            "prompt_logprobs": None,
             "prompt_token_ids": self._prompt if self._ids else None,
-            "kv_transfer_params": None,
+            **dict.fromkeys(("service_tier", "system_fingerprint", "prompt_logprobs", "kv_transfer_params")),
         }
 
     def events(self) -> list[bytes]:
@@ -120,10 +116,6 @@ class Completion:
             return None
         entries = [{"token": str(t), "logprob": logprob(t), "bytes": None, "top_logprobs": []} for t in piece]
         return {"content": entries}
-
-
-def _function(call: Call) -> dict[str, str]:
-    return {"name": call.name, "arguments": call.arguments}
 
 
 def _more(arguments: str) -> dict[str, Any]:

@@ -1,29 +1,22 @@
 """The wire format of /v1/responses, as vLLM with our plug-in writes it."""
 
 import json
-from collections import OrderedDict
 from typing import Any
 
 from tests.clients.engine.chat import text_of
 from tests.clients.engine.script import Call, Said, logprob
-
-_REMEMBERED = 10_000
 
 
 class Memory:
     """Responses that were given: later requests may refer to them, or to one of their items, by id."""
 
     def __init__(self) -> None:
-        self._responses: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
-        self._items: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._responses: dict[str, list[dict[str, Any]]] = {}
+        self._items: dict[str, dict[str, Any]] = {}
 
     def keep(self, response_id: str, items: list[dict[str, Any]], output: list[dict[str, Any]]) -> None:
         self._responses[response_id] = [*items, *output]
-        for item in output:
-            self._items[item["id"]] = item
-        for kept in (self._responses, self._items):
-            while len(kept) > _REMEMBERED:
-                kept.popitem(last=False)
+        self._items |= {item["id"]: item for item in output}
 
     def items(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         """All input items of a request, references resolved.
@@ -147,30 +140,26 @@ class Response:
             "object": "response",
             "created_at": 1_700_000_000,
             "status": status,
-            "model": asked["model"],
             "output": output,
-            "instructions": asked.get("instructions"),
-            "previous_response_id": asked.get("previous_response_id"),
-            "metadata": asked.get("metadata"),
+            **{name: asked.get(name) for name in _ECHOED},
             "parallel_tool_calls": asked.get("parallel_tool_calls", True),
             "temperature": asked.get("temperature", 1.0),
             "top_p": asked.get("top_p", 1.0),
             "tool_choice": asked.get("tool_choice", "auto"),
             "tools": asked.get("tools", []),
             "background": False,
-            "max_output_tokens": asked.get("max_output_tokens"),
-            "reasoning": asked.get("reasoning"),
             "service_tier": "auto",
-            "text": asked.get("text"),
             "truncation": "disabled",
             "error": None,
             "incomplete_details": None,
-            "user": asked.get("user"),
             "usage": self._usage if status == "completed" else None,
             **(self._tokens if status == "completed" else dict.fromkeys(self._tokens)),
         }
 
 
+_ECHOED = (
+    "model", "instructions", "previous_response_id", "metadata", "max_output_tokens", "reasoning", "text", "user",
+)  # fmt: skip
 _RAW = {"type": "raw_message_tokens", "message": ""}
 
 

@@ -6,7 +6,6 @@ python -m tests.clients.engine.server --port 8000
 import argparse
 import asyncio
 import uuid
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import ModuleType
 from typing import Any
@@ -28,7 +27,7 @@ class Engine:
 
     def __init__(self) -> None:
         self._memory = responses.Memory()
-        self._given: deque[dict[str, Any]] = deque(maxlen=100_000)
+        self._given: list[dict[str, Any]] = []
 
     def app(self) -> Starlette:
         post = ["POST"]
@@ -72,7 +71,7 @@ class Engine:
 
     async def given(self, request: Request) -> Response:
         """The truth: every answer, the key that it went to, its token ids."""
-        return JSONResponse(list(self._given))
+        return JSONResponse(self._given)
 
     def _log(self, request: Request, response_id: str, prompt: list[int], pieces: list[list[int]]) -> None:
         ids = [token for piece in pieces for token in piece]

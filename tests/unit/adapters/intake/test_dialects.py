@@ -146,11 +146,11 @@ def test_a_stream_is_the_plain_response(path: str) -> None:
 @pytest.mark.parametrize("length", range(1, len(ITEMS)))
 def test_a_responses_stream_that_was_cut_keeps_what_had_come(length: int) -> None:
     exchange = seen(RESPONSES, ITEMS[:length])
-    body = json.loads(exchange.response)
+    output = json.loads(exchange.response)["output"]
     assert (exchange.complete, exchange.response_id) == (False, "resp_1")
-    texts = [part["text"] for item in body["output"] for part in item.get("content", ())]
+    texts = [part["text"] for item in output for part in item.get("content", ())]
     assert texts == ["let me"[: 4 * (length > 2) + 2 * (length > 3)]] * (length > 2)
-    calls = [item["arguments"] for item in body["output"] if item["type"] == "function_call"]
+    calls = [item["arguments"] for item in output if item["type"] == "function_call"]
     assert calls == ['{"a":2}'[: 4 * (length > 6) + 3 * (length > 7)]] * (length > 5)
 
 
@@ -208,6 +208,8 @@ def test_other_endpoints_are_kept_as_they_came() -> None:
     exchange = seen("/v1/embeddings", vectors, {"input": "x", "model": "e"})
     assert (json.loads(exchange.response), exchange.model, exchange.error) == (vectors, "e", "")
     assert (exchange.why_no_tokens, exchange.complete) == ("no conversation", True)
+    assert (exchange.id, exchange.engine, exchange.endpoint) == ("0" * 32, "serving", "/v1/embeddings")
+    assert (exchange.started, exchange.duration, exchange.status, exchange.tenant) == (10.0, 2.5, 200, "default")
 
 
 # Tokens
@@ -232,7 +234,16 @@ PIECE = {
 """vLLM names ids under `enable_response_messages`; its plug-in lays log-probs and versions beside them."""
 ASKED_RAW = {"type": "raw_message_tokens", "message": "x", "tokens": [1, 2, 3]}
 NEW, OLD = (VersionSpan(7, 0, 2),), ()
+CHAT_TOKENS = ([7, 8, 9], [0, 1, 2, 3, 4, 5], [0, -0.5, -1, -1.5, -2, -2.5], "")
 TOLD: dict[str, tuple[str, object, tuple, tuple, dict]] = {
+    "chat": (
+        CHAT, completion(tokens=True), CHAT_TOKENS, (VersionSpan(3, 0, 2), VersionSpan(4, 2, 6)),
+        completion(tokens=False),
+    ),
+    "chat, streamed": (
+        CHAT, [json.loads(piece[6:]) for piece in stream_pieces(tokens=True)[:-1]], CHAT_TOKENS,
+        (VersionSpan(3, 0, 6),), completion(tokens=False) | {"id": "chatcmpl-stream"},
+    ),
     "messages": (MESSAGES, {**MESSAGE, "evolved_tokens": BESIDE}, ([1, 2], [3, 4], [-0.5, -1.0], ""), NEW, MESSAGE),
     "messages, streamed": (
         MESSAGES, [*BLOCKS[:-1], {"type": "evolved_tokens", **BESIDE}, BLOCKS[-1]],
@@ -258,23 +269,9 @@ def test_tokens_are_taken_from_where_the_engine_tells_them_and_not_kept_twice(
 ) -> None:
     exchange = seen(path, answer, tokens_requested=True)
     assert tokens(exchange) == found
-    assert (exchange.versions, exchange.complete) == (versions, True)
+    assert (exchange.versions, exchange.complete, exchange.error) == (versions, True, "")
+    assert exchange.streamed == isinstance(answer, list)
     assert json.loads(exchange.response) == kept
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_tokens_of_a_chat_call(streamed: bool) -> None:
-    answer = b"".join(stream_pieces(tokens=True)) if streamed else completion(tokens=True)
-    exchange = seen(CHAT, answer, {"model": "desk"}, tokens_requested=True, content_type=SSE if streamed else "")
-    assert tokens(exchange) == ([7, 8, 9], [0, 1, 2, 3, 4, 5], [0, -0.5, -1, -1.5, -2, -2.5], "")
-    versions = (VersionSpan(3, 0, 6),) if streamed else (VersionSpan(3, 0, 2), VersionSpan(4, 2, 6))
-    assert (exchange.versions, exchange.streamed, exchange.complete, exchange.error) == (versions, streamed, True, "")
-    assert (exchange.id, exchange.model, exchange.engine, exchange.endpoint) == ("0" * 32, "desk", "serving", CHAT)
-    assert (exchange.started, exchange.duration, exchange.status, exchange.tenant) == (10.0, 2.5, 200, "default")
-    body = json.loads(exchange.response)
-    assert "prompt_token_ids" not in body
-    assert body["choices"][0].keys() == {"index", "message", "finish_reason", "logprobs"}
-    assert body["choices"][0]["logprobs"] is None
 
 
 def test_what_the_client_asked_for_is_kept() -> None:

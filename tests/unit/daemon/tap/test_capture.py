@@ -1,11 +1,8 @@
 """What is asked for on top, what is copied, and what never is. Paths: `tests/hostile/test_paths.py`."""
 
-import contextlib
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.messages import encode
 from daemon.tap.admission import Visitor
@@ -47,30 +44,6 @@ def test_what_the_client_left_out_is_asked_for_and_what_it_said_stands_byte_for_
     assert json.loads(sent) == {"logprobs": False, "return_token_ids": None, "return_weight_versions": True}
     everything = json.dumps(dict.fromkeys(TOKEN_FIELDS, False)).encode()
     assert with_tokens(everything) == (everything, ())
-
-
-@given(
-    st.dictionaries(
-        st.text(max_size=8),
-        st.one_of(st.text(), st.floats(allow_nan=False, allow_infinity=False), st.lists(st.integers())),
-    ),
-    st.sampled_from(["", " ", "\t" * 200]),
-)
-def test_any_object_keeps_its_content(content: dict, blanks: str) -> None:
-    body = json.dumps(content, ensure_ascii=False)
-    assert json.loads(with_tokens((body[:-1] + blanks + "}").encode())[0]) == ALL | content
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"}{", b"[]", b"null", b'"x"', b"\xff", b"[" * 5000, b'{"logprobs": }',
-     b"{} {}", b'{"a": }', b'{"a" 1}', b"[{}]", b'{"a": {}'],
-)  # fmt: skip
-def test_a_malformed_body_stays_so_for_the_engine_to_see(body: bytes) -> None:
-    sent, added = with_tokens(body)
-    assert added or sent == body
-    with contextlib.suppress(ValueError, RecursionError):
-        assert not isinstance(json.loads(sent), dict)
 
 
 MESSAGE_FIELDS, TOKENS = ("enable_response_messages",), ("evolved_tokens",)

@@ -1,27 +1,23 @@
 """Feedback becomes a record, or an answer that names the field and says what to do."""
 
 import json
-from dataclasses import dataclass, field
+from unittest.mock import Mock
 
 import pytest
 
-from actors.messages import Feedback, Message
+from actors.messages import Feedback
 from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk, read_feedback
 from daemon.tap.metrics import Counts
 from tests.unit.daemon.tap.made import request
 
-
-def read(**body: object) -> Feedback:
-    (feedback,), listed = read_feedback(json.dumps(body).encode(), "acme", 5.0)
-    assert not listed
-    return feedback
+GOOD = {"response_id": "r", "outcome": 1}
 
 
-def read_list(*bodies: object) -> list[Feedback]:
-    found, listed = read_feedback(json.dumps(bodies).encode(), "acme", 5.0)
-    assert listed
+def told(body: object, tenant: str = "acme", at: float = 5.0) -> list[Feedback]:
+    found, listed = read_feedback(json.dumps(body).encode(), tenant, at)
+    assert listed == isinstance(body, list)
     return found
 
 
@@ -45,7 +41,7 @@ def read_list(*bodies: object) -> list[Feedback]:
 def test_what_is_said_tells_its_kind_and_only_an_outcome_ends_a_run(
     body: dict, kind: str, final: bool, outcome: float | None
 ) -> None:
-    found = read(**body)
+    (found,) = told(body)
     assert (found.kind, found.final, found.outcome, found.step) == (kind, final, outcome, body.get("step"))
     for name in ("response_id", "trajectory_id", "custom_id", "text"):
         assert getattr(found, name) == body.get(name, "")
@@ -54,23 +50,20 @@ def test_what_is_said_tells_its_kind_and_only_an_outcome_ends_a_run(
 
 @pytest.mark.promise
 def test_the_same_report_is_the_same_record_whenever_it_is_sent_and_any_other_is_another() -> None:
-    body = {"response_id": "r1", "outcome": 1}
-    ids = [
-        read_feedback(json.dumps(body).encode(), tenant, at)[0][0].id
-        for tenant, at in (("acme", 1.0), ("acme", 2.0), ("other", 1.0))
-    ]
+    ids = [told(GOOD, tenant, at)[0].id for tenant, at in (("acme", 1.0), ("acme", 2.0), ("other", 1.0))]
     assert ids[0] == ids[1] != ids[2]
-    others = [read(**body, id=one).id for one in "ab"] + [read(trajectory_id="t", step=n, outcome=1).id for n in (0, 1)]
-    assert len({*ids, *others}) == 6
+    step = {"trajectory_id": "t", "outcome": 1}
+    others = [{**GOOD, "id": "a"}, {**GOOD, "id": "b"}, {**step, "step": 0}, {**step, "step": 1}]
+    assert len({*ids, *(told(body)[0].id for body in others)}) == 6
 
 
 def test_a_list_is_as_many_records_in_order_and_has_an_end() -> None:
-    found = read_list({"response_id": "a", "outcome": 1}, {"response_id": "b", "outcome": 0})
-    assert [(one.response_id, one.outcome) for one in found] == [("a", 1.0), ("b", 0.0)]
-    assert found[0].id == read(response_id="a", outcome=1).id
-    assert len(read_list(*[{"response_id": "r", "outcome": 1}] * 1000)) == 1000
+    found = told([GOOD, {"response_id": "b", "outcome": 0}])
+    assert [(one.response_id, one.outcome) for one in found] == [("r", 1.0), ("b", 0.0)]
+    assert found[0].id == told(GOOD)[0].id
+    assert len(told([GOOD] * 1000)) == 1000
     with pytest.raises(Refused, match="1000 are taken at once"):
-        read_list(*[{"response_id": "r", "outcome": 1}] * 1001)
+        told([GOOD] * 1001)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +71,8 @@ def test_a_list_is_as_many_records_in_order_and_has_an_end() -> None:
     [({"response_id": "r", "outcome": 2}, "[2].outcome"), ({"respons_id": "r"}, "[2].respons_id"), (7, "body")],
 )
 def test_one_fault_refuses_the_list_and_names_its_place(fault: object, param: str) -> None:
-    good = {"response_id": "r", "outcome": 1}
     with pytest.raises(Refused) as refusal:
-        read_list(good, good, fault)
+        told([GOOD, GOOD, fault])
     assert (refusal.value.status, refusal.value.param) == (422, param)
 
 
@@ -115,39 +107,10 @@ def test_what_is_wrong_is_named_with_its_remedy(body: dict | bytes, param: str, 
     assert says in str(refusal.value)
 
 
-@dataclass
-class Spool:
-    """Takes the first `room` records."""
-
-    room: int = 1000
-    taking: bool = True
-    records: list[Message] = field(default_factory=list)
-
-    def offer(self, record: Message) -> bool:
-        if len(self.records) < self.room:
-            self.records.append(record)
-            return True
-        return False
-
-
-def post(spool: Spool, body: object) -> dict:
-    desk = FeedbackDesk(spool, Counts(), clock=lambda: 5.0)
-    data, told = desk.answer(request(json.dumps(body).encode(), b"/v1/feedback"), Visitor("acme"))
-    assert told == len(spool.records)
-    return json.loads(data.partition(b"\r\n\r\n")[2])
-
-
-def test_the_answer_names_the_records() -> None:
-    spool = Spool()
-    assert post(spool, {"response_id": "r", "outcome": 1}) == {"id": spool.records[0].id, "object": "evolved.feedback"}
-    spool = Spool()
-    answer = post(spool, [{"response_id": "a", "outcome": 1}, {"response_id": "b", "outcome": 0}])
-    assert [one["id"] for one in answer["data"]] == [record.id for record in spool.records]
-
-
-@pytest.mark.parametrize("spool", [Spool(taking=False), Spool(room=1)])
+@pytest.mark.parametrize(("taking", "offers"), [(False, []), (True, [True, False])], ids=["closed", "room for one"])
 @pytest.mark.promise
-def test_what_cannot_be_written_down_is_to_be_sent_again(spool: Spool) -> None:
+def test_what_cannot_be_written_down_is_to_be_sent_again(taking: bool, offers: list[bool]) -> None:
+    desk = FeedbackDesk(Mock(taking=taking, offer=Mock(side_effect=offers)), Counts(), clock=lambda: 5.0)
     with pytest.raises(Refused) as refusal:
-        post(spool, [{"response_id": "a", "outcome": 1}, {"response_id": "b", "outcome": 0}])
+        desk.answer(request(json.dumps([GOOD, GOOD]).encode(), b"/v1/feedback"), Visitor("acme"))
     assert refusal.value.status == 503

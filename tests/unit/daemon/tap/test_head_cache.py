@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from daemon.tap.errors import UpstreamBroke
-from daemon.tap.head_cache import HeadCache
 from daemon.tap.http import RequestParser
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Request
@@ -68,21 +67,6 @@ def test_whatever_is_taken_for_the_same_head_llhttp_reads_alike(body: bytes, pla
         assert [said(one) for one in asked(first, data)[1][1:]] == [said(request)]
 
 
-@pytest.mark.parametrize("last", [0, 9, 10, 99, 100, 1000])
-def test_a_length_has_to_add_up_however_many_digits_the_last_one_had(last: int) -> None:
-    form = b"A\r\nContent-Length: %b\r\n\r\n%b"
-    found = set()
-    for length in (*range(14), *range(90, 110), *range(990, 1010)):
-        for size in range(max(0, length - 12), length + 13):
-            for said in (b"%d", b"0%d", b"+%d", b"-%d", b" %d"):
-                head_cache = HeadCache(b"A\r\nContent-Length: ", b"\r\n\r\n")
-                assert head_cache.body(form % (b"%d" % last, bytes(last))) == bytes(last)
-                if head_cache.body(form % (said % length, bytes(size))) is not None:
-                    found.add((said, length, size))
-    assert all(said == b"%d" and length == size for said, length, size in found)
-    assert {length for _, length, _ in found} >= {*range(1, 14), *range(90, 110), *range(990, 1010)}
-
-
 @given(BODIES.filter(len), BODIES.filter(len))
 def test_the_same_answer_with_another_body_is_read_without_llhttp(first: bytes, second: bytes) -> None:
     reading = told(TOLD % (len(first), first))
@@ -130,8 +114,3 @@ def test_answers_without_a_body_of_their_length_are_not_remembered(reply: bytes,
     reading.begin(head_only=False, max_capture_bytes=10_000)
     reading.feed(TOLD % (3, b"new"))
     assert (reading.head is before) == remembered
-
-
-def test_the_length_has_one_place() -> None:
-    assert HeadCache.of(b"HTTP/1.1 200 OK\r\nX: a\r\n\r\nbody", 4) is None
-    assert HeadCache.of(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nbody", 4) is None

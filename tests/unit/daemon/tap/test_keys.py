@@ -39,15 +39,6 @@ def made(path: Path, tenant: str = "acme", scope: Scope = "agent", **fields: Any
     return text.encode(), key
 
 
-def test_a_key_is_found_by_its_text_and_by_nothing_else(path: Path) -> None:
-    text, key = made(path)
-    made(path, "other")
-    ring = KeyRing(path, clock=Clock())
-    assert ring.find(text) == key
-    wrong = (b"", b"evk_", text[:-1], text + b"x", text[:-1] + bytes([text[-1] ^ 1]), text.upper(), b"\xff" * 60)
-    assert [ring.find(one) for one in wrong] == [None] * len(wrong)
-
-
 @pytest.mark.promise
 def test_the_file_holds_no_key_and_is_for_its_owner_and_whom_that_one_lets_read(path: Path) -> None:
     text, key = made(path)

@@ -149,12 +149,6 @@ def test_whole_events_go_on_at_once_and_a_broken_one_never() -> None:
     assert response_filter.stream(one[:-30]) == response_filter.rest() == b""
 
 
-def test_only_what_the_agent_left_out_is_hidden() -> None:
-    shown = json.loads(through(Hidden(("return_token_ids",)), event(shown=True))[6:])
-    assert shown["choices"][0]["logprobs"] == LOGPROBS
-    assert shown["choices"][0]["token_ids"] is None
-
-
 def test_events_that_only_carry_ids_are_left_out() -> None:
     def empty(rest: bytes = b"") -> bytes:
         return b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":null,"token_ids":[4]}]%b}\n\n' % rest

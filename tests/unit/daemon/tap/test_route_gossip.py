@@ -1,6 +1,6 @@
 """What one worker of a tap learns, the others know, however busy they are. Conversations: `tests/chaos`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,33 +27,28 @@ class Worker:
         self.known.update(dict.fromkeys(keys, engine))
 
 
-class Workers:
-    def __init__(self, directory: Path) -> None:
-        self._directory, self._open = directory, list[Worker]()
-
-    def start(self, number: int) -> Worker:
-        self._open.append(Worker(self._directory, number))
-        return self._open[-1]
-
-    def close(self) -> None:
-        for worker in self._open:
-            worker.gossip.close()
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
 
 
 @pytest.fixture
-async def workers(tmp_path: Path) -> AsyncIterator[Workers]:
-    workers = Workers(tmp_path)
-    yield workers
-    workers.close()
+async def start(tmp_path: Path) -> AsyncIterator[Callable[[int], Worker]]:
+    started: list[Worker] = []
+
+    def start(number: int) -> Worker:
+        started.append(Worker(tmp_path, number))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.gossip.close()
 
 
-async def test_a_sibling_that_is_busy_misses_nothing_and_what_it_cannot_read_is_passed_over(workers: Workers) -> None:
-    one, two = workers.start(0), workers.start(1)
+async def test_a_sibling_that_is_busy_misses_nothing_and_what_it_cannot_read_is_passed_over(
+    start: Callable[[int], Worker],
+) -> None:
+    one, two = start(0), start(1)
     one.learn("a", b"first")
     line = one.gossip._lines[1]._socket
     assert line is not None
@@ -65,11 +60,11 @@ async def test_a_sibling_that_is_busy_misses_nothing_and_what_it_cannot_read_is_
     assert one.gossip.dropped == 0
 
 
-async def test_what_nobody_hears_is_bounded_and_counted(workers: Workers) -> None:
-    one = workers.start(0)
+async def test_what_nobody_hears_is_bounded_and_counted(start: Callable[[int], Worker]) -> None:
+    one = start(0)
     one.learn("a", b"k1", b"k2")
     assert one.gossip.dropped == 2
-    two = workers.start(1)
+    two = start(1)
     for first in range(0, 300_000, 1000):
         one.learn("a", *(b"%d" % number for number in range(first, first + 1000)))
     assert 0 < one.gossip.dropped < 300_000

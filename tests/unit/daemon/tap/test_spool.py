@@ -56,16 +56,6 @@ def test_records_come_in_order_and_again_until_they_are_committed(tmp_path: Path
     assert payloads(SpoolReader(tmp_path)) == [b"six"]
 
 
-def test_a_reader_sees_what_is_written_later_in_a_segment_of_its_own(tmp_path: Path) -> None:
-    reader = SpoolReader(tmp_path)
-    for number, payload in enumerate((b"one", b"two")):
-        assert (reader.ready(), reader.read()) == (False, [])
-        write(tmp_path, payload)
-        assert reader.ready()
-        assert payloads(reader) == [payload]
-        assert segment_numbers(tmp_path) == list(range(number + 1))
-
-
 @pytest.mark.parametrize(
     ("cursor", "kept"),
     [(b'{"segment": 7, "offset": 99}', Cursor(7, 99)), (b"\x00\x00", Cursor())],
