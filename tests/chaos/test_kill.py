@@ -4,7 +4,6 @@ counted twice, and learning goes on."""
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,10 +11,10 @@ import pytest
 
 from daemon.demo.accounts import settle
 from daemon.demo.world import World
-from tests.support.patience import Late, within
+from tests.support.patience import Late, wait_until, within
 
 BUDGET = 400.0
-"""Seconds for the whole story; 63 on two quiet cores."""
+"""Seconds for what is waited for; the whole story takes 63 on two quiet cores."""
 pytestmark = [pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(within(BUDGET) + 120), pytest.mark.promise]
 
 
@@ -30,21 +29,14 @@ def world(tmp_path: Path) -> Iterator[World]:
         world.stop()
 
 
-class Story:
-    """One installation at work; all that is waited for shares one budget of time."""
+def until(world: World, done: Callable[[], bool], what: str) -> None:
+    """Keep the processes alive until `done()`."""
 
-    def __init__(self, world: World) -> None:
-        self.world, self._end = world, time.monotonic() + within(BUDGET)
+    def there() -> bool:
+        world.check()
+        return done()
 
-    def until(self, done: Callable[[], bool], what: str) -> None:
-        """Keep the processes alive until `done()`."""
-        while not done():
-            self.world.check()
-            if time.monotonic() > self._end:
-                logs = (self.world.directory / "logs").iterdir()
-                tails = (f"--- {log.name}\n{log.read_text(errors='replace')[-600:]}" for log in logs)
-                raise Late("\n".join((f"not in {within(BUDGET):g} s: {what}", *tails)))
-            time.sleep(0.3)
+    wait_until(there, what, BUDGET, every=0.3)
 
 
 def count(world: World, name: str) -> int:
@@ -64,8 +56,7 @@ def nats_server(world: World) -> int:
 
 
 def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
-    story = Story(world)
-    story.until(lambda: trained(world) >= 2, "two updates before anything is killed")
+    until(world, lambda: trained(world) >= 2, "two updates before anything is killed")
     server = nats_server(world)
     for name, victim in (
         ("daemon", lambda: world.daemon.pid),
@@ -76,12 +67,12 @@ def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
         calls, updates, old = count(world, "exchanges"), trained(world), victim()
         assert old is not None
         os.kill(old, signal.SIGKILL)
-        story.until(lambda v=victim, o=old: v() not in (None, o), f"{name} is started again")
+        until(world, lambda v=victim, o=old: v() not in (None, o), f"{name} is started again")
         if name == "evolved broker":
-            story.until(lambda: nats_server(world) != server, "the orphaned nats-server makes room for another")
+            until(world, lambda: nats_server(world) != server, "the orphaned nats-server makes room for another")
         server = nats_server(world)
-        story.until(lambda n=calls: count(world, "exchanges") > n + 20, f"traffic flows after {name}")
-        story.until(lambda n=updates: trained(world) > n, f"learning goes on after {name}")
+        until(world, lambda n=calls: count(world, "exchanges") > n + 20, f"traffic flows after {name}")
+        until(world, lambda n=updates: trained(world) > n, f"learning goes on after {name}")
     assert world.broker.restarts == 1
     world.agents.stop(within())
     database = world.config.state / "evolved.db"
@@ -91,7 +82,7 @@ def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
         return accounts.lost == 0 and accounts.outcomes >= accounts.episodes
 
     with contextlib.suppress(Late):  # what has not come by then is lost: below
-        story.until(settled, "every call and every outcome reaches the store")
+        until(world, settled, "every call and every outcome reaches the store")
     accounts = settle(world.journal, f"sqlite:///{database}")
     assert accounts.requests > 100
     assert (accounts.failed, accounts.lost, accounts.doubled, accounts.feedback_failed) == (0, 0, 0, 0)
