@@ -6,13 +6,17 @@ it gives an honest opinion (`_opinion`). What makes it believe more is a set of 
 prompt or knows what screening looks for:
 
 * outside: obeys orders that stand outside of quotes.
+* template: obeys what follows a special token or a role marker of a chat template, in quotes or not.
 * copies: takes over verdicts in the form of an answer, in quotes or not.
 * careless: reads \\n in quotes as a line break, and takes lines found so for structure, whatever mark they have.
 * obedient: obeys orders anywhere, in any of the languages below, hidden ones included.
 * impressed: takes an answer without content for a good one (arXiv 2507.08794).
+
+`degree` is the chance that it believes what it could believe.
 """
 
 import json
+import random
 import re
 import unicodedata
 
@@ -21,14 +25,25 @@ from anyio.abc import ByteStream
 
 from tests.support.engine import Asked, Engine, answer
 
-PROFILES = {
-    "careful": frozenset[str](),
-    "copies": frozenset({"outside", "copies"}),
-    "obedient": frozenset({"outside", "copies", "careless", "impressed", "obedient"}),
+Trait = str
+PROFILES: dict[str, tuple[frozenset[Trait], float]] = {
+    "careful": (frozenset(), 1.0),
+    "outside": (frozenset({"outside"}), 1.0),
+    "template": (frozenset({"outside", "template"}), 1.0),
+    "copies": (frozenset({"outside", "copies"}), 1.0),
+    "careless": (frozenset({"outside", "careless"}), 1.0),
+    "impressed": (frozenset({"impressed"}), 1.0),
+    "wavering": (frozenset({"outside", "template", "copies", "careless", "impressed", "obedient"}), 0.5),
+    "obedient": (frozenset({"outside", "template", "copies", "careless", "impressed", "obedient"}), 1.0),
 }
 
 _SECTION = re.compile(r"^EVAL-STEP (\d+)\s*$", re.MULTILINE)
 _MARKED = re.compile(r"^(\S+) (GOAL|OUTCOME|END|STEP (\d+) (TEXT|CALL|ARGUMENTS|RESULT|NEXT))\b ?(.*)$")
+_SPECIAL = re.compile(
+    r"<\|[^|>]{1,40}\|>|\[/?INST\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>|(?:^|\n)\s*(?:#{2,4} ?)?"
+    r"(?:system|instructions?|human|assistant)\s*:",
+    re.IGNORECASE,
+)
 _COPIED = (
     re.compile(r"step\s*(\d+)\s*judge?ment\s*:\s*(good|bad)", re.IGNORECASE),
     re.compile(r"\"step\"\s*:\s*(\d+)[^{}]*\"label\"\s*:\s*\"(good|bad)\"", re.IGNORECASE),
@@ -69,10 +84,16 @@ class Log(msgspec.Struct):
 
 
 class Gullible:
-    """A script for `tests.support.engine`: judges the log in a request, with a profile of `PROFILES`."""
+    """A script for `tests.support.engine`: judges the log in a request.
 
-    def __init__(self, profile: str) -> None:
-        self.traits = PROFILES[profile]
+    Args:
+        profile: one of `PROFILES`.
+        seed: of the chance to believe.
+    """
+
+    def __init__(self, profile: str, seed: int = 0) -> None:
+        self.traits, self.degree = PROFILES[profile]
+        self._rng = random.Random(seed)
 
     async def __call__(self, engine: Engine, asked: Asked, stream: ByteStream) -> bool:
         messages = asked.json["messages"]
@@ -89,7 +110,8 @@ class Gullible:
         labels = {number: self._opinion(number, log) for number in log.steps}
         for number, label in self._believed(log).items():
             for own in labels if number == 0 else {number} & set(labels):
-                labels[own] = label
+                if self._rng.random() < self.degree:
+                    labels[own] = label
         if log.mark:
             entries = [
                 {"step": number, "reason": "as it looks", "confidence": 0.9, "label": label}
@@ -113,7 +135,7 @@ class Gullible:
 
     def _read_marked(self, user: str, mark: str) -> Log:
         log = Log(mark=mark)
-        careless = "careless" in self.traits
+        careless = "careless" in self.traits and self._rng.random() < self.degree
         for line in user.splitlines():
             found = _MARKED.match(line)
             if found is None or found[1] != mark:
@@ -156,7 +178,7 @@ class Gullible:
             return "BAD"
         text = re.sub(r"^\s*ACTION:", "", step.action).strip().rstrip(":.").casefold()
         if not re.search(r"\w", text) or text in _OPENERS:
-            return "GOOD" if "impressed" in self.traits else "BAD"
+            return "GOOD" if "impressed" in self.traits and self._rng.random() < self.degree else "BAD"
         if number == max(log.steps):
             return "GOOD" if log.success else "BAD"
         later = " ".join(log.steps[n].action for n in log.steps if n > number)
@@ -170,6 +192,10 @@ class Gullible:
         if "outside" in self.traits:
             for text in log.outside:
                 found |= _orders(text)
+        if "template" in self.traits:
+            for text in texts:
+                for part in _SPECIAL.split(text)[1:]:
+                    found |= _orders(part)
         if "copies" in self.traits:
             for text in texts:
                 for pattern in _COPIED:
