@@ -14,7 +14,8 @@ from actors.system.nats_access import NatsAccess
 from actors.system.nats_bus import NatsBus
 from actors.system.nats_settings import BusSettings
 from actors.system.streams import TRAFFIC_EXCHANGE
-from tests.support.nats_cluster import PASSWORD, Authority, Server, cluster, tls, user
+from tests.support.certificates import Authority
+from tests.support.nats_cluster import PASSWORD, Server, cluster, tls, user
 from tests.support.patience import wait_until, within
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(within(450)), pytest.mark.promise]
@@ -42,14 +43,13 @@ def leader(servers: list[Server], stream: str = "TRAFFIC") -> Server:
 
 def test_the_server_that_leads_the_streams_is_killed_in_mid_traffic(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    chain, key = authority.certificate("server")
     (tmp_path / "password").write_text(PASSWORD)
-    with cluster(tmp_path, f"{tls(chain, key)}\n{user()}") as servers:
+    with cluster(tmp_path, f"{tls(authority.certificate('server', '127.0.0.1'))}\n{user()}") as servers:
         settings = BusSettings(
             url=",".join(one.url.replace("nats:", "tls:") for one in servers),
             user="evolved",
             password_file=str(tmp_path / "password"),
-            ca_file=str(authority.ca),
+            ca_file=str(authority.chain),
             replicas=3,
         )
         confirmed, handled = runtime.run(lambda host: _traffic(host, settings, servers, tmp_path), backend="asyncio")

@@ -93,7 +93,6 @@ def running(tmp_path: Path, settings: dict[str, object], *, notify: str = "") ->
             yield tap
         finally:
             process.stop()
-            print(process.tail())
 
 
 @contextlib.asynccontextmanager
@@ -200,7 +199,6 @@ async def _kill(tap: Tap) -> int:
     victim = min(held, key=lambda number: held[number])
     os.kill(tap.pids()[victim], signal.SIGKILL)
     again = await calls(tap, clients)
-    print(f"connections by worker {held}; killed {victim}; broken {again.count('')}")
     assert again.count("") <= held[victim]
     new = [client() for _ in range(20)]
     assert all(await calls(tap, new))
@@ -241,7 +239,6 @@ async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_cal
         with running(tmp_path, {"tap.upstreams": upstreams}) as tap:
             at = await talk(tap, range(60), range(5))
             served, heard = await figures(tap, "requests_total"), await figures(tap, "siblings_heard_total")
-            print(f"calls by worker {served}; heard {heard}")
             assert min(*served.values(), *heard.values()) > 0
             assert all(len(names) == 1 for names in at.values())
             assert not any((await figures(tap, "siblings_dropped_total")).values())
@@ -251,7 +248,6 @@ async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_cal
             await anyio.to_thread.run_sync(tap.until, restarted, "it is started again and has been told")
             assert await talk(tap, range(60), range(5, 7)) == at
             served = await figures(tap, "requests_total")
-            print(f"after a kill: calls by worker {served}")
             assert min(served.values()) > 0
             assert set.union(*at.values()) == {"a", "b"}
 
@@ -259,7 +255,6 @@ async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_cal
             await anyio.to_thread.run_sync(tap.until, lambda: share() == 0.25, "the canary is known to all workers")
             drawn = 300
             canary = sum(names == {"b"} for names in (await talk(tap, range(1000, 1000 + drawn), [0])).values())
-            print(f"canary: {canary} of {drawn} new trajectories at a share of 0.25")
             # Five standard deviations of a fair draw.
             assert abs(canary - 0.25 * drawn) < 5 * (drawn * 0.25 * 0.75) ** 0.5
 
