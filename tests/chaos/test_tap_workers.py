@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import sys
@@ -16,20 +15,15 @@ import anyio.abc
 import anyio.to_thread
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
-from actors.messages import decode
 from actors.messages.routes import Routes, write_routes
-from actors.system.lifecycle import Lifecycle, Restart, Unit
-from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from actors.messages.spool import decode_spooled
 from daemon.tap.segments import spools
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Asked, Engine, answer, running_engine
-from tests.support.patience import Late, until, wait_until, within
+from tests.support.patience import until, wait_until, within
 from tests.support.ports import free_ports
 from tests.support.process import Process, alive
-from tests.support.stub_bus import StubBus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.timeout(within(300)), pytest.mark.promise]
 
@@ -73,9 +67,11 @@ class Tap:
 
         self.process.until(there, what=what)
 
-    def kept(self) -> int:
-        """Records in the spools of both workers."""
-        return sum(len(SpoolReader(one).read(100_000, 1 << 30)) for one in spools(self.state / "spool", 2))
+
+def kept(state: Path) -> set[str]:
+    """Ids of the records in the spools of both workers."""
+    records = [one for spool in spools(state / "spool", 2) for one in SpoolReader(spool).read(100_000, 1 << 30)]
+    return {decode_spooled(one.payload).id for one in records}
 
 
 @contextlib.contextmanager
@@ -117,30 +113,6 @@ def conversation(number: int, turns: int) -> dict[str, object]:
     return {"model": "m", "messages": messages}
 
 
-async def shipped(directories: list[Path], wanted: int) -> list[str]:
-    """What a shipper makes of the spools: the ids on the bus, in order."""
-    bus, draining = StubBus(), anyio.Event()
-    subscription = await bus.subscribe("test", [TRAFFIC_EXCHANGE])
-    shipper = Shipper(
-        directories, bus, settings=ShipperSettings(), metrics=ShipperMetrics(CollectorRegistry()),
-        rng=random.Random(1),
-    )  # fmt: skip
-    unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
-    found: list[str] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(shipper.run, Lifecycle(unit, draining, lambda: None))
-
-        async def fetch() -> bool:
-            found.extend(decode(one.data).id for one in await subscription.fetch(100, 1.0))
-            return len(found) >= wanted
-
-        with contextlib.suppress(Late):  # what has not come by then is lost: for the caller to say
-            await until(fetch, f"{wanted} records", 120)
-        await fetch()  # what would come twice, comes now
-        draining.set()
-    return found
-
-
 def client() -> httpx.AsyncClient:
     """One connection."""
     limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
@@ -176,8 +148,7 @@ async def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_p
     async with engine("e") as port:
         with running(tmp_path, {"tap.upstream": f"http://127.0.0.1:{port}"}) as tap:
             answered = await _kill(tap)
-    found = await shipped(spools(tmp_path / "spool", 2), answered)
-    assert len(found) == len(set(found)) == answered
+    assert len(kept(tmp_path)) == answered
 
 
 async def _kill(tap: Tap) -> int:
@@ -195,7 +166,9 @@ async def _kill(tap: Tap) -> int:
     assert min(held.values()) > 0, held
     answered = len(clients)
     # What is handed to the scribe by now is written whatever happens to its worker.
-    await until(lambda: anyio.to_thread.run_sync(lambda: tap.kept() >= answered), "all answers are in the spool")
+    await until(
+        lambda: anyio.to_thread.run_sync(lambda: len(kept(tap.state)) >= answered), "all answers are in the spool"
+    )
     victim = min(held, key=lambda number: held[number])
     os.kill(tap.pids()[victim], signal.SIGKILL)
     again = await calls(tap, clients)

@@ -4,7 +4,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from adapters.live.mcp import McpApi, McpSettings
@@ -100,21 +99,6 @@ async def test_everything_answers_in_all_kinds_of_content(directory):
         assert links.text.count("[resource ") == 2
         wrong = await api.call("get-sum", {"a": "two"})
         assert wrong.error
-
-
-@pytest.mark.promise
-async def test_a_server_that_tells_its_environment_has_nothing_of_ours_to_tell(directory, monkeypatch):
-    """`get-env` claims to read only, and gives away all that its process was given."""
-    monkeypatch.setenv("OUR_DATABASE_PASSWORD", "hunter2-of-the-daemon")
-    monkeypatch.setenv("THEIR_TOKEN", "t0ken-of-the-server")
-    named = msgspec.structs.replace(settings("everything", directory), environment={"TOKEN": "env:THEIR_TOKEN"})
-    async with McpApi("everything", named) as api:
-        assert api.read_only("get-env") is False  # not listed yet
-        await api.tools()
-        assert api.read_only("get-env") is True
-        told = json.loads((await api.call("get-env", {})).text)
-    assert set(told) <= {"PATH", "HOME", "LANG", "TOKEN"}
-    assert told["TOKEN"] == "t0ken-of-the-server"
 
 
 async def test_everything_over_streamable_http():
