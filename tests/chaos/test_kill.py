@@ -4,6 +4,7 @@ counted twice, and learning goes on."""
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import pytest
 
 from daemon.demo.accounts import settle
 from daemon.demo.world import World
-from tests.support.patience import Late, wait_until, within
+from tests.support.patience import Late, within
 
 BUDGET = 400.0
-"""Seconds for what is waited for; the whole story takes 63 on two quiet cores."""
+"""Seconds for the whole story; 63 on two quiet cores."""
 pytestmark = [pytest.mark.chaos, pytest.mark.torch, pytest.mark.timeout(within(BUDGET) + 120), pytest.mark.promise]
 
 
@@ -29,14 +30,21 @@ def world(tmp_path: Path) -> Iterator[World]:
         world.stop()
 
 
-def until(world: World, done: Callable[[], bool], what: str) -> None:
-    """Keep the processes alive until `done()`."""
+class Story:
+    """One installation at work; all that is waited for shares one budget of time."""
 
-    def there() -> bool:
-        world.check()
-        return done()
+    def __init__(self, world: World) -> None:
+        self.world, self._end = world, time.monotonic() + within(BUDGET)
 
-    wait_until(there, what, BUDGET, every=0.3)
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Keep the processes alive until `done()`."""
+        while not done():
+            self.world.check()
+            if time.monotonic() > self._end:
+                logs = (self.world.directory / "logs").iterdir()
+                tails = (f"--- {log.name}\n{log.read_text(errors='replace')[-600:]}" for log in logs)
+                raise Late("\n".join((f"not in {within(BUDGET):g} s: {what}", *tails)))
+            time.sleep(0.3)
 
 
 def count(world: World, name: str) -> int:
@@ -56,7 +64,8 @@ def nats_server(world: World) -> int:
 
 
 def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
-    until(world, lambda: trained(world) >= 2, "two updates before anything is killed")
+    story = Story(world)
+    story.until(lambda: trained(world) >= 2, "two updates before anything is killed")
     server = nats_server(world)
     for name, victim in (
         ("daemon", lambda: world.daemon.pid),
@@ -67,12 +76,12 @@ def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
         calls, updates, old = count(world, "exchanges"), trained(world), victim()
         assert old is not None
         os.kill(old, signal.SIGKILL)
-        until(world, lambda v=victim, o=old: v() not in (None, o), f"{name} is started again")
+        story.until(lambda v=victim, o=old: v() not in (None, o), f"{name} is started again")
         if name == "evolved broker":
-            until(world, lambda: nats_server(world) != server, "the orphaned nats-server makes room for another")
+            story.until(lambda: nats_server(world) != server, "the orphaned nats-server makes room for another")
         server = nats_server(world)
-        until(world, lambda n=calls: count(world, "exchanges") > n + 20, f"traffic flows after {name}")
-        until(world, lambda n=updates: trained(world) > n, f"learning goes on after {name}")
+        story.until(lambda n=calls: count(world, "exchanges") > n + 20, f"traffic flows after {name}")
+        story.until(lambda n=updates: trained(world) > n, f"learning goes on after {name}")
     assert world.broker.restarts == 1
     world.agents.stop(within())
     database = world.config.state / "evolved.db"
@@ -82,7 +91,7 @@ def test_every_process_of_ours_may_be_killed_in_mid_demo(world: World) -> None:
         return accounts.lost == 0 and accounts.outcomes >= accounts.episodes
 
     with contextlib.suppress(Late):  # what has not come by then is lost: below
-        until(world, settled, "every call and every outcome reaches the store")
+        story.until(settled, "every call and every outcome reaches the store")
     accounts = settle(world.journal, f"sqlite:///{database}")
     assert accounts.requests > 100
     assert (accounts.failed, accounts.lost, accounts.doubled, accounts.feedback_failed) == (0, 0, 0, 0)
