@@ -1,6 +1,5 @@
 """Whoever cannot see, or has no mouse, uses the dashboard as well."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,16 +37,6 @@ def test_axe_has_nothing_to_say_of_a_dialog(full: Served, window: Window) -> Non
     page.get_by_role("button", name="Roll back…").click()
     expect(page.get_by_role("dialog", name="Roll back v3?")).to_be_visible()
     assert violations(window) == []
-
-
-def test_headings_go_down_one_level_at_a_time_and_there_is_one_title(full: Served, window: Window) -> None:
-    for path in PAGES:
-        page = window.open(full, path)
-        names = page.locator("h1, h2, h3").evaluate_all("all => all.map(each => each.nodeName)")
-        levels = [int(name[1]) for name in names]
-        assert levels[0] == 1
-        assert levels.count(1) == 1
-        assert all(later - earlier <= 1 for earlier, later in pairwise(levels)), path
 
 
 def test_everything_can_be_reached_with_the_tab_key_and_shows_that_it_has_the_focus(

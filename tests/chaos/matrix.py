@@ -93,18 +93,15 @@ def cells(number: int, rng: random.Random, paired: int = PAIRED) -> Iterator[Cel
         number -= len(rows)
         while rows:
             place += 1
-            drawn = [rows.pop()]
+            row = rows.pop()
+            drawn = [row]
             if place % paired == 0:
-                other = next((one for one in rows if goes_with(one[0], drawn[0][0])), None)
+                apart = (one for one in rows if one[0] != row[0] and not {one[0], row[0]} <= _ONE_PLACE)
+                other = next(apart, None)
                 if other is not None:
                     rows.remove(other)
                     drawn.append(other)
-            yield Cell(faults=tuple(Fault(*row, rng.choice(ROWS[row])) for row in drawn))
-
-
-def goes_with(one: str, other: str) -> bool:
-    """Whether both may be struck at once."""
-    return one != other and not {one, other} <= _ONE_PLACE
+            yield Cell(faults=tuple(Fault(*one, rng.choice(ROWS[one])) for one in drawn))
 
 
 class Matrix:

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from actors.store import Store
 from adapters.engines.vllm import VllmEngine
 from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
-from tests.support import checkpoints
-from tests.support.engines import embedded_engine
 from tests.support.keys import unsigned_weights
 from tests.support.patience import until, within
 from tests.support.swapping import door, swap_programs
@@ -26,33 +23,19 @@ pytestmark = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module")
-def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("versions")
-    for number in (0, 1):
-        checkpoints.write_manifest(checkpoints.write(directory / f"v{number:06d}", number + 1), number)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def running(versions: Path) -> Iterator[str]:
-    with embedded_engine(versions / "v000000", "--dev-mode", "--weight-version", "0") as url:
-        yield url
-
-
 @pytest.fixture
-async def url(running: str, versions: Path) -> str:
+async def fresh(url: str, numbered: Path) -> str:
     """An engine that serves version 0."""
-    async with VllmEngine(running) as engine:
-        await engine.load(versions / "v000000")
+    async with VllmEngine(url) as engine:
+        await engine.load(numbered / "v000000")
         await engine.label(0)
         await engine.resume()
-    return running
+    return url
 
 
 @pytest.fixture
@@ -88,18 +71,18 @@ class Side:
             group.cancel_scope.cancel()
 
 
-async def test_a_swap_is_over_for_everybody_once_its_outcome_is_known(store, url, versions, tmp_path) -> None:
-    async with VllmEngine(url, name="serving") as engine:
-        one, two = (Side(store, tmp_path / name, engine, versions) for name in ("one", "two"))
+async def test_a_swap_is_over_for_everybody_once_its_outcome_is_known(store, fresh, numbered, tmp_path) -> None:
+    async with VllmEngine(fresh, name="serving") as engine:
+        one, two = (Side(store, tmp_path / name, engine, numbered) for name in ("one", "two"))
         assert (await one.swap(1)).result == "swapped"
         assert await two.swaps.collect("serving") is None
         assert (await two.swap(0)).result == "swapped"
         assert await engine.version() == 0
 
 
-async def test_who_sees_the_files_waits_for_the_program_and_has_its_outcome(store, url, versions, tmp_path) -> None:
-    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
-        one, two = (Side(store, tmp_path / "shared", engine, versions) for _ in range(2))
+async def test_who_sees_the_files_waits_for_the_program_and_has_its_outcome(store, fresh, numbered, tmp_path) -> None:
+    async with door(fresh, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one, two = (Side(store, tmp_path / "shared", engine, numbered) for _ in range(2))
         await one.dies_while(1, held)
         with pytest.raises(EngineUnavailable, match="under way"):
             await two.swap(1)
@@ -112,10 +95,10 @@ async def test_who_sees_the_files_waits_for_the_program_and_has_its_outcome(stor
 
 
 async def test_who_does_not_see_them_starts_nothing_until_the_engine_says_that_it_is_done(
-    store, url, versions, tmp_path
+    store, fresh, numbered, tmp_path
 ) -> None:
-    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
-        one, two = (Side(store, tmp_path / name, engine, versions) for name in ("one", "two"))
+    async with door(fresh, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one, two = (Side(store, tmp_path / name, engine, numbered) for name in ("one", "two"))
         await one.dies_while(1, held)
         for attempt in (two.swaps.collect("serving"), two.swap(1)):
             with pytest.raises(EngineUnavailable, match=r"swap by one may be under way"):
@@ -130,10 +113,10 @@ async def test_who_does_not_see_them_starts_nothing_until_the_engine_says_that_i
 
 
 async def test_what_another_daemon_came_after_is_not_finished_when_the_first_one_is_back(
-    store, url, versions, tmp_path
+    store, fresh, numbered, tmp_path
 ) -> None:
-    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
-        one, two = (Side(store, tmp_path / name, engine, versions) for name in ("one", "two"))
+    async with door(fresh, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one, two = (Side(store, tmp_path / name, engine, numbered) for name in ("one", "two"))
         await one.dies_while(1, held)
         for pid in swap_programs(tmp_path / "one"):
             os.kill(pid, signal.SIGKILL)  # the whole machine is gone, in mid-pause
@@ -147,9 +130,9 @@ async def test_what_another_daemon_came_after_is_not_finished_when_the_first_one
         assert await engine.version() == 1
 
 
-async def test_the_program_stops_touching_the_engine_at_the_end_of_its_time(store, url, versions, tmp_path) -> None:
-    async with door(url, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
-        one = Side(store, tmp_path / "one", engine, versions, seconds=15.0)
+async def test_the_program_stops_touching_the_engine_at_the_end_of_its_time(store, fresh, numbered, tmp_path) -> None:
+    async with door(fresh, ("load", 1, "before")) as (held, through), VllmEngine(through, name="serving") as engine:
+        one = Side(store, tmp_path / "one", engine, numbered, seconds=15.0)
         await one.dies_while(1, held)
         await until(lambda: not swap_programs(tmp_path / "one"), "the program ends", 120)
         assert not await engine.is_paused(), "resumed by the program"

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import sys
@@ -16,20 +15,15 @@ import anyio.abc
 import anyio.to_thread
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
-from actors.messages import decode
 from actors.messages.routes import Routes, write_routes
-from actors.system.lifecycle import Lifecycle, Restart, Unit
-from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from actors.messages.spool import decode_spooled
 from daemon.tap.segments import spools
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Asked, Engine, answer, running_engine
-from tests.support.patience import Late, until, wait_until, within
+from tests.support.patience import until, wait_until, within
 from tests.support.ports import free_ports
 from tests.support.process import Process, alive
-from tests.support.stub_bus import StubBus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos, pytest.mark.timeout(within(300)), pytest.mark.promise]
 
@@ -73,9 +67,11 @@ class Tap:
 
         self.process.until(there, what=what)
 
-    def kept(self) -> int:
-        """Records in the spools of both workers."""
-        return sum(len(SpoolReader(one).read(100_000, 1 << 30)) for one in spools(self.state / "spool", 2))
+
+def kept(state: Path) -> set[str]:
+    """Ids of the records in the spools of both workers."""
+    records = [one for spool in spools(state / "spool", 2) for one in SpoolReader(spool).read(100_000, 1 << 30)]
+    return {decode_spooled(one.payload).id for one in records}
 
 
 @contextlib.contextmanager
@@ -93,7 +89,6 @@ def running(tmp_path: Path, settings: dict[str, object], *, notify: str = "") ->
             yield tap
         finally:
             process.stop()
-            print(process.tail())
 
 
 @contextlib.asynccontextmanager
@@ -116,30 +111,6 @@ def conversation(number: int, turns: int) -> dict[str, object]:
     for turn in range(turns):
         messages += [{"role": "assistant", "content": "x"}, {"role": "user", "content": f"turn {turn}"}]
     return {"model": "m", "messages": messages}
-
-
-async def shipped(directories: list[Path], wanted: int) -> list[str]:
-    """What a shipper makes of the spools: the ids on the bus, in order."""
-    bus, draining = StubBus(), anyio.Event()
-    subscription = await bus.subscribe("test", [TRAFFIC_EXCHANGE])
-    shipper = Shipper(
-        directories, bus, settings=ShipperSettings(), metrics=ShipperMetrics(CollectorRegistry()),
-        rng=random.Random(1),
-    )  # fmt: skip
-    unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
-    found: list[str] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(shipper.run, Lifecycle(unit, draining, lambda: None))
-
-        async def fetch() -> bool:
-            found.extend(decode(one.data).id for one in await subscription.fetch(100, 1.0))
-            return len(found) >= wanted
-
-        with contextlib.suppress(Late):  # what has not come by then is lost: for the caller to say
-            await until(fetch, f"{wanted} records", 120)
-        await fetch()  # what would come twice, comes now
-        draining.set()
-    return found
 
 
 def client() -> httpx.AsyncClient:
@@ -177,8 +148,7 @@ async def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_p
     async with engine("e") as port:
         with running(tmp_path, {"tap.upstream": f"http://127.0.0.1:{port}"}) as tap:
             answered = await _kill(tap)
-    found = await shipped(spools(tmp_path / "spool", 2), answered)
-    assert len(found) == len(set(found)) == answered
+    assert len(kept(tmp_path)) == answered
 
 
 async def _kill(tap: Tap) -> int:
@@ -196,11 +166,12 @@ async def _kill(tap: Tap) -> int:
     assert min(held.values()) > 0, held
     answered = len(clients)
     # What is handed to the scribe by now is written whatever happens to its worker.
-    await until(lambda: anyio.to_thread.run_sync(lambda: tap.kept() >= answered), "all answers are in the spool")
+    await until(
+        lambda: anyio.to_thread.run_sync(lambda: len(kept(tap.state)) >= answered), "all answers are in the spool"
+    )
     victim = min(held, key=lambda number: held[number])
     os.kill(tap.pids()[victim], signal.SIGKILL)
     again = await calls(tap, clients)
-    print(f"connections by worker {held}; killed {victim}; broken {again.count('')}")
     assert again.count("") <= held[victim]
     new = [client() for _ in range(20)]
     assert all(await calls(tap, new))
@@ -241,7 +212,6 @@ async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_cal
         with running(tmp_path, {"tap.upstreams": upstreams}) as tap:
             at = await talk(tap, range(60), range(5))
             served, heard = await figures(tap, "requests_total"), await figures(tap, "siblings_heard_total")
-            print(f"calls by worker {served}; heard {heard}")
             assert min(*served.values(), *heard.values()) > 0
             assert all(len(names) == 1 for names in at.values())
             assert not any((await figures(tap, "siblings_dropped_total")).values())
@@ -251,7 +221,6 @@ async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_cal
             await anyio.to_thread.run_sync(tap.until, restarted, "it is started again and has been told")
             assert await talk(tap, range(60), range(5, 7)) == at
             served = await figures(tap, "requests_total")
-            print(f"after a kill: calls by worker {served}")
             assert min(served.values()) > 0
             assert set.union(*at.values()) == {"a", "b"}
 
@@ -259,7 +228,6 @@ async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_cal
             await anyio.to_thread.run_sync(tap.until, lambda: share() == 0.25, "the canary is known to all workers")
             drawn = 300
             canary = sum(names == {"b"} for names in (await talk(tap, range(1000, 1000 + drawn), [0])).values())
-            print(f"canary: {canary} of {drawn} new trajectories at a share of 0.25")
             # Five standard deviations of a fair draw.
             assert abs(canary - 0.25 * drawn) < 5 * (drawn * 0.25 * 0.75) ** 0.5
 

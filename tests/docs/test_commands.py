@@ -1,7 +1,6 @@
 """Every command of the documentation is run as it stands there, page by page and in order, on a real installation.
 
-What cannot be run here says why before its block, and is held against the parsers that it is for. `pytest -rA` or the
-end of `make test-docs` lists those blocks with their reasons.
+What cannot be run here says why before its block, and is held against the parsers that it is for.
 """
 
 from collections.abc import Iterator
@@ -37,22 +36,15 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {page: tmp_path_factory.mktemp("desk") for page in {block.page for block in blocks("sh", "python")}}
 
 
-@pytest.mark.parametrize("block", _RUN)
-def test_the_commands_work_as_they_stand_there(
+@pytest.mark.parametrize("block", [*_RUN, *_PROGRAMS])
+def test_what_a_block_says_works_as_it_stands_there(
     block: Block, installation: Installation, desks: dict[str, Path]
 ) -> None:
     desk = desks[block.page]
     if not any(desk.iterdir()):
         installation.place(desk)
-    status, said = installation.run(block.text, desk)
-    assert status == block.status, f"{block.place} ended with {status}:\n{said[-6000:]}"
-
-
-@pytest.mark.parametrize("block", _PROGRAMS)
-def test_the_programs_work_as_they_stand_there(
-    block: Block, installation: Installation, desks: dict[str, Path]
-) -> None:
-    status, said = installation.run(f"python - <<'END'\n{block.text}END\n", desks[block.page])
+    script = block.text if block.language == "sh" else f"python - <<'END'\n{block.text}END\n"
+    status, said = installation.run(script, desk)
     assert status == block.status, f"{block.place} ended with {status}:\n{said[-6000:]}"
 
 

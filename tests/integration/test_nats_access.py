@@ -16,8 +16,9 @@ from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
 from daemon.settings.config import Config
+from tests.support.certificates import Authority
 from tests.support.nats import PATIENT, persistently
-from tests.support.nats_cluster import PASSWORD, Authority, Operator, server, tls, user
+from tests.support.nats_cluster import PASSWORD, Operator, server, tls, user
 from tests.support.patience import within
 from tests.support.ports import free_ports
 
@@ -83,22 +84,21 @@ def test_a_credentials_file_opens_it_and_one_that_has_expired_is_named(tmp_path:
 
 
 def test_tls_with_a_client_certificate_opens_it(tmp_path: Path, authority: Authority, secret: str) -> None:
-    chain, key = authority.certificate("server")
-    mine, own_key = authority.certificate("client", client=True)
-    with server(tmp_path / "s", f"{tls(chain, key, clients=authority.ca)}\n{user()}") as one:
+    own, mine = authority.certificate("server", "127.0.0.1"), authority.certificate("client")
+    with server(tmp_path / "s", f"{tls(own, clients=authority.chain)}\n{user()}") as one:
         base = BusSettings(
-            url=one.url.replace("nats:", "tls:"), user="evolved", password_file=secret, ca_file=str(authority.ca)
+            url=one.url.replace("nats:", "tls:"), user="evolved", password_file=secret, ca_file=str(authority.chain)
         )
         assert "bus.certificate_file" in refused(tmp_path, base)
-        late, late_key = authority.certificate("late", client=True, hours=-1.0)
+        late = authority.certificate("late", days=(-9, -1))
         shown, mixed, over = (
             msgspec.structs.replace(base, certificate_file=str(certificate), key_file=str(its_key))
-            for certificate, its_key in ((mine, own_key), (mine, key), (late, late_key))
+            for certificate, its_key in ((mine.chain, mine.key), (mine.chain, own.key), (late.chain, late.key))
         )
         assert opened(tmp_path, shown) == ["r1"]
         assert "must belong to" in refused(tmp_path, mixed)
         expired = refused(tmp_path, over)
-        assert f"refuses bus.certificate_file = {late}" in expired
+        assert f"refuses bus.certificate_file = {late.chain}" in expired
 
 
 def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Path, secret: str) -> None:
@@ -156,18 +156,18 @@ def test_what_a_server_an_account_or_a_user_lacks_is_named(
 
 
 @pytest.mark.parametrize(
-    ("name", "made", "known", "said"),
+    ("name", "host", "until", "known", "said"),
     [
-        ("expired", {"hours": -1.0}, True, "has expired"),
-        ("unknown", {}, False, "authority is not known here"),
-        ("elsewhere", {"hosts": ("nats.example",)}, True, "bus.url"),
+        ("expired", "127.0.0.1", -1, True, "has expired"),
+        ("unknown", "127.0.0.1", 7, False, "authority is not known here"),
+        ("elsewhere", "nats.example", 7, True, "bus.url"),
     ],
 )
 def test_a_servers_certificate_that_does_not_hold_is_told_by_its_fault(
-    tmp_path: Path, authority: Authority, name: str, made: dict, known: bool, said: str
+    tmp_path: Path, authority: Authority, name: str, host: str, until: float, known: bool, said: str
 ) -> None:
-    ca = authority.ca if known else Authority(tmp_path, "other").ca
-    with server(tmp_path / name, tls(*authority.certificate(name, **made))) as one:
+    ca = (authority if known else Authority(tmp_path, "other")).chain
+    with server(tmp_path / name, tls(authority.certificate(name, host, days=(-9, until)))) as one:
         assert said in refused(tmp_path, BusSettings(url=one.url.replace("nats:", "tls:"), ca_file=str(ca)))
 
 

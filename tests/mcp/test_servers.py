@@ -1,20 +1,12 @@
-"""Five real MCP servers through the adapter, and through the policy around it."""
+"""Five real MCP servers through the adapter."""
 
 import json
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
-import structlog.testing
 
-from adapters.live.audit import AuditLog
-from adapters.live.guarded import Guarded
 from adapters.live.mcp import McpApi, McpSettings
-from adapters.live.policy import PolicySettings
-from adapters.live.recording import Recordings
 from tests.mcp.servers import everything_over_http, settings
 
 pytestmark = pytest.mark.anyio
@@ -43,27 +35,6 @@ def directory(tmp_path: Path) -> Path:
     git("add", "notes.txt")
     git("commit", "-q", "-m", "the first note")
     return place
-
-
-def commits(directory: Path) -> str:
-    return subprocess.run(["git", "-C", directory, "log", "--oneline"], capture_output=True, text=True).stdout
-
-
-def staged(directory: Path) -> str:
-    """Put a change where a commit would take it; the commits before."""
-    (directory / "notes.txt").write_text("buy bread\n")
-    subprocess.run(["git", "-C", directory, "add", "notes.txt"], check=True)
-    return commits(directory)
-
-
-@asynccontextmanager
-async def guarded(api: McpApi, tmp_path: Path, **policy: object) -> AsyncIterator[Guarded]:
-    audit = AuditLog(tmp_path / "audit.jsonl")
-    async with api:
-        yield Guarded(
-            api, PolicySettings(**policy), recordings=Recordings(tmp_path / "recordings"), audit=audit
-        )  # fmt: skip
-    audit.close()
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
@@ -128,65 +99,6 @@ async def test_everything_answers_in_all_kinds_of_content(directory):
         assert links.text.count("[resource ") == 2
         wrong = await api.call("get-sum", {"a": "two"})
         assert wrong.error
-
-
-@pytest.mark.promise
-async def test_a_server_that_tells_its_environment_has_nothing_of_ours_to_tell(directory, monkeypatch):
-    """`get-env` claims to read only, and gives away all that its process was given."""
-    monkeypatch.setenv("OUR_DATABASE_PASSWORD", "hunter2-of-the-daemon")
-    monkeypatch.setenv("THEIR_TOKEN", "t0ken-of-the-server")
-    named = msgspec.structs.replace(settings("everything", directory), environment={"TOKEN": "env:THEIR_TOKEN"})
-    async with McpApi("everything", named) as api:
-        assert api.read_only("get-env") is False  # not listed yet
-        await api.tools()
-        assert api.read_only("get-env") is True
-        told = json.loads((await api.call("get-env", {})).text)
-    assert set(told) <= {"PATH", "HOME", "LANG", "TOKEN"}
-    assert told["TOKEN"] == "t0ken-of-the-server"
-
-
-@pytest.mark.promise
-async def test_secrets_are_neither_in_answers_nor_in_logs_nor_in_the_audit(directory, monkeypatch, tmp_path):
-    monkeypatch.setenv("THEIR_TOKEN", "t0ken-of-the-server")
-    named = msgspec.structs.replace(settings("everything", directory), environment={"TOKEN": "env:THEIR_TOKEN"})
-    with structlog.testing.capture_logs() as logs:
-        async with guarded(McpApi("everything", named), tmp_path, read_only=("get-env", "echo")) as api:
-            told = await api.call("get-env", {})
-            echoed = await api.call("echo", {"message": "my token is t0ken-of-the-server"})
-    assert (told.source, echoed.source) == ("live", "live")
-    kept = "".join(path.read_text() for path in tmp_path.rglob("*.json*") if "place" not in path.parts)
-    assert "everything" in kept
-    for text in (told.text, echoed.text, json.dumps(logs), kept):
-        assert "t0ken-of-the-server" not in text
-
-
-@pytest.mark.parametrize(("server", "tool", "arguments"), [
-    ("filesystem", "write_file", {"path": "{}/new.txt", "content": "x"}),
-    ("git", "git_commit", {"repo_path": "{}", "message": "x"}),
-    ("memory", "create_entities", {"entities": [{"name": "A", "entityType": "b", "observations": []}]}),
-    ("everything", "gzip-file-as-resource", {"name": "x", "data": "https://example.com"}),
-])  # fmt: skip
-async def test_a_write_is_not_executed_in_shadow_mode(server, tool, arguments, directory, tmp_path):
-    given = {name: value.format(directory) if isinstance(value, str) else value for name, value in arguments.items()}
-    before = staged(directory)
-    async with guarded(McpApi(server, settings(server, directory)), tmp_path, read_only=(READS[server],)) as api:
-        answer = await api.call(tool, given)
-        assert answer.source in ("refused", "simulated")
-        # Even one that claims to read is not executed unless the operator says so.
-        if server == "everything":
-            assert (await api.call("get-env", {})).source != "live"
-    assert commits(directory) == before
-    assert sorted(path.name for path in directory.iterdir()) == [".git", "notes.txt"]
-
-
-async def test_shadow_answers_come_from_what_was_recorded(directory, tmp_path):
-    path = {"path": str(directory / "notes.txt")}
-    async with guarded(McpApi("files", settings("filesystem", directory)), tmp_path, read_only=("read_*",)) as api:
-        live = await api.call("read_text_file", path)
-    async with guarded(McpApi("files", settings("filesystem", directory)), tmp_path, mode="dry_run") as api:
-        recorded = await api.call("read_text_file", path)
-    assert (live.source, recorded.source) == ("live", "recorded")
-    assert recorded.structured == live.structured == {"content": "buy milk\n"}
 
 
 async def test_everything_over_streamable_http():

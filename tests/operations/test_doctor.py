@@ -219,31 +219,26 @@ def test_a_spool_that_nobody_reads(ask, tmp_path: Path) -> None:
     told.has("spool", "fault", "a call has waited for 120 min", "start the daemon")
 
 
-WRONG = {
-    "engines": (
-        {"engines.serving.url": "http://127.0.0.1:9"}, "does not answer at http://127.0.0.1:9", "engines.serving.url"
-    ),
-    "broker": ({"bus.url": "nats://127.0.0.1:9"}, "127.0.0.1:9", "set bus.url"),
-    "doors": ({"control.host": "0.0.0.0"}, "control.host", "--scope admin"),
-    "trainer": ({"learner.warm_start": "/nowhere/model"}, "/nowhere/model: no such directory", "Hugging Face"),
-    "adapters": ({"judge.name": "lml"}, "judge: no judge adapter 'lml'; did you mean llm?", "[judge]"),
-}  # fmt: skip
-"""By the check that finds it: settings, what is told of them, and the remedy."""
+NOWHERE = "http://127.0.0.1:9"
+KEYLESS = {"model": "m", "url": f"{NOWHERE}/v1", "key_env": "EVOLVED_NO_SUCH_KEY"}
 
 
-@pytest.mark.parametrize("check", WRONG)
-def test_a_setting_that_leads_nowhere_is_a_fault(ask, check: str) -> None:
-    settings, what, remedy = WRONG[check]
+@pytest.mark.parametrize(
+    ("check", "settings", "what", "remedy"),
+    [
+        ("engines", {"engines.serving.url": NOWHERE}, f"does not answer at {NOWHERE}", "engines.serving.url"),
+        ("broker", {"bus.url": "nats://127.0.0.1:9"}, "127.0.0.1:9", "set bus.url"),
+        ("doors", {"control.host": "0.0.0.0"}, "control.host", "--scope admin"),
+        ("trainer", {"learner.warm_start": "/nowhere/model"}, "/nowhere/model: no such directory", "Hugging Face"),
+        ("adapters", {"judge.name": "lml"}, "judge: no judge adapter 'lml'; did you mean llm?", "[judge]"),
+        ("adapters", {"judge.name": "llm", **{f"judge.options.{name}": told for name, told in KEYLESS.items()}},
+         "EVOLVED_NO_SUCH_KEY", "[judge]"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_leads_nowhere_is_a_fault(
+    ask, check: str, settings: dict[str, str], what: str, remedy: str
+) -> None:
     ask("--only", check, **settings).has(check, "fault", what, remedy)
-
-
-def test_an_adapter_without_its_key(ask) -> None:
-    told = ask(
-        "--only", "adapters", judge__name="llm",
-        judge__options__model="m", judge__options__url="http://127.0.0.1:9/v1",
-        judge__options__key_env="EVOLVED_NO_SUCH_KEY",
-    )  # fmt: skip
-    told.has("adapters", "fault", "EVOLVED_NO_SUCH_KEY", "[judge]")
 
 
 def test_versions_that_nobody_signed(ask, tmp_path: Path) -> None:

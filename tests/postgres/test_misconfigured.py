@@ -26,7 +26,6 @@ def store(url: str, **settings: object) -> Store:
     [
         (f"postgresql+psycopg://me:{SECRET}@host:not-a-port/db", "is no URL"),
         (f"{SECRET} is no url", "is no URL"),
-        (f"mysql://me:{SECRET}@host/db", "neither sqlite nor postgresql"),
         (f"postgresql+psycopg2://me:{SECRET}@host/db", r"write postgresql\+psycopg://"),
         (f"postgresql+psycopg://me@host/db?password={SECRET}", "store.password_file"),
         ("sqlite://", "must be a file"),

@@ -3,26 +3,24 @@
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from actors.messages import SIGNATURE, Candidate
+from actors.messages import SIGNATURE, Attributed, Candidate, decode
 from actors.store import Store
-from daemon.demo.processes import Child
 from daemon.demo.world import answers
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.installation import Installation
-from tests.support.patience import SLOW, Late, until, within
+from tests.support.patience import SLOW, until, within
 from tests.support.ports import free_ports
 from tests.support.postgres import running_cluster
 from tests.support.swapping import Door, door
@@ -82,36 +80,22 @@ class Daemons(Installation):
         except (httpx.HTTPError, ValueError):
             return {}
 
-    async def leader(self) -> str:
-        """Who leads, once one does."""
-        return await self._leading(NAMES, lambda seen: True)
-
-    async def _leading(self, names: Iterable[str], also: Callable[[dict[str, Any]], bool]) -> str:
-        """Which of `names` leads, once one does of which `also` holds."""
+    async def leader(self, dead: str = "") -> str:
+        """Who leads, with its singletons at work; not `dead`, if it is asked after that one's end."""
         found: list[str] = []
-        last: dict[str, Any] = {}
 
         async def one_leads() -> bool:
-            for name in names:
-                last[name] = seen = await self.status(name)
-                if seen and seen["leader"]["here"] and also(seen):
+            for name in NAMES:
+                seen = await self.status(name)
+                if name != dead and seen and seen["leader"]["here"] and _ready(seen):
                     found.append(name)
             return bool(found)
 
-        try:
-            await until(one_leads, "one leads", 120)
-        except Late as late:
-            logs = {path.name: path.read_text(errors="replace")[-1500:] for path in self.logs.iterdir()}
-            raise Late(f"{late}: {last}; {logs}") from None
+        await until(one_leads, "one leads", 120)
         return found[0]
 
     async def order(self, name: str, kind: str, body: dict[str, Any]) -> httpx.Response:
         return await self.http.post(f"{self._urls[name]}/api/{kind}", json=body)
-
-    async def taken_over(self, dead: str, began: float) -> tuple[str, float]:
-        """Who leads after `dead`, with its singletons at work, and how long after `began` (monotonic) that was."""
-        name = await self._leading([name for name in NAMES if name != dead], _ready)
-        return name, time.monotonic() - began
 
     async def learned(self, number: int) -> None:
         """A version appears, as if the learner had made it."""
@@ -119,19 +103,12 @@ class Daemons(Installation):
         checkpoints.write_manifest(path, number)
         content = self._sign(path)
         async with self.store() as store:
-            await store.save(
-                [
-                    Candidate(
-                        id=f"candidate-{number}",
-                        version=number,
-                        parent=0,
-                        path=str(path),
-                        files=(),
-                        manifest=sha256(content).hexdigest(),
-                        created=time.time(),
-                    )
-                ]
-            )
+            digest = sha256(content).hexdigest()
+            made = Candidate(
+                id=f"candidate-{number}", version=number, parent=0, path=str(path), files=(), manifest=digest,
+                created=time.time(),
+            )  # fmt: skip
+            await store.save([made])
 
     def _sign(self, path: Path) -> bytes:
         """The signed manifest."""
@@ -162,8 +139,6 @@ class Daemons(Installation):
 
     def steps(self) -> Counter[str]:
         """In how many trajectories each exchange is a step."""
-        from actors.messages import Attributed, decode
-
         found: Counter[str] = Counter()
         for (body,) in self.ask("SELECT body FROM trajectories WHERE source = 'production'"):
             message = decode(bytes(body))
@@ -206,11 +181,3 @@ async def three_daemons(directory: Path) -> AsyncIterator[tuple[Daemons, Door]]:
                 yield daemons, held
             finally:
                 await daemons.aclose()
-
-
-def kill(child: Child, number: int) -> float:
-    """Send a signal; when that was (monotonic)."""
-    pid = child.pid
-    assert pid is not None, f"{child.name} is dead"
-    os.kill(pid, number)
-    return time.monotonic()

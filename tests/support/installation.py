@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import sqlalchemy
 import tomli_w
 
 from daemon.demo.processes import Child
 from daemon.settings.config import Config, load
 from daemon.settings.toml import merge
+from tests.support.databases import rows
 from tests.support.ports import free_port
 from tests.support.process import Process, run
 
@@ -81,28 +81,23 @@ class Installation:
 
     def ask(self, query: str) -> list[Any]:
         """The store's answer."""
-        engine = sqlalchemy.create_engine(self.config.store_url)
-        try:
-            with engine.connect() as connection:
-                return list(connection.execute(sqlalchemy.text(query)).all())
-        finally:
-            engine.dispose()
+        return rows(self.config.store_url, query)
 
     def account(self, agents: "Agents") -> Account:
         """The agents' ids against the rows."""
-        rows = self.ask("SELECT response_id, trajectory_id FROM exchanges WHERE response_id <> ''")
+        calls = self.ask("SELECT response_id, trajectory_id FROM exchanges WHERE response_id <> ''")
         closed = self.ask("SELECT id, attributed FROM trajectories WHERE source = 'production' AND side_of = ''")
         sent = self.ask("SELECT output_id FROM outbox WHERE actor = 'attributor' AND subject = 'trajectory.attributed'")
-        stored, members = Counter(response for response, _ in rows), Counter(run for _, run in rows)
+        stored, members = Counter(response for response, _ in calls), Counter(run for _, run in calls)
         told = Counter(output.removeprefix("trajectory.attributed:") for (output,) in sent)
-        seen, place = [response for run in agents.runs for response in run], dict(rows)
+        seen, place = [response for run in agents.runs for response in run], dict(calls)
         whole = [({place.get(response, "") for response in run}, len(run)) for run in agents.runs]
         return Account(
             exchanges=len(seen),
             lost=sum(stored[response] == 0 for response in seen),
             doubled=sum(number > 1 for number in stored.values()) + len(stored.keys() - set(seen)),
             loose=members[""],
-            split=sum(len(runs) != 1 or members[next(iter(runs))] != calls for runs, calls in whole),
+            split=sum(len(runs) != 1 or members[next(iter(runs))] != length for runs, length in whole),
             unattributed=sum(not attributed or told[run] == 0 for run, attributed in closed),
             attributed_twice=sum(told[run] > 1 for run, _ in closed) + len(told.keys() - {run for run, _ in closed}),
             client_errors=agents.errors.total(),

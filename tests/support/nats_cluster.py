@@ -1,85 +1,23 @@
-"""A NATS cluster of real servers on loopback, with TLS and logins, and the certificates for it."""
+"""A NATS cluster of real servers on loopback, with TLS and logins."""
 
 import base64
 import contextlib
-import datetime
-import ipaddress
 import json
 import os
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nkeys
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from actors.system.broker import server_binary
+from tests.support.certificates import Certificate
 from tests.support.ports import free_ports
 from tests.support.process import Process
 
 PASSWORD = "pa$$ word of a test"
-
-
-class Authority:
-    """Signs certificates; its own is `ca`."""
-
-    def __init__(self, directory: Path, name: str = "ca") -> None:
-        self._directory, self._key = directory, ec.generate_private_key(ec.SECP256R1())
-        self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        now = datetime.datetime.now(datetime.UTC)
-        certificate = (
-            x509.CertificateBuilder(self._subject, self._subject, self._key.public_key(), x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=2))
-            .not_valid_after(now + datetime.timedelta(days=2))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-        self.ca = directory / f"{name}.pem"
-        self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-
-    def certificate(
-        self, name: str, *, hosts: Sequence[str] = ("127.0.0.1",), hours: float = 24.0, client: bool = False
-    ) -> tuple[Path, Path]:
-        """Certificate and key for `hosts`; one that ends `hours` from now, in the past if that is negative."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.UTC)
-        names = [_name(host) for host in hosts]
-        usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        certificate = (
-            x509.CertificateBuilder(
-                self._subject,
-                x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
-                key.public_key(),
-                x509.random_serial_number(),
-            )
-            .not_valid_before(now - datetime.timedelta(days=1, hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=hours))
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.ExtendedKeyUsage(usage[1:] if client else usage), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-        chain, secret = self._directory / f"{name}.pem", self._directory / f"{name}.key"
-        chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        secret.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return chain, secret
-
-
-def _name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
 
 
 class Server:
@@ -160,10 +98,10 @@ def cluster(directory: Path, text: str, size: int = 3) -> Iterator[list[Server]]
             one.stop()
 
 
-def tls(chain: Path, key: Path, *, clients: Path | None = None) -> str:
+def tls(shown: Certificate, *, clients: Path | None = None) -> str:
     """The tls block of a server; `clients`: the authority that clients must show a certificate of."""
     verify = f"\n ca_file: {json.dumps(str(clients))}\n verify: true" if clients else ""
-    return f"tls {{ cert_file: {json.dumps(str(chain))}\n key_file: {json.dumps(str(key))}{verify} }}"
+    return f"tls {{ cert_file: {json.dumps(str(shown.chain))}\n key_file: {json.dumps(str(shown.key))}{verify} }}"
 
 
 def user(name: str = "evolved", password: str = PASSWORD) -> str:

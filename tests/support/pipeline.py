@@ -122,7 +122,7 @@ class Pipeline(Installation):
         url = f"http://127.0.0.1:{engine}"
         super().__init__(directory, engines={"serving": {"url": url}, "shadow": {"url": url}}, tap={"upstream": url})
         self.configure(**overrides)
-        self.tap_port, self.tap_admin = self.ports["tap"], f"http://127.0.0.1:{self.ports['admin']}"
+        self.tap_port = self.ports["tap"]
         self._control = f"http://127.0.0.1:{self.ports['control']}"
         self.broker, self.tap, self.daemon = (self.child(name, name) for name in ("broker", "tap", "run"))
 

@@ -24,7 +24,7 @@ from psycopg import sql
 
 from actors.store import Store
 from tests.support.certificates import Certificate
-from tests.support.patience import Late, wait_until, within
+from tests.support.patience import Late, wait_until
 from tests.support.ports import free_port
 from tests.support.process import Process, alive, family
 
@@ -41,10 +41,6 @@ _SETTINGS = {
 }
 
 
-class NoPostgres(Exception):
-    """Says what is missing and how it comes."""
-
-
 class Cluster:
     """A server of our own, as an unprivileged user."""
 
@@ -52,7 +48,7 @@ class Cluster:
         """Makes the cluster in `directory`, which must be empty and whose parents everybody may enter.
 
         Raises:
-            NoPostgres: it is not installed, or will not be made.
+            RuntimeError: it is not installed, or will not be made.
         """
         self.directory, self.data = directory, directory / "data"
         self.log = directory / "postgres.log"
@@ -71,7 +67,7 @@ class Cluster:
             user=self._user, cwd="/", capture_output=True, text=True, check=False,
         )  # fmt: skip
         if made.returncode:
-            raise NoPostgres(f"initdb: {made.stderr or made.stdout}")
+            raise RuntimeError(f"initdb: {made.stderr or made.stdout}")
 
     def use_tls(self, certificate: Certificate) -> None:
         """From the next start on, whoever comes over the port may speak TLS."""
@@ -84,23 +80,18 @@ class Cluster:
             self._more |= {"ssl": "on", name: str(own)}
 
     def start(self) -> None:
-        """Start the server, and wait until it answers.
-
-        Raises:
-            NoPostgres: it does not.
-        """
+        """Start the server, and wait until it answers."""
         settings = [part for name, value in (_SETTINGS | self._more).items() for part in ("-c", f"{name}={value}")]
         self._server = Process(
             [self._bin / "postgres", "-D", self.data, "-k", self.directory, "-p", str(self.port), *settings], self.log,
             user=self._user, cwd="/",
         )  # fmt: skip
-        until = time.monotonic() + within()
-        while True:
-            with contextlib.suppress(psycopg.OperationalError), self.connect():
-                return
-            if self._server.process.poll() is not None or time.monotonic() > until:
-                raise NoPostgres(f"no server came up: {self._server.tail()}")
-            time.sleep(0.05)
+        self._server.until(self._answers, what="the server answers")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(psycopg.OperationalError), self.connect():
+            return True
+        return False
 
     def stop(self) -> None:
         """End the server, however busy it is."""
@@ -198,7 +189,9 @@ def _binaries() -> Path:
     for folder in found:
         if (folder / "postgres").exists():
             return folder
-    raise NoPostgres("PostgreSQL's server is needed, initdb on PATH or under /usr/lib (Debian: apt install postgresql)")
+    raise RuntimeError(
+        "PostgreSQL's server is needed, initdb on PATH or under /usr/lib (Debian: apt install postgresql)"
+    )
 
 
 def _unprivileged() -> str | None:
@@ -208,4 +201,4 @@ def _unprivileged() -> str | None:
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name).pw_name
-    raise NoPostgres("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+    raise RuntimeError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")

@@ -59,8 +59,7 @@ def _told(kind: str, text: str, at: int) -> str:
 def leaks_in_files(directory: Path, known: dict[str, str] | None = None) -> Iterator[str]:
     """As `leaks`, of the logs below `directory`."""
     for path in sorted(directory.rglob("*.log")):
-        inner = any(part.startswith("pytest-of-") for part in path.relative_to(directory).parts)
-        if path.is_file() and not path.is_symlink() and not inner:  # a session within looks at its own
+        if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:
                 text = file.read(_MOST_BYTES).decode("utf-8", "replace")
             yield from (f"{path.relative_to(directory)}: {leak}" for leak in leaks(text, known))
@@ -83,14 +82,11 @@ class SecretScan:
 
     def __init__(self) -> None:
         self._registries: list[weakref.ref[CollectorRegistry]] = []
-        self._before = CollectorRegistry.__init__
-        # Of a session within another, prometheus-client's own: its registries are not the outer one's to look at.
-        self._init = getattr(self._before, "__wrapped__", self._before)
         self._told: set[str] = set()
         self._late: list[str] = []
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        init, registries = self._init, self._registries
+        init, registries = CollectorRegistry.__init__, self._registries
 
         @functools.wraps(init)
         def noting(registry: CollectorRegistry, *arguments: object, **named: object) -> None:
@@ -136,7 +132,6 @@ class SecretScan:
         return "\n".join(shown)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        CollectorRegistry.__init__ = self._before  # type: ignore[method-assign]
         factory = getattr(session.config, "_tmp_path_factory", None)
         base = getattr(factory, "_basetemp", None)
         if base is not None and base.is_dir() and session.exitstatus == 0:
@@ -150,6 +145,6 @@ class SecretScan:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Called by pytest: a scan for each session, so that one within another (pytester's) has its own."""
+    """Called by pytest."""
     config.addinivalue_line("markers", "prints_secrets: its purpose is to print a key")
     config.pluginmanager.register(SecretScan(), "secret-scan")

@@ -4,6 +4,7 @@ makes the difference. tests/chaos/test_swap_kill.py has all of them."""
 import pytest
 
 from tests.chaos import test_swap_kill as table
+from tests.chaos.conftest import numbered  # noqa: F401
 from tests.chaos.test_swap_kill import *  # noqa: F403  its fixtures and what has no points
 from tests.chaos.test_swap_kill import Bench, named
 from tests.vllm.conftest import Started
@@ -25,10 +26,10 @@ def url(tiny: Started) -> str:
 
 
 @pytest.mark.parametrize("point", DAEMON_DIES, ids=named)
-async def test_the_daemon_dies_and_the_engine_goes_on(bench: Bench, seen, point) -> None:
-    await table.test_the_daemon_dies_and_the_engine_goes_on(bench, seen, point)
+async def test_the_daemon_dies_and_the_engine_goes_on(bench: Bench, point) -> None:
+    await table.test_the_daemon_dies_and_the_engine_goes_on(bench, point)
 
 
 @pytest.mark.parametrize("point", BOTH_DIE, ids=named)
-async def test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench: Bench, seen, point) -> None:
-    await table.test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench, seen, point)
+async def test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench: Bench, point) -> None:
+    await table.test_daemon_and_program_die_and_the_next_daemon_resumes_the_engine(bench, point)
