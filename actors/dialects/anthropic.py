@@ -50,7 +50,7 @@ class _Block:
             self.json.append(str(delta.get("partial_json") or ""))
         elif kind == "citations_delta":
             self.other.append(delta.get("citation"))
-        elif kind in _GROWS:
+        elif isinstance(kind, str) and kind in _GROWS:
             source, field = _GROWS[kind]
             self.pieces.setdefault(field, []).append(str(delta.get(source) or ""))
 
@@ -65,7 +65,8 @@ class _Block:
                 # Cut off in the middle: what there is of it.
                 made["input"] = text
         if self.other:
-            made["citations"] = [*(made.get("citations") or ()), *self.other]
+            known = made.get("citations")
+            made["citations"] = [*(known if isinstance(known, list) else ()), *self.other]
         return made
 
 
@@ -85,7 +86,8 @@ def _merge(events: Sequence[bytes]) -> Merged:
         elif event.type == "message_delta" and message is not None:
             message |= event.delta or {}
             if event.usage is not None:
-                message["usage"] = {**(message.get("usage") or {}), **event.usage}
+                known = message.get("usage")
+                message["usage"] = {**(known if isinstance(known, dict) else {}), **event.usage}
         elif event.type == "message_stop":
             stopped = True
         elif event.type == TOKENS:

@@ -1,9 +1,10 @@
 """Raw bytes become the exchange that the agent saw: streams of every dialect are what the plain call gives, tokens come
 from where the engine gives them, and what cannot be read is kept and says so."""
 
+import copy
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -194,6 +195,24 @@ def test_a_chat_stream_without_its_end_is_not_complete() -> None:
         body = completion(tokens=True)
         body["choices"][0]["finish_reason"] = finish
         assert not seen(CHAT, body).complete
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every dict or list in `value`, with every key and index of it."""
+    if isinstance(value, dict | list):
+        for key in range(len(value)) if isinstance(value, list) else [*value]:
+            yield value, key
+            yield from places(value[key])
+
+
+@pytest.mark.parametrize("junk", [None, 3, "x", [], {}, [3], {"a": {}}], ids=repr)
+@pytest.mark.parametrize("path", STREAMS)
+def test_whatever_stands_in_one_place_the_call_is_kept(path: str, junk: object) -> None:
+    events = copy.deepcopy([*STREAMS[path][0]])
+    for holder, key in [*places(events)]:
+        holder[key], kept = junk, holder[key]
+        assert seen(path, events).response
+        holder[key] = kept
 
 
 def test_one_bad_event_does_not_cost_the_others() -> None:
