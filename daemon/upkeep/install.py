@@ -116,7 +116,8 @@ def example() -> Path:
 
 def install(todo: Plan, root: Path) -> Installed:
     """Write `todo` below `root`; what is there already and ours is brought up to date."""
-    ours = {one.path: one for one in (read(root) or Installed((), ())).files}
+    before = read(root) or Installed((), ())
+    ours = {one.path: one for one in before.files}
     kept: set[str] = set()
     for name, content in todo.files.items():
         path, there = root / name, ours.get(f"/{name}")
@@ -142,8 +143,9 @@ def install(todo: Plan, root: Path) -> Installed:
             path.write_bytes(content)
             path.chmod(mode)
             files.append(Written(f"/{name}", digest(content), mode))
-        stale = {f"/{name}" for name in kept} & set(ours)
-        found = Installed(todo.units, (*files, *(ours[name] for name in sorted(stale))))
+        written = {one.path for one in files}
+        units = tuple(dict.fromkeys((*before.units, *todo.units)))
+        found = Installed(units, (*files, *(one for one in before.files if one.path not in written)))
         (root / _LIST).write_bytes(msgspec.json.format(msgspec.json.encode(found)))
     except OSError as error:
         raise InstallRefused(f"{error.filename}: {error.strerror}; run it as root, or give --root DIR") from error
