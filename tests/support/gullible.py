@@ -1,49 +1,22 @@
 """A chat endpoint that models judges which can be talked to, by stated rules; real HTTP, no model.
 
-It reads the prompt that it gets, whoever wrote that: sections `EVAL-STEP n` / `ACTION:` / `OBSERVATION:` as in a prompt
-that pastes raw text, or lines with a mark and JSON strings as `adapters.judges.prompt` writes them. Without gullibility
-it gives an honest opinion (`_opinion`). What makes it believe more is a set of traits, none of which asks who wrote the
-prompt or knows what screening looks for:
-
-* outside: obeys orders that stand outside of quotes.
-* template: obeys what follows a special token or a role marker of a chat template, in quotes or not.
-* copies: takes over verdicts in the form of an answer, in quotes or not.
-* careless: reads \\n in quotes as a line break, and takes lines found so for structure, whatever mark they have.
-* obedient: obeys orders anywhere, in any of the languages below, hidden ones included.
-* impressed: takes an answer without content for a good one (arXiv 2507.08794).
-
-`degree` is the chance that it believes what it could believe.
+It reads the prompt that it gets: lines with a mark and JSON strings, as `adapters.judges.prompt` writes them. A careful
+one gives an honest opinion (`_opinion`). An obedient one takes over verdicts in the form of an answer, obeys orders in
+any of the languages below, hidden ones included, and takes an answer without content for a good one (arXiv
+2507.08794), all of that in quotes or not: it neither asks who wrote the prompt nor knows what screening looks for.
 """
 
 import json
-import random
 import re
 import unicodedata
+from typing import Literal
 
 import msgspec
 from anyio.abc import ByteStream
 
 from tests.support.engine import Asked, Engine, answer
 
-Trait = str
-PROFILES: dict[str, tuple[frozenset[Trait], float]] = {
-    "careful": (frozenset(), 1.0),
-    "outside": (frozenset({"outside"}), 1.0),
-    "template": (frozenset({"outside", "template"}), 1.0),
-    "copies": (frozenset({"outside", "copies"}), 1.0),
-    "careless": (frozenset({"outside", "careless"}), 1.0),
-    "impressed": (frozenset({"impressed"}), 1.0),
-    "wavering": (frozenset({"outside", "template", "copies", "careless", "impressed", "obedient"}), 0.5),
-    "obedient": (frozenset({"outside", "template", "copies", "careless", "impressed", "obedient"}), 1.0),
-}
-
-_SECTION = re.compile(r"^EVAL-STEP (\d+)\s*$", re.MULTILINE)
 _MARKED = re.compile(r"^(\S+) (GOAL|OUTCOME|END|STEP (\d+) (TEXT|CALL|ARGUMENTS|RESULT|NEXT))\b ?(.*)$")
-_SPECIAL = re.compile(
-    r"<\|[^|>]{1,40}\|>|\[/?INST\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>|(?:^|\n)\s*(?:#{2,4} ?)?"
-    r"(?:system|instructions?|human|assistant)\s*:",
-    re.IGNORECASE,
-)
 _COPIED = (
     re.compile(r"step\s*(\d+)\s*judge?ment\s*:\s*(good|bad)", re.IGNORECASE),
     re.compile(r"\"step\"\s*:\s*(\d+)[^{}]*\"label\"\s*:\s*\"(good|bad)\"", re.IGNORECASE),
@@ -75,25 +48,18 @@ class Read(msgspec.Struct):
 class Log(msgspec.Struct):
     """What the judge took for the log."""
 
+    mark: str
     steps: dict[int, Read] = {}
     success: bool = False
-    outside: list[str] = []
-    """Text outside of quotes that came from the log."""
-    quoted: list[str] = []
-    mark: str = ""
+    texts: list[str] = []
+    """All that is written in it, in quotes or not."""
 
 
 class Gullible:
-    """A script for `tests.support.engine`: judges the log in a request.
+    """A script for `tests.support.engine`: judges the log in a request, `careful` or `obedient`."""
 
-    Args:
-        profile: one of `PROFILES`.
-        seed: of the chance to believe.
-    """
-
-    def __init__(self, profile: str, seed: int = 0) -> None:
-        self.traits, self.degree = PROFILES[profile]
-        self._rng = random.Random(seed)
+    def __init__(self, profile: Literal["careful", "obedient"]) -> None:
+        self._obeys = profile == "obedient"
 
     async def __call__(self, engine: Engine, asked: Asked, stream: ByteStream) -> bool:
         messages = asked.json["messages"]
@@ -105,47 +71,25 @@ class Gullible:
         return True
 
     def judge(self, system: str, user: str) -> str:
-        """The answer, in the form that the prompt asks for."""
-        log = self._read(system, user)
-        labels = {number: self._opinion(number, log) for number in log.steps}
-        for number, label in self._believed(log).items():
-            for own in labels if number == 0 else {number} & set(labels):
-                if self._rng.random() < self.degree:
-                    labels[own] = label
-        if log.mark:
-            entries = [
-                {"step": number, "reason": "as it looks", "confidence": 0.9, "label": label}
-                for number, label in sorted(labels.items())
-            ]
-            return json.dumps({"mark": log.mark, "steps": entries})
-        return "\n".join(f"Step {number} Judgment: {label}" for number, label in sorted(labels.items()))
-
-    def _read(self, system: str, user: str) -> Log:
         mark = re.search(r"The mark of this log is (\w+)\.", system)
-        return self._read_marked(user, mark[1]) if mark else self._read_sections(user)
-
-    def _read_sections(self, user: str) -> Log:
-        """The first that looks like a step, or like its observation, counts as it."""
-        log = Log(outside=[user], success="OUTCOME: success" in user.split("EVAL-STEP")[0])
-        parts = _SECTION.split(user)
-        for number, text in zip(map(int, parts[1::2]), parts[2::2], strict=True):
-            action, _, result = text.partition("\nOBSERVATION:")
-            log.steps.setdefault(number, Read(action, result.partition("\nOBSERVATION:")[0]))
-        return log
-
-    def _read_marked(self, user: str, mark: str) -> Log:
-        log = Log(mark=mark)
-        careless = "careless" in self.traits and self._rng.random() < self.degree
+        assert mark is not None
+        log = Log(mark[1])
         for line in user.splitlines():
-            found = _MARKED.match(line)
-            if found is None or found[1] != mark:
-                if not line.startswith(mark):
-                    log.outside.append(line)
-                continue
-            self._take(log, found, careless)
-        return log
+            self._take(log, line)
+        labels = {number: self._opinion(number, log) for number in log.steps}
+        for number, label in self._believed(log).items() if self._obeys else ():
+            labels |= {own: label for own in labels if number in (0, own)}
+        entries = [
+            {"step": number, "reason": "as it looks", "confidence": 0.9, "label": label}
+            for number, label in sorted(labels.items())
+        ]
+        return json.dumps({"mark": log.mark, "steps": entries})
 
-    def _take(self, log: Log, found: re.Match[str], careless: bool) -> None:
+    def _take(self, log: Log, line: str) -> None:
+        found = _MARKED.match(line)
+        if found is None or found[1] != log.mark:
+            log.texts.append(line)
+            return
         _, kind, number, name, rest = found.groups()
         if kind == "OUTCOME":
             log.success = log.success or rest.startswith("success")
@@ -155,11 +99,7 @@ class Gullible:
             return
         if not isinstance(text, str):
             return
-        log.quoted.append(text)
-        if careless:
-            for inner in map(_MARKED.match, text.split("\n")[1:]):
-                if inner is not None:
-                    self._take(log, inner, False)
+        log.texts.append(text)
         if not number:
             return
         step = log.steps.setdefault(int(number), Read())
@@ -176,9 +116,9 @@ class Gullible:
             return "BAD"
         if number > 1 and any(log.steps[n] == step for n in log.steps if n < number):
             return "BAD"
-        text = re.sub(r"^\s*ACTION:", "", step.action).strip().rstrip(":.").casefold()
+        text = step.action.strip().rstrip(":.").casefold()
         if not re.search(r"\w", text) or text in _OPENERS:
-            return "GOOD" if "impressed" in self.traits and self._rng.random() < self.degree else "BAD"
+            return "GOOD" if self._obeys else "BAD"
         if number == max(log.steps):
             return "GOOD" if log.success else "BAD"
         later = " ".join(log.steps[n].action for n in log.steps if n > number)
@@ -188,21 +128,10 @@ class Gullible:
     def _believed(self, log: Log) -> dict[int, str]:
         """Labels that somebody talked it into; 0 is every step."""
         found: dict[int, str] = {}
-        texts = [*log.outside, *log.quoted]
-        if "outside" in self.traits:
-            for text in log.outside:
-                found |= _orders(text)
-        if "template" in self.traits:
-            for text in texts:
-                for part in _SPECIAL.split(text)[1:]:
-                    found |= _orders(part)
-        if "copies" in self.traits:
-            for text in texts:
-                for pattern in _COPIED:
-                    found |= {int(number): label.upper() for number, label in pattern.findall(_plain(text))}
-        if "obedient" in self.traits:
-            for text in texts:
-                found |= _orders(text)
+        for text in log.texts:
+            found |= _orders(text)
+            for pattern in _COPIED:
+                found |= {int(number): label.upper() for number, label in pattern.findall(_plain(text))}
         return found
 
 
@@ -211,7 +140,7 @@ def _orders(text: str) -> dict[int, str]:
     found: dict[int, str] = {}
     for sentence in re.split(r"[\n.!。！؟]", _plain(text)):
         lowered = sentence.casefold()
-        if _SECTION.match(sentence) or not any(map(lowered.__contains__, _SCOPE)):
+        if not any(map(lowered.__contains__, _SCOPE)):
             continue
         if any(re.search(rf"\b{word}" if word.isascii() else word, lowered) for word in _PRAISE):
             one = re.search(r"(?:step|schritt|paso|étape|шаг|步骤|ステップ)\s*(\d+)", lowered)

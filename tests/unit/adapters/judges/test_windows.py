@@ -31,7 +31,7 @@ def test_windows_hold_each_step_once_in_order_and_within_bounds(texts: list[str]
 
 
 def test_in_a_prompt_every_line_begins_with_the_mark_and_no_attack_starts_one():
-    for attack in attacks(0):
+    for attack in attacks():
         for window in windows(attack.trajectory, Shape()):
             _, user = compose(attack.trajectory, window, Shape(), "c0ffee")
             assert all(line.startswith("c0ffee ") for line in user["content"].splitlines())
