@@ -18,6 +18,7 @@ from actors.messages import Step, Trajectory
 from actors.store import Store
 from adapters.embedders.openai import OpenAIEmbedder
 from tests.support.embedding_server import EmbeddingServer, listed
+from tests.support.fakes import Clock
 
 pytestmark = pytest.mark.anyio
 TOPICS = FEW + 4
@@ -44,21 +45,12 @@ def run(topic: int, number: int, outcome: float | None = None) -> Trajectory:
     )  # fmt: skip
 
 
-def taught(space: str = "m/64") -> Neighbourhoods:
+def test_what_means_the_same_in_other_words_is_one_neighbourhood_also_without_a_server_and_after_a_restart() -> None:
     places = Neighbourhoods()
     for topic in range(TOPICS):
-        places.place(goal(topic, 0), "p", Meaning(space, vector(topic, topic)))
-    return places
-
-
-def test_what_means_the_same_in_other_words_is_one_neighbourhood() -> None:
-    places = taught()
+        places.place(goal(topic, 0), "p", Meaning("m/64", vector(topic, topic)))
     assert places.near(goal(3, 1)) is None, "by words"
     assert places.near(goal(3, 1), Meaning("m/64", vector(3, 99))) == places.near(goal(3, 0))
-
-
-def test_what_followed_by_meaning_is_found_without_a_server_and_after_a_restart() -> None:
-    places = taught()
     name = places.place(goal(3, 1), "p", Meaning("m/64", vector(3, 99)))
     assert places.near(goal(3, 1)) == name
     again = Neighbourhoods()
@@ -85,14 +77,7 @@ class Server:
         return listed([vector(topic, 10 * topic + number, self.size).tolist() for topic, number in places])
 
 
-class Ticks:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def made(server: EmbeddingServer, ticks: Ticks, path: Path) -> Meanings:
+async def made(server: EmbeddingServer, ticks: Clock, path: Path) -> Meanings:
     store = Store(f"sqlite:///{path}/s.db", clock=lambda: 0.0)
     await store.open()
     embedder = OpenAIEmbedder("m", base_url=server.url, retries=0)
@@ -100,7 +85,7 @@ async def made(server: EmbeddingServer, ticks: Ticks, path: Path) -> Meanings:
 
 
 async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(tmp_path: Path) -> None:
-    script, ticks = Server(), Ticks()
+    script, ticks = Server(), Clock(0.0)
     with EmbeddingServer(script) as server:
         kinds, levels = Kinds(await made(server, ticks, tmp_path)), Levels()
         levels.meanings = kinds.meanings
@@ -136,7 +121,7 @@ async def test_one_bad_goal_costs_only_itself(tmp_path: Path) -> None:
     script = Server()
     script.bad = goal(2, 0)
     with EmbeddingServer(script) as server:
-        meanings = await made(server, Ticks(), tmp_path)
+        meanings = await made(server, Clock(), tmp_path)
         await meanings.look([goal(topic, 0) for topic in range(TOPICS)])
     assert meanings.counts == {"embedded": TOPICS - 1, "refused": 1}
     assert meanings.of(goal(2, 0)) is None
@@ -146,7 +131,7 @@ async def test_one_bad_goal_costs_only_itself(tmp_path: Path) -> None:
 class Sluggish:
     """Answers each question after two seconds."""
 
-    def __init__(self, ticks: Ticks) -> None:
+    def __init__(self, ticks: Clock) -> None:
         self.space, self.asked, self._ticks = Space("slow", SIZE), 0, ticks
 
     async def probe(self) -> bool:
@@ -159,7 +144,7 @@ class Sluggish:
 
 
 async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more() -> None:
-    ticks = Ticks()
+    ticks = Clock()
     slow = Sluggish(ticks)
     meanings = Meanings(slow, ticks=ticks)
     for number in range(10):

@@ -1,7 +1,7 @@
 """Rounds of sandbox groups, on a clock that jumps."""
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import anyio
 import msgspec
@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from actors.gate.exam import Exam, ExamSettings
-from actors.kinds.clusters import cluster_of
 from actors.messages import Experience, Trajectory
 from actors.ports.store import TaskPlanner
 from actors.rollout import rollout as rolling
@@ -20,6 +19,7 @@ from actors.rollout.settings import RolloutSettings
 from tests.support.contexts import Recorder
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
 from tests.support.simulated_time import anyio_backend as anyio_backend
+from tests.unit.actors.rollout.test_own_tasks import Wants
 
 pytestmark = pytest.mark.anyio
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
@@ -136,42 +136,22 @@ async def test_tasks_never_repeat_across_restarts():
     assert len(seeds) == 24 + 6, "four attempts each, and one look at what the agent has"
 
 
-class Planned:
-    """Wants so many of each kind."""
-
-    def __init__(self, **kinds: int) -> None:
-        self.kinds = {cluster_of(f"{kind} the order"): count for kind, count in kinds.items()}
-
-    def plan(self, count: int, offered: Mapping[str, int]) -> Mapping[str, int]:
-        return self.kinds
-
-    def kind(self, goal: str) -> str:
-        return cluster_of(goal)
-
-
 class Kinds(FakeEnvironment):
     """Task by task another kind."""
 
     def sample(self, seed: int, split, families: str | None):
-        if seed in self.broken:
-            raise ValueError("broken")
-        return msgspec.structs.replace(
-            super().sample(seed, split, families), goal=f"{('book', 'cancel', 'find')[seed % 3]} the order"
-        )
-
-
-async def seeds(bench: Bench, planner: TaskPlanner, times: int = 1) -> list[int]:
-    for _ in range(times):
-        bench.rollout, bench.context = bench.make(planner), FakeContext(bench.store)
-        await bench.run(10)
-    return sorted({seed for _, seed in bench.environment.begun})
+        goal = ("book", "cancel", "find")[seed % 3]
+        return msgspec.structs.replace(super().sample(seed, split, families), goal=goal)
 
 
 async def test_the_next_tasks_of_the_planned_kinds_are_played():
     bench = Bench(groups=4)
     bench.environment = Kinds()
-    assert await seeds(bench, Planned(cancel=3, find=1)) == [1, 2, 4, 7]
-    assert await seeds(bench, Planned(book=4)) == [0, 1, 2, 3, 4, 6, 7, 9], "what was passed over comes first"
+    passed_over = [0, 3, 6, 9]
+    for wanted, seeds in ({"cancel": 3, "find": 1}, [1, 2, 4, 7]), ({"book": 4}, [1, 2, 4, 7, *passed_over]):
+        bench.rollout, bench.context = bench.make(Wants(**wanted)), FakeContext(bench.store)
+        await bench.run(10)
+        assert sorted({seed for _, seed in bench.environment.begun}) == sorted(seeds)
 
 
 async def test_a_broken_task_costs_its_group_only():

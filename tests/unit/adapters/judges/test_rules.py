@@ -62,40 +62,6 @@ def test_what_cannot_be_read_is_bad(step: Step):
     assert judge(run)[0].label == "BAD"
 
 
-@pytest.mark.parametrize(
-    "observation",
-    [
-        '{"error": "no"}',
-        '{"isError": true, "content": []}',
-        '{"success": false}',
-        '{"status": 404, "message": "gone"}',
-        '{"status": "failed"}',
-        '{"code": "503"}',
-        "Traceback (most recent call last):\n  File ...\nKeyError: 'x'",
-        "ValueError: not a date",
-        "Error: no such file",
-        "HTTP/1.1 500 Internal Server Error",
-        "404 Not Found",
-    ],
-)
-def test_failures_in_many_forms_are_bad(observation: str):
-    assert labels((call("find_person", name="Mia"), observation), FINISH, outcome=None)[0] == "BAD"
-
-
-@pytest.mark.parametrize(
-    "observation",
-    [
-        '{"error": null, "pid": "K1"}',
-        '{"status": 200}',
-        '{"code": "K400"}',
-        "There were no errors at all.",
-        '{"errors": []}',
-    ],
-)
-def test_results_that_only_mention_errors_are_none(observation: str):
-    assert labels((call("find_person", name="Mia"), observation), FINISH, outcome=None)[0] != "BAD"
-
-
 def test_of_parallel_results_some_errors_abstain_and_only_errors_are_bad():
     calls = (call("find_person", name="Mia"), call("find_person", name="Leo"))
     for first, label in (('{"pid": "K1"}', "ABSTAIN"), ('{"error": "who?"}', "BAD")):
