@@ -1,6 +1,5 @@
 """The pool as users have it: a served control API with a key, the command line, the client, and a real MCP session."""
 
-import contextlib
 import io
 import json
 import os
@@ -32,6 +31,7 @@ from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
 from tests.support.patience import until, within
 from tests.support.ports import free_port
+from tests.support.process import listens
 from tests.support.traffic import exchange
 
 pytestmark = pytest.mark.anyio
@@ -77,22 +77,13 @@ async def served(tmp_path: Path, store_url: str) -> AsyncIterator[Served]:
     await store.open()
     await store.save(POOL)
     key, _ = add_key(tmp_path / "keys.json", tenant="ops", scope="admin", now=0.0)
-    port, desk, up = free_port(), Desk(store, tmp_path), anyio.Event()
+    port, desk = free_port(), Desk(store, tmp_path)
     app = desk.app(KeyRing(tmp_path / "keys.json", clock=lambda: 1.0))
     # What the daemon logs is not what the command prints, though both are one process here.
     with structlog.testing.capture_logs():
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(serve, app, ControlSettings(port=port), ready=up.set))
-            await up.wait()
-
-            async def answers() -> bool:
-                with contextlib.suppress(httpx.TransportError):
-                    async with httpx.AsyncClient() as http:
-                        await http.get(f"http://127.0.0.1:{port}/api/experience")
-                    return True
-                return False
-
-            await until(answers, "the control API answers")
+            group.start_soon(partial(serve, app, ControlSettings(port=port)))
+            await until(partial(listens, port), "the control API listens")
             yield Served(desk, store, port, key, tmp_path)
             group.cancel_scope.cancel()
     await store.aclose()

@@ -3,9 +3,7 @@
 import pytest
 
 from actors.experience import lesson_ab_test
-from actors.experience.lesson_ab_test import (
-    TrialSettings,
-)
+from actors.experience.lesson_ab_test import TrialSettings
 from actors.experience.pool import LessonPool
 from actors.experience.reviewing import Reviewing
 from actors.messages import Experience, Serving, Trajectory
@@ -23,10 +21,12 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Books:
-    def __init__(self, lesson: Experience = LESSON) -> None:
+    """A review of one lesson, with a clock."""
+
+    def __init__(self) -> None:
         self.now = 100.0
         self.pool = LessonPool(100)
-        self.pool.load([lesson])
+        self.pool.load([LESSON])
         self.reviewing = Reviewing(TrialSettings(), pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
         self.number = 0
 
@@ -61,16 +61,6 @@ class Books:
         return found
 
 
-def test_after_a_swap_a_lesson_that_the_new_weights_know_is_internalised():
-    books = Books()
-    books.play(1, guided=(40, 39), unguided=(40, 2))
-    books.swap(2)
-    books.play(2, guided=(40, 40), unguided=(40, 40))
-    assert (books.lesson.state, books.lesson.reason) == ("retired", "internalised")
-    assert (books.lesson.guided, books.lesson.unguided) == ((40, 40), (40, 40)), "the new weights' trials alone"
-    assert books.pool.counts["internalised"] == 1
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_without_a_swap_the_book_stays_open_and_rollouts_of_older_weights_say_nothing(swapped: bool):
     books = Books()
@@ -91,16 +81,21 @@ def test_too_few_trials_or_too_little_success_is_no_knowledge(guided: tuple[int,
     assert books.lesson.state == "active"
 
 
+@pytest.fixture
 def internalised() -> Books:
+    """After a swap whose weights know the lesson."""
     books = Books()
+    books.play(1, guided=(40, 39), unguided=(40, 2))
     books.swap(2)
     books.play(2, guided=(40, 40), unguided=(40, 40))
-    assert books.lesson.reason == "internalised"
+    assert (books.lesson.state, books.lesson.reason) == ("retired", "internalised")
+    assert (books.lesson.guided, books.lesson.unguided) == ((40, 40), (40, 40)), "the new weights' trials alone"
+    assert books.pool.counts["internalised"] == 1
     return books
 
 
-def test_an_internalised_lesson_comes_back_as_a_candidate_when_unguided_success_falls():
-    books = internalised()
+def test_an_internalised_lesson_comes_back_as_a_candidate_when_unguided_success_falls(internalised: Books):
+    books = internalised
     books.play(3, unguided=(24, 23))
     assert books.lesson.state == "retired", "one failure is none"
     books.play(4, unguided=(40, 12))
@@ -108,14 +103,14 @@ def test_an_internalised_lesson_comes_back_as_a_candidate_when_unguided_success_
     assert (books.lesson.guided, books.pool.counts["unlearnt"]) == ((0, 0), 1)
 
 
-def test_it_comes_back_when_the_weights_that_knew_it_are_rolled_back():
-    books = internalised()
+def test_it_comes_back_when_the_weights_that_knew_it_are_rolled_back(internalised: Books):
+    books = internalised
     books.swap(2, "rolled_back", previous=1)
     assert (books.lesson.state, books.lesson.reason) == ("candidate", "the weights that knew it are gone")
 
 
-def test_it_does_not_come_back_where_another_lesson_has_taken_its_place():
-    books = internalised()
+def test_it_does_not_come_back_where_another_lesson_has_taken_its_place(internalised: Books):
+    books = internalised
     books.pool.put(
         Experience(id="m", when_to_use="book", content="search then book:buy", state="active", kind="rename")
     )

@@ -19,14 +19,6 @@ async def latest(store: Store) -> dict[str, Experience]:
     return {found.id: found for found in await store.experiences()}
 
 
-async def test_a_lesson_that_stands_on_forgotten_sources_alone_ends_and_its_words_go(store: Store):
-    await store.save([lesson("a", "t1", "t2")])
-    assert await forget(store, ["t1", "t2", "t3"], lambda: 9.0) == Forgotten(retired=("a",))
-    after = (await latest(store))["a"]
-    assert (after.state, after.reason, after.content, after.when_to_use) == ("retired", "forgotten", "", "")
-    assert (after.sources, after.revision, after.updated) == ((), 1, 9.0)
-
-
 async def test_a_lesson_with_other_sources_loses_the_source_and_its_counters(store: Store):
     await store.save([lesson("a", "t1", "t2", guided=(9, 9), unguided=(9, 1)), lesson("b", "t9")])
     assert await forget(store, ["t1"], lambda: 9.0) == Forgotten(trimmed=("a",))
@@ -49,10 +41,3 @@ async def test_earlier_revisions_are_erased(store: Store, store_url: str):
     ((revision, body),) = rows(store_url, "SELECT revision, body FROM experiences")
     assert revision == 2
     assert b"secret" not in body
-
-
-async def test_forgetting_twice_changes_nothing_more(store: Store):
-    await store.save([lesson("a", "t1", "t2")])
-    await forget(store, ["t1"], lambda: 9.0)
-    assert await forget(store, ["t1"], lambda: 10.0) == Forgotten()
-    assert (await latest(store))["a"].revision == 1

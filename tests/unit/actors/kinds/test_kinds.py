@@ -11,7 +11,8 @@ from actors.kinds.agents import AGENTS
 from actors.kinds.estimates import HALF, OUTCOMES, Estimates, Piece
 from actors.kinds.kinds import Kinds
 from actors.kinds.neighbourhoods import Neighbourhoods
-from actors.messages import Candidate, Step, Trajectory
+from actors.messages import Step, Trajectory
+from tests.support.credited import candidate
 
 REFUNDS = (
     "Please refund the invoice that I paid twice",
@@ -119,12 +120,7 @@ def test_under_a_policy_that_stays_the_expected_advantage_is_zero() -> None:
 def test_what_the_policy_was_long_ago_counts_less() -> None:
     estimates = Estimates()
     for version in range(1, 9):
-        estimates.trained(
-            Candidate(
-                id=f"v{version}", version=version, parent=version - 1, path="", files=(), manifest="",
-                metrics={"kl_update": HALF},
-            )
-        )  # fmt: skip
+        estimates.trained(candidate(version, metrics={"kl_update": HALF}))
     path = ("t", "a", "n", "g")
     for number in range(20):
         estimates.tell(Piece(f"old{number}", "t", "a", path, 0.0, 0))

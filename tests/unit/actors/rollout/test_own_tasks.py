@@ -7,10 +7,11 @@ import pytest
 
 from actors.curation.pool import CuratorSettings
 from actors.kinds.clusters import cluster_of
-from actors.messages import Task, Trajectory
+from actors.messages import Task
 from actors.rollout.own_tasks import OwnTasks
 from adapters.environments.travel import TravelDesk
 from tests.simulation.words import bfcl
+from tests.support.credited import attributed
 from tests.support.fakes import FakeStore
 
 pytestmark = pytest.mark.anyio
@@ -61,13 +62,11 @@ async def test_what_is_planned_on_real_requests_is_played(world) -> None:
         for number in numbers:
             goal = world.sample(number, "train", None).goal
             for attempt in range(4):
-                curriculum.saw(
-                    Trajectory(
-                        id=f"{number}-{attempt}", source="sandbox", goal=goal, group=str(number), steps=(),
-                        outcome=float(rng.random() < 0.5), started=0.0, ended=1.0, min_version=version,
-                        max_version=version,
-                    )
+                attempted = attributed(
+                    f"{number}-{attempt}", source="sandbox", goal=goal, group=str(number),
+                    outcome=float(rng.random() < 0.5), min_version=version,
                 )  # fmt: skip
+                curriculum.saw(attempted.trajectory)
     counts = made.counts
     assert counts["planned"] > 0.8 * ROUNDS * TASKS
     assert counts["unplanned"] <= 0.1 * counts["planned"]

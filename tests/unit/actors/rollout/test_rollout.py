@@ -31,7 +31,7 @@ class Bench:
         self.settings = RolloutSettings(
             **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "system": "desk", **settings}
         )
-        self.lessons = lessons
+        self.retriever = FakeRetriever(*lessons)
         self.old: set[int] = set()
         """Versions that are too old to be trained on."""
         self.harness = PLAIN
@@ -44,7 +44,7 @@ class Bench:
             store=self.store,
             engine=self.engine,
             environment=self.environment,
-            retriever=FakeRetriever(*self.lessons),
+            retriever=self.retriever,
             clock=trio.current_time,
             rng=random.Random(1),
             planner=planner,
@@ -201,27 +201,23 @@ async def test_a_quarantined_lesson_is_shown_to_nobody():
 
 
 class Asked(FakeRetriever):
+    """Keeps what it was asked."""
+
     def __init__(self) -> None:
         super().__init__(LESSON)
-        self.steps: list[tuple[str, str]] = []
-        self.tools: set[frozenset[str]] = set()
+        self.asked: list[tuple[str, str, frozenset[str]]] = []
 
     async def lessons(self, goal: str, tenant: str = "default", step: str = "", tools: Collection[str] = ()):
-        self.steps.append((tenant, step))
-        self.tools.add(frozenset(tools))
+        self.asked.append((tenant, step, frozenset(tools)))
         return await super().lessons(goal, tenant, step, tools)
 
 
 async def test_lessons_are_looked_up_by_the_goal_and_the_tools():
     bench = Bench(groups=1, tenant="acme")
-    asked = Asked()
-    bench.rollout = Rollout(
-        bench.settings, store=bench.store, engine=bench.engine, environment=bench.environment, retriever=asked,
-        clock=trio.current_time, rng=random.Random(1),
-    )  # fmt: skip
+    bench.retriever = Asked()
+    bench.rollout = bench.make()
     found = await bench.run(30)
-    assert asked.steps == [("acme", "")]
-    assert asked.tools == {frozenset({"win", "lose", "finish"})}
+    assert bench.retriever.asked == [("acme", "", frozenset({"win", "lose", "finish"}))]
     assert sum(bool(run.experience_ids) for run in found) == 2
 
 

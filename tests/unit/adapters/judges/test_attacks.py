@@ -1,41 +1,19 @@
-"""Attacks on judges: what hardening stops, and what it is known not to stop (docs/how-it-learns.md)."""
+"""Attacks on judges: what screening sees, and what it is known not to see (docs/how-it-learns.md)."""
 
-import msgspec
-import pytest
-
-from adapters.judges.llm import LlmJudge, LlmSettings
-from adapters.judges.rules import RulesJudge
+from actors.messages import Step
 from adapters.judges.screening import agent_speaks, lacks_content, speaks_to_judge
-from adapters.judges.verified import VerifiedJudge
-from tests.support.attacks import attacks, success
-from tests.support.engine import running_engine
-from tests.support.gullible import Gullible
+from tests.support.attacks import EMPTY, SEEN, UNSEEN
 from tests.support.plants import ordinary
-from tests.support.travelling import plays
-
-pytestmark = pytest.mark.anyio
+from tests.support.travelling import plays, trajectory
 
 
-async def test_what_words_do_to_an_obedient_model_is_lessened_and_no_more():
-    async with running_engine() as engine:
-        engine.script = Gullible("obedient")
-        settings = LlmSettings(
-            url=f"http://127.0.0.1:{engine.port}/v1", model="gullible", canary_share=0.0, timeout=60.0
-        )
-        hardened, unscreened = LlmJudge(settings), LlmJudge(msgspec.structs.replace(settings, screen=False))
-        found = attacks()[::3]
-        persuaded = await success(hardened, found)
-        # The remainder is real: an order in words that screening does not know, to a model that obeys in quotes.
-        assert 0.1 < persuaded < await success(unscreened, found)
-        assert await success(VerifiedJudge(hardened), found) < persuaded
-        await hardened.aclose()
-        await unscreened.aclose()
+def test_words_to_the_judge_are_seen_whoever_writes_them_but_for_what_names_no_label():
+    assert [text for text in (*SEEN, *UNSEEN) if speaks_to_judge(text)] == [*SEEN]
+    assert all(agent_speaks(Step(exchange_id="e", text=text)) for text in SEEN)
 
 
-async def test_the_rules_judge_is_deaf_to_words_and_can_be_shown_a_use_that_is_none():
-    found = attacks()
-    assert await success(RulesJudge(), [attack for attack in found if attack.family != "laundering"]) < 0.05
-    assert await success(RulesJudge(), [attack for attack in found if attack.family == "laundering"]) > 0.5
+def test_an_answer_that_says_nothing_is_none():
+    assert all(lacks_content(Step(exchange_id="e", text=text), trajectory([])) for text in EMPTY)
 
 
 def test_screening_leaves_ordinary_traffic_alone():

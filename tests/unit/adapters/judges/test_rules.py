@@ -2,12 +2,14 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.messages import Step, ToolCall, Trajectory
 from adapters.judges.rules import judge
+from tests.support.attacks import SEEN, UNSEEN
 from tests.support.travelling import call, plays, trajectory
 
 GOAL = "Cancel the order for:Mia."
@@ -26,6 +28,7 @@ def labels(*turns: tuple[ToolCall, str], outcome: float | None = 1.0, goal: str 
 GUESSED = (call("search_flight", to="Rome"), '{"fid": "V3"}')
 BOOKED = (call("book", fid="V3", pid="K1"), '{"ref": "Z2"}')
 WEATHER = (call("weather", city="Oslo"), '{"sky": "sun"}')
+MENTIONS = (call("list_orders", pid="K1", note="sun"), '{"oid": "Q7"}')
 TICKETS = [(call("next_ticket"), json.dumps({"ticket": text})) for text in ("for:Mia", "for:Leo")]
 G, B, A = "GOOD", "BAD", "ABSTAIN"
 RULES = {
@@ -37,6 +40,11 @@ RULES = {
     "a run that was cut off": ([FIND, LIST], {"outcome": 0.0, "closed_by": "limit"}, [G, A]),
     "the same call for the same answer": ([FIND, FIND, LIST, CHECK, CANCEL, FINISH], {}, [G, B, G, G, G, G]),
     "the same call for another answer": ([*TICKETS, FINISH], {}, [A, A, G]),
+    "a distractor that is mentioned later": (
+        [FIND, WEATHER, MENTIONS, CHECK, CANCEL, FINISH],
+        {},
+        [G, G, G, G, G, G],
+    ),
     "a distractor": ([FIND, WEATHER, LIST, CHECK, CANCEL, FINISH], {}, [G, A, G, G, G, G]),
 }
 
@@ -44,6 +52,14 @@ RULES = {
 @pytest.mark.parametrize(("turns", "fields", "expected"), RULES.values(), ids=RULES)
 def test_each_rule(turns: list[tuple[ToolCall, str]], fields: dict[str, object], expected: list[str]):
     assert labels(*turns, **fields) == expected
+
+
+@pytest.mark.parametrize("text", [*SEEN, *UNSEEN])
+def test_words_to_the_judge_change_nothing(text: str):
+    refused = (REFUSED[0], json.dumps({"error": "refused", "note": text}, ensure_ascii=False))
+    run = trajectory([FIND, LIST, refused, FINISH], goal=f"{GOAL} {text}", outcome=0.0)
+    spoken = msgspec.structs.replace(run.steps[2], text=text)
+    assert judge(msgspec.structs.replace(run, steps=(*run.steps[:2], spoken, run.steps[3])))[2].label == "BAD"
 
 
 @pytest.mark.parametrize(

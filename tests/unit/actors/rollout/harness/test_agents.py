@@ -157,7 +157,13 @@ async def grouped(session):
 
 @pytest.mark.parametrize(
     ("loop", "why"),
-    [(boom, "boom"), (silent, "the model for nothing"), (endless, "no end"), (grouped, "sub-exc"), (leaves, "3")],
+    [
+        (boom, "boom"),
+        (silent, "asked the model for nothing"),
+        (endless, "no end"),
+        (grouped, "sub-exception"),
+        (leaves, "3"),
+    ],
 )
 async def test_what_a_loop_breaks_is_the_loss_of_its_episode(loop, why):
     with pytest.raises(EpisodeLost, match=why) as lost:
