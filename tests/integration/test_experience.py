@@ -150,13 +150,9 @@ async def test_lessons_are_carried_in_a_file_that_others_cannot_read(
     found = await lessons(served.store)
     assert sum(item.tenant == "beta" and item.state == "quarantined" for item in found.values()) == 3
     whole = file.read_bytes()
-    for damage, said in (
-        (whole.replace(b'"practice"', b'"song"', 1), "line 2: Invalid enum value 'song'"),
-        (whole.replace(b"twice", b"\xff\xff", 1), "line 4: no UTF-8"),
-    ):
-        file.write_bytes(damage)
-        assert await served.evolved("experience", "import", str(file), "--tenant", "gamma") == 2
-        assert said in capsys.readouterr().err
+    file.write_bytes(whole.replace(b"twice", b"\xff\xff", 1))
+    assert await served.evolved("experience", "import", str(file), "--tenant", "gamma") == 2
+    assert "line 4: no UTF-8" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(whole)))
     assert await served.evolved("experience", "import", "-", "--tenant", "acme=gamma") == 0
     assert await served.evolved("experience", "import", str(file), "--tenant", "=gamma") == 2

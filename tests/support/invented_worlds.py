@@ -77,26 +77,26 @@ def run(world: World, rng: random.Random, id: str, *, right: bool, works: bool, 
     return Trajectory(id=id, goal=goal, steps=tuple(steps), outcome=float(works), **given)
 
 
-def traffic(world: World, seed: int, *, a_side: int = 12, noise: float = 0.1, **fields: Any) -> list[Trajectory]:
+def traffic(world: World, seed: int, *, a_side: int = 12, noise: float) -> list[Trajectory]:
     """So many runs that do what the truth asks for and so many that do not; each goes against it with that chance."""
     rng = random.Random(f"{world.name}-{seed}")
     sides = [True, False] * a_side
     rng.shuffle(sides)
     return [
-        run(world, rng, f"{world.name}-{seed}-{n}", right=right, works=right != (rng.random() < noise), **fields)
+        run(world, rng, f"{world.name}-{seed}-{n}", right=right, works=right != (rng.random() < noise))
         for n, right in enumerate(sides)
     ]
 
 
-def without_truth(world: World, seed: int, *, a_side: int = 12, **fields: Any) -> list[Trajectory]:
+def without_truth(world: World, seed: int) -> list[Trajectory]:
     """The same deeds, and half of them work whatever they did: what is drawn from this is false."""
     rng = random.Random(f"null-{world.name}-{seed}")
     still = msgspec.structs.replace(world, play=world.null or world.play)
-    sides, works = [True, False] * a_side, [True, False] * a_side
+    sides, works = [True, False] * 12, [True, False] * 12
     rng.shuffle(sides)
     rng.shuffle(works)
     return [
-        run(still, rng, f"{world.name}-{seed}-{n}", right=right, works=work, **fields)
+        run(still, rng, f"{world.name}-{seed}-{n}", right=right, works=work)
         for n, (right, work) in enumerate(zip(sides, works, strict=True))
     ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from actors.experience.lessons import RATE, ContrastSettings, Drawn, contrast, detail_of, probed, read_practice
 from actors.messages import Experience, Step, Trajectory
-from tests.support.invented_worlds import WORLDS, World, run, step, traffic, without_truth
+from tests.support.invented_worlds import WORLDS, Made, World, run, step, traffic, without_truth
 
 SEEDS = 8
 by_world = pytest.mark.parametrize("world", WORLDS, ids=[world.name for world in WORLDS])
@@ -16,6 +16,13 @@ by_world = pytest.mark.parametrize("world", WORLDS, ids=[world.name for world in
 
 def drawn(runs: list[Trajectory]) -> list[Drawn]:
     return contrast(runs, ContrastSettings())
+
+
+def played(number: int, goal: str, turns: list[list[Made]], *, works: bool = True, tools: bytes = b"") -> Trajectory:
+    steps = tuple(step(at, turn) for at, turn in enumerate(turns))
+    return Trajectory(
+        id=f"r{number}", goal=goal, steps=steps, outcome=float(works), tools=tools, started=0.0, ended=1.0
+    )
 
 
 @by_world
@@ -79,35 +86,28 @@ def id_of(run: Trajectory) -> str:
 def test_a_call_after_a_failed_one_is_a_new_name_only_if_it_says_all_of_it_and_the_old_one_is_not_offered(
     offered: list[str], again: dict[str, str], renamed: bool
 ):
-    def played(number: int) -> Trajectory:
-        told = [{key: value.replace("17", f"{number}7") for key, value in one.items()} for one in (FIRST, again)]
-        steps = (step(0, [("book", told[0], "Error: not now")]), step(1, [("list", told[1], '{"done": "yes"}')]))
-        tools = json.dumps([{"type": "function", "function": {"name": name}} for name in offered]).encode()
-        return Trajectory(
-            id=f"r{number}", goal=f"book {told[0]['order']}", steps=steps, outcome=1.0, started=0.0, ended=1.0,
-            tools=tools,
-        )  # fmt: skip
+    tools = json.dumps([{"type": "function", "function": {"name": name}} for name in offered]).encode()
 
-    found = [one for one in drawn([played(number) for number in range(10, 34)]) if one.kind == "rename"]
+    def of(number: int) -> Trajectory:
+        first = {"order": "K17", "name": "Mia"}
+        told = [{key: value.replace("17", f"{number}7") for key, value in one.items()} for one in (first, again)]
+        turns = [[("book", told[0], "Error: not now")], [("list", told[1], '{"done": "yes"}')]]
+        return played(number, f"book {told[0]['order']}", turns, tools=tools)
+
+    found = [one for one in drawn([of(number) for number in range(10, 34)]) if one.kind == "rename"]
     assert [one.practice.tool for one in found] == (["list"] if renamed else [])
-
-
-FIRST = {"order": "K17", "name": "Mia"}
 
 
 def test_what_is_done_in_one_turn_is_done_at_once():
     """Of calls in one turn none went before the other."""
 
-    def played(number: int) -> Trajectory:
+    def of(number: int) -> Trajectory:
         right = number % 2 == 0
         open_, save = ("open", {"id": f"K{number}7"}, "is open"), ("save", {"id": f"K{number}7"}, "saved")
         turns = [[open_], [save]] if right else [[open_, (*save[:2], "Error: not open")]]
-        steps = tuple(step(at, turn) for at, turn in enumerate(turns))
-        return Trajectory(
-            id=f"r{number}", goal=f"save K{number}7", steps=steps, outcome=float(right), started=0.0, ended=1.0
-        )
+        return played(number, f"save K{number}7", turns, works=right)
 
-    (lesson,) = drawn([played(number) for number in range(24)])
+    (lesson,) = drawn([of(number) for number in range(24)])
     assert (lesson.practice.tool, lesson.practice.before or lesson.practice.other) == ("save", "open")
 
 
@@ -115,15 +115,14 @@ def test_goals_of_another_kind_explain_nothing():
     """Where one kind of goal mostly works and another mostly fails, the tools of the first are no lesson."""
     rng = random.Random(0)
 
-    def played(number: int) -> Trajectory:
+    def of(number: int) -> Trajectory:
         easy = number % 2 == 0
         goal = "show me the opening hours" if easy else "repair the broken boiler in the cellar"
         tool = "show_hours" if easy else "send_plumber"
         works = rng.random() < (0.9 if easy else 0.1)
-        steps = (step(0, [(tool, {}, "on its way")]), step(1, [("log", {}, "written")]))
-        return Trajectory(id=f"r{number}", goal=goal, steps=steps, outcome=float(works), started=0.0, ended=1.0)
+        return played(number, goal, [[(tool, {}, "on its way")], [("log", {}, "written")]], works=works)
 
-    assert drawn([played(number) for number in range(80)]) == []
+    assert drawn([of(number) for number in range(80)]) == []
 
 
 def test_a_name_that_is_a_sentence_is_repeated_by_no_lesson():

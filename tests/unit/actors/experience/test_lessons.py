@@ -18,11 +18,6 @@ def lesson(practice: Practice) -> Experience:
     return Experience(id=lesson_id("default", practice), when_to_use=practice.intent, content=practice.content)
 
 
-def drawn(count: int = 120, intents: dict[str, str] | None = None, **fields: object) -> list[str]:
-    runs = [played.trajectory for played in plays(count, **fields)]
-    return sorted(found.practice.content for found in contrast(runs, ContrastSettings(), intents))
-
-
 CANCEL = Practice(intent="cancel", tool="cancel", before="check_policy")
 BOOK = Practice(intent="book", tool="buy", producer="search")
 
@@ -51,7 +46,9 @@ def test_what_is_not_in_our_form_is_no_practice(content: str):
 
 def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
     drift = Drift(rename={"cancel": "drop"}, precondition={"cancel": "confirm"})
-    assert "before_cancel:confirm then cancel:drop" in drawn(intents={"drop": "cancel"}, drift=drift)
+    runs = [played.trajectory for played in plays(120, drift=drift)]
+    found = contrast(runs, ContrastSettings(), {"drop": "cancel"})
+    assert "before_cancel:confirm then cancel:drop" in [one.practice.content for one in found]
 
 
 def test_a_distractor_that_some_call_first_is_no_precondition():

@@ -50,11 +50,6 @@ async def test_a_goal_gets_the_lessons_whose_intent_it_names_in_its_own_order(st
     )
 
 
-async def test_a_goal_that_is_alike_without_naming_the_intent_gets_the_lesson_too(store: Store):
-    actor = await navigator(store, lesson("w", "forecast weather tomorrow", "weather:forecast"), CANCEL)
-    assert await ids(actor, "weather forecast for tomorrow") == ["w"]
-
-
 async def test_an_agent_with_a_renamed_tool_is_told_whatever_its_goal_says(store: Store):
     renamed = lesson("zokari", "refund money", RENAMED.content, kind="rename", detail=detail_of(RENAMED))
     actor = await navigator(store, renamed, BOOK)

@@ -90,13 +90,6 @@ async def test_the_budget_holds_with_a_policy_that_never_succeeds(tmp_path: Path
     assert report.findings == ()
 
 
-async def test_a_new_name_that_the_policy_calls_of_itself_is_found_too(tmp_path: Path):
-    knowing = prober(tmp_path, RENAMED, Clerk(random.Random(7), knows={"book": "buy"}))
-    assert (await knowing.probe(KNOWN, "d")).findings == ()
-    report = await knowing.probe(KNOWN, "d", (), lambda goal: "book" if "book" in goal.lower() else "")
-    assert told(report) == {("book", "", "buy")}
-
-
 async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_is_an_error(tmp_path: Path):
     clerk = Clerk(random.Random(0))
 

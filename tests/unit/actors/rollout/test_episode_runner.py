@@ -19,8 +19,8 @@ def engine() -> FakeEngine:
     return FakeEngine(skill={0: 1.0})
 
 
-async def begin(environment: FakeEnvironment | None = None):
-    environment = environment or FakeEnvironment()
+async def begin():
+    environment = FakeEnvironment()
     return await environment.reset(environment.sample(0, "train", None))
 
 

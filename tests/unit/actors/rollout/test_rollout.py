@@ -26,8 +26,9 @@ LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then fini
 
 
 class Bench:
-    def __init__(self, *lessons: Experience, **settings) -> None:
-        self.store, self.environment, self.engine = FakeStore(), FakeEnvironment(), FakeEngine(skill={0: 0.5})
+    def __init__(self, *lessons: Experience, environment: FakeEnvironment | None = None, **settings) -> None:
+        self.store, self.engine = FakeStore(), FakeEngine(skill={0: 0.5})
+        self.environment = environment or FakeEnvironment()
         self.settings = RolloutSettings(
             **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "system": "desk", **settings}
         )
@@ -145,8 +146,7 @@ class Kinds(FakeEnvironment):
 
 
 async def test_the_next_tasks_of_the_planned_kinds_are_played():
-    bench = Bench(groups=4)
-    bench.environment = Kinds()
+    bench = Bench(groups=4, environment=Kinds())
     passed_over = [0, 3, 6, 9]
     for wanted, seeds in ({"cancel": 3, "find": 1}, [1, 2, 4, 7]), ({"book": 4}, [1, 2, 4, 7, *passed_over]):
         bench.rollout, bench.context = bench.make(Wants(**wanted)), FakeContext(bench.store)

@@ -33,15 +33,12 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_WORLDS", 64)
 
 
-def run(key: str, family: str, *, good: bool, says: bool = False, **fields) -> Attributed:
-    """A production run of one desk, all good steps or a wrong end at once; `says`: the answer is said, not called."""
+def run(key: str, family: str, *, good: bool, **fields) -> Attributed:
+    """A production run of one desk, all good steps or a wrong end at once."""
     desk = Desk(f"prod-{key}", family, Variant.of(Drift()))
     steps: list[Step] = []
     while not desk.done:
         name, arguments = good_actions(desk)[0] if good else ("finish", {"answer": "done"})
-        if says and name == "finish":
-            steps.append(Step(exchange_id=f"x-{key}-end", text=f"It is {arguments['answer']}."))
-            break
         call = ToolCall(name, json.dumps(arguments))
         seen = step(desk, [call])
         observation = "" if seen.done else seen.text

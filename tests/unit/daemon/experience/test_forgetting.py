@@ -8,14 +8,14 @@ import pytest
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.experience.forgetting import forget
-from actors.messages import Attributed, Candidate, Experience, decode_batch
+from actors.messages import Attributed, Experience, decode_batch
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.erasing import Selector
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
 from daemon.experience.forgetting import Forgetter
-from tests.support.credited import attributed, group
+from tests.support.credited import attributed, candidate, group
 from tests.support.driving import Driver
 from tests.support.experience import lesson
 from tests.support.traffic import exchange
@@ -65,9 +65,7 @@ async def lessons_of(store: Store) -> dict[str, Experience]:
 
 async def test_it_reaches_store_lessons_and_batch_files_and_tells_the_versions(place: Place) -> None:
     (order,) = await place.credit(*group("g", MIXED))
-    version = Candidate(
-        id="v1", version=1, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), created=101.0
-    )
+    version = candidate(1, batch_ids=(order.id,), created=101.0)
     await place.driver.feed(POLICY_CANDIDATE, version)
     await place.store.save([lesson("alone", sources=("g-0",)), lesson("both", sources=("g-0", "other"))])
     assert Path(order.path).is_file()

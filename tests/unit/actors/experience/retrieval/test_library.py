@@ -24,9 +24,10 @@ TOPICS = ("refund money", "flight seat", "weather storm", "password reset", "inv
 class Changing:
     """A real embedder whose model, and whose manners, can be changed while it is in use."""
 
-    def __init__(self, model: HashingEmbedder | None = None, id: str = "changing") -> None:
+    id = "changing"
+
+    def __init__(self, model: HashingEmbedder | None = None) -> None:
         self.model = model or HashingEmbedder(dimension=64)
-        self.id = id
         self.spoil: Callable[[Sequence[str], np.ndarray], np.ndarray] = lambda texts, vectors: vectors
         self.away = False
         self.embedded: list[str] = []
@@ -55,9 +56,9 @@ async def navigator(store: Store, embedder: Embedder) -> Navigator:
     return actor
 
 
-async def right(actor: Navigator, text: str = "refund money") -> bool:
+async def right(actor: Navigator) -> bool:
     """Whether the search finds what is about refunds, and by vectors as well as words."""
-    found = await actor.search(text, "default", 5)
+    found = await actor.search("refund money", "default", 5)
     return len(found) == 5 and all("refund" in lesson.when_to_use for _, lesson in found)
 
 

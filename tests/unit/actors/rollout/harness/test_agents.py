@@ -189,11 +189,6 @@ async def test_an_engine_that_breaks_is_not_the_loops_fault_even_if_it_swallows_
     assert lost.value.reason == "engine_unavailable"
 
 
-async def test_a_loop_that_goes_on_for_ever_ends_at_the_limit_of_steps():
-    _, _, played = await run(lambda session: converse(session, turns=100), max_steps=4)
-    assert (len(played.steps), played.ending) == (4, "steps")
-
-
 async def test_the_endpoint_wants_its_key_refuses_nonsense_and_is_gone_in_the_end():
     where = []
 
