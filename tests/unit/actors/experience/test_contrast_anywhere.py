@@ -59,19 +59,16 @@ def test_lessons_read_back_and_repeat_no_value_of_a_run(world: World):
 def test_a_probes_finding_about_a_tool_that_no_goal_names_is_a_sentence_under_the_goals_words():
     world = next(world for world in WORLDS if world.name == "refunds, text")
     runs = traffic(world, 1, noise=0.0)
-    said = probed("create_refund", "zokari", "check_policy", "lookup", runs=runs, intents={}, origin=id_of, calls={})
+    told = {"intents": {}, "origin": lambda run: run.id, "calls": {}}
+    said = probed("create_refund", "zokari", "check_policy", "lookup", runs=runs, **told)
     assert [one.content for one in said] == [
         "call zokari instead of create_refund, which is gone",
         "before zokari always call check_policy",
     ]
     goals = " ".join(run.goal.lower() for run in runs)
     assert all(word in goals for one in said for word in one.intent.split())
-    (short,) = probed("book", "buy", "", "search", runs=[], intents={}, origin=id_of, calls={})
+    (short,) = probed("book", "buy", "", "search", runs=[], **told)
     assert short.content == "search then book:buy", "nobody has said otherwise"
-
-
-def id_of(run: Trajectory) -> str:
-    return run.id
 
 
 @pytest.mark.parametrize(

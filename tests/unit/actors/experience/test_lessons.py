@@ -10,7 +10,7 @@ from actors.messages.experience import lessons_text
 from actors.tool_results.tool_calls import calls_of
 from adapters.environments.travel import Drift
 from adapters.environments.travel.drift import Variant
-from tests.support.travelling import call, plays, trajectory
+from tests.support.travelling import plays
 from tests.warmstart.travel_demonstrations import hints
 
 
@@ -49,17 +49,6 @@ def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
     runs = [played.trajectory for played in plays(120, drift=drift)]
     found = contrast(runs, ContrastSettings(), {"drop": "cancel"})
     assert "before_cancel:confirm then cancel:drop" in [one.practice.content for one in found]
-
-
-def test_a_distractor_that_some_call_first_is_no_precondition():
-    find = (call("find", name="Mia"), '{"pid": "K1"}')
-    quote = (call("quote", pid="K1"), '{"price": "high"}')
-    book = (call("book", pid="K1"), '{"ref": "Q1"}')
-    refused = (call("book", pid="K1"), '{"error": "sold out"}')
-    end = (call("finish", answer="done"), "{}")
-    turns = [[find, quote, book, end], [find, book, end], [find, refused, end]] * 5
-    runs = [trajectory(turn, id=str(n), goal="Book for Mia.") for n, turn in enumerate(turns)]
-    assert contrast(runs, ContrastSettings()) == []
 
 
 @given(st.integers(0, 10_000))

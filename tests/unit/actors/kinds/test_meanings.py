@@ -1,7 +1,6 @@
 """Kinds where an embedding server is named: by vectors, and by words whenever it is not there."""
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from actors.experience.retrieval.embedding import Embeddings
-from actors.experience.retrieval.pool import Space
 from actors.kinds.kinds import Kinds
 from actors.kinds.levels import Levels
 from actors.kinds.meanings import Meaning, Meanings
@@ -128,28 +126,20 @@ async def test_one_bad_goal_costs_only_itself(tmp_path: Path) -> None:
     assert meanings.of(goal(3, 0)) is not None
 
 
-class Sluggish:
-    """Answers each question after two seconds."""
+async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more(tmp_path: Path) -> None:
+    ticks = Clock(0.0)
 
-    def __init__(self, ticks: Clock) -> None:
-        self.space, self.asked, self._ticks = Space("slow", SIZE), 0, ticks
+    def slow(body: dict[str, object]) -> tuple[int, bytes]:
+        ticks.now += 2.0
+        return Server()(body)
 
-    async def probe(self) -> bool:
-        return False
-
-    async def question(self, texts: Sequence[str]) -> tuple[Space, np.ndarray]:
-        self.asked += 1
-        self._ticks.now += 2.0
-        return self.space, np.stack([vector(0, number) for number in range(len(texts))])
-
-
-async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more() -> None:
-    ticks = Clock()
-    slow = Sluggish(ticks)
-    meanings = Meanings(slow, ticks=ticks)
-    for number in range(10):
-        await meanings.look([f"goal {number}"])
-    assert (slow.asked, dict(meanings.counts)) == (3, {"embedded": 3, "unavailable": 7})
-    ticks.now += 30.0
-    await meanings.look(["goal 9"])
-    assert meanings.of("goal 9") is not None
+    with EmbeddingServer(slow) as server:
+        meanings = await made(server, ticks, tmp_path)
+        for number in range(10):
+            await meanings.look([f"goal {number}"])
+        counts = dict(meanings.counts)
+        assert counts["embedded"] + counts["unavailable"] == 10
+        assert counts["embedded"] <= 3
+        ticks.now += 30.0
+        await meanings.look(["goal 9"])
+        assert meanings.of("goal 9") is not None

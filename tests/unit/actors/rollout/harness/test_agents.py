@@ -28,9 +28,9 @@ async def run(loop, *, seconds=20.0, engine=None, lessons="", **options):
     return engine, episode, played
 
 
-async def converse(session, turns=3):
+async def converse(session):
     messages = session.messages
-    for _ in range(turns):
+    for _ in range(3):
         answer = (await session.chat(messages, session.tools))["choices"][0]["message"]
         seen = await session.step(answer["tool_calls"])
         back = {"role": "tool", "content": seen.text, "tool_call_id": answer["tool_calls"][0]["id"]}
