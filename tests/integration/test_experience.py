@@ -18,7 +18,6 @@ import pytest
 import structlog
 from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 
-from actors.messages import Experience
 from actors.store import Store
 from daemon.cli.main import main
 from daemon.errors import ControlUnreachable, OrderRefused
@@ -28,7 +27,7 @@ from daemon.processes.asgi import serve
 from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
-from tests.support.experience import Desk, lesson
+from tests.support.experience import Desk, lesson, lessons_of
 from tests.support.patience import until, within
 from tests.support.ports import free_port
 from tests.support.process import listens
@@ -89,10 +88,6 @@ async def served(tmp_path: Path, store_url: str) -> AsyncIterator[Served]:
     await store.aclose()
 
 
-async def lessons(store: Store) -> dict[str, Experience]:
-    return {found.id: found for found in await store.experiences()}
-
-
 async def test_a_program_searches_and_is_told_what_to_do_without_key_or_daemon(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +126,7 @@ async def test_the_command_line_looks_and_revises(served: Served, capsys: pytest
     shown = capsys.readouterr().out
     assert "the tool is gone" in shown
     assert await served.evolved("experience", "activate", "card", "--reason", "it is back") == 0
-    assert (await lessons(served.store))["card"].revision == 2
+    assert (await lessons_of(served.store))["card"].revision == 2
     assert await served.evolved("experience", "release", "card", "--reason", "r") == 2
     assert "the lesson is active; possible: retire" in capsys.readouterr().err
 
@@ -147,7 +142,7 @@ async def test_lessons_are_carried_in_a_file_that_others_cannot_read(
     assert "3 lessons: 3 would be added (0 in quarantine), 0 known" in capsys.readouterr().out
     assert await served.evolved("experience", "import", str(file), "--tenant", "beta", "--quarantine", "--json") == 0
     assert json.loads(capsys.readouterr().out)["quarantined"] == 3
-    found = await lessons(served.store)
+    found = await lessons_of(served.store)
     assert sum(item.tenant == "beta" and item.state == "quarantined" for item in found.values()) == 3
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b"twice", b"\xff\xff", 1))
@@ -178,7 +173,7 @@ async def test_forgetting_from_the_command_line_shows_asks_and_tells(
     gone = json.loads(capsys.readouterr().out)
     assert (gone["trajectories"], gone["exchanges"], gone["lessons"]) == (1, 1, ["card"])
     assert await served.store.trajectory("t") is None
-    assert (await lessons(served.store))["card"].content == ""
+    assert (await lessons_of(served.store))["card"].content == ""
     assert await served.evolved("forget", "--tenant", "acme", "--reason", "r", "--yes", "--json") == 0
     assert json.loads(capsys.readouterr().out)["notice"] == ""
 

@@ -38,6 +38,11 @@ def lesson(key: str, **fields) -> Experience:
     return Experience(**{**values, **fields})
 
 
+async def lessons_of(store: Store) -> dict[str, Experience]:
+    """By id, as they are now."""
+    return {found.id: found for found in await store.experiences()}
+
+
 class WordSearch:
     """Scores lessons by the share of the question's words that they have."""
 

@@ -1,5 +1,6 @@
 """Probing on the travel desk: what it finds after each drift, with a scripted policy that knows the desk of before."""
 
+import itertools
 import random
 from pathlib import Path
 
@@ -91,21 +92,17 @@ async def test_the_budget_holds_with_a_policy_that_never_succeeds(tmp_path: Path
 
 
 async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_is_an_error(tmp_path: Path):
-    clerk = Clerk(random.Random(0))
+    clerk, numbers = Clerk(random.Random(0)), itertools.count()
 
-    class Flaky:
-        played = 0
-
-        async def __call__(self, episode: Episode, seed: int) -> None:
-            self.played += 1
-            if self.played % 2 == 0:
-                raise EpisodeLost("timeout", "too slow")
-            await clerk(episode, seed)
+    async def flaky(episode: Episode, seed: int) -> None:
+        if next(numbers) % 2:
+            raise EpisodeLost("timeout", "too slow")
+        await clerk(episode, seed)
 
     async def dead(episode: Episode, seed: int) -> None:
         raise EnvironmentFailed("no desk")
 
-    report = await prober(tmp_path, Drift(), Flaky()).probe(KNOWN, "d")
+    report = await prober(tmp_path, Drift(), flaky).probe(KNOWN, "d")
     assert report.lost > 0
     assert all(isinstance(run, Trajectory) for run in report.trajectories)
     with pytest.raises(EpisodeLost, match="no desk"):

@@ -64,9 +64,6 @@ class Bench:
                 self.rollout.loaded(version)
             await anyio.sleep_until(began + seconds)
             self.context.draining.set()
-        return self.emitted()
-
-    def emitted(self) -> list[Trajectory]:
         return [o.message for r in self.context.results for o in r.outputs if isinstance(o.message, Trajectory)]
 
 

@@ -29,9 +29,6 @@ class Office:
         self.own = tools
         self.opened: list[OfficeEpisode] = []
 
-    def tools(self) -> list[dict[str, Any]]:
-        return self.own
-
     async def reset(self, task: Task) -> "OfficeEpisode":
         self.opened.append(OfficeEpisode(self.own))
         return self.opened[-1]

@@ -8,7 +8,7 @@ import pytest
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.experience.forgetting import forget
-from actors.messages import Attributed, Experience, decode_batch
+from actors.messages import Attributed, decode_batch
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
@@ -17,7 +17,7 @@ from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
 from daemon.experience.forgetting import Forgetter
 from tests.support.credited import attributed, candidate, group
 from tests.support.driving import Driver
-from tests.support.experience import lesson
+from tests.support.experience import lesson, lessons_of
 from tests.support.traffic import exchange
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
@@ -57,10 +57,6 @@ async def place(tmp_path: Path, store_url: str) -> AsyncIterator[Place]:
     await made.curator.start()
     yield made
     await made.store.aclose()
-
-
-async def lessons_of(store: Store) -> dict[str, Experience]:
-    return {found.id: found for found in await store.experiences()}
 
 
 async def test_it_reaches_store_lessons_and_batch_files_and_tells_the_versions(place: Place) -> None:

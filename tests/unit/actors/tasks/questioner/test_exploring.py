@@ -23,12 +23,8 @@ from tests.support.ledger import Ledger
 pytestmark = pytest.mark.anyio
 
 
-def still() -> float:
-    return 0.0
-
-
 async def explored(environment: Environment, rounds: int) -> QuestionerState:
-    generator = Generator(QuestionerSettings(), environment, clock=still)
+    generator = Generator(QuestionerSettings(), environment, clock=lambda: 0.0)
     for _ in range(rounds):
         await generator.round(10_000)
     return generator.state
@@ -44,7 +40,7 @@ async def test_instances_are_closed_whatever_becomes_of_them():
 async def test_exploration_ends_with_its_budget():
     for probe in (ProbeSettings(instances=7), ProbeSettings(steps=20)):
         environment = TravelDesk()
-        generator = Generator(QuestionerSettings(), environment, clock=still, probe=probe)
+        generator = Generator(QuestionerSettings(), environment, clock=lambda: 0.0, probe=probe)
         state = await generator.run(100, lambda state: None)
         assert "budget" in state.ended
         assert generator.instances.counts["instances"] <= 7 or generator.instances.counts["steps"] <= 21
@@ -58,7 +54,7 @@ async def test_an_environment_that_cannot_be_probed_is_said_to_be_so():
 
 
 def instances(environment: Environment) -> InstancePool:
-    return InstancePool(environment, ProbeSettings(), still)
+    return InstancePool(environment, ProbeSettings(), lambda: 0.0)
 
 
 async def walked(environment: Environment, base: Task, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Made]:
