@@ -1,7 +1,7 @@
 """Kinds where an embedding server is named: by vectors, and by words whenever it is not there."""
 
 import random
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import numpy as np
@@ -75,17 +75,26 @@ class Server:
         return listed([vector(topic, 10 * topic + number, self.size).tolist() for topic, number in places])
 
 
-async def made(server: EmbeddingServer, ticks: Clock, path: Path) -> Meanings:
-    store = Store(f"sqlite:///{path}/s.db", clock=lambda: 0.0)
+@pytest.fixture
+async def made(store_url: str) -> AsyncIterator[Callable[[EmbeddingServer, Clock], Meanings]]:
+    """Meanings by a server's vectors, at a time."""
+    store, embedders = Store(store_url, clock=lambda: 0.0), list[OpenAIEmbedder]()
     await store.open()
-    embedder = OpenAIEmbedder("m", base_url=server.url, retries=0)
-    return Meanings(Embeddings(embedder, store), ticks=ticks)
+
+    def make(server: EmbeddingServer, ticks: Clock) -> Meanings:
+        embedders.append(OpenAIEmbedder("m", base_url=server.url, retries=0))
+        return Meanings(Embeddings(embedders[-1], store), ticks=ticks)
+
+    yield make
+    for one in embedders:
+        await one.aclose()
+    await store.aclose()
 
 
-async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(tmp_path: Path) -> None:
+async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(made) -> None:
     script, ticks = Server(), Clock(0.0)
     with EmbeddingServer(script) as server:
-        kinds, levels = Kinds(await made(server, ticks, tmp_path)), Levels()
+        kinds, levels = Kinds(made(server, ticks)), Levels()
         levels.meanings = kinds.meanings
         await kinds.meanings.look([goal(topic, number) for topic in range(TOPICS) for number in (0, 1)])
         for topic in range(TOPICS):
@@ -115,18 +124,18 @@ async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_o
         assert found.vector.shape == (32,)
 
 
-async def test_one_bad_goal_costs_only_itself(tmp_path: Path) -> None:
+async def test_one_bad_goal_costs_only_itself(made) -> None:
     script = Server()
     script.bad = goal(2, 0)
     with EmbeddingServer(script) as server:
-        meanings = await made(server, Clock(), tmp_path)
+        meanings = made(server, Clock(0.0))
         await meanings.look([goal(topic, 0) for topic in range(TOPICS)])
     assert meanings.counts == {"embedded": TOPICS - 1, "refused": 1}
     assert meanings.of(goal(2, 0)) is None
     assert meanings.of(goal(3, 0)) is not None
 
 
-async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more(tmp_path: Path) -> None:
+async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more(made) -> None:
     ticks = Clock(0.0)
 
     def slow(body: dict[str, object]) -> tuple[int, bytes]:
@@ -134,7 +143,7 @@ async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more(tmp_p
         return Server()(body)
 
     with EmbeddingServer(slow) as server:
-        meanings = await made(server, ticks, tmp_path)
+        meanings = made(server, ticks)
         for number in range(10):
             await meanings.look([f"goal {number}"])
         counts = dict(meanings.counts)
