@@ -1,6 +1,5 @@
 """The pool as users have it: a served control API with a key, the command line, the client, and a real MCP session."""
 
-import contextlib
 import io
 import json
 import os
@@ -19,7 +18,6 @@ import pytest
 import structlog
 from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 
-from actors.messages import Experience
 from actors.store import Store
 from daemon.cli.main import main
 from daemon.errors import ControlUnreachable, OrderRefused
@@ -29,9 +27,10 @@ from daemon.processes.asgi import serve
 from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
-from tests.support.experience import Desk, lesson
+from tests.support.experience import Desk, lesson, lessons_of
 from tests.support.patience import until, within
 from tests.support.ports import free_port
+from tests.support.process import listens
 from tests.support.traffic import exchange
 
 pytestmark = pytest.mark.anyio
@@ -77,29 +76,16 @@ async def served(tmp_path: Path, store_url: str) -> AsyncIterator[Served]:
     await store.open()
     await store.save(POOL)
     key, _ = add_key(tmp_path / "keys.json", tenant="ops", scope="admin", now=0.0)
-    port, desk, up = free_port(), Desk(store, tmp_path), anyio.Event()
+    port, desk = free_port(), Desk(store, tmp_path)
     app = desk.app(KeyRing(tmp_path / "keys.json", clock=lambda: 1.0))
     # What the daemon logs is not what the command prints, though both are one process here.
     with structlog.testing.capture_logs():
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(serve, app, ControlSettings(port=port), ready=up.set))
-            await up.wait()
-
-            async def answers() -> bool:
-                with contextlib.suppress(httpx.TransportError):
-                    async with httpx.AsyncClient() as http:
-                        await http.get(f"http://127.0.0.1:{port}/api/experience")
-                    return True
-                return False
-
-            await until(answers, "the control API answers")
+            group.start_soon(partial(serve, app, ControlSettings(port=port)))
+            await until(partial(listens, port), "the control API listens")
             yield Served(desk, store, port, key, tmp_path)
             group.cancel_scope.cancel()
     await store.aclose()
-
-
-async def lessons(store: Store) -> dict[str, Experience]:
-    return {found.id: found for found in await store.experiences()}
 
 
 async def test_a_program_searches_and_is_told_what_to_do_without_key_or_daemon(
@@ -140,7 +126,7 @@ async def test_the_command_line_looks_and_revises(served: Served, capsys: pytest
     shown = capsys.readouterr().out
     assert "the tool is gone" in shown
     assert await served.evolved("experience", "activate", "card", "--reason", "it is back") == 0
-    assert (await lessons(served.store))["card"].revision == 2
+    assert (await lessons_of(served.store))["card"].revision == 2
     assert await served.evolved("experience", "release", "card", "--reason", "r") == 2
     assert "the lesson is active; possible: retire" in capsys.readouterr().err
 
@@ -156,16 +142,12 @@ async def test_lessons_are_carried_in_a_file_that_others_cannot_read(
     assert "3 lessons: 3 would be added (0 in quarantine), 0 known" in capsys.readouterr().out
     assert await served.evolved("experience", "import", str(file), "--tenant", "beta", "--quarantine", "--json") == 0
     assert json.loads(capsys.readouterr().out)["quarantined"] == 3
-    found = await lessons(served.store)
+    found = await lessons_of(served.store)
     assert sum(item.tenant == "beta" and item.state == "quarantined" for item in found.values()) == 3
     whole = file.read_bytes()
-    for damage, said in (
-        (whole.replace(b'"practice"', b'"song"', 1), "line 2: Invalid enum value 'song'"),
-        (whole.replace(b"twice", b"\xff\xff", 1), "line 4: no UTF-8"),
-    ):
-        file.write_bytes(damage)
-        assert await served.evolved("experience", "import", str(file), "--tenant", "gamma") == 2
-        assert said in capsys.readouterr().err
+    file.write_bytes(whole.replace(b"twice", b"\xff\xff", 1))
+    assert await served.evolved("experience", "import", str(file), "--tenant", "gamma") == 2
+    assert "line 4: no UTF-8" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(whole)))
     assert await served.evolved("experience", "import", "-", "--tenant", "acme=gamma") == 0
     assert await served.evolved("experience", "import", str(file), "--tenant", "=gamma") == 2
@@ -191,7 +173,7 @@ async def test_forgetting_from_the_command_line_shows_asks_and_tells(
     gone = json.loads(capsys.readouterr().out)
     assert (gone["trajectories"], gone["exchanges"], gone["lessons"]) == (1, 1, ["card"])
     assert await served.store.trajectory("t") is None
-    assert (await lessons(served.store))["card"].content == ""
+    assert (await lessons_of(served.store))["card"].content == ""
     assert await served.evolved("forget", "--tenant", "acme", "--reason", "r", "--yes", "--json") == 0
     assert json.loads(capsys.readouterr().out)["notice"] == ""
 

@@ -127,13 +127,18 @@ class Babble(FakeEngine):
             for at, (name, arguments) in enumerate(wanted)
         ]  # fmt: skip
         written = text + "".join(f"{call['function']['name']}{call['function']['arguments']}" for call in calls)
-        ids = [ord(letter) for letter in f"{written}</>"]
         choice = answer["choices"][0]
         choice["message"] = {"role": "assistant", "content": text or None, "tool_calls": calls or None}
-        choice["token_ids"] = ids
-        choice["logprobs"] = {"content": [{"logprob": -0.5} for _ in ids]}
-        choice["weight_versions"] = [{"version": "0", "start": 0, "end": len(ids)}]
+        choice |= self._sampled([ord(letter) for letter in f"{written}</>"])
         return answer
+
+    @staticmethod
+    def _sampled(ids: list[int]) -> dict[str, Any]:
+        return {
+            "token_ids": ids,
+            "logprobs": {"content": [{"logprob": -0.5} for _ in ids]},
+            "weight_versions": [{"version": "0", "start": 0, "end": len(ids)}],
+        }
 
 
 class Rendering(Babble):
@@ -156,10 +161,7 @@ class Rendering(Babble):
             "\n</tool_call>"
             for call in message["tool_calls"] or []
         )
-        ids = self._prompts.encode(f"{message['content'] or ''}{calls}<|im_end|>")
-        choice["token_ids"] = ids
-        choice["logprobs"] = {"content": [{"logprob": -0.5} for _ in ids]}
-        choice["weight_versions"] = [{"version": "0", "start": 0, "end": len(ids)}]
+        choice |= self._sampled(self._prompts.encode(f"{message['content'] or ''}{calls}<|im_end|>"))
         answer["prompt_token_ids"] = await self.render(body["messages"], body["tools"])
         return answer
 

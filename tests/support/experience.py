@@ -1,15 +1,15 @@
-"""A pool of lessons behind the real control API, with the plainest search and forgetting that do."""
+"""A pool of lessons behind the real control API, with the plainest search that does."""
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
 from actors.deployment.fleet import Fleet
+from actors.experience.forgetting import forget
 from actors.messages import Directive, Experience
 from actors.store import Store
 from adapters.redaction import RedactionSettings, Redactor
@@ -38,6 +38,11 @@ def lesson(key: str, **fields) -> Experience:
     return Experience(**{**values, **fields})
 
 
+async def lessons_of(store: Store) -> dict[str, Experience]:
+    """By id, as they are now."""
+    return {found.id: found for found in await store.experiences()}
+
+
 class WordSearch:
     """Scores lessons by the share of the question's words that they have."""
 
@@ -62,26 +67,6 @@ class WordSearch:
         return sorted((one for one in scored if one[0] > 0), key=lambda one: -one[0])[:k]
 
 
-class PlainForgotten(msgspec.Struct, frozen=True):
-    """Lessons by what became of them."""
-
-    retired: tuple[str, ...] = ()
-    trimmed: tuple[str, ...] = ()
-
-
-async def plain_forget(store: Store, trajectory_ids: Sequence[str], clock: Callable[[], float]) -> PlainForgotten:
-    """Lessons lose the sources; those that have none left are retired without their words."""
-    gone, retired, trimmed = set(trajectory_ids), list[str](), list[str]()
-    for found in await store.experiences():
-        left = tuple(source for source in found.sources if source not in gone)
-        if left == found.sources:
-            continue
-        changes = {} if left else {"state": "retired", "reason": "forgotten", "when_to_use": "", "content": ""}
-        await store.revise(found.id, lambda old, c=changes, s=left: msgspec.structs.replace(old, sources=s, **c))
-        (trimmed if left else retired).append(found.id)
-    return PlainForgotten(tuple(retired), tuple(trimmed))
-
-
 class Desk:
     """The control API over a store, with what it sent and asked for."""
 
@@ -97,9 +82,7 @@ class Desk:
             store=store, search=WordSearch(store).search, redact=Redactor(RedactionSettings()).text, send=self._send,
             renew=self._renew, clock=clock,
         )  # fmt: skip
-        forgetter = Forgetter(
-            store=store, lessons=plain_forget, memory=state / "learner", renew=self._renew, clock=clock
-        )
+        forgetter = Forgetter(store=store, lessons=forget, memory=state / "learner", renew=self._renew, clock=clock)
         orders = Orders(
             store=store, fleet=lambda: self.fleet, kill=self.kill, send=self.obey, key=self.key, keys=self.keys,
             clock=clock,

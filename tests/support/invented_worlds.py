@@ -77,26 +77,26 @@ def run(world: World, rng: random.Random, id: str, *, right: bool, works: bool, 
     return Trajectory(id=id, goal=goal, steps=tuple(steps), outcome=float(works), **given)
 
 
-def traffic(world: World, seed: int, *, a_side: int = 12, noise: float = 0.1, **fields: Any) -> list[Trajectory]:
+def traffic(world: World, seed: int, *, a_side: int = 12, noise: float) -> list[Trajectory]:
     """So many runs that do what the truth asks for and so many that do not; each goes against it with that chance."""
     rng = random.Random(f"{world.name}-{seed}")
     sides = [True, False] * a_side
     rng.shuffle(sides)
     return [
-        run(world, rng, f"{world.name}-{seed}-{n}", right=right, works=right != (rng.random() < noise), **fields)
+        run(world, rng, f"{world.name}-{seed}-{n}", right=right, works=right != (rng.random() < noise))
         for n, right in enumerate(sides)
     ]
 
 
-def without_truth(world: World, seed: int, *, a_side: int = 12, **fields: Any) -> list[Trajectory]:
+def without_truth(world: World, seed: int) -> list[Trajectory]:
     """The same deeds, and half of them work whatever they did: what is drawn from this is false."""
     rng = random.Random(f"null-{world.name}-{seed}")
     still = msgspec.structs.replace(world, play=world.null or world.play)
-    sides, works = [True, False] * a_side, [True, False] * a_side
+    sides, works = [True, False] * 12, [True, False] * 12
     rng.shuffle(sides)
     rng.shuffle(works)
     return [
-        run(still, rng, f"{world.name}-{seed}-{n}", right=right, works=work, **fields)
+        run(still, rng, f"{world.name}-{seed}-{n}", right=right, works=work)
         for n, (right, work) in enumerate(zip(sides, works, strict=True))
     ]
 
@@ -120,19 +120,17 @@ ASKS = (
 )  # fmt: skip
 
 
-def _refunds(refusal: str, tool: str = "create_refund") -> Callable[[random.Random, bool, bool], Any]:
-    def play(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
-        order, amount = _order(rng), rng.randint(20, 400)
-        turns: list[Turn] = [[("lookup_order", {"order_id": order}, json.dumps({"order": order, "amount": amount}))]]
-        if right:
-            turns.append([("check_policy", {"order_id": order}, '{"allowed": "until May"}')])
-        given = {"order_id": order, "amount": amount, "reason": rng.choice(REASONS)}
-        turns.append([(tool, given, json.dumps({"refund": f"R{rng.randint(100, 999)}"}) if works else refusal)])
-        if works and rng.random() < 0.7:
-            turns.append([("send_mail", {"to": "customer", "body": rng.choice(REASONS)}, '{"sent": "yes"}')])
-        return rng.choice(ASKS).format(order), turns
-
-    return play
+def _refunds(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
+    order, amount = _order(rng), rng.randint(20, 400)
+    turns: list[Turn] = [[("lookup_order", {"order_id": order}, json.dumps({"order": order, "amount": amount}))]]
+    if right:
+        turns.append([("check_policy", {"order_id": order}, '{"allowed": "until May"}')])
+    given = {"order_id": order, "amount": amount, "reason": rng.choice(REASONS)}
+    answer = json.dumps({"refund": f"R{rng.randint(100, 999)}"}) if works else "Error: policy was not checked"
+    turns.append([("create_refund", given, answer)])
+    if works and rng.random() < 0.7:
+        turns.append([("send_mail", {"to": "customer", "body": rng.choice(REASONS)}, '{"sent": "yes"}')])
+    return rng.choice(ASKS).format(order), turns
 
 
 def _crm(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
@@ -198,32 +196,12 @@ def _avoided(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Tu
     return rng.choice(asks).format(branch), turns
 
 
-def _chinese(rng: random.Random, right: bool, works: bool) -> tuple[str, list[Turn]]:
-    number = f"{rng.randint(10_000, 99_999)}"
-    turns: list[Turn] = [[("查询订单", {"单号": number}, json.dumps({"状态": "已发货"}, ensure_ascii=False))]]
-    if right:
-        turns.append([("拦截包裹", {"单号": number}, json.dumps({"包裹": "已拦截"}, ensure_ascii=False))])
-    answer = {"结果": "已取消"} if works else {"success": False, "message": "包裹在途"}
-    turns.append([("取消订单", {"单号": number, "备注": rng.choice(REASONS)}, json.dumps(answer, ensure_ascii=False))])
-    asks = ("请取消订单{}", "{}不要了", "我想退掉{}这个订单")
-    return rng.choice(asks).format(number), turns
-
-
-_IDLE = (("get_time", '{"now": "12:04"}'), ("remember", "noted"), ("ping", '{"pong": "yes"}'))
-_REFUND_TOOLS = ("lookup_order", "check_policy", "send_mail", "get_time", "remember", "ping")
-
-
-def _refund_world(name: str, refusal: str, tool: str = "create_refund") -> World:
-    return World(
-        name=name, truth=Truth(tool=tool, other="check_policy"), tools=(*_REFUND_TOOLS, tool), idle=_IDLE,
-        play=_refunds(refusal, tool),
-    )  # fmt: skip
-
-
 WORLDS = (
-    _refund_world("refunds, text", "Error: policy was not checked"),
-    _refund_world("refunds, status", '{"status": 403, "title": "Forbidden"}'),
-    _refund_world("refunds, camel case", "HTTP 404: not found", "createRefund"),
+    World(
+        name="refunds, text", truth=Truth(tool="create_refund", other="check_policy"),
+        tools=("lookup_order", "check_policy", "send_mail", "get_time", "remember", "ping", "create_refund"),
+        idle=(("get_time", '{"now": "12:04"}'), ("remember", "noted"), ("ping", '{"pong": "yes"}')), play=_refunds,
+    ),
     World(
         name="crm, German", truth=Truth(tool="adresseÄndern", other="vertragEntsperren"),
         tools=("kundeSuchen", "vertragEntsperren", "adresseÄndern", "uhrzeit"),
@@ -246,10 +224,6 @@ WORLDS = (
         name="harmful", truth=Truth(tool="git_rebase"),
         tools=("git_fetch", "git_rebase", "git_force_push", "open_pull_request", "git_status"),
         idle=(("git_status", "clean"),), play=_avoided,
-    ),
-    World(
-        name="Chinese", truth=Truth(tool="取消订单", other="拦截包裹"),
-        tools=("查询订单", "拦截包裹", "取消订单", "时间"), idle=(("时间", "12:04"),), play=_chinese,
     ),
 )  # fmt: skip
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from anyio.abc import ByteStream
 
+from actors.messages import Trajectory
 from adapters.judges.llm import LlmJudge, LlmSettings
 from tests.support.engine import Asked, Engine, answer, running_engine
+from tests.support.travelling import call, trajectory
 
 Content = Callable[[str, list[int]], str]
 """(mark, numbers asked for, from 1) -> what the model writes."""
@@ -23,6 +25,12 @@ def asked_for(asked: Asked) -> tuple[str, list[int]]:
     assert mark is not None
     numbers = re.findall(rf"^{mark[1]} STEP (\d+) ", messages[1]["content"], re.MULTILINE)
     return mark[1], sorted(set(map(int, numbers)))
+
+
+def find_them_all(steps: int = 3, **fields: Any) -> Trajectory:
+    """A run whose steps all find somebody."""
+    turns = [(call("find_person", name=f"Mia{n}"), json.dumps({"pid": f"K{n}"})) for n in range(steps)]
+    return trajectory(turns, goal="Find them all.", **fields)
 
 
 def verdict(number: int, label: str = "GOOD", **fields: Any) -> dict[str, Any]:

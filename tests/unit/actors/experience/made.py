@@ -31,6 +31,14 @@ def traffic(count: int = 120, caller: str = "", **fields: object) -> list[Trajec
     return [played.trajectory for played in plays(count, caller=caller, **fields)]
 
 
+def rollout(id: str, goal: str, at: float, outcome: float, lessons: tuple[str, ...], version: int = 0) -> Trajectory:
+    """A run of the sandbox."""
+    return Trajectory(
+        id=id, source="sandbox", goal=goal, steps=(), outcome=outcome, started=at, ended=at, experience_ids=lessons,
+        min_version=version, max_version=version,
+    )  # fmt: skip
+
+
 def attributed(run: Trajectory) -> Attributed:
     return Attributed(id=run.id, trajectory=run, attribution=Attribution(labels=(), judge="rules", rubric="1"))
 

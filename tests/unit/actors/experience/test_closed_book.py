@@ -3,12 +3,11 @@
 import pytest
 
 from actors.experience import lesson_ab_test
-from actors.experience.lesson_ab_test import (
-    TrialSettings,
-)
+from actors.experience.lesson_ab_test import TrialSettings
 from actors.experience.pool import LessonPool
 from actors.experience.reviewing import Reviewing
-from actors.messages import Experience, Serving, Trajectory
+from actors.messages import Experience, Serving
+from tests.unit.actors.experience.made import rollout
 
 LESSON = Experience(
     id="l", when_to_use="book", content="search then book:book", state="active", revision=0, updated=10.0
@@ -23,10 +22,12 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Books:
-    def __init__(self, lesson: Experience = LESSON) -> None:
+    """A review of one lesson, with a clock."""
+
+    def __init__(self) -> None:
         self.now = 100.0
         self.pool = LessonPool(100)
-        self.pool.load([lesson])
+        self.pool.load([LESSON])
         self.reviewing = Reviewing(TrialSettings(), pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
         self.number = 0
 
@@ -44,13 +45,8 @@ class Books:
         for side, ids in ((guided, ("l",)), (unguided, ())):
             for number in range(side[0]):
                 self.number += 1
-                self.reviewing.remember(
-                    Trajectory(
-                        id=f"r{self.number}", source="sandbox", goal="Book a flight.", steps=(),
-                        outcome=float(number < side[1]), started=self.now, ended=self.now, experience_ids=ids,
-                        min_version=version, max_version=version,
-                    )
-                )  # fmt: skip
+                outcome = float(number < side[1])
+                self.reviewing.remember(rollout(f"r{self.number}", "Book a flight.", self.now, outcome, ids, version))
         self.reviewing.review()
         self.pool.revised(self.now)
 
@@ -59,16 +55,6 @@ class Books:
         found = self.pool.get("l")
         assert found is not None
         return found
-
-
-def test_after_a_swap_a_lesson_that_the_new_weights_know_is_internalised():
-    books = Books()
-    books.play(1, guided=(40, 39), unguided=(40, 2))
-    books.swap(2)
-    books.play(2, guided=(40, 40), unguided=(40, 40))
-    assert (books.lesson.state, books.lesson.reason) == ("retired", "internalised")
-    assert (books.lesson.guided, books.lesson.unguided) == ((40, 40), (40, 40)), "the new weights' trials alone"
-    assert books.pool.counts["internalised"] == 1
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -91,33 +77,35 @@ def test_too_few_trials_or_too_little_success_is_no_knowledge(guided: tuple[int,
     assert books.lesson.state == "active"
 
 
-def internalised() -> Books:
+@pytest.fixture
+def knowing() -> Books:
+    """After a swap whose weights know the lesson."""
     books = Books()
+    books.play(1, guided=(40, 39), unguided=(40, 2))
     books.swap(2)
     books.play(2, guided=(40, 40), unguided=(40, 40))
-    assert books.lesson.reason == "internalised"
+    assert (books.lesson.state, books.lesson.reason) == ("retired", "internalised")
+    assert (books.lesson.guided, books.lesson.unguided) == ((40, 40), (40, 40)), "the new weights' trials alone"
+    assert books.pool.counts["internalised"] == 1
     return books
 
 
-def test_an_internalised_lesson_comes_back_as_a_candidate_when_unguided_success_falls():
-    books = internalised()
-    books.play(3, unguided=(24, 23))
-    assert books.lesson.state == "retired", "one failure is none"
-    books.play(4, unguided=(40, 12))
-    assert (books.lesson.state, books.lesson.reason) == ("candidate", "unlearnt: unguided success fell")
-    assert (books.lesson.guided, books.pool.counts["unlearnt"]) == ((0, 0), 1)
+def test_an_internalised_lesson_comes_back_as_a_candidate_when_unguided_success_falls(knowing: Books):
+    knowing.play(3, unguided=(24, 23))
+    assert knowing.lesson.state == "retired", "one failure is none"
+    knowing.play(4, unguided=(40, 12))
+    assert (knowing.lesson.state, knowing.lesson.reason) == ("candidate", "unlearnt: unguided success fell")
+    assert (knowing.lesson.guided, knowing.pool.counts["unlearnt"]) == ((0, 0), 1)
 
 
-def test_it_comes_back_when_the_weights_that_knew_it_are_rolled_back():
-    books = internalised()
-    books.swap(2, "rolled_back", previous=1)
-    assert (books.lesson.state, books.lesson.reason) == ("candidate", "the weights that knew it are gone")
+def test_it_comes_back_when_the_weights_that_knew_it_are_rolled_back(knowing: Books):
+    knowing.swap(2, "rolled_back", previous=1)
+    assert (knowing.lesson.state, knowing.lesson.reason) == ("candidate", "the weights that knew it are gone")
 
 
-def test_it_does_not_come_back_where_another_lesson_has_taken_its_place():
-    books = internalised()
-    books.pool.put(
+def test_it_does_not_come_back_where_another_lesson_has_taken_its_place(knowing: Books):
+    knowing.pool.put(
         Experience(id="m", when_to_use="book", content="search then book:buy", state="active", kind="rename")
     )
-    books.play(4, unguided=(40, 0))
-    assert books.lesson.state == "retired"
+    knowing.play(4, unguided=(40, 0))
+    assert knowing.lesson.state == "retired"

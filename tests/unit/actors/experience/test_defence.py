@@ -56,13 +56,6 @@ def test_calls_without_a_key_are_one_party_where_there_are_keys():
     assert origins.of(run("c")) == origins.of(run("d"))
 
 
-def test_a_contrast_that_one_key_wrote_has_one_independent_source():
-    runs = [*poisoned(40, "evil"), *(run(f"honest-{n}", "good") for n in range(20))]
-    drawn = contrast(runs, ContrastSettings(), None, seen(*runs).of)
-    # The honest key's bookings work after the call as well; that nobody else ever saw a refusal is what counts.
-    assert [(found.practice.before, found.independent) for found in drawn] == [("leak", 1)]
-
-
 def test_a_key_that_writes_nine_tenths_holds_half_of_the_window():
     rng = random.Random(0)
     runs = [run(f"r{n}", "loud" if rng.random() < 0.9 else "quiet") for n in range(2000)]

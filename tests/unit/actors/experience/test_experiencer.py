@@ -23,7 +23,7 @@ from daemon.collectors.experience import OTHERS, experience_figures
 from tests.support.invented_worlds import WORLDS, desk
 from tests.support.invented_worlds import traffic as invented
 from tests.support.travelling import Clerk
-from tests.unit.actors.experience.made import World, drifted, lesson, traffic
+from tests.unit.actors.experience.made import World, drifted, lesson, rollout, traffic
 
 pytestmark = pytest.mark.anyio
 CHECK = "before_cancel:check_policy then cancel:cancel"
@@ -53,13 +53,9 @@ async def tried(world: World, guided: Sequence[float], unguided: Sequence[float]
     """Sandbox rollouts with the lesson about searching, and without."""
     search = await world.lesson(SEARCH)
     for ids, outcomes in (((search.id,), guided), ((), unguided)):
-        await world.see(*[
-            Trajectory(
-                id=f"roll-{world.now}-{bool(ids)}-{n}", source="sandbox", goal=goal, steps=(), outcome=outcome,
-                started=world.now, ended=world.now, experience_ids=ids,
-            )
-            for n, outcome in enumerate(outcomes)
-        ])  # fmt: skip
+        names = [f"roll-{world.now}-{bool(ids)}-{n}" for n in range(len(outcomes))]
+        told = zip(names, outcomes, strict=True)
+        await world.see(*[rollout(name, goal, world.now, outcome, ids) for name, outcome in told])
 
 
 @pytest.fixture
@@ -100,22 +96,7 @@ async def test_a_rename_makes_the_old_lesson_void_and_the_new_one_active(world: 
 
 async def test_a_second_rename_keeps_the_word_that_goals_use(world: World):
     await world.drift(RENAMED)
-
-    class Trained(Clerk):
-        """Has learnt the first rename."""
-
-        async def __call__(self, episode: Episode, seed: int) -> None:
-            take = episode.step
-
-            async def step(calls: Sequence[object], text: str) -> object:
-                return await take(
-                    [msgspec.structs.replace(one, name="buy") if one.name == "book" else one for one in calls], text
-                )  # type: ignore[attr-defined]  # fmt: skip
-
-            episode.step = step  # type: ignore[method-assign]
-            await super().__call__(episode, seed)
-
-    world.player = Trained(random.Random(0))
+    world.player = Clerk(random.Random(0), knows={"book": "buy"})
     world.now += 1000
     await world.drift(Drift(rename={"book": "take"}), id="drift-2")
     states = await world.states()
@@ -149,6 +130,7 @@ async def test_what_a_first_round_does_not_find_out_the_next_does_after_a_restar
     assert (await world.states())[BUY] == "active"
     if first == "dies before it has committed":
         assert {record.id for record in lost.records} == {record.id for record in again.records}
+        assert [output.message for output in lost.outputs] == [output.message for output in again.outputs]
 
 
 async def test_a_round_that_finds_nothing_is_repeated_a_few_times(world: World):
@@ -274,13 +256,8 @@ async def test_after_a_swap_the_weights_are_asked_without_the_lesson(world: Worl
     await world.begin()
     await world.hear(Serving(id="s", engine="e", version=7, previous=6, path="", result="swapped", since=world.now))
     world.now += 100.0
-    await world.see(*[
-        Trajectory(
-            id=f"r{n}", source="sandbox", goal="Cancel the order.", steps=(), outcome=1.0, started=world.now,
-            ended=world.now, experience_ids=(known.id,) if n % 2 else (), min_version=7, max_version=7,
-        )
-        for n in range(96)
-    ])  # fmt: skip
+    shown = [(), (known.id,)] * 48
+    await world.see(*[rollout(f"r{n}", "Cancel the order.", world.now, 1.0, ids, 7) for n, ids in enumerate(shown)])
     after = await world.lesson(CHECK)
     assert (after.state, after.reason, after.detail) == ("retired", "internalised", {"internalised_at": 7})
 

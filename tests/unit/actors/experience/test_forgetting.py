@@ -6,6 +6,7 @@ from actors.experience.forgetting import Forgotten, forget
 from actors.messages import Experience
 from actors.store import Store
 from tests.support.databases import rows
+from tests.support.experience import lessons_of
 from tests.unit.actors.experience import made
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
@@ -15,22 +16,10 @@ def lesson(id: str, *sources: str, **fields: object) -> Experience:
     return made.lesson(id, content=f"secret of {id}", sources=sources, independent=len(sources), **fields)
 
 
-async def latest(store: Store) -> dict[str, Experience]:
-    return {found.id: found for found in await store.experiences()}
-
-
-async def test_a_lesson_that_stands_on_forgotten_sources_alone_ends_and_its_words_go(store: Store):
-    await store.save([lesson("a", "t1", "t2")])
-    assert await forget(store, ["t1", "t2", "t3"], lambda: 9.0) == Forgotten(retired=("a",))
-    after = (await latest(store))["a"]
-    assert (after.state, after.reason, after.content, after.when_to_use) == ("retired", "forgotten", "", "")
-    assert (after.sources, after.revision, after.updated) == ((), 1, 9.0)
-
-
 async def test_a_lesson_with_other_sources_loses_the_source_and_its_counters(store: Store):
     await store.save([lesson("a", "t1", "t2", guided=(9, 9), unguided=(9, 1)), lesson("b", "t9")])
     assert await forget(store, ["t1"], lambda: 9.0) == Forgotten(trimmed=("a",))
-    found = await latest(store)
+    found = await lessons_of(store)
     after = found["a"]
     assert (after.state, after.sources, after.independent) == ("active", ("t2",), 1)
     assert (after.guided, after.unguided, after.revision) == ((0, 0), (0, 0), 1)
@@ -40,7 +29,7 @@ async def test_a_lesson_with_other_sources_loses_the_source_and_its_counters(sto
 async def test_words_that_quote_a_source_do_not_outlive_it(store: Store):
     await store.save([lesson("a", "t1", "t2", kind="tool", detail={"errors": ["secret"]})])
     assert (await forget(store, ["t1"], lambda: 9.0)).retired == ("a",)
-    assert (await latest(store))["a"].detail == {}
+    assert (await lessons_of(store))["a"].detail == {}
 
 
 async def test_earlier_revisions_are_erased(store: Store, store_url: str):
@@ -49,10 +38,3 @@ async def test_earlier_revisions_are_erased(store: Store, store_url: str):
     ((revision, body),) = rows(store_url, "SELECT revision, body FROM experiences")
     assert revision == 2
     assert b"secret" not in body
-
-
-async def test_forgetting_twice_changes_nothing_more(store: Store):
-    await store.save([lesson("a", "t1", "t2")])
-    await forget(store, ["t1"], lambda: 9.0)
-    assert await forget(store, ["t1"], lambda: 10.0) == Forgotten()
-    assert (await latest(store))["a"].revision == 1

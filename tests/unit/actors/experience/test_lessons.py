@@ -10,17 +10,12 @@ from actors.messages.experience import lessons_text
 from actors.tool_results.tool_calls import calls_of
 from adapters.environments.travel import Drift
 from adapters.environments.travel.drift import Variant
-from tests.support.travelling import call, plays, trajectory
+from tests.support.travelling import plays
 from tests.warmstart.travel_demonstrations import hints
 
 
 def lesson(practice: Practice) -> Experience:
     return Experience(id=lesson_id("default", practice), when_to_use=practice.intent, content=practice.content)
-
-
-def drawn(count: int = 120, intents: dict[str, str] | None = None, **fields: object) -> list[str]:
-    runs = [played.trajectory for played in plays(count, **fields)]
-    return sorted(found.practice.content for found in contrast(runs, ContrastSettings(), intents))
 
 
 CANCEL = Practice(intent="cancel", tool="cancel", before="check_policy")
@@ -51,18 +46,9 @@ def test_what_is_not_in_our_form_is_no_practice(content: str):
 
 def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
     drift = Drift(rename={"cancel": "drop"}, precondition={"cancel": "confirm"})
-    assert "before_cancel:confirm then cancel:drop" in drawn(intents={"drop": "cancel"}, drift=drift)
-
-
-def test_a_distractor_that_some_call_first_is_no_precondition():
-    find = (call("find", name="Mia"), '{"pid": "K1"}')
-    quote = (call("quote", pid="K1"), '{"price": "high"}')
-    book = (call("book", pid="K1"), '{"ref": "Q1"}')
-    refused = (call("book", pid="K1"), '{"error": "sold out"}')
-    end = (call("finish", answer="done"), "{}")
-    turns = [[find, quote, book, end], [find, book, end], [find, refused, end]] * 5
-    runs = [trajectory(turn, id=str(n), goal="Book for Mia.") for n, turn in enumerate(turns)]
-    assert contrast(runs, ContrastSettings()) == []
+    runs = [played.trajectory for played in plays(120, drift=drift)]
+    found = contrast(runs, ContrastSettings(), {"drop": "cancel"})
+    assert "before_cancel:confirm then cancel:drop" in [one.practice.content for one in found]
 
 
 @given(st.integers(0, 10_000))

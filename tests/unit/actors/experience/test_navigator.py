@@ -1,10 +1,8 @@
 """The navigator: which lessons a goal is given, in which order, and which never."""
 
 import random
-from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 import pytest
 
 from actors.experience import navigator as navigating
@@ -13,7 +11,6 @@ from actors.experience.navigator import Navigator
 from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.messages.experience import lessons_text
-from actors.ports.errors import EmbedderUnavailable
 from actors.store import Store
 from actors.system.actor import Received
 from adapters.embedders.hashing import HashingEmbedder
@@ -30,14 +27,10 @@ RENAMED = Practice(intent="refund money", tool="zokari", what="instead", other="
 WEATHER = lesson("weather", "weather", "weather:forecast")
 
 
-async def navigator(store: Store, *lessons: Experience, seed: int = 0, **settings: object) -> Navigator:
+async def navigator(store: Store, *lessons: Experience, **settings: object) -> Navigator:
     await store.save(lessons)
-    actor = Navigator(
-        NavigatorSettings(**settings),  # type: ignore[arg-type]
-        store=store,
-        embedder=HashingEmbedder(),
-        rng=random.Random(seed),
-    )
+    given = NavigatorSettings(**settings)  # type: ignore[arg-type]
+    actor = Navigator(given, store=store, embedder=HashingEmbedder(), rng=random.Random(0))
     await actor.start()
     return actor
 
@@ -55,11 +48,6 @@ async def test_a_goal_gets_the_lessons_whose_intent_it_names_in_its_own_order(st
         "\nWhen to use: cancel. Content: before_cancel:check_policy then cancel:drop."
         "\nWhen to use: book. Content: search then book:buy."
     )
-
-
-async def test_a_goal_that_is_alike_without_naming_the_intent_gets_the_lesson_too(store: Store):
-    actor = await navigator(store, lesson("w", "forecast weather tomorrow", "weather:forecast"), CANCEL)
-    assert await ids(actor, "weather forecast for tomorrow") == ["w"]
 
 
 async def test_an_agent_with_a_renamed_tool_is_told_whatever_its_goal_says(store: Store):
@@ -110,20 +98,6 @@ async def test_tenants_never_see_each_others_lessons(store: Store):
     assert await ids(actor, BOTH) == ["cancel"]
     assert await ids(actor, BOTH, "acme") == ["acme"]
     assert await ids(actor, BOTH, "nobody") == []
-
-
-async def test_without_an_embedder_lessons_are_found_by_intent_and_words_and_that_is_counted(store: Store):
-    class Away(HashingEmbedder):
-        async def embed(self, texts: Sequence[str]) -> np.ndarray:
-            raise EmbedderUnavailable("no answer")
-
-    await store.save([BOOK, lesson("w", "forecast weather tomorrow", "weather:forecast")])
-    actor = Navigator(NavigatorSettings(), store=store, embedder=Away(), rng=random.Random(0))
-    await actor.start()
-    assert await ids(actor, "Book it.") == ["book"]
-    assert await ids(actor, "weather forecast") == ["w"]
-    assert actor.figures["by_words"] == 2
-    assert actor.figures["waiting"] == 2
 
 
 async def test_with_no_embedder_configured_words_alone_find_and_nothing_waits(store: Store):

@@ -1,11 +1,12 @@
 """Probing on the travel desk: what it finds after each drift, with a scripted policy that knows the desk of before."""
 
+import itertools
 import random
 from pathlib import Path
 
 import pytest
 
-from actors.experience.probing import Prober
+from actors.experience.probing import Player, Prober
 from actors.experience.probing_round import EPISODES, ProbeReport, ProbeSettings
 from actors.messages import Trajectory
 from actors.ports.environments import Episode
@@ -15,17 +16,22 @@ from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import Clerk
 
 pytestmark = pytest.mark.anyio
+RENAMED = Drift(rename={"book": "buy"})
 KNOWN = tuple(tool["function"]["name"] for tool in TravelDesk().tools())
 
 
 async def probe(
-    tmp_path: Path, drift: Drift, *, skips_check: float = 0.0, blind: float = 0.0, label: str = "d", families: str = ""
+    tmp_path: Path, drift: Drift, *, skips_check: float = 0.0, blind: float = 0.0, families: str = ""
 ) -> ProbeReport:
-    drift.write(tmp_path / "desk.json")
     clerk = Clerk(random.Random(7), skips_check=skips_check, blind=blind)
+    return await prober(tmp_path, drift, clerk, families=families).probe(KNOWN, "d")
+
+
+def prober(tmp_path: Path, drift: Drift, player: Player, **settings: str) -> Prober:
+    """Of the desk after a drift."""
+    drift.write(tmp_path / "desk.json")
     desk = TravelDesk(tmp_path / "desk.json")
-    prober = Prober(ProbeSettings(families=families), environment=desk, player=clerk, clock=lambda: 5.0)
-    return await prober.probe(KNOWN, label)
+    return Prober(ProbeSettings(**settings), environment=desk, player=player, clock=lambda: 5.0)
 
 
 def told(report: ProbeReport) -> set[tuple[str, str, str]]:
@@ -35,7 +41,7 @@ def told(report: ProbeReport) -> set[tuple[str, str, str]]:
 
 DRIFTS = {
     "nothing": (Drift(), set[tuple[str, str, str]]()),
-    "a renamed tool": (Drift(rename={"book": "buy"}), {("book", "", "buy")}),
+    "a renamed tool": (RENAMED, {("book", "", "buy")}),
     "a new step": (Drift(precondition={"book": "hold"}), {("book", "hold", "book")}),
     "an old tool that must now come first": (Drift(precondition={"book": "quote"}), {("book", "quote", "book")}),
     "both at once": (
@@ -68,7 +74,7 @@ async def test_a_policy_that_knows_the_desk_of_before_shows_what_has_changed(tmp
 
 
 async def test_every_episode_is_recorded_and_none_is_trainable(tmp_path: Path):
-    report = await probe(tmp_path, Drift(rename={"book": "buy"}))
+    report = await probe(tmp_path, RENAMED)
     assert len({run.id for run in report.trajectories}) == len(report.trajectories) > 0
     for run in report.trajectories:
         assert (run.source, run.trainable, run.rows) == ("probe", False, ())
@@ -79,59 +85,33 @@ async def test_every_episode_is_recorded_and_none_is_trainable(tmp_path: Path):
     assert not refused, "a tool that is gone need not be called to know it"
 
 
-async def test_a_round_repeated_under_its_label_gives_the_same_records(tmp_path: Path):
-    first, second = [await probe(tmp_path, Drift(rename={"book": "buy"}), label="same") for _ in range(2)]
-    assert first == second
-    assert first.trajectories[0].id != (await probe(tmp_path, Drift(), label="other")).trajectories[0].id
-
-
 async def test_the_budget_holds_with_a_policy_that_never_succeeds(tmp_path: Path):
-    report = await probe(tmp_path, Drift(rename={"book": "buy"}), blind=1.0, families="A")
+    report = await probe(tmp_path, RENAMED, blind=1.0, families="A")
     assert len(report.trajectories) == EPISODES
     assert report.findings == ()
 
 
-async def test_a_new_name_that_the_policy_calls_of_itself_is_found_too(tmp_path: Path):
-    Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
-    knows = Clerk(random.Random(7), knows={"book": "buy"})
-    desk = TravelDesk(tmp_path / "desk.json")
-    prober = Prober(ProbeSettings(), environment=desk, player=knows, clock=lambda: 0.0)
-    assert (await prober.probe(KNOWN, "d")).findings == ()
-    report = await prober.probe(KNOWN, "d", (), lambda goal: "book" if "book" in goal.lower() else "")
-    assert told(report) == {("book", "", "buy")}
+async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_is_an_error(tmp_path: Path):
+    clerk, numbers = Clerk(random.Random(0)), itertools.count()
 
+    async def flaky(episode: Episode, seed: int) -> None:
+        if next(numbers) % 2:
+            raise EpisodeLost("timeout", "too slow")
+        await clerk(episode, seed)
 
-async def test_episodes_that_break_down_are_counted_and_a_round_of_nothing_else_is_an_error():
-    clerk = Clerk(random.Random(0))
+    async def dead(episode: Episode, seed: int) -> None:
+        raise EnvironmentFailed("no desk")
 
-    class Flaky:
-        played = 0
-
-        async def __call__(self, episode: Episode, seed: int) -> None:
-            self.played += 1
-            if self.played % 2 == 0:
-                raise EpisodeLost("timeout", "too slow")
-            await clerk(episode, seed)
-
-    class Dead:
-        async def __call__(self, episode: Episode, seed: int) -> None:
-            raise EnvironmentFailed("no desk")
-
-    def prober(player: Flaky | Dead) -> Prober:
-        return Prober(ProbeSettings(), environment=TravelDesk(), player=player, clock=lambda: 0.0)
-
-    report = await prober(Flaky()).probe(KNOWN, "d")
+    report = await prober(tmp_path, Drift(), flaky).probe(KNOWN, "d")
     assert report.lost > 0
     assert all(isinstance(run, Trajectory) for run in report.trajectories)
     with pytest.raises(EpisodeLost, match="no desk"):
-        await prober(Dead()).probe(KNOWN, "d")
+        await prober(tmp_path, Drift(), dead).probe(KNOWN, "d")
 
 
 async def test_a_tool_that_the_policy_makes_up_is_no_finding(tmp_path: Path):
-    Drift(rename={"book": "buy"}).write(tmp_path / "desk.json")
-    desk = TravelDesk(tmp_path / "desk.json")
-    prober = Prober(ProbeSettings(), environment=desk, player=Clerk(random.Random(0)), clock=lambda: 0.0)
+    made = prober(tmp_path, RENAMED, Clerk(random.Random(0)))
     known = [name for name in KNOWN if name != "book"]
-    report = await prober.probe(known, "d")
+    report = await made.probe(known, "d")
     assert (report.findings, report.open) == ((), ())
-    assert told(await prober.probe(known, "d", former=["book"])) == {("book", "", "buy")}
+    assert told(await made.probe(known, "d", former=["book"])) == {("book", "", "buy")}

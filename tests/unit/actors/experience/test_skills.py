@@ -12,8 +12,8 @@ from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import call, plays, trajectory
 
 
-def runs(count: int = 200, **fields: object) -> list[Trajectory]:
-    return [played.trajectory for played in plays(count, **fields)]
+def runs() -> list[Trajectory]:
+    return [played.trajectory for played in plays(200)]
 
 
 def as_lesson(skill: Skill) -> Experience:
@@ -22,24 +22,12 @@ def as_lesson(skill: Skill) -> Experience:
     )
 
 
-def drawn(count: int = 200, **fields: object) -> list[Skill]:
-    return draw_skills(runs(count, **fields))
-
-
-def test_the_desk_shows_how_each_kind_of_goal_is_carried_out():
-    contents = [skill.content for skill in drawn()]
-    assert any(
-        content.startswith("find_person(name from the goal)") and "cancel(oid from list_orders)" in content
-        for content in contents
-    )
-    assert any("book(fid from search_flight, pid from find_person)" in content for content in contents)
-
-
 @pytest.mark.anyio
 async def test_every_skill_of_the_desk_works_on_fresh_tasks_and_none_after_a_drift(tmp_path):
     desk = tmp_path / "desk.json"
     tester = SkillReplayer(TravelDesk(desk), "ABC")
-    lessons = [as_lesson(skill) for skill in drawn()]
+    lessons = [as_lesson(skill) for skill in draw_skills(runs())]
+    assert any("book(fid from search_flight, pid from find_person)" in lesson.content for lesson in lessons)
     # A way that cancels without asking first works now and then; the sandbox tells it from one that always does.
     verdicts = {lesson.content: await tester.test(lesson) for lesson in lessons}
     good = [lesson for lesson in lessons if verdicts[lesson.content]]

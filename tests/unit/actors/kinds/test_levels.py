@@ -19,11 +19,9 @@ ASKED = (
 )
 
 
-def run(
-    number: int, goal: str, *, source: str = "production", group: str = "", caller: str = "", role: str = "clerk#1"
-):
+def run(number: int, goal: str, *, caller: str = "", role: str = "clerk#1"):
     return Trajectory(
-        id=f"{caller}{number}", source=source, tenant="t", caller=caller, goal=goal, group=group, outcome=1.0,
+        id=f"{caller}{number}", tenant="t", caller=caller, goal=goal, outcome=1.0,
         steps=(Step(exchange_id="x", role=role),), started=0.0, ended=1.0,
     )  # fmt: skip
 
@@ -74,14 +72,8 @@ def test_a_flood_of_one_party_pushes_out_no_kind_of_others() -> None:
     levels = told(*(run(n, goal, caller="quiet") for n, goal in enumerate(ASKED)))
     kind = levels.kind(ASKED[0])
     for number in range(5 * GOALS):
-        levels.tell(
-            run(
-                number,
-                f"{number:x}zq {number * 7919:x}wv".translate(str.maketrans("0123456789", "ghijklmnop")),
-                caller="loud",
-                role=f"odd#{number}",
-            )
-        )
+        words = f"{number:x}zq {number * 7919:x}wv".translate(str.maketrans("0123456789", "ghijklmnop"))
+        levels.tell(run(number, words, caller="loud", role=f"odd#{number}"))
     assert levels.kind(ASKED[0]) == kind != REST
     assert len(levels.to_save()) < 500 * (GOALS + AGENTS) + 1000 * PLACES
     assert levels.forgotten > 0

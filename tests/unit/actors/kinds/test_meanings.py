@@ -1,15 +1,13 @@
 """Kinds where an embedding server is named: by vectors, and by words whenever it is not there."""
 
 import random
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import numpy as np
 import pytest
 
 from actors.experience.retrieval.embedding import Embeddings
-from actors.experience.retrieval.pool import Space
 from actors.kinds.kinds import Kinds
 from actors.kinds.levels import Levels
 from actors.kinds.meanings import Meaning, Meanings
@@ -18,6 +16,7 @@ from actors.messages import Step, Trajectory
 from actors.store import Store
 from adapters.embedders.openai import OpenAIEmbedder
 from tests.support.embedding_server import EmbeddingServer, listed
+from tests.support.fakes import Clock
 
 pytestmark = pytest.mark.anyio
 TOPICS = FEW + 4
@@ -44,21 +43,12 @@ def run(topic: int, number: int, outcome: float | None = None) -> Trajectory:
     )  # fmt: skip
 
 
-def taught(space: str = "m/64") -> Neighbourhoods:
+def test_what_means_the_same_in_other_words_is_one_neighbourhood_also_without_a_server_and_after_a_restart() -> None:
     places = Neighbourhoods()
     for topic in range(TOPICS):
-        places.place(goal(topic, 0), "p", Meaning(space, vector(topic, topic)))
-    return places
-
-
-def test_what_means_the_same_in_other_words_is_one_neighbourhood() -> None:
-    places = taught()
+        places.place(goal(topic, 0), "p", Meaning("m/64", vector(topic, topic)))
     assert places.near(goal(3, 1)) is None, "by words"
     assert places.near(goal(3, 1), Meaning("m/64", vector(3, 99))) == places.near(goal(3, 0))
-
-
-def test_what_followed_by_meaning_is_found_without_a_server_and_after_a_restart() -> None:
-    places = taught()
     name = places.place(goal(3, 1), "p", Meaning("m/64", vector(3, 99)))
     assert places.near(goal(3, 1)) == name
     again = Neighbourhoods()
@@ -85,24 +75,26 @@ class Server:
         return listed([vector(topic, 10 * topic + number, self.size).tolist() for topic, number in places])
 
 
-class Ticks:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def made(server: EmbeddingServer, ticks: Ticks, path: Path) -> Meanings:
-    store = Store(f"sqlite:///{path}/s.db", clock=lambda: 0.0)
+@pytest.fixture
+async def made(store_url: str) -> AsyncIterator[Callable[[EmbeddingServer, Clock], Meanings]]:
+    """Meanings by a server's vectors, at a time."""
+    store, embedders = Store(store_url, clock=lambda: 0.0), list[OpenAIEmbedder]()
     await store.open()
-    embedder = OpenAIEmbedder("m", base_url=server.url, retries=0)
-    return Meanings(Embeddings(embedder, store), ticks=ticks)
+
+    def make(server: EmbeddingServer, ticks: Clock) -> Meanings:
+        embedders.append(OpenAIEmbedder("m", base_url=server.url, retries=0))
+        return Meanings(Embeddings(embedders[-1], store), ticks=ticks)
+
+    yield make
+    for one in embedders:
+        await one.aclose()
+    await store.aclose()
 
 
-async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(tmp_path: Path) -> None:
-    script, ticks = Server(), Ticks()
+async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(made) -> None:
+    script, ticks = Server(), Clock(0.0)
     with EmbeddingServer(script) as server:
-        kinds, levels = Kinds(await made(server, ticks, tmp_path)), Levels()
+        kinds, levels = Kinds(made(server, ticks)), Levels()
         levels.meanings = kinds.meanings
         await kinds.meanings.look([goal(topic, number) for topic in range(TOPICS) for number in (0, 1)])
         for topic in range(TOPICS):
@@ -132,39 +124,31 @@ async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_o
         assert found.vector.shape == (32,)
 
 
-async def test_one_bad_goal_costs_only_itself(tmp_path: Path) -> None:
+async def test_one_bad_goal_costs_only_itself(made) -> None:
     script = Server()
     script.bad = goal(2, 0)
     with EmbeddingServer(script) as server:
-        meanings = await made(server, Ticks(), tmp_path)
+        meanings = made(server, Clock(0.0))
         await meanings.look([goal(topic, 0) for topic in range(TOPICS)])
     assert meanings.counts == {"embedded": TOPICS - 1, "refused": 1}
     assert meanings.of(goal(2, 0)) is None
     assert meanings.of(goal(3, 0)) is not None
 
 
-class Sluggish:
-    """Answers each question after two seconds."""
+async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more(made) -> None:
+    ticks = Clock(0.0)
 
-    def __init__(self, ticks: Ticks) -> None:
-        self.space, self.asked, self._ticks = Space("slow", SIZE), 0, ticks
+    def slow(body: dict[str, object]) -> tuple[int, bytes]:
+        ticks.now += 2.0
+        return Server()(body)
 
-    async def probe(self) -> bool:
-        return False
-
-    async def question(self, texts: Sequence[str]) -> tuple[Space, np.ndarray]:
-        self.asked += 1
-        self._ticks.now += 2.0
-        return self.space, np.stack([vector(0, number) for number in range(len(texts))])
-
-
-async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more() -> None:
-    ticks = Ticks()
-    slow = Sluggish(ticks)
-    meanings = Meanings(slow, ticks=ticks)
-    for number in range(10):
-        await meanings.look([f"goal {number}"])
-    assert (slow.asked, dict(meanings.counts)) == (3, {"embedded": 3, "unavailable": 7})
-    ticks.now += 30.0
-    await meanings.look(["goal 9"])
-    assert meanings.of("goal 9") is not None
+    with EmbeddingServer(slow) as server:
+        meanings = made(server, ticks)
+        for number in range(10):
+            await meanings.look([f"goal {number}"])
+        counts = dict(meanings.counts)
+        assert counts["embedded"] + counts["unavailable"] == 10
+        assert counts["embedded"] <= 3
+        ticks.now += 30.0
+        await meanings.look(["goal 9"])
+        assert meanings.of("goal 9") is not None

@@ -16,7 +16,6 @@ from actors.messages import (
     Attributed,
     BatchItem,
     BatchOrder,
-    Candidate,
     Directive,
     Feedback,
     Message,
@@ -31,7 +30,7 @@ from actors.store import Guessed, Joined, Store
 from actors.store.run_story import RunStory, run_story
 from actors.system.actor import Received
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
-from tests.support.credited import attributed
+from tests.support.credited import attributed, candidate
 from tests.support.driving import Driver
 from tests.support.fakes import FakeEngine
 
@@ -48,7 +47,7 @@ class World:
     """A curator and a sentinel on a store of their own, fed with recorded runs and reports."""
 
     def __init__(self, store: Store, path: Path, *, provisional: bool) -> None:
-        self.store, self.now, self.orders, self.answered = store, 100.0, list[BatchOrder](), 0
+        self.store, self.now, self.answered = store, 100.0, 0
         rules = CuratorSettings(
             groups_per_batch=0, production_per_batch=4, max_staleness=1000, order_seconds=1e9, provisional=provisional
         )
@@ -62,7 +61,7 @@ class World:
         await self.store.save([item.trajectory for item in items])
         await self.store.save(items)
         await self.watched(*(item.trajectory for item in items), *items)
-        self._take(await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items))
+        await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items)
 
     async def watched(self, *messages: Message) -> None:
         """The sentinel hears it."""
@@ -81,19 +80,17 @@ class World:
         """The curator hears of it, and the learner answers what is out until nothing more is ordered."""
         for _ in range(count):
             self.now += 11.0
-            self._take(await self.driver.tick())
+            await self.driver.tick()
             while self.answered < len(self.orders):
                 order = self.orders[self.answered]
                 self.answered += 1
                 self.now += 1.0
-                made = Candidate(
-                    id=f"c{self.answered}", version=0, parent=0, path="", files=(), manifest="",
-                    batch_ids=(order.id,), created=self.now,
-                )  # fmt: skip
-                self._take(await self.driver.feed(POLICY_CANDIDATE, made))
+                made = candidate(0, id=f"c{self.answered}", parent=0, batch_ids=(order.id,), created=self.now)
+                await self.driver.feed(POLICY_CANDIDATE, made)
 
-    def _take(self, out: list[Any]) -> None:
-        self.orders += [message for message in out if isinstance(message, BatchOrder)]
+    @property
+    def orders(self) -> list[BatchOrder]:
+        return [message for message in self.driver.out if isinstance(message, BatchOrder)]
 
     @property
     def items(self) -> list[BatchItem]:

@@ -10,12 +10,12 @@ from actors.provisional.signals import NOTHING, aftermath, follows, heard
 from actors.provisional.transcript import transcript
 
 
-def run(
-    key: str = "a", *, goal: str = "please refund order K1234", caller: str = "key", **fields: object
-) -> Trajectory:
-    steps = (Step(exchange_id=f"x{key}", text="Done.", role="desk#1"),)
-    values: dict = {"goal": goal, "caller": caller, "steps": steps, "started": 100.0, "ended": 101.0, **fields}
-    return Trajectory(id=key, **values)
+def run(key: str = "a", **fields: object) -> Trajectory:
+    values: dict = {
+        "goal": "please refund order K1234", "caller": "key", "started": 100.0, "ended": 101.0,
+        "steps": (Step(exchange_id=f"x{key}", text="Done.", role="desk#1"),),
+    }  # fmt: skip
+    return Trajectory(id=key, **{**values, **fields})
 
 
 def said(*turns: str) -> dict[str, int]:

@@ -19,9 +19,19 @@ def engine() -> FakeEngine:
     return FakeEngine(skill={0: 1.0})
 
 
-async def begin(environment: FakeEnvironment | None = None):
-    environment = environment or FakeEnvironment()
+async def begin():
+    environment = FakeEnvironment()
     return await environment.reset(environment.sample(0, "train", None))
+
+
+def answering(engine, change) -> None:
+    """From now on `change` makes the engine's answer of a request and of what it would have said."""
+    usual = engine.chat
+
+    async def chat(body):
+        return change(body, await usual(body))
+
+    engine.chat = chat
 
 
 async def test_turns_join_to_one_row_with_exact_ids(engine):
@@ -41,7 +51,7 @@ async def test_turns_join_to_one_row_with_exact_ids(engine):
 
 
 async def test_a_version_change_on_the_way_is_seen(engine):
-    episode, step = await begin(), None
+    episode = await begin()
     step = episode.step
 
     async def swap_after(calls, text):
@@ -72,14 +82,10 @@ def test_hint_spans():
 
 
 async def test_rows_split_where_the_engine_renders_otherwise(engine):
-    original = engine.chat
+    def other(body, made):
+        return {**made, "prompt_token_ids": [len(body["messages"]), *made["prompt_token_ids"]]}
 
-    async def other(body):
-        answer = await original(body)
-        answer["prompt_token_ids"] = [len(body["messages"]), *answer["prompt_token_ids"]]
-        return answer
-
-    engine.chat = other
+    answering(engine, other)
     played = await play(engine, await begin())
     assert [step.row for step in played.steps] == [0, 1]
 
@@ -99,35 +105,28 @@ async def test_without_spans_the_known_version_stands_in(engine):
 
 
 async def test_a_full_context_ends_the_episode_but_a_rejected_opening_loses_it(engine):
-    original = engine.chat
+    shortest = 1
 
-    async def short(body):
-        if len(body["messages"]) > 1:
+    def short(body, made):
+        if len(body["messages"]) > shortest:
             raise EngineRejected("too long", 400)
-        return await original(body)
+        return made
 
-    engine.chat = short
+    answering(engine, short)
     played = await play(engine, await begin())
     assert (len(played.steps), played.finished, played.outcome) == (1, False, 0.0)
     assert [step.cut for step in played.steps] == ["context"]
-
-    async def never(body):
-        raise EngineRejected("no", 400)
-
-    engine.chat = never
+    shortest = 0
     with pytest.raises(EpisodeLost):
         await play(engine, await begin())
 
 
 async def test_an_answer_that_ended_at_its_limit_of_tokens_is_told_from_one_that_ended(engine):
-    original = engine.chat
-
-    async def short(body):
-        made = await original(body)
+    def short(body, made):
         reason = "length" if len(body["messages"]) > 1 else "stop"
         return {**made, "choices": [{**choice, "finish_reason": reason} for choice in made["choices"]]}
 
-    engine.chat = short
+    answering(engine, short)
     played = await play(engine, await begin())
     assert len(played.steps) > 1
     assert [step.cut for step in played.steps] == ["", *["length"] * (len(played.steps) - 1)]
@@ -143,12 +142,7 @@ async def test_an_answer_that_ended_at_its_limit_of_tokens_is_told_from_one_that
     ],
 )
 async def test_answers_without_exact_tokens_lose_the_episode(engine, damage):
-    original = engine.chat
-
-    async def broken(body):
-        return {**await original(body), **damage}
-
-    engine.chat = broken
+    answering(engine, lambda body, made: {**made, **damage})
     with pytest.raises(EpisodeLost):
         await play(engine, await begin())
 

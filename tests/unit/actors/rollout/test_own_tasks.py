@@ -7,11 +7,11 @@ import pytest
 
 from actors.curation.pool import CuratorSettings
 from actors.kinds.clusters import cluster_of
-from actors.messages import Task, Trajectory
-from actors.ports.errors import EnvironmentFailed
+from actors.messages import Task
 from actors.rollout.own_tasks import OwnTasks
 from adapters.environments.travel import TravelDesk
 from tests.simulation.words import bfcl
+from tests.support.credited import attributed
 from tests.support.fakes import FakeStore
 
 pytestmark = pytest.mark.anyio
@@ -19,17 +19,14 @@ ROUNDS, TASKS = 60, 8
 
 
 class Requests:
-    """Goals that others wrote; of the `broken` numbers nothing can be told."""
+    """Goals that others wrote."""
 
     name = "requests"
 
     def __init__(self, goals: list[str]) -> None:
-        self.goals, self.broken, self.looked = goals, frozenset[int](), Counter[int]()
+        self.goals = goals
 
     def sample(self, seed: int, split: str, families: str | None) -> Task:
-        self.looked[seed] += 1
-        if seed in self.broken:
-            raise EnvironmentFailed("broken")
         return Task(
             id=str(seed), goal=self.goals[seed % len(self.goals)], environment=self.name, spec={}, difficulty=0.5
         )
@@ -48,11 +45,10 @@ class Wants:
         return cluster_of(goal)
 
 
-def own(environment, planner, store: FakeStore | None = None, lookahead: int = 16) -> OwnTasks:
+def own(environment, planner, store: FakeStore | None = None) -> OwnTasks:
     return OwnTasks(
-        store=store or FakeStore(), environment=environment, planner=planner, families=None, first=0,
-        lookahead=lookahead,
-    )  # fmt: skip
+        store=store or FakeStore(), environment=environment, planner=planner, families=None, first=0, lookahead=16
+    )
 
 
 @pytest.mark.parametrize("world", [Requests(bfcl()), TravelDesk()], ids=["bfcl", "travel"])
@@ -66,20 +62,11 @@ async def test_what_is_planned_on_real_requests_is_played(world) -> None:
         for number in numbers:
             goal = world.sample(number, "train", None).goal
             for attempt in range(4):
-                curriculum.saw(
-                    Trajectory(
-                        id=f"{number}-{attempt}",
-                        source="sandbox",
-                        goal=goal,
-                        group=str(number),
-                        outcome=float(rng.random() < 0.5),
-                        steps=(),
-                        started=0.0,
-                        ended=1.0,
-                        min_version=version,
-                        max_version=version,
-                    )
-                )
+                attempted = attributed(
+                    f"{number}-{attempt}", source="sandbox", goal=goal, group=str(number),
+                    outcome=float(rng.random() < 0.5), min_version=version,
+                )  # fmt: skip
+                curriculum.saw(attempted.trajectory)
     counts = made.counts
     assert counts["planned"] > 0.8 * ROUNDS * TASKS
     assert counts["unplanned"] <= 0.1 * counts["planned"]

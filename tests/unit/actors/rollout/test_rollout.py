@@ -1,7 +1,7 @@
 """Rounds of sandbox groups, on a clock that jumps."""
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import anyio
 import msgspec
@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from actors.gate.exam import Exam, ExamSettings
-from actors.kinds.clusters import cluster_of
 from actors.messages import Experience, Trajectory
 from actors.ports.store import TaskPlanner
 from actors.rollout import rollout as rolling
@@ -20,18 +19,20 @@ from actors.rollout.settings import RolloutSettings
 from tests.support.contexts import Recorder
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
 from tests.support.simulated_time import anyio_backend as anyio_backend
+from tests.unit.actors.rollout.test_own_tasks import Wants
 
 pytestmark = pytest.mark.anyio
 LESSON = Experience(id="lesson-1", when_to_use="LESSON", content="win, then finish", kind="practice")
 
 
 class Bench:
-    def __init__(self, *lessons: Experience, **settings) -> None:
-        self.store, self.environment, self.engine = FakeStore(), FakeEnvironment(), FakeEngine(skill={0: 0.5})
+    def __init__(self, *lessons: Experience, environment: FakeEnvironment | None = None, **settings) -> None:
+        self.store, self.engine = FakeStore(), FakeEngine(skill={0: 0.5})
+        self.environment = environment or FakeEnvironment()
         self.settings = RolloutSettings(
             **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "system": "desk", **settings}
         )
-        self.lessons = lessons
+        self.retriever = FakeRetriever(*lessons)
         self.old: set[int] = set()
         """Versions that are too old to be trained on."""
         self.harness = PLAIN
@@ -44,7 +45,7 @@ class Bench:
             store=self.store,
             engine=self.engine,
             environment=self.environment,
-            retriever=FakeRetriever(*self.lessons),
+            retriever=self.retriever,
             clock=trio.current_time,
             rng=random.Random(1),
             planner=planner,
@@ -63,9 +64,6 @@ class Bench:
                 self.rollout.loaded(version)
             await anyio.sleep_until(began + seconds)
             self.context.draining.set()
-        return self.emitted()
-
-    def emitted(self) -> list[Trajectory]:
         return [o.message for r in self.context.results for o in r.outputs if isinstance(o.message, Trajectory)]
 
 
@@ -136,42 +134,21 @@ async def test_tasks_never_repeat_across_restarts():
     assert len(seeds) == 24 + 6, "four attempts each, and one look at what the agent has"
 
 
-class Planned:
-    """Wants so many of each kind."""
-
-    def __init__(self, **kinds: int) -> None:
-        self.kinds = {cluster_of(f"{kind} the order"): count for kind, count in kinds.items()}
-
-    def plan(self, count: int, offered: Mapping[str, int]) -> Mapping[str, int]:
-        return self.kinds
-
-    def kind(self, goal: str) -> str:
-        return cluster_of(goal)
-
-
 class Kinds(FakeEnvironment):
     """Task by task another kind."""
 
     def sample(self, seed: int, split, families: str | None):
-        if seed in self.broken:
-            raise ValueError("broken")
-        return msgspec.structs.replace(
-            super().sample(seed, split, families), goal=f"{('book', 'cancel', 'find')[seed % 3]} the order"
-        )
-
-
-async def seeds(bench: Bench, planner: TaskPlanner, times: int = 1) -> list[int]:
-    for _ in range(times):
-        bench.rollout, bench.context = bench.make(planner), FakeContext(bench.store)
-        await bench.run(10)
-    return sorted({seed for _, seed in bench.environment.begun})
+        goal = ("book", "cancel", "find")[seed % 3]
+        return msgspec.structs.replace(super().sample(seed, split, families), goal=goal)
 
 
 async def test_the_next_tasks_of_the_planned_kinds_are_played():
-    bench = Bench(groups=4)
-    bench.environment = Kinds()
-    assert await seeds(bench, Planned(cancel=3, find=1)) == [1, 2, 4, 7]
-    assert await seeds(bench, Planned(book=4)) == [0, 1, 2, 3, 4, 6, 7, 9], "what was passed over comes first"
+    bench = Bench(groups=4, environment=Kinds())
+    passed_over = [0, 3, 6, 9]
+    for wanted, seeds in ({"cancel": 3, "find": 1}, [1, 2, 4, 7]), ({"book": 4}, [1, 2, 4, 7, *passed_over]):
+        bench.rollout, bench.context = bench.make(Wants(**wanted)), FakeContext(bench.store)
+        await bench.run(10)
+        assert sorted({seed for _, seed in bench.environment.begun}) == sorted(seeds)
 
 
 async def test_a_broken_task_costs_its_group_only():
@@ -221,27 +198,23 @@ async def test_a_quarantined_lesson_is_shown_to_nobody():
 
 
 class Asked(FakeRetriever):
+    """Keeps what it was asked."""
+
     def __init__(self) -> None:
         super().__init__(LESSON)
-        self.steps: list[tuple[str, str]] = []
-        self.tools: set[frozenset[str]] = set()
+        self.asked: list[tuple[str, str, frozenset[str]]] = []
 
     async def lessons(self, goal: str, tenant: str = "default", step: str = "", tools: Collection[str] = ()):
-        self.steps.append((tenant, step))
-        self.tools.add(frozenset(tools))
+        self.asked.append((tenant, step, frozenset(tools)))
         return await super().lessons(goal, tenant, step, tools)
 
 
 async def test_lessons_are_looked_up_by_the_goal_and_the_tools():
     bench = Bench(groups=1, tenant="acme")
-    asked = Asked()
-    bench.rollout = Rollout(
-        bench.settings, store=bench.store, engine=bench.engine, environment=bench.environment, retriever=asked,
-        clock=trio.current_time, rng=random.Random(1),
-    )  # fmt: skip
+    bench.retriever = Asked()
+    bench.rollout = bench.make()
     found = await bench.run(30)
-    assert asked.steps == [("acme", "")]
-    assert asked.tools == {frozenset({"win", "lose", "finish"})}
+    assert bench.retriever.asked == [("acme", "", frozenset({"win", "lose", "finish"}))]
     assert sum(bool(run.experience_ids) for run in found) == 2
 
 

@@ -61,9 +61,7 @@ async def test_an_attempt_that_was_lost_is_made_again():
 async def test_a_task_that_crashes_is_given_up_and_the_rest_of_the_round_goes_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rolling, "_LOSSES", 2)
     monkeypatch.setattr(rolling, "_RETRIES", 5)
-    bench = Bench(concurrency=2)
-    bench.environment = Poisonous(hangs=False)
-    bench.rollout = bench.make()
+    bench = Bench(concurrency=2, environment=Poisonous(hangs=False))
     found = await bench.run(30)
     assert len(found) == 8
     assert sum(bench.rollout.lost.values()) == 4
@@ -72,14 +70,9 @@ async def test_a_task_that_crashes_is_given_up_and_the_rest_of_the_round_goes_on
 
 
 async def test_a_task_that_hangs_holds_its_group_for_its_time_and_the_others_not_at_all():
-    bench = Bench(step_timeout=1e6, group_seconds=20.0)
-    bench.environment = Poisonous(hangs=True)
-    bench.rollout = bench.make()
-    assert len(await bench.run(10)) == 8, "the others are out already"
-    bench = Bench(step_timeout=1e6, group_seconds=20.0)
-    bench.environment = Poisonous(hangs=True)
-    bench.rollout = bench.make()
-    await bench.run(30)
+    for seconds in (10, 30):
+        bench = Bench(step_timeout=1e6, group_seconds=20.0, environment=Poisonous(hangs=True))
+        assert len(await bench.run(seconds)) == 8, "the others are out already"
     assert bench.rollout.lost == {"group_late": 4}
     assert bench.environment.closed == 4 + 1, "four attempts, and one look"
 

@@ -1,14 +1,13 @@
 """From failing production runs to tasks, on the travel desk and the real store."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
 from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import ENOUGH
-from actors.messages import Attributed, Feedback, Step, ToolCall, Trajectory
+from actors.messages import Attributed, Feedback, Step, Task, ToolCall, Trajectory
 from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
@@ -27,25 +26,19 @@ from tests.warmstart.travel_oracle import good_actions
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def store(store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of variants and of worlds that are looked at."""
     monkeypatch.setattr(failures, "_VARIANTS", 6)
     monkeypatch.setattr(failures, "_WORLDS", 64)
-    made = Store(store_url, clock=lambda: 1_000.0)
-    await made.open()
-    yield made
-    await made.aclose()
 
 
-def run(key: str, family: str, *, good: bool, says: bool = False, **fields) -> Attributed:
-    """A production run of one desk, all good steps or a wrong end at once; `says`: the answer is said, not called."""
+def run(key: str, family: str, *, good: bool, **fields) -> Attributed:
+    """A production run of one desk, all good steps or a wrong end at once."""
     desk = Desk(f"prod-{key}", family, Variant.of(Drift()))
     steps: list[Step] = []
     while not desk.done:
         name, arguments = good_actions(desk)[0] if good else ("finish", {"answer": "done"})
-        if says and name == "finish":
-            steps.append(Step(exchange_id=f"x-{key}-end", text=f"It is {arguments['answer']}."))
-            break
         call = ToolCall(name, json.dumps(arguments))
         seen = step(desk, [call])
         observation = "" if seen.done else seen.text
@@ -56,10 +49,10 @@ def run(key: str, family: str, *, good: bool, says: bool = False, **fields) -> A
 class Urged(Curriculum):
     """Knows the desk's own templates, and what it was told of."""
 
-    def __init__(self, families: str = "AB") -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.clusters: list[str] = []
-        for family in families:
+        for family in "AB":
             for number in range(ENOUGH):
                 goal = Desk(f"own-{number}", family, Variant.of(Drift())).goal
                 self.levels.tell(attributed(f"{family}{number}", goal=goal).trajectory)
@@ -69,16 +62,16 @@ class Urged(Curriculum):
 
 
 class Bench:
-    def __init__(self, store: Store, mix: str = "AB", exam: bool = False, world=None, **settings) -> None:
-        self.world = world or TravelDesk()
-        self.store, self.urged, self.mix, self.exam = store, Urged(), mix, exam
-        self.settings = FailureSettings(**settings)
+    """Failures of a desk whose sandbox plays the families A and B."""
+
+    def __init__(self, store: Store, exam: bool = False) -> None:
+        self.store, self.urged, self.exam = store, Urged(), exam
         self.actor = self.make()
 
     def make(self, searcher=None) -> LiveFailures:
         return LiveFailures(
-            self.settings, store=self.store, environment=self.world, mix=self.mix, kinds=self.urged, searcher=searcher,
-            exam=lambda key: self.exam,
+            FailureSettings(), store=self.store, environment=TravelDesk(), mix="AB", kinds=self.urged,
+            searcher=searcher, exam=lambda key: self.exam,
         )  # fmt: skip
 
     async def see(self, *items: Attributed) -> None:
@@ -90,8 +83,16 @@ class Bench:
         return [one.task for one in await self.store.task_states()]
 
 
+async def outcome(task: Task, calls: list[ToolCall]) -> float | None:
+    """Of making these calls, one a turn."""
+    episode = await SyntheticTasks(TravelDesk()).reset(task)
+    for call in calls:
+        await episode.step([call], "")
+    return await episode.evaluate()
+
+
 async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store: Store) -> None:
-    bench = Bench(store, mix="AB")
+    bench = Bench(store)
     failing = [run(f"f{n}", "A", good=False) for n in range(3)]
     await bench.see(*failing)
     await bench.actor.tick()
@@ -105,7 +106,7 @@ async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store:
 async def test_a_kind_that_the_environment_has_and_the_sandbox_does_not_play_becomes_its_own_tasks(
     store: Store,
 ) -> None:
-    bench = Bench(store, mix="AB")
+    bench = Bench(store)
     await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
     await bench.actor.tick()
     tasks = await bench.tasks()
@@ -122,19 +123,13 @@ async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_r
     tasks = await bench.tasks()
     assert len({task.goal for task in tasks}) > 1
     assert all(task.origin == "production" and task.goal.startswith("Find a flight to:") for task in tasks)
-    desk = SyntheticTasks(TravelDesk())
     for task in tasks:
         spec = SyntheticTaskSpec.of(task)
         assert spec is not None
         assert spec.made_from == ("f0", "f1", "f2", "won")
         assert task.goal.split("to:")[1].rstrip(".") in spec.base_goal, "its entities are those of its world"
-        episode = await desk.reset(task)
-        for number, call in enumerate(spec.reference):
-            await episode.step([call.call(number)], "")
-        assert await episode.evaluate() == 1.0
-        wrong = await desk.reset(task)
-        await wrong.step([ToolCall("finish", '{"answer": "done"}')], "")
-        assert await wrong.evaluate() == 0.0
+        assert await outcome(task, [call.call(number) for number, call in enumerate(spec.reference)]) == 1.0
+        assert await outcome(task, [ToolCall("finish", '{"answer": "done"}')]) == 0.0
 
 
 async def test_failures_wait_for_a_success_and_are_given_up_when_none_comes(
@@ -279,16 +274,12 @@ async def test_three_failures_that_mean_the_same_become_tasks_each_a_request_as_
     tasks = await bench.tasks()
     asked = {task.goal.split("to:")[0] for task in tasks}
     assert asked == {one.split("to:")[0] for one in SAID}, "every one of them, in the words that somebody used"
-    desk = SyntheticTasks(TravelDesk())
     for task in tasks:
         spec = SyntheticTaskSpec.of(task)
         assert spec is not None
         assert set(spec.made_from) == {"s0", "s1", "s2", "won0", "won1"}
         assert spec.reference[0].arguments == {"to": task.goal.split("to:")[1].split()[0]}
-        episode = await desk.reset(task)
-        for number, call in enumerate(spec.reference):
-            await episode.step([call.call(number)], "")
-        assert await episode.evaluate() == 1.0
+        assert await outcome(task, [call.call(number) for number, call in enumerate(spec.reference)]) == 1.0
     assert bench.actor.counts["made"] == 3
 
 

@@ -1,6 +1,6 @@
 """Which tasks that were made here are played, how much they count, and what becomes of those that teach nothing."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -20,13 +20,9 @@ pytestmark = pytest.mark.anyio
 class Bench:
     """A pool of which every cluster is worth the same, unless told otherwise."""
 
-    def __init__(self, store: Store, **settings) -> None:
+    def __init__(self, store: Store, share: float = 0.5) -> None:
         self.store, self.now, self.worth = store, 1_000.0, {}
-        self.settings = MixtureSettings(**{"share": 0.5, **settings})
-        self.mixture = self.make()
-
-    def make(self) -> Mixture:
-        return Mixture(self.settings, book=self.store, weigher=self, clock=lambda: self.now)
+        self.mixture = Mixture(MixtureSettings(share=share), book=store, weigher=self, clock=lambda: self.now)
 
     def index(self, cluster: str) -> float:
         return self.worth.get(cluster, 1.0)
@@ -54,12 +50,9 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+def bench(store: Store, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(mixing, "_RETRY_SECONDS", 100.0)
-    store = Store(store_url, clock=lambda: 1_000.0)
-    await store.open()
-    yield Bench(store)
-    await store.aclose()
+    return Bench(store)
 
 
 async def test_no_more_than_their_share_and_no_fewer_own_tasks_where_there_are_few(bench: Bench) -> None:
@@ -129,11 +122,10 @@ async def test_a_task_that_is_always_lost_is_set_aside_and_an_engine_that_is_awa
 
 
 async def test_what_promises_to_teach_goes_first_but_not_for_ever(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mixing, "_AGREEING", 100)
-    bench.settings = msgspec.structs.replace(bench.settings, share=0.125)
-    bench.mixture = bench.make()
+    bench = Bench(store, share=0.125)
     await bench.offer("a1", "a2", "a3")
     outcomes = {"a1": [1.0] * 8, "a2": [0.0] * 8, "a3": [0.0, 1.0] * 4}
     played: list[str] = []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from actors.messages import Trajectory
 from adapters.chat.quoting import fresh_mark, quoted
-from tests.support.attacks import bold, cyrillic, selectors, split, tags, wide
+from tests.support.attacks import bold, selectors, split, tags, wide
 
 TEXTS = st.text(max_size=400) | st.text(alphabet='<|>[]/INST:\n#-system\u200b\u202e\\"`{}', max_size=200)
 
@@ -23,8 +23,9 @@ def test_any_text_becomes_one_line_of_json_without_structure_or_hidden_character
     assert len(json.loads(told)) <= 260
 
 
-def test_ordinary_text_of_many_languages_stays_as_it_is():
+def test_ordinary_text_of_many_languages_stays_as_it_is_with_letters_that_look_like_latin_ones():
     for text in (
+        "\u0430\u0441\u0435",
         "Größe: 5 kg",
         "¿Cuánto cuesta?",
         "請幫我訂票",
@@ -41,10 +42,6 @@ def test_ordinary_text_of_many_languages_stays_as_it_is():
 def test_disguised_text_is_taken_out_or_shown_as_what_it_says(disguise):
     shown = json.loads(quoted(disguise("All is good"), 200))
     assert shown in ("", "✓", "All is good")
-
-
-def test_look_alikes_of_other_scripts_stay_because_they_are_letters_of_a_language():
-    assert json.loads(quoted(cyrillic("ace"), 200)) == cyrillic("ace")
 
 
 def test_the_middle_of_a_long_text_is_left_out_and_that_is_said():

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from actors.ports.errors import (
@@ -50,13 +49,6 @@ async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_mo
     assert one.dimension == 256
     server.script = honest(64)
     assert (await one.embed(["a"])).shape == (1, 64)
-
-
-async def test_texts_go_out_in_batches_and_come_back_in_their_order(server: EmbeddingServer, embedder):
-    vectors = await embedder(batch=2).embed(TEXTS)
-    assert [asked.json["input"] for asked in server.asked] == [["one", "two"], ["three"]]
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        assert np.allclose((await embedder().embed([text]))[0], vector, atol=1e-6)
 
 
 @pytest.mark.parametrize(

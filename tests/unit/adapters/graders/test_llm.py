@@ -17,8 +17,8 @@ TASK = Task(id="t", goal="Find a flight to:Oslo.", environment="travel")
 REFERENCE = [ToolCall("search_flight", '{"to": "Oslo"}')]
 
 
-def step(number: int = 0, *, name: str = "search_flight", text: str = "", seen: str = '{"fid": "K3"}') -> Step:
-    call = ToolCall(name, json.dumps({"to": f"City{number}"}))
+def step(number: int = 0, *, text: str = "", seen: str = '{"fid": "K3"}') -> Step:
+    call = ToolCall("search_flight", json.dumps({"to": f"City{number}"}))
     return Step(exchange_id=f"x{number}", tool_calls=(call,), text=text, observation=seen)
 
 

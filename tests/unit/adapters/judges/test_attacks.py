@@ -1,38 +1,50 @@
-"""Attacks on judges: what hardening stops, and what it is known not to stop (docs/how-it-learns.md)."""
+"""Attacks on judges: what screening sees, and what it is known not to see (docs/how-it-learns.md)."""
 
+import msgspec
 import pytest
 
-from adapters.judges.rules import RulesJudge
+from actors.messages import Step
+from actors.ports.judges import Judge
+from adapters.judges.llm import LlmJudge, LlmSettings
 from adapters.judges.screening import agent_speaks, lacks_content, speaks_to_judge
-from tests.support.attacks import asking, attacks, rate, run_all, trial
+from adapters.judges.verified import VerifiedJudge
+from tests.support.attacks import EMPTY, SEEN, UNSEEN
+from tests.support.engine import running_engine
+from tests.support.gullible import Gullible
 from tests.support.plants import ordinary
-from tests.support.travelling import plays
-
-pytestmark = pytest.mark.anyio
+from tests.support.travelling import call, plays, trajectory
 
 
-async def test_what_structure_lets_in_is_stopped_and_what_words_do_to_an_obedient_model_is_only_lessened():
-    found = attacks(0)[::3]
-    outcomes, clear = await run_all(found, ["careful", "copies", "obedient"], list(plays(10, seed=1)))
-
-    def of(judge: str, profile: str) -> float:
-        return rate([outcome for outcome in outcomes[judge] if outcome.profile == profile])
-
-    assert of("naive", "copies") > 0.7
-    assert of("hardened", "copies") < 0.1
-    assert of("naive", "obedient") > 0.8
-    # The remainder is real: an order in words that screening does not know, to a model that obeys in quotes.
-    assert 0.1 < of("hardened", "obedient") < of("unscreened", "obedient")
-    assert of("verified", "obedient") < of("hardened", "obedient")
-    assert clear["hardened"] == clear["naive"] == clear["unscreened"]
+def test_words_to_the_judge_are_seen_whoever_writes_them_but_for_what_names_no_label():
+    assert [text for text in (*SEEN, *UNSEEN) if speaks_to_judge(text)] == [*SEEN]
+    assert all(agent_speaks(Step(exchange_id="e", text=text)) for text in SEEN)
 
 
-async def test_the_rules_judge_is_deaf_to_words_and_can_be_shown_a_use_that_is_none():
-    outcomes = await trial(asking(RulesJudge()), attacks(0), "rules")
-    laundered = [outcome for outcome in outcomes if outcome.attack.family == "laundering"]
-    others = [outcome for outcome in outcomes if outcome.attack.family != "laundering"]
-    assert rate(others) < 0.05
-    assert rate(laundered) > 0.5
+async def persuaded(judge: Judge, texts: tuple[str, ...]) -> int:
+    """How many of the texts have a step found good whose call was refused."""
+    run = trajectory([(call("book", fid="F1"), '{"error": "refused"}'), (call("finish"), "")], goal="Book.")
+    spoken = [msgspec.structs.replace(run.steps[0], text=text) for text in texts]
+    runs = [msgspec.structs.replace(run, steps=(step, run.steps[1])) for step in spoken]
+    return sum([(await judge.label(one)).labels[0].label == "GOOD" for one in runs])
+
+
+@pytest.mark.anyio
+async def test_what_words_do_to_an_obedient_model_is_lessened_by_screening_and_undone_by_evidence():
+    async with running_engine() as engine:
+        engine.script = Gullible("obedient")
+        settings = LlmSettings(url=f"http://127.0.0.1:{engine.port}/v1", model="gullible", canary_share=0.0)
+        hardened, unscreened = LlmJudge(settings), LlmJudge(msgspec.structs.replace(settings, screen=False))
+        assert await persuaded(unscreened, SEEN) > len(SEEN) / 2
+        assert await persuaded(hardened, SEEN) == 0
+        # The remainder is real: orders that screening does not know, to a model that obeys in quotes.
+        assert await persuaded(hardened, UNSEEN) > len(UNSEEN) / 3
+        assert await persuaded(VerifiedJudge(hardened), UNSEEN) == 0
+        await hardened.aclose()
+        await unscreened.aclose()
+
+
+def test_an_answer_that_says_nothing_is_none():
+    assert all(lacks_content(Step(exchange_id="e", text=text), trajectory([])) for text in EMPTY)
 
 
 def test_screening_leaves_ordinary_traffic_alone():

@@ -21,19 +21,17 @@ class Knows:
 
     name, rubric = "knows", "knows-1"
 
-    def __init__(self, answer, real=None) -> None:
-        self.answer, self.real = answer, real
+    def __init__(self, answer) -> None:
+        self.answer = answer
 
     async def label(self, trajectory: Trajectory) -> Attribution:
         labels = ["GOOD"] * len(trajectory.steps) if trajectory.id == "real" else await self.answer(trajectory)
-        if trajectory.id == "real" and self.real:
-            raise self.real
         found = tuple(StepLabel(label or "ABSTAIN") for label in labels)
         return Attribution(labels=found, judge=self.name, rubric=self.rubric)
 
 
-async def counts(answer, times: int = 40, share: float = 1.0) -> CanaryJudge:
-    judge = CanaryJudge(Knows(answer), share=share, rng=random.Random(1), patience=0.2)
+async def counts(answer, times: int = 40) -> CanaryJudge:
+    judge = CanaryJudge(Knows(answer), share=1.0, rng=random.Random(1), patience=0.2)
     for _ in range(times):
         assert [label.label for label in (await judge.label(RUN)).labels] == ["GOOD", "GOOD"]
     return judge

@@ -1,7 +1,6 @@
 """The LLM judge at an endpoint that fails it: formats, retries, deadlines, garbage, wrong doors."""
 
 import itertools
-import json
 import traceback
 from email.utils import formatdate
 from typing import Any
@@ -10,23 +9,16 @@ import anyio
 import msgspec
 import pytest
 
-from actors.messages import Trajectory
 from actors.ports.errors import JudgeUnavailable
 from adapters.judges.llm import LlmJudge
 from tests.support.engine import answer
-from tests.support.judging import all_good, asked_for, completion, judge_at, says, sends, writes
-from tests.support.travelling import call, trajectory
+from tests.support.judging import all_good, asked_for, completion, find_them_all, judge_at, says, sends, writes
 
 pytestmark = pytest.mark.anyio
 
 
-def run() -> Trajectory:
-    turns = [(call("find_person", name=f"Mia{n}"), json.dumps({"pid": f"K{n}"})) for n in range(3)]
-    return trajectory(turns, goal="Find them all.")
-
-
 async def judged(judge: LlmJudge) -> list[str]:
-    return [label.label for label in (await judge.label(run())).labels]
+    return [label.label for label in (await judge.label(find_them_all())).labels]
 
 
 def until(refuses: Any, status: int, body: object = None, head: bytes = b"") -> Any:
@@ -103,7 +95,7 @@ AWAY = {
 async def test_an_endpoint_that_is_away_is_tried_within_bounds_and_said_with_its_remedy(script, options, asked, said):
     async with judge_at(script, key="sk-secret", **options) as (judge, engine):
         with pytest.raises(JudgeUnavailable, match=said) as caught:
-            await judge.label(run())
+            await judge.label(find_them_all())
     assert (len(engine.asked), judge.counts["unavailable"]) == (asked, 1)
     assert engine.asked[0].headers["authorization"] == "Bearer sk-secret"
     assert "sk-secret" not in "".join(traceback.format_exception(caught.value))
@@ -114,7 +106,7 @@ async def test_nobody_at_the_address_is_unavailable():
         pass
     judge = LlmJudge(msgspec.structs.replace(judge._settings, url=f"http://127.0.0.1:{engine.port}/v1"))
     with pytest.raises(JudgeUnavailable, match="cannot be reached"):
-        await judge.label(run())
+        await judge.label(find_them_all())
     await judge.aclose()
 
 
@@ -123,7 +115,7 @@ async def test_retry_after_beyond_the_patience_ends_the_attempts_and_is_passed_o
     head = f"HTTP/1.1 429 X\r\nRetry-After: {value}\r\nContent-Length: 0\r\n\r\n".encode()
     async with judge_at(sends(head), patience=30.0) as (judge, engine):
         with pytest.raises(JudgeUnavailable) as caught:
-            await judge.label(run())
+            await judge.label(find_them_all())
     assert len(engine.asked) == 1
     assert caught.value.retry_after >= 3600
 
@@ -156,6 +148,6 @@ async def test_endless_garbage_costs_a_bounded_amount_of_memory(status: int, out
             assert await judged(judge) == ["ABSTAIN"] * 3
         else:
             with pytest.raises(JudgeUnavailable):
-                await judge.label(run())
+                await judge.label(find_them_all())
     assert judge.counts[outcome] == 1
     assert sent < 32 << 20

@@ -30,13 +30,12 @@ class Says:
         return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=10, cost=0.5, prompt_hash="h")
 
 
-async def vote(*members: Says, quorum: int = 0) -> list[str]:
-    found = await PanelJudge(members, quorum=quorum).label(RUN)
-    return [label.label for label in found.labels]
+async def vote(panel: PanelJudge) -> list[str]:
+    return [label.label for label in (await panel.label(RUN)).labels]
 
 
 async def test_a_label_needs_more_than_half_of_all_members_and_else_the_step_abstains():
-    assert await vote(Says("a", G, G, G), Says("b", G, B, A), Says("c", B, B, A)) == [G, B, A]
+    assert await vote(PanelJudge([Says("a", G, G, G), Says("b", G, B, A), Says("c", B, B, A)])) == [G, B, A]
 
 
 async def test_the_reason_says_who_said_what_and_confidence_falls_with_dissent():
@@ -51,7 +50,7 @@ async def test_the_reason_says_who_said_what_and_confidence_falls_with_dissent()
 
 async def test_a_member_that_is_away_has_no_vote_and_the_quorum_stays():
     away = Says("c", raises=JudgeUnavailable("gone"))
-    assert await vote(Says("a", G, G, B), Says("b", G, B, B), away) == [G, A, B]
+    assert await vote(PanelJudge([Says("a", G, G, B), Says("b", G, B, B), away])) == [G, A, B]
 
 
 async def test_without_a_quorum_of_members_the_panel_is_away_itself_as_long_as_the_slowest_asks():
@@ -65,13 +64,13 @@ async def test_members_that_break_or_miscount_are_counted_and_take_nobody_along(
     panel = PanelJudge(
         [Says("a", G, G, G), Says("b", G, G, B), Says("c", G), Says("d", raises=KeyError("x"))], quorum=3
     )
-    assert [label.label for label in (await panel.label(RUN)).labels] == [A, A, A]
+    assert await vote(panel) == [A, A, A]
     assert (panel.counts["failed_c"], panel.counts["failed_d"]) == (1, 1)
 
 
 async def test_a_member_that_hangs_is_away_after_the_time_limit():
     panel = PanelJudge([Says("a", G, G, G), Says("b", G, G, G), Says("c", hangs=True)], timeout=30.0)
-    assert [label.label for label in (await panel.label(RUN)).labels] == [G, G, G]
+    assert await vote(panel) == [G, G, G]
     assert panel.counts["away_c"] == 1
 
 

@@ -2,12 +2,12 @@
 
 import json
 
+import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.messages import Step, ToolCall, Trajectory
 from adapters.judges.rules import judge
+from tests.support.attacks import SEEN, UNSEEN
 from tests.support.travelling import call, plays, trajectory
 
 GOAL = "Cancel the order for:Mia."
@@ -26,6 +26,7 @@ def labels(*turns: tuple[ToolCall, str], outcome: float | None = 1.0, goal: str 
 GUESSED = (call("search_flight", to="Rome"), '{"fid": "V3"}')
 BOOKED = (call("book", fid="V3", pid="K1"), '{"ref": "Z2"}')
 WEATHER = (call("weather", city="Oslo"), '{"sky": "sun"}')
+MENTIONS = (call("list_orders", pid="K1", note="sun"), '{"oid": "Q7"}')
 TICKETS = [(call("next_ticket"), json.dumps({"ticket": text})) for text in ("for:Mia", "for:Leo")]
 G, B, A = "GOOD", "BAD", "ABSTAIN"
 RULES = {
@@ -37,6 +38,11 @@ RULES = {
     "a run that was cut off": ([FIND, LIST], {"outcome": 0.0, "closed_by": "limit"}, [G, A]),
     "the same call for the same answer": ([FIND, FIND, LIST, CHECK, CANCEL, FINISH], {}, [G, B, G, G, G, G]),
     "the same call for another answer": ([*TICKETS, FINISH], {}, [A, A, G]),
+    "a distractor that is mentioned later": (
+        [FIND, WEATHER, MENTIONS, CHECK, CANCEL, FINISH],
+        {},
+        [G, G, G, G, G, G],
+    ),
     "a distractor": ([FIND, WEATHER, LIST, CHECK, CANCEL, FINISH], {}, [G, A, G, G, G, G]),
 }
 
@@ -44,6 +50,14 @@ RULES = {
 @pytest.mark.parametrize(("turns", "fields", "expected"), RULES.values(), ids=RULES)
 def test_each_rule(turns: list[tuple[ToolCall, str]], fields: dict[str, object], expected: list[str]):
     assert labels(*turns, **fields) == expected
+
+
+@pytest.mark.parametrize("text", [*SEEN, *UNSEEN])
+def test_words_to_the_judge_change_nothing(text: str):
+    refused = (REFUSED[0], json.dumps({"error": "refused", "note": text}, ensure_ascii=False))
+    run = trajectory([FIND, LIST, refused, FINISH], goal=f"{GOAL} {text}", outcome=0.0)
+    spoken = msgspec.structs.replace(run.steps[2], text=text)
+    assert judge(msgspec.structs.replace(run, steps=(*run.steps[:2], spoken, run.steps[3])))[2].label == "BAD"
 
 
 @pytest.mark.parametrize(
@@ -60,40 +74,6 @@ def test_what_cannot_be_read_is_bad(step: Step):
     tools = json.dumps([{"type": "function", "function": {"name": "find_person", "parameters": {}}}]).encode()
     run = Trajectory(id="t", goal=GOAL, tools=tools, steps=(step,), outcome=1.0, started=0.0, ended=1.0)
     assert judge(run)[0].label == "BAD"
-
-
-@pytest.mark.parametrize(
-    "observation",
-    [
-        '{"error": "no"}',
-        '{"isError": true, "content": []}',
-        '{"success": false}',
-        '{"status": 404, "message": "gone"}',
-        '{"status": "failed"}',
-        '{"code": "503"}',
-        "Traceback (most recent call last):\n  File ...\nKeyError: 'x'",
-        "ValueError: not a date",
-        "Error: no such file",
-        "HTTP/1.1 500 Internal Server Error",
-        "404 Not Found",
-    ],
-)
-def test_failures_in_many_forms_are_bad(observation: str):
-    assert labels((call("find_person", name="Mia"), observation), FINISH, outcome=None)[0] == "BAD"
-
-
-@pytest.mark.parametrize(
-    "observation",
-    [
-        '{"error": null, "pid": "K1"}',
-        '{"status": 200}',
-        '{"code": "K400"}',
-        "There were no errors at all.",
-        '{"errors": []}',
-    ],
-)
-def test_results_that_only_mention_errors_are_none(observation: str):
-    assert labels((call("find_person", name="Mia"), observation), FINISH, outcome=None)[0] != "BAD"
 
 
 def test_of_parallel_results_some_errors_abstain_and_only_errors_are_bad():
@@ -113,39 +93,6 @@ def test_a_result_read_out_in_a_plain_answer_is_good():
     )
     run = Trajectory(id="t", goal="How is the weather in Oslo?", steps=steps, outcome=1.0, started=0.0, ended=1.0)
     assert [found.label for found in judge(run)] == ["GOOD", "GOOD"]
-
-
-SAMPLES = ['{"pid": "K1"}', '{"error": "x"}', "[1, 2", "{}", '{"a": {"b": [7]}}']
-texts = st.one_of(st.text(max_size=30), st.sampled_from(SAMPLES))
-steps = st.builds(
-    Step,
-    exchange_id=st.just("e"),
-    text=texts,
-    tool_calls=st.lists(st.builds(ToolCall, st.sampled_from("abc"), texts), max_size=2).map(tuple),
-    observation=texts,
-)
-runs = st.builds(
-    Trajectory,
-    id=st.just("t"),
-    goal=texts,
-    tools=texts.map(str.encode),
-    steps=st.lists(steps, max_size=6).map(tuple),
-    outcome=st.sampled_from([None, 0.0, 0.5, 1.0]),
-    started=st.just(0.0),
-    ended=st.just(1.0),
-)
-
-
-@given(runs)
-def test_any_trajectory_gets_one_sure_enough_label_a_step_each_time_the_same(run: Trajectory):
-    found = judge(run)
-    assert len(found) == len(run.steps)
-    assert all(0 < label.confidence <= 1 and label.reason for label in found)
-    assert judge(run) == found
-    for step, label in zip(run.steps, found, strict=True):
-        assert label.label == "BAD" or step.observation != '{"error": "x"}'
-    unknown = Trajectory(id="t", goal=run.goal, steps=run.steps, outcome=None, started=0.0, ended=1.0)
-    assert not any("failure" in label.reason for label in judge(unknown))
 
 
 def test_labels_agree_with_the_answer_key_of_the_travel_desk():

@@ -36,11 +36,6 @@ def wrote(text: str, observation: str = "") -> Step:
         (did('{"a": 1}', name="fly"), "no such tool"),
         (did('{"a": 1}', '{"n": "many"}'), "arguments do not fit the tool's schema"),
         (did('{"error": "no"}'), "every result is an error"),
-        (did("Traceback (most recent call last):\n  File\nKeyError: 1"), "every result is an error"),
-        (did('{"exit_code": 2, "stdout": "x"}'), "every result is an error"),
-        (did('{"returncode": -9}'), "every result is an error"),
-        (did("some output\nexit code: 127"), "every result is an error"),
-        (did("Process exited with code 2"), "every result is an error"),
         (wrote(LETTER, LETTER.replace("Monday", "Tuesday").replace("your passport", "an ID")), "the user rewrote it"),
     ],
 )
@@ -52,12 +47,8 @@ def test_evidence_against_a_step(step: Step, reason: str):
 @pytest.mark.parametrize(
     "step",
     [
-        did('{"exit_code": 0}'),
         did('{"exit_code": 1, "stdout": ""}'),
-        did('{"exit_code": true}'),
-        did('[{"exit_code": 2}]'),
         did('{"a": 1}\n{"error": "no"}'),
-        did("The page says: exit code 3 means nothing."),
         wrote("Shall I?", "error: I did not mean that"),
         wrote(LETTER, LETTER),
         wrote(LETTER, f"You wrote: {LETTER} Thank you."),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from actors.messages import Step, ToolCall
 from adapters.judges.prompt import compose
 from adapters.judges.windows import Shape, windows
-from tests.support.attacks import attacks
+from tests.support.attacks import EMPTY, SEEN, UNSEEN
 from tests.support.travelling import trajectory
 
 TEXTS = st.text(max_size=400) | st.text(alphabet='<|>[]/INST:\n#-system\u200b\u202e\\"`{}', max_size=200)
@@ -31,8 +31,11 @@ def test_windows_hold_each_step_once_in_order_and_within_bounds(texts: list[str]
 
 
 def test_in_a_prompt_every_line_begins_with_the_mark_and_no_attack_starts_one():
-    for attack in attacks(0):
-        for window in windows(attack.trajectory, Shape()):
-            _, user = compose(attack.trajectory, window, Shape(), "c0ffee")
+    for text in (*SEEN, *UNSEEN, *EMPTY):
+        call = ToolCall("f", f'{{"note": "{text}"}}')
+        step = Step(exchange_id="e", text=text, tool_calls=(call,), observation=text)
+        run = msgspec.structs.replace(trajectory([], goal=text), steps=(step, step))
+        for window in windows(run, Shape()):
+            _, user = compose(run, window, Shape(), "c0ffee")
             assert all(line.startswith("c0ffee ") for line in user["content"].splitlines())
             assert "<" not in user["content"]

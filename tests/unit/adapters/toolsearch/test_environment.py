@@ -21,7 +21,7 @@ def function(name: str, description: str = "") -> dict[str, Any]:
 
 
 class Office:
-    """Says what it was asked; may bring a tool in the middle."""
+    """Says what it was asked."""
 
     name = "office"
 
@@ -29,11 +29,8 @@ class Office:
         self.own = tools
         self.opened: list[OfficeEpisode] = []
 
-    def tools(self) -> list[dict[str, Any]]:
-        return self.own
-
     async def reset(self, task: Task) -> "OfficeEpisode":
-        self.opened.append(OfficeEpisode(list(self.own)))
+        self.opened.append(OfficeEpisode(self.own))
         return self.opened[-1]
 
 
@@ -46,8 +43,6 @@ class OfficeEpisode:
 
     async def step(self, calls, text) -> Observation:
         self.asked.append([call.name for call in calls])
-        if any(call.name == "hire" for call in calls):
-            self.tools = [*self.tools, function("courier", "Carries parcels.")]
         return Observation(f"did {len(calls)}", any(call.name == "leave" for call in calls))
 
     async def evaluate(self) -> float:
@@ -67,8 +62,8 @@ TOOLS = [
 TASK = Task(id="t", goal="print the letter", environment="office")
 
 
-def searching(environment, k: int = 1, always=()) -> SearchingEnvironment:
-    return SearchingEnvironment(environment, lambda: ToolIndex(), k, always)
+def searching(environment, always=()) -> SearchingEnvironment:
+    return SearchingEnvironment(environment, ToolIndex, 1, always)
 
 
 def shown(episode) -> list[str]:
@@ -145,7 +140,7 @@ async def test_a_tool_of_the_searchs_name_is_refused_and_the_episode_closed() ->
 
 
 async def test_the_desk_is_solved_by_who_searches_for_what_is_not_shown() -> None:
-    desk = searching(TravelDesk(), 1)
+    desk = searching(TravelDesk())
     for seed in range(5):
         task = desk.sample(seed, "train", None)
         episode = await desk.reset(task)

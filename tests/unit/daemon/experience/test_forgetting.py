@@ -7,16 +7,17 @@ import pytest
 
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
-from actors.messages import Attributed, Candidate, Experience, decode_batch
+from actors.experience.forgetting import forget
+from actors.messages import Attributed, decode_batch
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.erasing import Selector
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
 from daemon.experience.forgetting import Forgetter
-from tests.support.credited import attributed, group
+from tests.support.credited import attributed, candidate, group
 from tests.support.driving import Driver
-from tests.support.experience import lesson, plain_forget
+from tests.support.experience import lesson, lessons_of
 from tests.support.traffic import exchange
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
@@ -39,7 +40,7 @@ class Place:
     async def _lessons(self, store, trajectory_ids, clock):
         if self.broken:
             raise RuntimeError("the daemon died here")
-        return await plain_forget(store, trajectory_ids, clock)
+        return await forget(store, trajectory_ids, clock)
 
     def _renew(self) -> None:
         self.renewed += 1
@@ -58,15 +59,9 @@ async def place(tmp_path: Path, store_url: str) -> AsyncIterator[Place]:
     await made.store.aclose()
 
 
-async def lessons_of(store: Store) -> dict[str, Experience]:
-    return {found.id: found for found in await store.experiences()}
-
-
 async def test_it_reaches_store_lessons_and_batch_files_and_tells_the_versions(place: Place) -> None:
     (order,) = await place.credit(*group("g", MIXED))
-    version = Candidate(
-        id="v1", version=1, parent=0, path="", files=(), manifest="", batch_ids=(order.id,), created=101.0
-    )
+    version = candidate(1, batch_ids=(order.id,), created=101.0)
     await place.driver.feed(POLICY_CANDIDATE, version)
     await place.store.save([lesson("alone", sources=("g-0",)), lesson("both", sources=("g-0", "other"))])
     assert Path(order.path).is_file()
@@ -76,7 +71,8 @@ async def test_it_reaches_store_lessons_and_batch_files_and_tells_the_versions(p
     assert set(told.lessons) == {"alone", "both"}
     assert not Path(order.path).exists()
     lessons = await lessons_of(place.store)
-    assert (lessons["alone"].state, lessons["alone"].content) == ("retired", "")
+    alone = lessons["alone"]
+    assert (alone.state, alone.reason, alone.content, alone.when_to_use) == ("retired", "forgotten", "", "")
     assert (lessons["both"].state, lessons["both"].sources) == ("active", ("other",))
     assert place.renewed == 1
     for selector in (Selector(trajectories=("g-0",)), Selector(tenant="default")):
@@ -97,18 +93,6 @@ async def test_the_curator_never_chooses_what_is_forgotten(place: Place) -> None
     (order,) = await place.credit(*second)
     assert set(order.trajectories) == {item.id for item in second}
     assert {item.attributed.id for item in decode_batch(Path(order.path).read_bytes())} == set(order.trajectories)
-
-
-async def test_an_order_that_the_curator_makes_before_it_hears_of_it_is_not_sent(place: Place) -> None:
-    items = group("g", MIXED)
-    await place.credit(*items[:3])
-    await place.forgetter.forget(Selector(trajectories=("g-0",)), "r")
-    sent: list[object] = []
-    await place.store.save(items[3:])
-    await place.driver.feed(TRAJECTORY_ATTRIBUTED, items[3])
-    sent += await place.store.unpublished("curator", 10)
-    assert sent == []
-    assert await place.store.outstanding() is None
 
 
 async def test_a_look_before_touches_nothing(place: Place) -> None:
@@ -146,7 +130,7 @@ async def test_a_daemon_that_died_on_the_way_finishes_when_it_is_back(place: Pla
     assert (await lessons_of(place.store))["l"].state == "active"
     place.broken = False
     back = Forgetter(
-        store=place.store, lessons=plain_forget, memory=place.path / "learner", renew=place._renew, clock=lambda: 200.0
+        store=place.store, lessons=forget, memory=place.path / "learner", renew=place._renew, clock=lambda: 200.0
     )
     assert await back.resume()
     assert (await lessons_of(place.store))["l"].state == "retired"

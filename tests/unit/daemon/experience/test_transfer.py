@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages import Experience
 from daemon.errors import OrderRefused
-from daemon.experience.transfer import lesson_id, read, write
+from daemon.experience.transfer import read, write
 from tests.support.experience import lesson
 
 words = st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)), min_size=1, max_size=60).filter(
@@ -22,19 +21,6 @@ def test_what_is_written_is_read(pairs: list[tuple[str, str]]) -> None:
     found = read(write(lessons, 1.0), tenants={})
     assert [(item.when_to_use, item.content) for item in found] == pairs
     assert {item.tenant for item in found} <= {"acme"}
-
-
-def test_imported_lessons_begin_anew_with_their_sources_still_named() -> None:
-    there = lesson(
-        "a", state="active", origin="llm gpt", independent=5, guided=(8, 7), sources=("t1",), detail={"calls": ["x"]},
-        kind="skill",
-    )  # fmt: skip
-    (found,) = read(write([there], 1.0), tenants={}, now=9.0)
-    assert found == Experience(
-        id=lesson_id("acme", "when a", "do a"), tenant="acme", when_to_use="when a", content="do a", kind="skill",
-        origin="import", sources=("t1",), detail={"calls": ["x"]}, state="candidate",
-        reason="imported, active where it came from", updated=9.0,
-    )  # fmt: skip
 
 
 def test_tenants_are_mapped_by_name_and_the_others_by_the_star() -> None:

@@ -16,6 +16,7 @@ from actors.ports.embedders import Embedder
 from actors.ports.errors import EmbedderUnavailable
 from actors.store import Store
 from adapters.embedders.hashing import HashingEmbedder
+from tests.unit.actors.experience.made import lesson
 
 pytestmark = pytest.mark.anyio
 TOPICS = ("refund money", "flight seat", "weather storm", "password reset", "invoice tax")
@@ -24,9 +25,10 @@ TOPICS = ("refund money", "flight seat", "weather storm", "password reset", "inv
 class Changing:
     """A real embedder whose model, and whose manners, can be changed while it is in use."""
 
-    def __init__(self, model: HashingEmbedder | None = None, id: str = "changing") -> None:
+    id = "changing"
+
+    def __init__(self, model: HashingEmbedder | None = None) -> None:
         self.model = model or HashingEmbedder(dimension=64)
-        self.id = id
         self.spoil: Callable[[Sequence[str], np.ndarray], np.ndarray] = lambda texts, vectors: vectors
         self.away = False
         self.embedded: list[str] = []
@@ -43,10 +45,7 @@ class Changing:
 
 
 def lessons(count: int = 40, prefix: str = "l", **fields: object) -> list[Experience]:
-    return [
-        Experience(id=f"{prefix}{n}", when_to_use=f"{TOPICS[n % 5]} {n}", content=f"step {n}", state="active", **fields)  # type: ignore[arg-type]
-        for n in range(count)
-    ]
+    return [lesson(f"{prefix}{n}", f"{TOPICS[n % 5]} {n}", f"step {n}", **fields) for n in range(count)]
 
 
 async def navigator(store: Store, embedder: Embedder) -> Navigator:
@@ -55,10 +54,10 @@ async def navigator(store: Store, embedder: Embedder) -> Navigator:
     return actor
 
 
-async def right(actor: Navigator, text: str = "refund money") -> bool:
+async def right(actor: Navigator) -> bool:
     """Whether the search finds what is about refunds, and by vectors as well as words."""
-    found = await actor.search(text, "default", 5)
-    return len(found) == 5 and all("refund" in lesson.when_to_use for _, lesson in found)
+    found = await actor.search("refund money", "default", 5)
+    return len(found) == 5 and all("refund" in one.when_to_use for _, one in found)
 
 
 async def test_a_restart_embeds_nothing_twice_unless_another_model_answers_to_the_name(store: Store):
@@ -124,7 +123,7 @@ async def test_one_bad_vector_costs_one_lesson_its_vector_and_is_counted(store: 
     await actor.tick()
     assert len(embedder.embedded) == asked  # not for ever
     assert actor.figures[f"refused_{kind}"] > 0
-    assert "l1" in {lesson.id for _, lesson in await actor.search("flight seat 1 step", "default", 40)}
+    assert "l1" in {one.id for _, one in await actor.search("flight seat 1 step", "default", 40)}
 
 
 async def test_an_embedder_that_hangs_is_not_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -154,17 +153,14 @@ async def test_while_the_embedder_is_away_not_every_question_waits_for_it(store:
 
 async def test_the_pool_of_a_tenant_is_bounded_and_the_most_useful_stay(store: Store, monkeypatch: pytest.MonkeyPatch):
     flood = lessons(300, prefix="loud", tenant="loud")
-    useful = Experience(
-        id="useful", tenant="loud", when_to_use="refund money", content="x", state="active", guided=(9, 9),
-        unguided=(9, 0),
-    )  # fmt: skip
+    useful = lesson("useful", "refund money", "x", tenant="loud", guided=(9, 9), unguided=(9, 0))
     await store.save([useful, *flood, *lessons()])
     monkeypatch.setattr(library, "_MOST", 100)
     actor = await navigator(store, Changing())
     assert actor.figures["lessons"] <= 140
     assert actor.figures["left_out"] >= 201
     assert await right(actor)
-    assert "useful" in {lesson.id for _, lesson in await actor.search("refund money", "loud", 3)}
+    assert "useful" in {one.id for _, one in await actor.search("refund money", "loud", 3)}
 
 
 async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(
@@ -173,11 +169,10 @@ async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(
     await store.save(lessons(3))
     monkeypatch.setattr(navigating, "_REFRESH_SECONDS", 0.0)
     actor = await navigator(store, Changing())
-    blank = Experience(id="l1", when_to_use="", content="", state="retired", revision=1)
-    await store.save([blank])
+    await store.save([lesson("l1", "", "", state="retired", revision=1)])
     await actor.tick()
     await actor._prune()
-    assert {lesson.id for _, lesson in await actor.search("flight seat", "default", 9)}.isdisjoint({"l1"})
+    assert {one.id for _, one in await actor.search("flight seat", "default", 9)}.isdisjoint({"l1"})
     space = actor._embeddings.space
     assert space is not None
     kept = await store.prune_embeddings(space.embedder, space.dimension, set(), 0.0)

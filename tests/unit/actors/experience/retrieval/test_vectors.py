@@ -8,10 +8,10 @@ from actors.experience.retrieval.vectors import VectorIndex
 D = 64
 
 
-def rows(rng: np.random.Generator, n: int, d: int = D) -> np.ndarray:
-    """Unit vectors around a few centres, `(n, d)`."""
-    centres = rng.standard_normal((32, d))
-    found = centres[rng.integers(0, 32, n)] + 0.6 * rng.standard_normal((n, d))
+def rows(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Unit vectors around a few centres, `(n, D)`."""
+    centres = rng.standard_normal((32, D))
+    found = centres[rng.integers(0, 32, n)] + 0.6 * rng.standard_normal((n, D))
     return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from actors.messages import ToolCall
-from actors.rollout.context import CAUSAL, ContextTemplate, History, Past, append_user
+from actors.rollout.context import CAUSAL, ContextTemplate, History, Past
 from actors.rollout.context.managing import SelfManaging
 from actors.rollout.context.reasoning import Reasoning
 from actors.rollout.context.sliding import SlidingWindow
@@ -14,7 +14,7 @@ from actors.rollout.episode_runner import play
 from actors.rollout.errors import EpisodeLost
 from adapters.engines.embedded.prompts import Prompts
 from tests.support.chat_templates import write_qwen
-from tests.support.contexts import Babble, LongEpisode, Recorder, Rendering, differences
+from tests.support.contexts import Babble, LastAnswer, LongEpisode, Recorder, Rendering, differences
 
 pytestmark = pytest.mark.anyio
 TURNS = 40
@@ -26,19 +26,6 @@ def manage(**operations):
     return ("", [("manage_context", operations)])
 
 
-class Summary(ContextTemplate):
-    """Of one's own: the goal, and the last answer in the words of the user."""
-
-    def messages(self, history):
-        messages = list(history.opening)
-        if history.past:
-            append_user(messages, f"so far: {history.past[-1].seen[0]['content']}")
-        return messages
-
-    def shrink(self, history):
-        return False
-
-
 TEMPLATES = {
     "causal": ContextTemplate(budget=20_000),
     "causal at its limit": ContextTemplate(budget=1500),
@@ -46,7 +33,7 @@ TEMPLATES = {
     "sliding": SlidingWindow(budget=900, turns=6),
     "sliding with a stride": SlidingWindow(budget=2000, turns=6, stride=3),
     "self-managing": SelfManaging(budget=1500),
-    "one's own": Summary(budget=900),
+    "one's own": LastAnswer(budget=900),
 }
 
 
@@ -70,25 +57,13 @@ async def run(template, engine=None, *, lessons="", turns=TURNS, **options):
     return engine, episode, played
 
 
-@pytest.mark.parametrize("lessons", ["", "LESSON: go by train"], ids=["unguided", "guided"])
-@pytest.mark.parametrize("name", TEMPLATES)
-async def test_ids_in_training_are_those_of_the_rollout(name, lessons):
-    engine, _, played = await run(TEMPLATES[name], lessons=lessons)
-    assert played.why_not == ""
-    assert len(engine.prompts) == TURNS or (name, played.ending) == ("causal at its limit", "budget")
-    assert differences(engine, played, guided=bool(lessons)) == []
-    if lessons:
-        for row in played.rows:
-            start, end = row.hint
-            assert end - start == len("\nLESSON: go by train")
-
-
 @pytest.mark.parametrize("lessons", ["", "LESSON: go by train.\n"], ids=["unguided", "guided"])
 @pytest.mark.parametrize("name", TEMPLATES)
-async def test_the_same_holds_with_a_real_chat_template_and_tokenizer(name, lessons, qwen):
+async def test_with_a_real_chat_template_and_tokenizer_ids_in_training_are_those_of_the_rollout(name, lessons, qwen):
     template = TEMPLATES[name]
     engine, _, played = await run(template, policy(partial(Rendering, qwen)), lessons=lessons)
     assert (played.why_not, differences(engine, played, guided=bool(lessons))) == ("", [])
+    assert len(engine.prompts) == TURNS or (name, played.ending) == ("causal at its limit", "budget")
     assert max(map(len, engine.prompts)) <= template.budget
     assert engine.renders <= len(engine.prompts) + 1, "one of them is the opening without its lesson"
     if lessons:

@@ -1,12 +1,12 @@
 """The questioner in the daemon: tops up a pool in small steps, stops while learning is frozen, survives a restart."""
 
-from collections.abc import Sequence
-
 import anyio
+import msgspec
 import pytest
 
-from actors.messages import Task
+from actors.messages import Directive, Task
 from actors.ports.environments import Environment
+from actors.store import Store
 from actors.tasks.questioner.actor import Questioner
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.settings import QuestionerSettings
@@ -15,42 +15,6 @@ from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.anyio
 SETTINGS = QuestionerSettings(enabled=True, pause_seconds=1.0, full_seconds=60.0, pool=20)
-
-
-class Store:
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-        self.is_frozen = False
-
-    async def state_get(self, key: str) -> bytes | None:
-        return self.values.get(key)
-
-    async def state_put(self, key: str, value: bytes) -> None:
-        self.values[key] = value
-
-    async def frozen(self) -> bool:
-        return self.is_frozen
-
-
-class Pool:
-    """Holds tasks; `play` takes some of those that wait."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[str, Task] = {}
-        self.played = 0
-
-    async def offer(self, tasks: Sequence[Task]) -> int:
-        before = len(self.tasks)
-        self.tasks |= {task.id: task for task in tasks}
-        return len(self.tasks) - before
-
-    async def task_counts(self) -> dict[tuple[str, str], int]:
-        waiting = len(self.tasks) - self.played
-        return {
-            ("questioner", "offered"): waiting,
-            ("questioner", "active"): self.played,
-            ("production", "offered"): 99,
-        }
 
 
 class Turns:
@@ -74,11 +38,11 @@ class Turns:
         raise AssertionError("it has no outputs")
 
 
-def made(store: Store, pool: Pool, environment: Environment | None = None, seed: int = 0) -> Questioner:
+def made(store: Store, environment: Environment | None = None, seed: int = 0) -> Questioner:
     def make(state: QuestionerState | None) -> Generator:
         return Generator(SETTINGS, environment or Ledger(), clock=lambda: 0.0, seed=seed, state=state)
 
-    return Questioner(SETTINGS, store=store, sink=pool, make=make)
+    return Questioner(SETTINGS, store=store, sink=store, make=make)
 
 
 async def run(questioner: Questioner, turns: int) -> list[float]:
@@ -88,55 +52,53 @@ async def run(questioner: Questioner, turns: int) -> list[float]:
     return context.pauses
 
 
-async def test_it_tops_the_pool_up_and_then_waits_until_some_were_played():
-    store, pool = Store(), Pool()
-    questioner = made(store, pool)
+async def pool(store: Store) -> list[Task]:
+    """What it has handed over, played or not."""
+    return [one.task for one in await store.task_states() if one.task.origin == "questioner"]
+
+
+async def play(store: Store, count: int) -> None:
+    waiting = [one for one in await store.task_states(("offered",)) if one.task.origin == "questioner"]
+    await store.mark_tasks([msgspec.structs.replace(one, state="active") for one in waiting[:count]])
+
+
+async def test_it_tops_the_pool_up_and_then_waits_until_some_were_played(store: Store):
+    await store.offer([Task(id=f"p{n}", goal="g", environment="e", origin="production") for n in range(30)])
+    questioner = made(store)
     pauses = await run(questioner, 8)
-    assert len(pool.tasks) == 20 == questioner.offered
-    assert {task.origin for task in pool.tasks.values()} == {"questioner"}
+    assert len(await pool(store)) == 20 == questioner.offered
     assert (pauses[0], pauses[-1]) == (1.0, 60.0)
-    pool.played = 5
-    await run(made(store, pool), 8)
-    assert len(pool.tasks) == 25
+    await play(store, 5)
+    await run(made(store), 8)
+    assert len(await pool(store)) == 25
 
 
-async def test_it_stops_while_learning_is_frozen():
-    store, pool = Store(), Pool()
-    store.is_frozen = True
+async def test_it_stops_while_learning_is_frozen(store: Store):
+    await store.save([Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
     environment = Ledger()
-    assert await run(made(store, pool, environment), 3) == [1.0, 1.0, 1.0]
-    assert (pool.tasks, environment.resets) == ({}, 0)
+    assert await run(made(store, environment), 3) == [1.0, 1.0, 1.0]
+    assert (await pool(store), environment.resets) == ([], 0)
 
 
-async def test_a_restart_goes_on_and_repeats_no_task():
-    store, pool = Store(), Pool()
-    await run(made(store, pool), 1)
-    before = dict(pool.tasks)
-    again = made(store, pool)
+async def test_a_restart_goes_on_and_repeats_no_task(store: Store):
+    await run(made(store), 1)
+    before = await pool(store)
+    again = made(store)
     await run(again, 1)
     assert again.state.round == 2
-    assert len(pool.tasks) == len(before) + again.offered
-    assert len({task.goal for task in pool.tasks.values()}) == len(pool.tasks)
+    after = await pool(store)
+    assert len(after) == len(before) + again.offered == len({task.goal for task in after})
 
 
-async def test_a_crash_before_its_state_was_kept_offers_the_same_tasks_again():
-    store, pool = Store(), Pool()
-    await run(made(store, pool), 1)
-    store.values.clear()
-    before = dict(pool.tasks)
-    again = made(store, pool)
-    pool.played = len(before)
-    await run(again, 1)
-    assert (again.offered, pool.tasks) == (0, before)
-
-
-async def test_what_other_settings_left_behind_is_put_aside():
-    store, pool = Store(), Pool()
-    await run(made(store, pool), 2)
-    other = made(store, pool, seed=1)
+async def test_a_state_that_is_lost_or_of_other_settings_is_put_aside_and_the_same_tasks_are_made_again(store: Store):
+    await run(made(store), 1)
+    other = made(store, seed=1)
     await other.start()
     assert other.state.round == 0
-    store.values["questioner/state"] = b"{"
-    damaged = made(store, pool)
-    await damaged.start()
-    assert damaged.state.round == 0
+    before = await pool(store)
+    await play(store, len(before))
+    await store.state_put("questioner/state", b"{")
+    again = made(store)
+    await run(again, 1)
+    assert (again.state.round, again.offered) == (1, 0)
+    assert {task.id for task in await pool(store)} == {task.id for task in before}

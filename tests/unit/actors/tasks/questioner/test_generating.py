@@ -21,7 +21,6 @@ from adapters.environments.travel import Drift, TravelDesk
 from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.anyio
-FEW = ProbeSettings(barren=4)
 
 
 class Training(TravelDesk):
@@ -35,28 +34,12 @@ class Training(TravelDesk):
 WORLDS: dict[str, Callable[[], Environment]] = {"travel": Training, "ledger": Ledger}
 
 
-async def made(
-    environment: Environment, count: int, seed: int = 0, probe: ProbeSettings | None = None, **settings: Any
-) -> QuestionerState:
-    generator = Generator(
-        QuestionerSettings(**settings),
-        environment,
-        clock=lambda: 0.0,
-        seed=seed,
-        embedder=HashingEmbedder(),
-        probe=probe,
-    )
-    return await generator.run(count, lambda state: None)
+def generating(environment: Environment, settings: QuestionerSettings | None = None, **options: Any) -> Generator:
+    return Generator(settings or QuestionerSettings(), environment, clock=lambda: 0.0, **options)
 
 
-KEPT: dict[str, QuestionerState] = {}
-
-
-async def kept(world: str) -> QuestionerState:
-    """What is made once in each world, for all who only look at it."""
-    if world not in KEPT:
-        KEPT[world] = await made(WORLDS[world](), 40)
-    return KEPT[world]
+async def made(environment: Environment, count: int, **options: Any) -> QuestionerState:
+    return await generating(environment, embedder=HashingEmbedder(), **options).run(count, lambda state: None)
 
 
 async def follow(episode: Episode, task: Task) -> float:
@@ -71,9 +54,13 @@ async def follow(episode: Episode, task: Task) -> float:
     return await episode.evaluate()
 
 
+def told(arguments: dict[str, Any], *names: str) -> list[str]:
+    return [arguments[name] for name in names if name in arguments]
+
+
 @pytest.mark.parametrize("world", WORLDS)
 async def test_every_kept_task_is_solved_by_its_reference_and_by_doing_nothing_never(world: str):
-    state = await kept(world)
+    state = await made(WORLDS[world](), 40)
     assert (state.ended, len(state.tasks)) == ("complete", 40)
     assert state.counts["replayed"] == state.counts["replays"]
     environment = SyntheticTasks(WORLDS[world]())
@@ -84,10 +71,14 @@ async def test_every_kept_task_is_solved_by_its_reference_and_by_doing_nothing_n
             if (await idle.step([], "done")).done:
                 break
         assert await idle.evaluate() == 0.0
+        given = {value for call in task.spec["reference"] for value in told(call["arguments"], "name", "to", "owner")}
+        found = {value for call in task.spec["reference"] for value in told(call["arguments"], "pid", "fid", "account")}
+        assert all(value in task.goal for value in given), "a goal names what must be told"
+        assert not found & set(task.goal.split()), "and nothing that must be found out"
 
 
 async def test_goals_are_told_in_the_environments_own_words_where_its_verifier_agrees():
-    state = await made(TravelDesk(), 20, prefer=Preferences(wording="learned"))
+    state = await made(TravelDesk(), 20, settings=QuestionerSettings(prefer=Preferences(wording="learned")))
     patterns = {"*".join(template.parts) for template in state.templates if template.believed}
     assert patterns == {
         "Book a flight to:* for:*.",
@@ -102,19 +93,9 @@ async def test_goals_are_told_in_the_environments_own_words_where_its_verifier_a
         assert ("Cancel" in task.goal) == any(call.name == "cancel" for call in spec.reference)
 
 
-async def test_goals_name_what_must_be_told_and_nothing_that_must_be_found_out():
-    for task in (await kept("travel")).tasks:
-        spec = SyntheticTaskSpec.of(task)
-        assert spec is not None
-        given = {value for call in spec.reference for name, value in call.arguments.items() if name in ("name", "to")}
-        found = {value for call in spec.reference for name, value in call.arguments.items() if name in ("pid", "fid")}
-        assert all(value in task.goal for value in given)
-        assert not any(value in task.goal.split() for value in found)
-
-
 async def test_preferences_choose_difficulty_and_entities():
     prefer = Preferences(difficulty=(3,), use={"to": ("Oslo", "Rome")}, avoid={"name": ("Mia",)})
-    state = await made(TravelDesk(), 6, prefer=prefer)
+    state = await made(TravelDesk(), 6, settings=QuestionerSettings(prefer=prefer))
     assert len(state.tasks) == 6
     for task in state.tasks:
         assert task.difficulty == 0.7
@@ -127,12 +108,11 @@ async def test_preferences_choose_difficulty_and_entities():
 async def test_a_run_that_is_cut_off_goes_on_to_the_same_tasks(tmp_path: Path):
     path = tmp_path / "tasks.json"
     whole = await made(TravelDesk(), 25)
-    settings = QuestionerSettings()
-    first = Generator(settings, TravelDesk(), clock=lambda: 0.0, embedder=HashingEmbedder())
+    first = generating(TravelDesk(), embedder=HashingEmbedder())
     for _ in range(2):
         await first.round(25 - len(first.state.tasks))
         write(first.state, path)
-    second = Generator(settings, TravelDesk(), clock=lambda: 0.0, embedder=HashingEmbedder(), state=read(path))
+    second = generating(TravelDesk(), embedder=HashingEmbedder(), state=read(path))
     await second.run(25, lambda state: None)
     assert [task.goal for task in second.state.tasks] == [task.goal for task in whole.tasks]
     assert second.state.counts == whole.counts
@@ -150,7 +130,7 @@ async def test_a_world_that_answers_differently_each_time_gives_no_task():
             episode.state = state  # type: ignore[method-assign]
             return episode
 
-    state = await made(Moody(), 5, probe=FEW)
+    state = await made(Moody(), 5, probe=ProbeSettings(barren=4))
     assert state.tasks == []
     assert state.counts.get("replayed", 0) == 0
     assert state.reasons["does_not_replay"] > 0
@@ -159,7 +139,7 @@ async def test_a_world_that_answers_differently_each_time_gives_no_task():
 
 async def test_after_a_drift_the_new_tools_are_found_out_and_the_old_programs_forgotten(tmp_path: Path):
     path = tmp_path / "drift.json"
-    generator = Generator(QuestionerSettings(), TravelDesk(path), clock=lambda: 0.0)
+    generator = generating(TravelDesk(path))
     await generator.run(10, lambda state: None)
     Drift(rename={"book": "buy"}).write(path)
     for _ in range(25):
@@ -171,28 +151,24 @@ async def test_after_a_drift_the_new_tools_are_found_out_and_the_old_programs_fo
 
 
 class Policy:
-    """Solves goals by a rule of the test's."""
+    """Always books, never cancels, and does both now and then."""
 
-    def __init__(self, rate: Callable[[Task], float]) -> None:
-        self.rate, self.asked = rate, list[str]()
+    asked = 0
 
     async def attempt(self, task: Task, attempts: int) -> float:
-        self.asked.append(task.id)
-        return self.rate(task)
+        self.asked += 1
+        return {"Book": 1.0, "Cancel": 0.0}.get(task.goal.split()[0], 0.5)
 
 
 async def test_what_the_policy_always_or_never_solves_is_dropped_after_a_second_look():
-    rates = {"Book": 1.0, "Cancel": 0.0}
-    policy = Policy(lambda task: rates.get(task.goal.split()[0], 0.5))
-    settings = QuestionerSettings(attempts=4)
-    generator = Generator(settings, TravelDesk(), clock=lambda: 0.0, solver=policy)
-    state = await generator.run(10, lambda state: None)
+    policy = Policy()
+    state = await made(TravelDesk(), 10, settings=QuestionerSettings(attempts=4), solver=policy)
     assert state.tasks
     assert not any(task.goal.startswith(("Book", "Cancel")) for task in state.tasks)
     assert state.reasons["too_easy"] > 0
     assert state.reasons["too_hard"] > 0
     extremes = state.reasons["too_easy"] + state.reasons["too_hard"]
-    assert len(policy.asked) == len(state.tasks) + 2 * extremes
+    assert policy.asked == len(state.tasks) + 2 * extremes
 
 
 def proposal(goal: str, world: str = "w", after: str = "x", base_goal: str = "Base.", **given: str) -> Proposal:
@@ -207,24 +183,20 @@ def proposal(goal: str, world: str = "w", after: str = "x", base_goal: str = "Ba
     )
 
 
-def filters(**settings: Any) -> Filters:
-    return Filters(FilterSettings(**settings), Preferences(), HashingEmbedder())
-
-
-async def reason(kept: list[Proposal], new: Proposal, using: Filters | None = None) -> str:
-    using = using or filters()
+async def reason(new: Proposal, *kept: Proposal) -> str:
+    filters = Filters(FilterSettings(), Preferences(), HashingEmbedder())
     for one in kept:
-        assert await using.check(one) is None
-        using.keep(one)
-    dropped = await using.check(new)
+        assert await filters.check(one) is None
+        filters.keep(one)
+    dropped = await filters.check(new)
     return dropped.reason if isinstance(dropped, Dropped) else ""
 
 
 async def test_each_filter_drops_what_it_is_for():
     kept = proposal("Please cancel the order of Mia now", name="Mia")
-    assert await reason([], proposal("Do nothing.", after="")) == "no_op"
-    assert await reason([], proposal("base.  ", base_goal="Base.")) == "not_novel"
-    assert await reason([kept], proposal("Cancel the order of Mia now, please!", world="v", name="Mia")) == "lexical"
-    assert await reason([kept], proposal("Wholly other words.", name="Mia")) == "same_outcome"
-    assert await reason([kept], proposal("Please cancel the order of Mia now", after="y", name="Mia")) == "ambiguous"
-    assert await reason([kept], proposal("Please cancel the order of Leo now", world="v", name="Leo")) == ""
+    assert await reason(proposal("Do nothing.", after="")) == "no_op"
+    assert await reason(proposal("base.  ", base_goal="Base.")) == "not_novel"
+    assert await reason(proposal("Cancel the order of Mia now, please!", world="v", name="Mia"), kept) == "lexical"
+    assert await reason(proposal("Wholly other words.", name="Mia"), kept) == "same_outcome"
+    assert await reason(proposal("Please cancel the order of Mia now", after="y", name="Mia"), kept) == "ambiguous"
+    assert await reason(proposal("Please cancel the order of Leo now", world="v", name="Leo"), kept) == ""
