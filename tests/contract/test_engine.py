@@ -178,6 +178,19 @@ async def test_a_tool_call_is_read_and_renders_again_to_the_ids_that_were_sample
     assert (await bench.engine.render(next_turn, [TOOL]))[: len(ids)] == ids
 
 
+async def test_a_streamed_tool_call_is_the_same_call(bench):
+    await bench.serve("scripted", 3)
+    body = {"model": "tiny", "messages": HELLO, "tools": [TOOL], "max_tokens": 30, **TOKENS}
+    deltas = [event["choices"][0] for event in await streamed(bench.url, body)]
+    calls = [call for delta in deltas for call in delta["delta"].get("tool_calls") or ()]
+    assert {call["index"] for call in calls} == {0}
+    assert "".join(call["function"].get("name") or "" for call in calls) == "search"
+    assert "".join(call["function"].get("arguments") or "" for call in calls) == '{"to": "Oslo"}'
+    assert len([i for delta in deltas for i in delta.get("token_ids") or ()]) == len(checkpoints.CALL) + 1
+    assert deltas[-1]["finish_reason"] == "tool_calls"
+    assert not "".join(delta["delta"].get("content") or "" for delta in deltas)
+
+
 async def test_tool_choice_none_leaves_the_call_in_the_text(bench):
     await bench.serve("scripted", 3)
     body = {"messages": HELLO, "tools": [TOOL], "tool_choice": "none", "max_tokens": 30}

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -13,6 +14,7 @@ from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT
 from adapters.environments.service_desk.desk import STEP_LIMIT, Desk, Turn
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES, follow_up
+from tests.warmstart import service_demonstrations, travel_demonstrations, travel_words
 from tests.warmstart.service_oracle import good_turns
 
 pytestmark = pytest.mark.anyio
@@ -138,3 +140,27 @@ def test_customers_thank_for_what_was_done_and_liars_for_what_was_not() -> None:
     assert good["thanks"] > 5 * good["complaint"]
     assert bad["complaint"] > 2 * bad["thanks"]
     assert lied["thanks"] > 5 * lied["complaint"]
+
+
+def test_held_out_names_are_never_demonstrated_hinted_or_listed() -> None:
+    held_out = {*travel_words.HELD_OUT, *travel_words.HELD_OUT_PAIRS}
+    demonstrator = travel_demonstrations.Demonstrator(random.Random("test"))
+    for shown in (demonstrator.demonstrate() for _ in range(2000)):
+        seen = [shown.hint, shown.goal, *(text for _, text in shown.turns)]
+        seen += [tool["function"]["name"] for tool in shown.tools]
+        seen += [f"{call.name} {call.arguments}" for call, _ in shown.turns]
+        assert not held_out & set(re.findall(r"[a-z_]+", " ".join(seen)))
+    assert {"buy", "order_seat", "hold", "drop", "void", "confirm"} <= held_out, "the drifts that are reported on"
+
+
+def test_phrases_for_evaluation_are_never_demonstrated() -> None:
+    demonstrator = service_demonstrations.Demonstrator(random.Random("test"))
+    shown = list[str]()
+    for one in (demonstrator.demonstrate() for _ in range(2000)):
+        texts = [message["content"] for _, _, messages in one.turns for message in messages]
+        shown.append("\n".join([one.hint, one.goal, *texts]))
+    for phrase in (phrase for part in PARTS for phrase in part["heldout"]):
+        fixed = max(re.split(r"\{\w*\}?", phrase), key=len)
+        if len(fixed) < 16 or any(fixed in line for part in PARTS for line in part["train"]):
+            continue  # a piece that a training phrase has too
+        assert not [one for one in shown if fixed in one], fixed

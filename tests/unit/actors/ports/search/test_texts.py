@@ -1,5 +1,9 @@
 """The index by words: BM25 that can be added to and taken from, and whose shares say what is covered of a request."""
 
+import random
+
+import numpy as np
+
 from actors.ports.search.texts import TextIndex
 
 
@@ -44,3 +48,22 @@ def test_a_text_that_says_all_covers_about_all_and_a_text_that_shares_one_word_l
     cover = index.coverage("refund an order", 3)
     assert cover[0] > 0.9
     assert index.coverage("an entirely different question about something else", 3).max() < 0.2
+
+
+def test_after_any_additions_and_removals_scores_are_those_of_an_index_made_afresh():
+    rng = random.Random(0)
+    vocabulary = [f"word{number}" for number in range(60)]
+    index, texts = TextIndex(), dict[int, str]()
+    for _ in range(600):
+        slot = rng.randrange(80)
+        if slot in texts:
+            index.remove(slot, ((1.0, texts.pop(slot)),))
+        if rng.random() < 0.7:
+            texts[slot] = " ".join(rng.choices(vocabulary, k=rng.randint(0, 12)))
+            index.put(slot, ((1.0, texts[slot]),))
+    fresh = TextIndex()
+    for slot, text in texts.items():
+        fresh.put(slot, ((1.0, text),))
+    for _ in range(20):
+        query = " ".join(rng.choices(vocabulary, k=5))
+        assert np.allclose(index.coverage(query, 80), fresh.coverage(query, 80))
