@@ -26,12 +26,13 @@ from actors.system.runtime import SameLoopHost
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAJECTORY_CLOSED
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from adapters.redaction import RedactionSettings, Redactor
+from daemon.collectors.figures import Figures
 from daemon.ingest.otlp_receiver import (
     MAX_BODY_BYTES,
     MAX_REQUESTS,
-    IntakeCollector,
     IntakeSettings,
     OtlpIntake,
+    intake_figures,
 )
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.nats import PATIENT, opened_bus, persistently, running_broker
@@ -53,7 +54,7 @@ class Rig:
         self.intake, self.unit, self._draining = intake, unit, draining
         self.client = httpx.AsyncClient(timeout=within())
         self.registry = CollectorRegistry()
-        self.registry.register(IntakeCollector(intake))
+        self.registry.register(Figures(intake_figures, intake))
 
     def listening(self, port: int) -> None:
         self.client.base_url = httpx.URL(f"http://127.0.0.1:{port}")
