@@ -88,9 +88,14 @@ class Tenant(Table, frozen=True):
     calls_per_hour: Count
 
 
+class Pattern(Table, frozen=True):
+    name: str
+    regex: str
+
+
 class Redact(Table, frozen=True):
     kinds: tuple[str, ...]
-    patterns: tuple[str, ...]
+    patterns: tuple[Pattern, ...]
     allow: tuple[str, ...]
 
 
