@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
@@ -21,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.scopes import allowed, how_to, needed
+from daemon.collectors.figures import counter
 from daemon.errors import ConfigError
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import OPERATORS, Key, KeyRing, is_loopback, presented
@@ -108,19 +108,9 @@ class AdminOnly:
         return JSONResponse({"error": {"message": message}}, status_code=status)
 
 
-class RefusalCollector(Collector):
-    """Reads the refusals at each scrape."""
-
-    def __init__(self, refused: Counter[str]) -> None:
-        self._refused = refused
-
-    def collect(self) -> Iterator[Metric]:
-        found = CounterMetricFamily(
-            "evolved_control_refused", "Requests that the control API's door refused.", labels=("reason",)
-        )
-        for reason in REASONS:
-            found.add_metric((reason,), self._refused[reason])
-        yield found
+def refusal_figures(refused: Counter[str]) -> Iterator[Metric]:
+    numbers = {reason: refused[reason] for reason in REASONS}
+    yield counter("evolved_control_refused", "Requests that the control API's door refused.", numbers, "reason")
 
 
 def holder(state: object) -> Key | None:

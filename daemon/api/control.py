@@ -36,13 +36,14 @@ from actors.statistics.intervals import wilson
 from actors.statistics.parties import FEWEST, with_evidence
 from actors.store import Store
 from actors.system.lifecycle import ActorState
-from daemon.api.admin import AdminOnly, RefusalCollector, holder
+from daemon.api.admin import AdminOnly, holder, refusal_figures
 from daemon.api.headers import SecurityHeaders
 from daemon.api.health import Health
 from daemon.api.openapi import document
 from daemon.api.orders import Order, Orders
 from daemon.api.request_parsing import who
 from daemon.api.scopes import allowed, how_to
+from daemon.collectors.figures import Figures
 from daemon.composition.cluster import StandbyRefuses
 from daemon.dashboard import Dashboard
 from daemon.errors import OrderRefused
@@ -98,7 +99,7 @@ class Control:
         self._parties: tuple[float, int] | None = None
         """When parties with evidence were counted last, and how many there were."""
         self._refused = Counter[str]()
-        registry.register(RefusalCollector(self._refused))
+        registry.register(Figures(refusal_figures, self._refused))
 
     def app(self, allowed_hosts: Sequence[str], keys: KeyRing | None = None) -> Starlette:
         """The ASGI application; all of it takes an operator's key if there is one among `keys`."""

@@ -5,8 +5,7 @@ from functools import partial
 
 import anyio
 import structlog
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from actors.system.errors import ActorSystemError
 from actors.system.lifecycle import Lifecycle
@@ -14,6 +13,7 @@ from actors.system.supervisor import Supervisor
 from daemon.api.admin import admin_keys
 from daemon.api.control import Control
 from daemon.api.tls import ServerTls, server_tls
+from daemon.collectors.figures import Figures, gauge
 from daemon.composition.resources import Resources
 from daemon.processes.asgi import serve
 from daemon.settings.config import Config
@@ -21,17 +21,11 @@ from daemon.settings.config import Config
 log = structlog.get_logger(__name__)
 
 
-class _CertificateCollector(Collector):
-    """When the certificate in service expires, for an alert."""
-
-    def __init__(self, tls: ServerTls) -> None:
-        self._tls = tls
-
-    def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "evolved_control_certificate_expiry_timestamp_seconds", "When the control API's certificate expires.",
-            self._tls.expires,
-        )  # fmt: skip
+def _certificate_figures(tls: ServerTls) -> Iterator[Metric]:
+    yield gauge(
+        "evolved_control_certificate_expiry_timestamp_seconds", "When the control API's certificate expires.",
+        tls.expires,
+    )  # fmt: skip
 
 
 def control_task(
@@ -43,7 +37,7 @@ def control_task(
     tls = server_tls(where.tls_cert, where.tls_key, where.tls_client_ca, section="control")
     keys = admin_keys(config.keys, where.host, protected=tls is not None or where.behind_tls_proxy)
     if tls is not None:
-        parts.registry.register(_CertificateCollector(tls))
+        parts.registry.register(Figures(_certificate_figures, tls))
 
     async def retry(dead_id: str) -> bool:
         item = await store.revive(dead_id)

@@ -259,7 +259,6 @@ def parser(only: str = "") -> argparse.ArgumentParser:
     config = add("config", _config, "Check the settings and print them with their defaults.")
     json_option(config)
     config.add_argument("--reference", action="store_true", help="the commented reference with every default")
-    config.add_argument("--markdown", action="store_true", help="with --reference: as the page docs/configuration.md")
 
     teach(top)
     return top
@@ -435,10 +434,9 @@ def _config(arguments: argparse.Namespace) -> int:
 
     from daemon.cli.output import print_json
     from daemon.settings.reference import reference
-    from daemon.settings.reference_page import reference_page
 
     if arguments.reference:
-        print(reference_page() if arguments.markdown else reference(), end="")
+        print(reference(), end="")
         return 0
     settings = msgspec.to_builtins(_settings(arguments))
     # TOML has no word for "none": such a key is left out.

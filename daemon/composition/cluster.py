@@ -18,14 +18,14 @@ import anyio
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 from sqlalchemy.engine import make_url
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from actors.system.errors import DependencyUnavailable
 from actors.system.leadership import Leadership, Meanwhile
+from daemon.collectors.figures import counter, gauge
 from daemon.errors import StartFailed
 
 log = structlog.get_logger(__name__)
@@ -141,29 +141,14 @@ def reading_along(
     return run
 
 
-class LeaderCollector(Collector):
-    """Who leads on `/metrics`, and the figures of the singletons, which mean something where they run alone."""
-
-    def __init__(self, leadership: Leadership, singletons: CollectorRegistry) -> None:
-        self._leadership, self._singletons = leadership, singletons
-
-    def register(self, registry: CollectorRegistry) -> None:
-        """Make these figures part of `registry`."""
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        leadership = self._leadership
-        leading = leadership.leading
-        yield GaugeMetricFamily("evolved_leader", "1 where the singletons run.", value=float(leading))
-        yield GaugeMetricFamily(
-            "evolved_leader_epoch", "Epoch of the lease, as last seen.", value=float(leadership.standing.epoch)
-        )
-        yield CounterMetricFamily("evolved_leader_terms", "Times that this daemon came to lead.", leadership.terms)
-        yield CounterMetricFamily(
-            "evolved_leader_lost", "Times that it lost the lease against its will.", leadership.lost
-        )
-        if leading:
-            yield from self._singletons.collect()
+def leader_figures(leadership: Leadership, singletons: CollectorRegistry) -> Iterator[Metric]:
+    """Who leads, and the figures of the singletons, which mean something where they run alone."""
+    yield gauge("evolved_leader", "1 where the singletons run.", leadership.leading)
+    yield gauge("evolved_leader_epoch", "Epoch of the lease, as last seen.", leadership.standing.epoch)
+    yield counter("evolved_leader_terms", "Times that this daemon came to lead.", leadership.terms)
+    yield counter("evolved_leader_lost", "Times that it lost the lease against its will.", leadership.lost)
+    if leadership.leading:
+        yield from singletons.collect()
 
 
 class StandbyRefuses:

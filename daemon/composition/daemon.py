@@ -58,18 +58,21 @@ from daemon.api.orders import Orders, notice
 from daemon.api.run_story import RunStoryApi
 from daemon.api.trajectories import TrajectoryApi
 from daemon.api.versions import VersionApi
-from daemon.collectors.credit import attributor_figures
-from daemon.collectors.curation import curator_figures, outcome_figures
-from daemon.collectors.experience import experience_figures
 from daemon.collectors.figures import Figures
-from daemon.collectors.fleet import fleet_figures
 from daemon.collectors.learning import LearningView, learning_figures
-from daemon.collectors.live import live_figures
-from daemon.collectors.monitoring import sentinel_figures
-from daemon.collectors.navigator import navigator_figures
-from daemon.collectors.outcomes import provisional_figures
-from daemon.collectors.trajectories import assembler_figures
-from daemon.composition.cluster import LeaderCollector, leader_view, reading_along
+from daemon.collectors.parts import (
+    assembler_figures,
+    attributor_figures,
+    curator_figures,
+    experience_figures,
+    fleet_figures,
+    live_figures,
+    navigator_figures,
+    outcome_figures,
+    provisional_figures,
+    sentinel_figures,
+)
+from daemon.composition.cluster import leader_figures, leader_view, reading_along
 from daemon.composition.environments import sandbox_environment
 from daemon.composition.gate import gate_trial
 from daemon.composition.harness import harness
@@ -79,12 +82,12 @@ from daemon.composition.tasks import Tasks, rollout_figures, task_figures
 from daemon.composition.toolsearch import searching
 from daemon.experience.forgetting import Forgetter
 from daemon.experience.service import ExperiencePool
-from daemon.ingest.otlp_receiver import IntakeCollector, OtlpIntake, agent_keys
+from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
 from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.live.registry import Live
 from daemon.settings.config import SHADOW, Config, curator_settings, serving_engines, tap_settings
 from daemon.tap.segments import spools
-from daemon.upkeep.retention import Retention, RetentionCollector, database_file
+from daemon.upkeep.retention import Retention, database_file, retention_figures
 from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 
@@ -114,7 +117,7 @@ class Daemon:
         self.routes: list[Route] = []
         """For the control API, of subsystems that are not always there."""
         self.leadership = parts.member.leadership(parts.store.leases, self.times.forget)
-        LeaderCollector(self.leadership, self.singletons).register(parts.registry)
+        parts.registry.register(Figures(partial(leader_figures, singletons=self.singletons), self.leadership))
         self.supervisor.add("leadership", self.leadership.run)
 
         # Shared: where episodes are played, what finds texts, what is played next, what is alike.
@@ -212,7 +215,7 @@ class Daemon:
                 config.intake, parts.bus, redact=Redactor(config.redaction).message,
                 keys=agent_keys(config.keys), require_key=config.tap.door.require_key,
             )  # fmt: skip
-            parts.registry.register(IntakeCollector(intake))
+            parts.registry.register(Figures(intake_figures, intake))
             self.supervisor.add("intake", intake.run)
 
     def _trajectories(self) -> None:
@@ -378,7 +381,7 @@ class Daemon:
             config.retention, store=self.store, state=config.state, database=database_file(config.store_url),
             clock=self.clock,
         )  # fmt: skip
-        RetentionCollector(retention).register(self.singletons)
+        self.figures(retention_figures, retention)
         self.supervisor.add(
             "housekeeping",
             self.leadership.holds(partial(self._housekeeping, forgetter, retention)),

@@ -1,11 +1,11 @@
 """The sandbox's environment as the settings want it, in worker processes or in this one, and its figures."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterNotSetUp
@@ -15,6 +15,7 @@ from adapters.environments.live import LiveEnvironment
 from adapters.environments.workers import WorkerEnvironment
 from adapters.environments.workers.process import load
 from adapters.live import LiveApi
+from daemon.collectors.figures import Figures, counter, gauge
 from daemon.composition import registry as adapters
 from daemon.errors import ConfigError
 from daemon.settings.config import SandboxSettings
@@ -27,27 +28,11 @@ COUNTERS = (
 worker, `capped` because too many were open; `created` and `released` over HTTP, `failed` calls there."""
 
 
-class EnvironmentCollector(Collector):
-    """Reads the figures of a `WorkerEnvironment` or an `EnvironmentService` at each scrape."""
-
-    def __init__(self, source: Any, what: str) -> None:
-        self._source, self._what = source, what
-
-    def register(self, registry: CollectorRegistry) -> None:
-        """Make these figures part of `registry`."""
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        events = CounterMetricFamily(
-            f"evolved_environment_{self._what}", "What became of episodes and workers.", labels=["what"]
-        )
-        for name in COUNTERS:
-            if hasattr(self._source, name):
-                events.add_metric((name,), getattr(self._source, name))
-        yield events
-        yield GaugeMetricFamily(
-            f"evolved_environment_{self._what}_instances", "Episodes that are open.", self._source.instances
-        )
+def environment_figures(what: str, source: Any) -> Iterator[Metric]:
+    """Of a `WorkerEnvironment` or an `EnvironmentService`."""
+    events = {name: getattr(source, name) for name in COUNTERS if hasattr(source, name)}
+    yield counter(f"evolved_environment_{what}", "What became of episodes and workers.", events, "what")
+    yield gauge(f"evolved_environment_{what}_instances", "Episodes that are open.", source.instances)
 
 
 def sandbox_environment(
@@ -68,7 +53,7 @@ def sandbox_environment(
         )
     built = build_environment(settings.environment, settings.options, settings.workers)
     if isinstance(built, WorkerEnvironment):
-        EnvironmentCollector(built, "workers").register(registry)
+        registry.register(Figures(partial(environment_figures, "workers"), built))
     return built
 
 

@@ -14,6 +14,7 @@ from actors.system.nats_bus import NatsBus
 from adapters.engines.vllm import VllmEngine
 from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
+from daemon.collectors.figures import Figures
 from daemon.collectors.host import register_host
 from daemon.composition import registry as adapters
 from daemon.composition.cluster import Member, sole_use
@@ -23,7 +24,7 @@ from daemon.processes.bus_connection import open_bus
 from daemon.settings.config import SHADOW, AdapterSettings, Config
 from daemon.upkeep.consumer_reset import rewind
 from daemon.upkeep.provenance import Provenance
-from daemon.upkeep.weights import WeightsCollector, source
+from daemon.upkeep.weights import source, weights_figures
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class Resources:
         self._closing = closing
         register_host(self.registry, config.state)
         if isinstance(weights, HttpPull):
-            WeightsCollector(weights).register(self.registry)
+            self.registry.register(Figures(weights_figures, weights))
 
     def adapter(self, kind: str, settings: AdapterSettings) -> Any:
         """The adapter that `settings` name, closed when the daemon ends; None if they name none."""

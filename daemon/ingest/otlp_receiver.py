@@ -16,8 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 import structlog
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -44,6 +43,7 @@ from adapters.intake.otlp.wire import (
     inflated,
 )
 from daemon.api.tls import server_tls
+from daemon.collectors.figures import counter, split
 from daemon.errors import ConfigError
 from daemon.processes.asgi import serve_bound
 from daemon.tap.errors import KeysUnusable
@@ -263,19 +263,7 @@ def _refusal(encoding: Encoding, status: int, message: str) -> Response:
     return Response(complaint(encoding, _GRPC[status], message), status, headers=retry, media_type=MEDIA[encoding])
 
 
-class IntakeCollector(Collector):
-    """Reads the receiver's counts at each scrape."""
-
-    def __init__(self, intake: OtlpIntake) -> None:
-        self._intake = intake
-
-    def collect(self) -> Iterator[Metric]:
-        exports = CounterMetricFamily("evolved_otlp_exports", "Exports answered.", labels=("status",))
-        calls = CounterMetricFamily("evolved_otlp_calls", "Spans, by what became of them.", labels=("what",))
-        for what, number in sorted(self._intake.counts.items()):
-            if what.startswith("status_"):
-                exports.add_metric((what.removeprefix("status_"),), number)
-            else:
-                calls.add_metric((what,), number)
-        yield exports
-        yield calls
+def intake_figures(intake: OtlpIntake) -> Iterator[Metric]:
+    exports, calls = split(intake.counts, "status_")
+    yield counter("evolved_otlp_exports", "Exports answered.", exports, "status")
+    yield counter("evolved_otlp_calls", "Spans, by what became of them.", calls, "what")

@@ -6,6 +6,7 @@ On loopback nobody needs a key unless it is asked for; on any other address ever
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -23,7 +24,8 @@ from actors.ports.environments import Environment
 from adapters.environments.http.service import EnvironmentService
 from adapters.environments.workers import WorkerEnvironment
 from daemon.api.tls import server_tls
-from daemon.composition.environments import EnvironmentCollector
+from daemon.collectors.figures import Figures
+from daemon.composition.environments import environment_figures
 from daemon.errors import ConfigError
 from daemon.processes.asgi import serve
 from daemon.tap.errors import KeysUnusable
@@ -99,9 +101,9 @@ async def serve_environment(
         call_seconds=settings.call_seconds,
     )  # fmt: skip
     registry = CollectorRegistry()
-    EnvironmentCollector(service, "http").register(registry)
+    registry.register(Figures(partial(environment_figures, "http"), service))
     if isinstance(environment, WorkerEnvironment):
-        EnvironmentCollector(environment, "workers").register(registry)
+        registry.register(Figures(partial(environment_figures, "workers"), environment))
 
     async def metrics(request: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

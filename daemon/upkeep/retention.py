@@ -17,9 +17,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 
@@ -27,6 +25,7 @@ from actors.store import Store
 from actors.store import retention as old
 from actors.store.retention import Removed
 from adapters.weights.disk import remove
+from daemon.collectors.figures import counter, gauge
 
 log = structlog.get_logger(__name__)
 _DAY = 86_400.0
@@ -231,29 +230,10 @@ class Retention:
         return Usage(kinds)
 
 
-class RetentionCollector(Collector):
-    """Reads the figures at each scrape."""
-
-    def __init__(self, retention: Retention) -> None:
-        self._retention = retention
-
-    def register(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        rows = CounterMetricFamily(
-            "evolved_retention_removed", "Rows, files or versions taken out for age.", labels=("kind",)
-        )
-        size = CounterMetricFamily("evolved_retention_removed_bytes", "Their bytes.", labels=("kind",))
-        for kind, number in sorted(self._retention.rows.items()):
-            rows.add_metric((kind,), number)
-            size.add_metric((kind,), self._retention.bytes[kind])
-        yield rows
-        yield size
-        used = GaugeMetricFamily("evolved_state_bytes", "Room that state_dir takes, by kind.", labels=("kind",))
-        for kind, number in sorted(self._retention.usage.kinds.items()):
-            used.add_metric((kind,), number)
-        yield used
+def retention_figures(retention: Retention) -> Iterator[Metric]:
+    yield counter("evolved_retention_removed", "Rows, files or versions taken out for age.", retention.rows, "kind")
+    yield counter("evolved_retention_removed_bytes", "Their bytes.", retention.bytes, "kind")
+    yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage.kinds, "kind")
 
 
 def database_file(url: str) -> Path | None:

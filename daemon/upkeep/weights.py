@@ -14,9 +14,7 @@ from pathlib import Path
 import anyio.to_thread
 import httpx
 import msgspec
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -28,6 +26,7 @@ from actors.messages import MANIFEST, SIGNATURE, Manifest, bad_file
 from adapters.weights import Check, WeightSource
 from adapters.weights.http import HttpPull, PullSettings
 from adapters.weights.shared import SharedPath
+from daemon.collectors.figures import counter
 from daemon.errors import ConfigError
 from daemon.tap.keys import is_loopback
 
@@ -136,28 +135,15 @@ def read_token(file: str, setting: str) -> str:
     return token
 
 
-class WeightsCollector(Collector):
-    """Reads the puller's counts at each scrape."""
-
-    def __init__(self, pull: HttpPull) -> None:
-        self._pull = pull
-
-    def register(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        counts = dict(self._pull.counts)
-        size = counts.pop("bytes")
-        yield CounterMetricFamily("evolved_weights_pulled_bytes", "Bytes of versions that came here.", value=size)
-        events = CounterMetricFamily(
-            "evolved_weights_pull_events",
-            "Pulled: whole versions; resumed, cut: connections; corrupt: files with a wrong digest; disk_full; "
-            "unfinished: calls that ran out of time and go on later.",
-            labels=("what",),
-        )
-        for what, number in sorted(counts.items()):
-            events.add_metric((what,), number)
-        yield events
+def weights_figures(pull: HttpPull) -> Iterator[Metric]:
+    counts = dict(pull.counts)
+    yield counter("evolved_weights_pulled_bytes", "Bytes of versions that came here.", counts.pop("bytes"))
+    yield counter(
+        "evolved_weights_pull_events",
+        "Pulled: whole versions; resumed, cut: connections; corrupt: files with a wrong digest; disk_full; "
+        "unfinished: calls that ran out of time and go on later.",
+        counts, "what",
+    )  # fmt: skip
 
 
 def _error(status: int, message: str) -> Response:

@@ -19,12 +19,13 @@ from actors.system.bus import Bus
 from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.streams import TRAFFIC_EXCHANGE
 from adapters.redaction import RedactionSettings, Redactor
+from daemon.collectors.figures import Figures
 from daemon.ingest.otlp_receiver import (
     MAX_BODY_BYTES,
     MAX_REQUESTS,
-    IntakeCollector,
     IntakeSettings,
     OtlpIntake,
+    intake_figures,
 )
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.otlp import as_json, recorded
@@ -83,7 +84,7 @@ async def test_recorded_exports_become_exchanges_under_the_same_ids_however_ofte
         assert (await rig.post(recorded("silent"))).status_code == 200
         assert rig.intake.counts["no_content"] == 3
         registry = CollectorRegistry()
-        registry.register(IntakeCollector(rig.intake))
+        registry.register(Figures(intake_figures, rig.intake))
         text = generate_latest(registry).decode()
     assert {call.response_id for call in published(bus)} >= {"chatcmpl-1", "chatcmpl-2", "chatcmpl-3"}
     assert 'evolved_otlp_calls_total{what="published"} 17.0' in text

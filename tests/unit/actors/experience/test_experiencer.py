@@ -19,7 +19,7 @@ from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import EXPERIENCE_LESSON, TRAJECTORY_CLOSED
 from adapters.environments.travel import Drift, TravelDesk
-from daemon.collectors.experience import OTHERS, experience_figures
+from daemon.collectors.parts import OTHERS, experience_figures
 from tests.support.invented_worlds import WORLDS, desk
 from tests.support.invented_worlds import traffic as invented
 from tests.support.travelling import Clerk

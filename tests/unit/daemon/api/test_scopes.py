@@ -14,10 +14,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from daemon.api.admin import AdminOnly, RefusalCollector, admin_keys
+from daemon.api.admin import AdminOnly, admin_keys, refusal_figures
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
 from daemon.api.scopes import NEEDED, allowed
+from daemon.collectors.figures import Figures
 from daemon.composition.tasks import Tasks
 from daemon.errors import ConfigError
 from daemon.tap.keys import OPERATORS, KeyRing, Scope, add_key, revoke_key
@@ -190,7 +191,7 @@ async def test_wrong_keys_from_an_address_are_put_off_counted_and_never_shut_out
     assert (await ask("evk_wrong")).status_code == 401
     assert refused == {"wrong_key": 5, "too_many_tries": 2, "no_key": 9}
     registry = CollectorRegistry()
-    registry.register(RefusalCollector(refused))
+    registry.register(Figures(refusal_figures, refused))
     assert 'evolved_control_refused_total{reason="too_many_tries"} 2.0' in generate_latest(registry).decode()
 
 

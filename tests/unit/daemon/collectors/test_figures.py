@@ -17,10 +17,8 @@ from actors.monitoring.sentinel import Sentinel, SentinelSettings
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_CLOSED
 from daemon.api.control import _json
-from daemon.collectors.credit import attributor_figures
 from daemon.collectors.figures import Figures
-from daemon.collectors.fleet import fleet_figures
-from daemon.collectors.monitoring import sentinel_figures
+from daemon.collectors.parts import attributor_figures, fleet_figures, sentinel_figures
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore
 from tests.support.keys import key_pair
 from tests.support.travelling import plays

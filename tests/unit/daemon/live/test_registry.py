@@ -18,7 +18,7 @@ from actors.system.lifecycle import Lifecycle, Restart, Unit
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import notice
 from daemon.collectors.figures import Figures
-from daemon.collectors.live import live_figures
+from daemon.collectors.parts import live_figures
 from daemon.errors import ConfigError, OrderRefused, StartFailed
 from daemon.live import registry
 from daemon.live.orders import AddOrder

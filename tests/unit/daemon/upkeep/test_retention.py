@@ -9,7 +9,7 @@ from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving
 from actors.store import Dropped, Joined, Store
 from actors.store.archive import ask
 from actors.store.integrity import check
-from daemon.upkeep.retention import Retention, RetentionCollector, RetentionSettings
+from daemon.upkeep.retention import Retention, RetentionSettings, retention_figures
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
 
@@ -134,7 +134,7 @@ async def test_weights_that_serve_served_last_are_pinned_or_on_trial_stay(kept: 
     await retention.round()
     left = sorted(int(path.name[1:]) for path in (kept.state / "versions").glob("v*"))
     assert left == [0, 2, 3, 4, 7, 8, 9]
-    samples = [s for metric in RetentionCollector(retention).collect() for s in metric.samples]
+    samples = [s for metric in retention_figures(retention) for s in metric.samples]
     figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
     assert figures["evolved_retention_removed_total", "versions"] == 3
     assert figures["evolved_retention_removed_bytes_total", "versions"] == 3000

@@ -1,0 +1,89 @@
+"""The settings' next file: its defaults, what is laid over them, and what cannot work."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daemon.errors import ConfigError
+from daemon.settings.reading import address, defaults, load
+from daemon.settings.tables import Tenant
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_file_has_every_key_and_no_other_and_nobody_else_reaches_what_listens() -> None:
+    config = load(None)
+    assert set(defaults()) == set(config.__struct_fields__)
+    assert {address(at, "x")[0] for at in (config.control.listen, config.tap.listen, config.tap.admin)} == {"127.0.0.1"}
+
+
+def test_it_imports_msgspec_alone() -> None:
+    code = "import sys; before = {*sys.modules}; import daemon.settings.reading; print(*{*sys.modules} - before)"
+    found = {
+        name.partition(".")[0] for name in subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    }
+    assert found - sys.stdlib_module_names <= {"msgspec", "typing_extensions", "daemon"}
+
+
+def test_engines_and_tenants_have_the_defaults_of_what_they_leave_out(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        '[[engines]]\nname = "a"\nurl = "http://a:8000"\n[[engines]]\nname = "b"\nurl = "http://b:8000"\nweight = 3\n'
+        "[tenants]\nshare = 0.5\n[tenants.acme]\ncalls_per_hour = 9\n",
+    )
+    config = load(file)
+    assert [(one.name, one.weight, one.logprobs) for one in config.engines] == [("a", 1.0, "ask"), ("b", 3.0, "ask")]
+    assert config.tenants == {"": Tenant(0.5, 0), "acme": Tenant(0.5, 9)}
+    assert load(None, ["engines.url=http://c:1"]).engines[0].url == "http://c:1"
+    with pytest.raises(ConfigError, match="there are 2"):
+        load(file, ["engines.url=http://c:1"])
+
+
+def test_options_belong_to_the_adapter_that_they_were_given_for(tmp_path: Path) -> None:
+    file = written(tmp_path, '[judge]\nname = "llm"\n[judge.options]\nurl = "http://j/v1"\n')
+    assert load(file).judge.options == {"url": "http://j/v1"}
+    assert load(file, ["judge.options.model=m"]).judge.options == {"url": "http://j/v1", "model": "m"}
+    assert load(file, ["judge.options.a=1", "judge.name=panel"]).judge.options == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("train.learning_rat=1", r"train\.learning_rat; known here: .*lr"),
+        ("train.lr=-1.0", r"train\.lr"),
+        ("tap.listn=1", r"did you mean tap\.listen\?"),
+        ("engines.url=http://h:8000/v1/", r"engines 'serving' url = .*: write 'http://h:8000'"),
+        ("shadow.url=h:8000", r"shadow\.url = .*http://"),
+        ("engines.name=shadow", "cannot be a name"),
+        ("engines=[]", "name at least one"),
+        ('engines=[{name="a"}, {name="a"}]', "each name once"),
+        ("judge.options.api_key=s3cr3t", r"judge\.options\.api_key holds a secret; .* judge\.options\.api_key_file"),
+        ("weights.token=s3cr3t", r"weights\.token holds a secret"),
+        ("control.listen=127.0.0.1:8080", r"tap\.listen and control\.listen are both"),
+        ("tap.admin=8081.5:x", r"tap\.admin = .*: write HOST:PORT"),
+        ("tap.mirror=::1:80", r"tap\.mirror = .*: write HOST:PORT"),
+        ("tap.tls_cert=/etc/chain.pem", r"tap\.tls_cert and tap\.tls_key go together"),
+        ("lessons.rewrite=true", r"llm\.url is empty"),
+        ("nats.replicas=2", "write 1, 3 or 5"),
+        ("learner.lr=1e-5", r"\[learner\] is now \[model\], \[train\]"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_name_and_the_remedy(line: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(None, [line])
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_machine_hands_out_versions_or_fetches_them() -> None:
+    with pytest.raises(ConfigError, match="keep one"):
+        load(None, ["weights.listen=127.0.0.1:8095", "weights.source=http://h:8095"])
+
+
+def test_addresses_of_the_sixth_version_have_brackets() -> None:
+    assert address("[::1]:0", "tap.listen") == ("::1", 0)
