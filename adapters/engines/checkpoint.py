@@ -109,7 +109,6 @@ def validate(
     *,
     like: Served | None = None,
     manifest: str = "",
-    digests: bool = True,
     allow_tied: bool = True,
 ) -> Checkpoint:
     """Look at a version directory as closely as can be done without an engine, beside what is served (`like`) and
@@ -120,13 +119,12 @@ def validate(
     word.
     """
     listed = _manifest(directory, manifest)
-    if digests:
-        for entry in listed:
-            _check_digest(directory, entry)
-        known = {entry.get("name") for entry in listed}
-        for path in directory.glob("*.safetensors") if listed else ():
-            if path.name not in known:
-                raise CheckpointRefused(f"{path} is not in the manifest; somebody put it there, take it out")
+    for entry in listed:
+        _check_digest(directory, entry)
+    known = {entry.get("name") for entry in listed}
+    for path in directory.glob("*.safetensors") if listed else ():
+        if path.name not in known:
+            raise CheckpointRefused(f"{path} is not in the manifest; somebody put it there, take it out")
     config = _json(directory / "config.json", None)
     if not allow_tied and config.get("tie_word_embeddings", False):
         raise CheckpointRefused(
