@@ -3,13 +3,11 @@
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-import structlog
 
 from actors.messages import BatchOrder, Directive, Serving, Verdict
 from actors.messages.signing import sign
@@ -42,12 +40,10 @@ class Evolved:
 
 
 @pytest.fixture
-def evolved(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Evolved]:
+def evolved(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Evolved:
     (tmp_path / "config.toml").write_text(f'state_dir = "{tmp_path}"\n[control]\nport = {free_port()}\n')
     monkeypatch.setenv("EVOLVED_CONFIG", str(tmp_path / "config.toml"))
-    logs = structlog.get_config()  # commands set logs up for a process of their own
-    yield Evolved(tmp_path, capsys)
-    structlog.configure(**logs)
+    return Evolved(tmp_path, capsys)
 
 
 REASON = "success fell [/x] [bold fell [red]:warning:\\"
