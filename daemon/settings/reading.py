@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from daemon.errors import ConfigError
 from daemon.settings import toml
-from daemon.settings.tables import Config
+from daemon.settings.tables import Config, Control
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _OWNERS = {
@@ -40,19 +40,53 @@ def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: names the file, the key and the remedy.
     """
+    return checked(whole(path, assignments), str(path) if path is not None else "--set")
+
+
+def control(path: Path | None, assignments: Sequence[str] = ()) -> Control:
+    """The table [control] as `load` would read it. What is wrong elsewhere in the file does not matter: whoever wants
+    to stop learning must not have to mend a setting of the judge's first.
+
+    Raises:
+        ConfigError: this table cannot be read.
+    """
+    source = str(path) if path is not None else "--set"
+    theirs = toml.read(path) if path is not None else {}
+    table = laid_over(defaults(), {name: theirs[name] for name in theirs if name == "control"}, source)
+    return toml.convert(laid_over(table, _given(assignments), source)["control"], Control, source, ("control",))
+
+
+def whole(path: Path | None, assignments: Sequence[str] = ()) -> dict[str, Any]:
+    """The defaults, the file's keys and the assignments, one over the other.
+
+    Raises:
+        ConfigError: no file, no TOML, or a file of an earlier shape.
+    """
     source = str(path) if path is not None else "--set"
     table = defaults()
-    theirs = toml.read(path) if path is not None else {}
-    given: dict[str, Any] = {}
-    for text in assignments:
-        given = toml.merge(given, toml.assignment(text))
-    for over in (theirs, given):
+    for over in (toml.read(path) if path is not None else {}, _given(assignments)):
         _refuse_old(over, source)
         table = laid_over(table, over, source)
+    return table
+
+
+def checked(table: Mapping[str, Any], source: str) -> Config:
+    """`table`, which is whole, as settings.
+
+    Raises:
+        ConfigError: names `source`, the key and the remedy.
+    """
     _refuse_secrets(table, source)
     config = toml.convert(_by_name(table), Config, source)
     _check(config, source)
     return config
+
+
+def _given(assignments: Sequence[str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for text in assignments:
+        given = toml.merge(given, toml.assignment(text))
+    return given
 
 
 def defaults() -> dict[str, Any]:

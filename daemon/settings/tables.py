@@ -31,7 +31,7 @@ class Engine(Table, frozen=True):
     url: str
     key_file: str
     weight: Amount
-    logprobs: Literal["ask", "processed", "raw"]
+    logprobs: Literal["raw", "processed"]
     ca_file: str
 
 
@@ -74,6 +74,7 @@ class Tap(Table, frozen=True):
     tls_key: str
     require_key: bool
     spool_dir: str
+    workers: Annotated[int, msgspec.Meta(ge=1, le=64)]
     capture_tokens: bool
 
 
@@ -85,7 +86,6 @@ class Otlp(Table, frozen=True):
 
 class Tenant(Table, frozen=True):
     share: Share
-    calls_per_hour: Count
 
 
 class Pattern(Table, frozen=True):
@@ -168,6 +168,7 @@ class Train(Table, frozen=True):
     runs: Some
     production_share: Share
     replay_share: Share
+    provisional: bool
     metrics: str
     tensorboard: str
 
@@ -197,7 +198,6 @@ class Keep(Table, frozen=True):
     runs_days: Amount
     calls_days: Amount
     versions: Some
-    state_gb: Amount
 
 
 class Limits(Table, frozen=True):

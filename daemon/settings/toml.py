@@ -60,18 +60,18 @@ def assignment(text: str) -> dict[str, Any]:
     return table
 
 
-def convert(table: Mapping[str, Any], kind: type[T], source: str) -> T:
-    """`table` as settings of `kind`.
+def convert(table: Mapping[str, Any], kind: type[T], source: str, path: tuple[str, ...] = ()) -> T:
+    """`table`, which stands at `path`, as settings of `kind`.
 
     Raises:
         ConfigError: names `source`, the key, and the nearest known key or the type that was expected.
     """
-    _known(table, kind, source, ())
+    _known(table, kind, source, path)
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
         text, _, where = str(error).partition(" - at ")
-        key = re.sub(r"^`\$\.?|`$", "", where) or "(top level)"
+        key = ".".join((*path, *filter(None, [re.sub(r"^`\$\.?|`$", "", where)]))) or "(top level)"
         raise ConfigError(f"{source}: {key}: {text[0].lower()}{text[1:]}") from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from daemon.errors import ConfigError
-from daemon.settings.reading import address, defaults, load
+from daemon.settings.reading import address, control, defaults, load
 from daemon.settings.tables import Tenant
 
 
@@ -35,14 +35,22 @@ def test_engines_and_tenants_have_the_defaults_of_what_they_leave_out(tmp_path: 
     file = written(
         tmp_path,
         '[[engines]]\nname = "a"\nurl = "http://a:8000"\n[[engines]]\nname = "b"\nurl = "http://b:8000"\nweight = 3\n'
-        "[tenants]\nshare = 0.5\n[tenants.acme]\ncalls_per_hour = 9\n",
+        "[tenants]\nshare = 0.5\n[tenants.acme]\nshare = 0.1\n",
     )
     config = load(file)
-    assert [(one.name, one.weight, one.logprobs) for one in config.engines] == [("a", 1.0, "ask"), ("b", 3.0, "ask")]
-    assert config.tenants == {"": Tenant(0.5, 0), "acme": Tenant(0.5, 9)}
+    assert [(one.name, one.weight, one.logprobs) for one in config.engines] == [("a", 1.0, "raw"), ("b", 3.0, "raw")]
+    assert config.tenants == {"": Tenant(0.5), "acme": Tenant(0.1)}
     assert load(None, ["engines.url=http://c:1"]).engines[0].url == "http://c:1"
     with pytest.raises(ConfigError, match="there are 2"):
         load(file, ["engines.url=http://c:1"])
+
+
+def test_an_order_reads_where_the_daemon_is_whatever_else_is_wrong(tmp_path: Path) -> None:
+    file = written(tmp_path, '[judge]\nnonsense = 1\n[control]\nlisten = "127.0.0.1:9"\n')
+    assert control(file).listen == "127.0.0.1:9"
+    assert control(file, ["control.listen=127.0.0.1:8"]).listen == "127.0.0.1:8"
+    with pytest.raises(ConfigError, match=r"control\.listn; did you mean control\.listen"):
+        control(None, ["control.listn=127.0.0.1:9"])
 
 
 def test_options_belong_to_the_adapter_that_they_were_given_for(tmp_path: Path) -> None:
