@@ -1,8 +1,11 @@
 """What somebody counts, as metrics: read from it at each scrape, never counted twice."""
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -41,3 +44,18 @@ def _filled(family: CounterMetricFamily | GaugeMetricFamily, numbers: Numbers) -
     for values, number in sorted(numbers.items()) if isinstance(numbers, Mapping) else [((), numbers)]:
         family.add_metric((values,) if isinstance(values, str) else values, number)
     return family
+
+
+def register_host(registry: CollectorRegistry, state: Path) -> None:
+    """What the process takes of its machine (`process_...`), and what the disk of the state directory has left."""
+    registry.register(Figures(_disk, state))
+    ProcessCollector(registry=registry)
+
+
+def _disk(state: Path) -> Iterator[Metric]:
+    try:
+        disk = shutil.disk_usage(state)
+    except OSError:
+        return
+    yield gauge("evolved_state_disk_free_bytes", "Left where the state directory is.", disk.free)
+    yield gauge("evolved_state_disk_size_bytes", "Size of that file system.", disk.total)

@@ -14,8 +14,7 @@ from actors.system.nats_bus import NatsBus
 from adapters.engines.vllm import VllmEngine
 from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
-from daemon.collectors.figures import Figures
-from daemon.collectors.host import register_host
+from daemon.collectors.figures import Figures, register_host
 from daemon.composition import registry as adapters
 from daemon.composition.cluster import Member, sole_use
 from daemon.composition.engines import engine_clients

@@ -18,7 +18,7 @@ from actors.system.errors import Escalated
 from actors.system.lifecycle import Lifecycle, Restart
 from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
-from daemon.collectors.host import register_host
+from daemon.collectors.figures import register_host
 from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.asgi import serve
