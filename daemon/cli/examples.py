@@ -32,7 +32,7 @@ EXAMPLES = {
   evolved thaw --reason "4711 is closed\"""",
     "config": """\
   evolved config --config config.toml        check it, and see what is in force
-  evolved config --reference > config.toml   every setting with its default""",
+  evolved config > config.toml               every setting with its default""",
     "uninstall": """\
   sudo evolved uninstall                     state and changed settings stay
   sudo evolved uninstall --purge""",

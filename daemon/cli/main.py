@@ -258,7 +258,6 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
     config = add("config", _config, "Check the settings and print them with their defaults.")
     json_option(config)
-    config.add_argument("--reference", action="store_true", help="the commented reference with every default")
 
     teach(top)
     return top
@@ -433,11 +432,7 @@ def _config(arguments: argparse.Namespace) -> int:
     import tomli_w
 
     from daemon.cli.output import print_json
-    from daemon.settings.reference import reference
 
-    if arguments.reference:
-        print(reference(), end="")
-        return 0
     settings = msgspec.to_builtins(_settings(arguments))
     # TOML has no word for "none": such a key is left out.
     if arguments.json:

@@ -27,7 +27,7 @@ examples:
   jq -r '.tasks[].goal' tasks.json                                         what was made; .dropped: what was not
 
 FILE is checkpoint and result in one: it is replaced after every world looked at, and --resume goes on from there
-whatever ended the run before. Settings: [questioner], see `evolved config --reference`.
+whatever ended the run before. Settings: [questioner], see config.toml.
 
 Exit status: 0 done, 2 no such environment or file, or the environment cannot be probed.
 """

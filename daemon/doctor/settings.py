@@ -29,7 +29,7 @@ def readable(path: Path | None, assignments: Sequence[str]) -> tuple[Config, lis
         for text in assignments:
             table = toml.merge(table, toml.assignment(text))
     except ConfigError as error:
-        return Config(), [fault(str(error), "write the file anew: `evolved config --reference` has every key")]
+        return Config(), [fault(str(error), "write the file anew: `evolved config` has every key")]
     known = _known(table, Config, (), found, source)
     try:
         return toml.convert(known, Config, source), found or [fault(first, f"change it in {source}")]

@@ -11,14 +11,12 @@ from daemon.cli.main import main
 from daemon.demo.world import PROFILE
 from daemon.errors import ConfigError
 from daemon.settings.config import Config, curator_settings, load, serving_engines, tap_settings
-from daemon.settings.reference import reference
 
 REFERENCE = Path(__file__).parents[4] / "config.toml"
 UPSTREAMS = '[tap]\nupstreams = [{ name = "a", url = "http://x" }, { name = "c", url = "http://y" }]\n'
 
 
-def test_the_reference_is_up_to_date_and_says_the_defaults() -> None:
-    assert REFERENCE.read_text() == reference(), "run: evolved config --reference > config.toml"
+def test_the_reference_says_the_defaults() -> None:
     assert load(REFERENCE) == Config()
 
 
