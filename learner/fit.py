@@ -44,12 +44,12 @@ def settled(run: Training, shape: Shape, have: float) -> tuple[Training, tuple[s
             words.append(word)
             run = other
 
-    take("learner.gradient_checkpointing = true", checkpointing=True)
+    take("train.gradient_checkpointing = true", checkpointing=True)
     tokens = run.tokens
     while tokens > LEAST_TOKENS and needed(shape, msgspec.structs.replace(run, tokens=tokens)) > have:
         tokens //= 2
-    take(f"learner.micro_tokens = {tokens}", tokens=tokens)
-    take("learner.kl_coef = 0.0 (no reference model)", reference=False)
+    take(f"train.micro_tokens = {tokens}", tokens=tokens)
+    take("train.kl_coef = 0.0 (no reference model)", reference=False)
     return run, tuple(words)
 
 
@@ -69,7 +69,7 @@ def remedies(shape: Shape, run: Training, have: float) -> list[str]:
             each = needed(shape, msgspec.structs.replace(sharded, gpus=gpus))
             if each <= have:
                 found.append(
-                    f'take {gpus} such GPUs with learner.trainer = "verl" and learner.gradient_checkpointing = true: '
+                    f'take {gpus} such GPUs with train.trainer = "verl" and train.gradient_checkpointing = true: '
                     f"{each / GIGA:.1f} GB on each"
                 )
                 break

@@ -90,7 +90,7 @@ def open_trainer(settings: LearnerSettings, weights: Path, reference: Path) -> T
     """The native trainer; torch is imported here and not before. TrainerUnavailable: verl wants to be started its own
     way."""
     if settings.trainer != "native":
-        raise TrainerUnavailable(f"learner.trainer = {settings.trainer!r} is not started by this call")
+        raise TrainerUnavailable(f"train.trainer = {settings.trainer!r} is not started by this call")
     from learner.trainers.native import NativeTrainer
 
     return NativeTrainer(settings, weights, reference=reference)
@@ -315,14 +315,14 @@ def _metrics_server(settings: LearnerSettings, registry: CollectorRegistry) -> I
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise MetricsUnavailable(
-                    f"learner.metrics_host = {where!r}, port {port}: {error.strerror or error}; name an address of "
-                    "this machine and a port that this user may open, or set learner.metrics_port = 0 for no metrics"
+                    f"train.metrics = {where!r}, port {port}: {error.strerror or error}; name an address of "
+                    "this machine and a port that this user may open, or set train.metrics = 0 for no metrics"
                 ) from error
         else:
             break
     else:
         raise MetricsUnavailable(
-            f"learner.metrics_port = {first}: this and the {METRICS_PORTS - 1} ports after it are taken at {where}; "
+            f"train.metrics = {first}: this and the {METRICS_PORTS - 1} ports after it are taken at {where}; "
             "set another, or 0 for no metrics"
         )
     _log.info("metrics_served", address=f"{where}:{port}", asked_for=first)

@@ -22,7 +22,7 @@ from learner.settings import LearnerSettings
 
 FP32, BF16 = 4, 2
 CPU_BUDGET, GPU_BUDGET = 2048, 32768
-"""Tokens of a micro-batch unless `learner.micro_tokens` says otherwise: what stays in a core's cache, and what keeps a
+"""Tokens of a micro-batch unless `train.micro_tokens` says otherwise: what stays in a core's cache, and what keeps a
 GPU busy."""
 KEPT_LOGITS = 1 << 28
 """Elements of (trained tokens, vocabulary) that are kept for the gradient, 1 GiB in fp32; with more, the projection is
@@ -168,9 +168,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     """A mini-batch is more than one micro-batch: its gradient stands beside the next one's activations."""
     checkpointing: bool = False
     reference: bool = True
-    """There is a KL penalty (`learner.kl_coef` above 0)."""
+    """There is a KL penalty (`train.kl_coef` above 0)."""
     guard: bool = True
-    """A step can be undone (`learner.kl_limit` above 0)."""
+    """A step can be undone (`train.max_step_kl` above 0)."""
     sequence_parallel: int = 1
     unit_temperature: bool = True
     """Every row was sampled at temperature 1; else verl keeps a second copy of the logits."""

@@ -30,7 +30,7 @@ class TensorBoard:
             from tensorboardX.proto import event_pb2
         except ModuleNotFoundError as error:
             raise TensorBoardUnavailable(
-                f"learner.tensorboard_dir needs {error.name}; install the extra: pip install 'evolved[learner]'"
+                f"train.tensorboard needs {error.name}; install the extra: pip install 'evolved[learner]'"
             ) from error
         # Neither has types: the one has no annotations, the other is generated at import.
         self._summary: Any = summary
@@ -45,7 +45,7 @@ class TensorBoard:
             self._writer: Any = EventsWriter(str(directory / "events"), f".{os.getpid()}")
             self._writer.flush()
         except OSError as error:
-            raise TensorBoardUnavailable(f"learner.tensorboard_dir: {error}") from error
+            raise TensorBoardUnavailable(f"train.tensorboard: {error}") from error
 
     def write(self, outcome: Outcome) -> None:
         """Add one order's figures, at the newest version then."""

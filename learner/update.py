@@ -44,7 +44,7 @@ from learner.trainers import Trainer
 _log = structlog.get_logger(__name__)
 Result = Literal["trained", "skipped", "repeated", "went_back"]
 _REMEDY = (
-    "the weights are those that were written, the optimizer is close to theirs; if settings of [learner] or the "
+    "the weights are those that were written, the optimizer is close to theirs; if settings of [train] or the "
     "machine changed since, that is why, and nothing needs doing"
 )
 _TICK = 1e-3

@@ -13,7 +13,7 @@ FEEDBACK = "report how runs went: POST /v1/feedback (docs/attach.md)"
 _TOKENS = "serve through the tap with tap.capture_tokens = true, from a vLLM that returns token ids (docs/attach.md)"
 _PLUGIN = "install evolved's plug-in in the environment of the engine, and restart it (docs/attach.md, step 1)"
 _ROUTE = "let the agent call /v1/chat/completions or /v1/responses (docs/attach.md)"
-_SAMPLING = "sample at temperature 1 and top_p 1, or set assembler.processed_logprobs (docs/attach.md, step 2)"
+_SAMPLING = "sample at temperature 1 and top_p 1, or set engines.logprobs (docs/attach.md, step 2)"
 _GREEDY = "let the agent sample at temperature 1: the best guess alone has nothing to be compared with"
 _FORCED = "leave the choice to the model in these calls: what is forced was not sampled from the weights"
 _LABELLED = "serve from an engine in [engines], which is labelled with its version (docs/attach.md)"
@@ -32,15 +32,15 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "untrainable": ("may not be trained on", _TOKENS),
     "unknown version": ("came from weights that the engine did not name", _LABELLED),
     "held out": ("are kept for the gate's exam", "nothing: a fourth judges what the rest makes"),
-    "pool full": ("made room for newer ones", "raise curator.pool_production, or let the learner update more often"),
+    "pool full": ("made room for newer ones", "let the learner update more often"),
     "stale": (
         "were too old for the weights that are trained",
-        "report outcomes sooner, or raise curator.max_staleness (docs/how-it-learns.md)",
+        "report outcomes sooner, or raise train.max_staleness (docs/how-it-learns.md)",
     ),
     "abandoned": ("came from weights that were given up", "nothing: the versions that they came from are gone"),
     "equal outcomes": ("went as well as all other attempts at their task", _TELLS),
     "group too small": ("had too few other attempts at their task", "look at the rollout: evolved status"),
-    "group closed": ("came after their group was used", "raise curator.group_seconds"),
+    "group closed": ("came after their group was used", "lower train.group_size, or give the engine fewer other calls"),
     "no group": ("belong to no group", "nothing: only groups of the sandbox are trained on"),
     "given up": ("were in an order that the learner did not answer", _DOWN),
     "forgotten": ("were more than are remembered at a time", "nothing: newer ones take their place"),
@@ -82,7 +82,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "outcome_range": ("have an outcome beyond any scale", "report outcomes between 0 and 1"),
     "cut_off": (
         "had their last answer cut off, and an outcome that nobody reported or verified",
-        "raise rollout.max_tokens or the engine's context length",
+        "raise sandbox.max_tokens or the engine's context length",
     ),
     "not_trainable": ("may not be trained on", _TOKENS),
     "equal_outcomes": ("went as well as all that they were compared with", _TELLS),
@@ -98,21 +98,21 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     ),
     "processing": (
         "were sampled with top_p, top_k, min_p or a penalty, which the trainer cannot do to its own logits",
-        "train with learner.trainer = native, or sample at top_p 1 (docs/several-machines.md)",
+        "train with train.trainer = native, or sample at top_p 1 (docs/several-machines.md)",
     ),
     "grammar": (
         "had a grammar and something redacted, so that nobody can tell what the grammar chose",
         "nothing: the other calls train",
     ),
     "too_long": ("are longer than the learner takes", "shorten the agent's prompts (docs/sandbox.md)"),
-    "no_step": ("were in an update that was undone: it moved too far", "lower learner.lr (docs/operate.md)"),
+    "no_step": ("were in an update that was undone: it moved too far", "lower train.lr (docs/operate.md)"),
     "update_limit": (
         "were left out, for their update had moved as far as it may",
-        "nothing, if few are: learner.kl_limit bounds an update; else lower learner.lr",
+        "nothing, if few are: train.max_step_kl bounds an update; else lower train.lr",
     ),
     "sequence_limit": (
         "were sampled too differently from what is trained now",
-        "report outcomes sooner, or raise learner.sequence_limit",
+        "report outcomes sooner",
     ),
     "nonfinite_gradient": ("had a gradient that is not finite", _LEARNER),
     "failed": ("were in an update that failed", _LEARNER),

@@ -59,7 +59,7 @@ class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """How much worse than the incumbent a candidate may be at the lower confidence limit."""
     small_step: float = 0.05
     """Nats a token up to which a candidate that eight outcomes do not speak against serves on trial: what the learner's
-    guard lets one update move (`learner.kl_limit`). 0: `least` outcomes must always decide."""
+    guard lets one update move (`train.max_step_kl`). 0: `least` outcomes must always decide."""
 
 
 class _Scored(msgspec.Struct):

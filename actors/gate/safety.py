@@ -152,7 +152,7 @@ def read_probes(path: Path) -> list[tuple[Probe, dict[str, Any]]]:
     try:
         found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
     except OSError as error:
-        raise InvalidProbes(f"safety probes: cannot read {path}: {error.strerror}; see gate.safety.file") from error
+        raise InvalidProbes(f"safety probes: cannot read {path}: {error.strerror}; see gate.probes") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InvalidProbes(f"safety probes: {path}: {error}; see {SHIPPED.name} for the form") from error
     for probe in found.probe:

@@ -23,6 +23,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     entities: dict[str, tuple[str, ...]] = {}
     """Kinds of things that exist, with values an agent may meet; keyed by the argument name that takes them."""
     notes: tuple[str, ...] = ()
+    system: str = ""
+    """System text that the model's chat template puts where the opening messages have none: a lesson is appended."""
 
 
 class Observation(msgspec.Struct, frozen=True):

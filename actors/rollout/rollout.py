@@ -95,7 +95,8 @@ class Rollout:
             self._guidance = Guidance(
                 retriever, engine=engine, environment=environment, tenant=settings.tenant, most=settings.lessons,
                 timeout=settings.step_timeout,
-                failed=partial(self._count, "lessons_unavailable", 1), context=harness.context, system=settings.system,
+                failed=partial(self._count, "lessons_unavailable", 1), context=harness.context,
+                system=environment.profile().system,
             )  # fmt: skip
         self._mixture, self._trains = mixture, trains
         self._own = OwnTasks(
@@ -316,7 +317,7 @@ class Rollout:
                 context=self._harness.context,
                 agent=self._harness.agent,
                 lessons_text=lessons_text(lessons),
-                system=settings.system,
+                system=self._environment.profile().system,
                 plain_opening=plain,
                 max_steps=settings.max_steps,
                 max_tokens=settings.max_tokens,

@@ -25,9 +25,6 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Kinds of task, one letter each; empty for the environment's usual mix."""
     first_seed: int = 0
     """Number of the first task of a fresh store."""
-    system: str = ""
-    """System text of the model's chat template, for guided prompts: a lesson is appended to it. Only needed where the
-    environment's opening messages have none."""
     tenant: str = "default"
     """Whose trajectories these are."""
     max_steps: int = 24

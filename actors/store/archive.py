@@ -50,7 +50,7 @@ class Archive:
                 check(connection)
                 self._ids = list(connection.scalars(wanted))
         except DBAPIError as error:
-            raise StoreUnavailable(f"store.url {self._engine.url.render_as_string()}: {error.orig}") from error
+            raise StoreUnavailable(f"database.url {self._engine.url.render_as_string()}: {error.orig}") from error
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -87,6 +87,6 @@ def ask(url: str, question: Callable[[Connection], R], settings: StoreSettings =
             check(connection)
             return question(connection)
     except DBAPIError as error:
-        raise StoreUnavailable(f"store.url {engine.url.render_as_string()}: {error.orig}") from error
+        raise StoreUnavailable(f"database.url {engine.url.render_as_string()}: {error.orig}") from error
     finally:
         engine.dispose()

@@ -46,7 +46,9 @@ def copy(url: str, directory: Path, report: Report, settings: StoreSettings) -> 
         return target
     source, target = Path(parsed.database or "").absolute(), directory / SQLITE
     if not source.is_file():
-        raise StoreUnavailable(f"no store at {source}; name the state_dir or the store.url of the daemon that wrote it")
+        raise StoreUnavailable(
+            f"no store at {source}; name the state_dir or the database.url of the daemon that wrote it"
+        )
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         _copy_sqlite(source, target, report)

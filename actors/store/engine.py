@@ -93,7 +93,9 @@ def open_read_only(url: str, settings: StoreSettings) -> Engine:
         return reading(postgresql.open_postgresql(parsed, settings))
     path = Path(parsed.database or "").absolute()
     if not path.is_file():
-        raise StoreUnavailable(f"no store at {path}; name the state_dir or the store.url of the daemon that wrote it")
+        raise StoreUnavailable(
+            f"no store at {path}; name the state_dir or the database.url of the daemon that wrote it"
+        )
     return create_engine(
         f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true",
         connect_args={"timeout": waits.LOCK_SECONDS},
@@ -115,11 +117,11 @@ def _parsed(url: str) -> URL:
     except (ArgumentError, ValueError):
         # Not chained: the parser's text quotes what it stumbled over, which may be a password.
         raise StoreMisconfigured(
-            "store.url is no URL; write sqlite:////absolute/path.db or postgresql+psycopg://USER@HOST:PORT/DATABASE "
+            "database.url is no URL; write sqlite:////absolute/path.db or postgresql+psycopg://USER@HOST:PORT/DATABASE "
             "(a %, @, : or / within a name as %25, %40, %3A, %2F)"
         ) from None
     if parsed.get_backend_name() not in ("sqlite", "postgresql", "postgres"):
-        raise StoreMisconfigured(f"store.url: {parsed.drivername} is neither sqlite nor postgresql+psycopg")
+        raise StoreMisconfigured(f"database.url: {parsed.drivername} is neither sqlite nor postgresql+psycopg")
     return parsed
 
 

@@ -2,7 +2,7 @@
 
 StoreError
 ├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
-├── StoreMisconfigured   store.url or what it needs cannot work; waiting cures nothing
+├── StoreMisconfigured   database.url or what it needs cannot work; waiting cures nothing
 ├── StoreDamaged         the file is no database, or broken
 ├── SchemaMismatch       the database was written by an evolved with other tables
 └── UnknownRecord        an actor asked to save something that the store has no table for

@@ -34,9 +34,13 @@ and system; and of others: a standby that takes no writes yet, one ended for idl
 def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
     """An engine; nothing is connected yet."""
     if url.drivername not in _NAMES:
-        raise StoreMisconfigured(f"store.url: {url.drivername} is not supported; write {DRIVER}://USER@HOST/DATABASE")
+        raise StoreMisconfigured(
+            f"database.url: {url.drivername} is not supported; write {DRIVER}://USER@HOST/DATABASE"
+        )
     if "password" in url.query:
-        raise StoreMisconfigured("store.url: ?password= would be shown wherever the URL is; use store.password_file")
+        raise StoreMisconfigured(
+            "database.url: ?password= would be shown wherever the URL is; use database.password_file"
+        )
     try:
         engine = create_engine(
             url.set(drivername=DRIVER),
@@ -48,7 +52,8 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
         )
     except ModuleNotFoundError as error:
         raise StoreMisconfigured(
-            f"store.url names PostgreSQL, whose driver is not installed ({error.name}): pip install 'evolved[postgres]'"
+            f"database.url names PostgreSQL, whose driver is not installed ({error.name}): "
+            "pip install 'evolved[postgres]'"
         ) from error
 
     @event.listens_for(engine, "do_connect")
@@ -92,7 +97,7 @@ def check(connection: Connection) -> None:
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
     if encoding != "UTF8":
         raise StoreMisconfigured(
-            f"store.url: the database has encoding {encoding}, and agents write any text: "
+            f"database.url: the database has encoding {encoding}, and agents write any text: "
             "make one with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
         )
 
@@ -111,7 +116,7 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
         away = isinstance(error, OperationalError | InterfaceError)
     if not (away or error.connection_invalidated):
         return None
-    return StoreUnavailable(f"store.url {url.render_as_string()}: {str(error.orig).strip()}")
+    return StoreUnavailable(f"database.url {url.render_as_string()}: {str(error.orig).strip()}")
 
 
 def read_password(name: str) -> str:
@@ -120,4 +125,4 @@ def read_password(name: str) -> str:
         return Path(name).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise StoreUnavailable(f"store.password_file {name}: {why}") from error
+        raise StoreUnavailable(f"database.password_file {name}: {why}") from error

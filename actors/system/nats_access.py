@@ -106,7 +106,7 @@ class NatsAccess(msgspec.Struct, frozen=True):
         if jwt is None or seed is None:
             missing = "JWT" if jwt is None else "NKEY SEED"
             raise AccessUnusable(
-                f"bus.credentials_file = {self.settings.credentials_file} has no {missing} block; "
+                f"nats.secret_file = {self.settings.credentials_file} has no {missing} block; "
                 "make the file anew, for example with `nsc generate creds`"
             )
         return jwt[1], seed[1]

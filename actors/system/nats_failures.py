@@ -20,12 +20,12 @@ that the server has closed, before nats-py has heard of it."""
 _VERIFY = {
     9: "the server's certificate is not valid yet: compare the clocks of both machines",
     10: "the server's certificate has expired: renew it there (our clock, if it is wrong, would say the same)",
-    18: "the server's certificate signed itself: name it, or its authority, in bus.ca_file",
-    19: "the server's authority is not known here: name the file that holds it in bus.ca_file",
-    20: "the server's authority is not known here: name the file that holds it in bus.ca_file",
-    21: "the server's authority is not known here: name the file that holds it in bus.ca_file",
-    62: "the server's certificate is for another host name: write the name that it has into bus.url",
-    64: "the server's certificate is not for this address: write a name that it has into bus.url",
+    18: "the server's certificate signed itself: name it, or its authority, in nats.ca_file",
+    19: "the server's authority is not known here: name the file that holds it in nats.ca_file",
+    20: "the server's authority is not known here: name the file that holds it in nats.ca_file",
+    21: "the server's authority is not known here: name the file that holds it in nats.ca_file",
+    62: "the server's certificate is for another host name: write the name that it has into nats.url",
+    64: "the server's certificate is not for this address: write a name that it has into nats.url",
 }
 """OpenSSL verification code -> what is wrong, and the remedy."""
 
@@ -37,9 +37,9 @@ _API = {
     10035: "the account is not known to the servers: see their configuration",
     10039: "JetStream is off for this account: enable it there, or log in to another account",
     10047: "the streams need more disk than the servers may use: raise max_file_store (jetstream {}), or "
-    "broker.store_bytes of our own",
+    "limits.streams_gb of our own",
     10065: "another stream holds these subjects: give each installation an account of its own",
-    10074: "this server is in no cluster and keeps one copy: set bus.replicas = 1, or name a cluster in bus.url",
+    10074: "this server is in no cluster and keeps one copy: set nats.replicas = 1, or name a cluster in nats.url",
     10076: "JetStream is off: start the servers with jetstream {} in their configuration",
     10113: "the account wants max_bytes, and we set it: see the account's limits",
     10122: "the stream is larger than the account lets one be: raise its max_stream_bytes",
@@ -47,7 +47,7 @@ _API = {
 """JetStream's err_code -> what to do where waiting cures nothing."""
 
 _CURABLE = {
-    10005: "fewer servers are up than bus.replicas wants",
+    10005: "fewer servers are up than nats.replicas wants",
     10008: "the cluster has no leader: fewer than half of its servers are up",
 }
 """err_code -> what it is that we wait for."""
@@ -58,14 +58,16 @@ def connect_refusal(error: BaseException, settings: BusSettings) -> str:
     if isinstance(error, AccessUnusable):
         return str(error)
     if isinstance(error, PlainServer):
-        return f"{error}, and bus.url (tls://) or bus.ca_file wants it: configure tls {{}} there, or write nats:// here"
+        return (
+            f"{error}, and nats.url (tls://) or nats.ca_file wants it: configure tls {{}} there, or write nats:// here"
+        )
     if isinstance(error, ssl.SSLCertVerificationError):
         return _VERIFY.get(error.verify_code, f"the server's certificate is refused: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
         return _alert(error, settings)
     text = str(error).lower()
     if "account authentication expired" in text or "user authentication expired" in text:
-        return "the JWT in bus.credentials_file has expired: make a new one"
+        return "the JWT in nats.secret_file has expired: make a new one"
     if "authorization violation" in text or "authentication" in text:
         return f"the server refuses our login: {_login(settings)}"
     return ""
@@ -74,7 +76,7 @@ def connect_refusal(error: BaseException, settings: BusSettings) -> str:
 def _alert(error: ssl.SSLError, settings: BusSettings) -> str:
     reason = error.reason or ""
     if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
-        return "the server wants a client certificate: name one in bus.certificate_file and bus.key_file"
+        return "the server wants a client certificate, and evolved shows none: let it take a user or a .creds file"
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return (
             f"the server refuses bus.certificate_file = {settings.certificate_file or '(none)'} "
@@ -85,13 +87,16 @@ def _alert(error: ssl.SSLError, settings: BusSettings) -> str:
 
 def _login(settings: BusSettings) -> str:
     if settings.credentials_file:
-        return f"see bus.credentials_file = {settings.credentials_file}; it may have expired or been revoked"
+        return f"see nats.secret_file = {settings.credentials_file}; it may have expired or been revoked"
     if settings.user:
-        return f"see bus.user = {settings.user!r} and bus.password_file = {settings.password_file}"
+        return f"see the user {settings.user!r} in nats.url and nats.secret_file = {settings.password_file}"
     if settings.certificate_file:
         return f"no user there for bus.certificate_file = {settings.certificate_file}"
     if settings.url:
-        return "set bus.user and bus.password_file, or bus.credentials_file"
+        return (
+            "write the user into nats.url (nats://USER@HOST) and his password into nats.secret_file, or name a .creds "
+            "file there"
+        )
     return "its credentials.json is not that server's: another NATS may have taken the port of `evolved broker`"
 
 

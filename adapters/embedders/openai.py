@@ -52,9 +52,7 @@ class OpenAIEmbedder:
         retries: int = 2,
     ) -> None:
         if min(batch, max_chars, timeout) <= 0 or min(dimensions, retries) < 0:
-            raise ValueError(
-                "embedder.options: batch, max_chars and timeout are above 0; dimensions and retries not below"
-            )
+            raise ValueError("embeddings: batch, max_chars and timeout are above 0; dimensions and retries not below")
         self._model, self._url, self._asked = model, base_url or _OPENAI, dimensions
         place = checked_url(self._url)
         if self._url == _OPENAI and not key_file:

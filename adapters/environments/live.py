@@ -134,7 +134,7 @@ class LiveEnvironment:
                 goals that cannot be used.
         """
         if grader is None:
-            raise AdapterNotSetUp('nothing verifies an attempt at live APIs: name a grader, [grader] name = "open"')
+            raise AdapterNotSetUp('nothing verifies an attempt at live APIs: name one, sandbox.grader = "open"')
         if limit < 1:
             raise AdapterNotSetUp(f"limit = {limit} must be at least 1")
         self._api, self._grader, self._system, self._limit, self._clock = api, grader, system, limit, clock
@@ -145,7 +145,7 @@ class LiveEnvironment:
             raise AdapterNotSetUp(
                 f"grader {grader.name} compares with a reference, and {len(without)} of {len(found)} goals in goals ="
                 f" {goals!r} have none, such as {without[0][:60]!r}: it would never grade them. Add calls that"
-                ' reached the goal, "reference": [{"name": ..., "arguments": {...}}], or set [grader] name = "open"'
+                ' reached the goal, "reference": [{"name": ..., "arguments": {...}}], or set sandbox.grader = "open"'
             )
         for goal in found:
             self._goals["heldout" if _held_out(goal) else "train"].append(goal)
@@ -167,7 +167,7 @@ class LiveEnvironment:
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
         if families:
-            raise ValueError("live APIs have no families of tasks; leave rollout.families empty")
+            raise ValueError("live APIs have no families of tasks; leave sandbox.families empty")
         goals = self._goals[split]
         goal = goals[seed % len(goals)]
         return Task(

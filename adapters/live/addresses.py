@@ -75,10 +75,10 @@ class AddressGuard:
         if not is_public(address):
             raise LiveApiRefused(
                 f"{host} is at {address}, which is not public; if it is meant, name the host, the address or its "
-                "network in live.allow_private"
+                "network in apis.allow_hosts"
             )
         if not tls and host not in self._http:
-            raise LiveApiRefused(f"{host}: http:// only to hosts in live.allow_http; use https://")
+            raise LiveApiRefused(f"{host}: http:// only to hosts in apis.allow_hosts; use https://")
 
 
 def is_public(address: Address) -> bool:

@@ -41,7 +41,7 @@ _ERROR = 2000
 
 
 class CallablesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Functions by name: `[adapters.NAME]` with `kind = "callables"`."""
+    """Functions by name: `[apis.NAME]` with `kind = "callables"`."""
 
     functions: tuple[str, ...]
     """Each as `module:function`, or `module:object.method`."""

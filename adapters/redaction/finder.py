@@ -52,14 +52,13 @@ class Finder:
                 Detector("secret", _may_be_encoded, self._encoded),
             )
         self._own = [
-            (pattern.name, compiled(pattern.regex, f"redaction.patterns[{number}].regex"))
+            (pattern.name, compiled(pattern.regex, f"redact.patterns[{number}].regex"))
             for number, pattern in enumerate(settings.patterns)
         ]
         self._rank = {kind: rank for rank, kind in enumerate((*(name for name, _ in self._own), *KINDS))}
         self._allowed = frozenset(settings.allow)
         self._allowed_patterns = [
-            compiled(regex, f"redaction.allow_patterns[{number}]")
-            for number, regex in enumerate(settings.allow_patterns)
+            compiled(regex, f"redact.allow[{number}]") for number, regex in enumerate(settings.allow_patterns)
         ]
         self._names: dict[str, str] = {}
         self._kinds = frozenset(settings.kinds)

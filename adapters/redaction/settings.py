@@ -23,7 +23,7 @@ class InvalidRedaction(Exception):
 
 
 class PatternSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[redaction.patterns]]`: something that only this user has."""
+    """`[[redact.patterns]]`: something that only this user has."""
 
     name: str
     """Kind of the finds, in the placeholder and in the counters: small letters, digits, `_`."""
@@ -64,17 +64,17 @@ def require_valid(settings: RedactionSettings) -> None:
         if kind not in KINDS:
             near = difflib.get_close_matches(kind, KINDS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"write some of {', '.join(KINDS)}"
-            raise InvalidRedaction(f"redaction.kinds: {kind!r} is no kind; {hint}")
+            raise InvalidRedaction(f"redact.kinds: {kind!r} is no kind; {hint}")
     if settings.strict and not settings.enabled:
-        raise InvalidRedaction("redaction.strict = true and redaction.enabled = false: write one of them, not both")
+        raise InvalidRedaction("redaction is strict and not enabled: one of them")
     if settings.strict and not settings.key_file:
         raise InvalidRedaction(
-            "redaction.strict = true without redaction.key_file: the calls of a run are told by digests that need a"
-            " key; make one with `openssl rand -hex 32`, readable for the tap's and the daemon's user"
+            'redact.kinds has "text" and there is no key: the calls of a run are told by digests that need one; make'
+            " one with `openssl rand -hex 32 > STATE_DIR/keys/placeholders.key`, readable for the tap's and the daemon's user"
         )
     names: set[str] = set()
     for number, pattern in enumerate(settings.patterns):
-        where = f"redaction.patterns[{number}]"
+        where = f"redact.patterns[{number}]"
         if not _NAME.fullmatch(pattern.name) or pattern.name in KINDS or pattern.name in names:
             raise InvalidRedaction(
                 f"{where}.name {pattern.name!r}: write a name of its own, in small letters, digits and _,"
@@ -86,7 +86,7 @@ def require_valid(settings: RedactionSettings) -> None:
                 f"{where}.regex {pattern.regex!r} matches nothing at all; ask for a character at least"
             )
     for number, regex in enumerate(settings.allow_patterns):
-        compiled(regex, f"redaction.allow_patterns[{number}]")
+        compiled(regex, f"redact.allow[{number}]")
 
 
 def compiled(regex: str, where: str) -> re.Pattern[str]:
@@ -115,12 +115,12 @@ def read_key(settings: RedactionSettings) -> bytes:
             key = file.read().strip()
     except OSError as error:
         raise InvalidRedaction(
-            f"redaction.key_file {settings.key_file!r} cannot be read ({error.strerror}); make one with"
+            f"{settings.key_file!r} cannot be read ({error.strerror}); make one with"
             " `openssl rand -hex 32`, readable for the tap's user"
         ) from error
     if len(key) < _SHORTEST_KEY:
         raise InvalidRedaction(
-            f"redaction.key_file {settings.key_file!r} holds {len(key)} bytes; write at least {_SHORTEST_KEY},"
+            f"{settings.key_file!r} holds {len(key)} bytes; write at least {_SHORTEST_KEY},"
             " say with `openssl rand -hex 32`"
         )
     return key

@@ -41,7 +41,7 @@ class SearchingEnvironment:
         self, environment: Environment, index_factory: Callable[[], ToolIndex], k: int, always: Sequence[str] = ()
     ) -> None:
         if k < 1:
-            raise ValueError("sandbox.tool_search: 1 or more tools, or 0 for no search")
+            raise ValueError("sandbox.tools_shown: 1 or more tools, or 0 for no search")
         self.name = environment.name
         self._environment, self._make, self._k, self._always = environment, index_factory, k, tuple(always)
         self._indexes: OrderedDict[bytes, ToolIndex] = OrderedDict()
@@ -72,7 +72,7 @@ class SearchingEnvironment:
     async def _opened(self, inner: Episode, goal: str) -> Episode:
         if any(tool_name(tool) == SEARCH_TOOL for tool in inner.tools):
             raise EnvironmentFailed(
-                f"{self.name} has a tool of its own named {SEARCH_TOOL}; set sandbox.tool_search = 0"
+                f"{self.name} has a tool of its own named {SEARCH_TOOL}; set sandbox.tools_shown = 0"
             )
         kind = _StatefulEpisode if isinstance(inner, Stateful) else SearchingEpisode
         episode = kind(inner, goal, self._k, self._always, self._index)

@@ -35,7 +35,7 @@ def make_room(directory: Path, need: int, spare: int) -> None:
     if free < need + spare:
         raise WeightsDiskFull(
             f"{directory}: {need} bytes are to come and {spare} to be left, {free} are "
-            "free; free some, lower weights.pull.keep, or move state_dir; what serves is untouched"
+            "free; free some, lower keep.versions, or move state_dir; what serves is untouched"
         )
 
 
@@ -49,7 +49,7 @@ def writing(path: Path) -> Iterator[None]:
             raise
         raise WeightsDiskFull(
             f"{path}: {error.strerror}; the version's partial files were removed, what serves is untouched; free some "
-            "space or lower weights.pull.keep"
+            "space or lower keep.versions"
         ) from error
 
 

@@ -299,7 +299,7 @@ class HttpPull:
                     return bytes(content)
             except httpx.HTTPError as error:
                 problem = f"{type(error).__name__}: {error}"
-        raise WeightsUnavailable(f"{url}: {problem}; is the learner up, and weights.pull.url its weights.server?")
+        raise WeightsUnavailable(f"{url}: {problem}; is the learner up, and weights.source its weights.listen?")
 
     def _refusal(self, answer: httpx.Response, url: str) -> str:
         """What is wrong with an answer that another attempt may better; empty if nothing is. Raises
@@ -308,9 +308,9 @@ class HttpPull:
         if status in (200, 206):
             return ""
         if status == 404:
-            raise CheckpointRefused(f"{url}: the learner does not have it, or not any more (learner.keep_versions)")
+            raise CheckpointRefused(f"{url}: the learner does not have it, or not any more (keep.versions)")
         if status in (401, 403):
-            raise WeightsUnavailable(f"{url}: {status}: the learner wants another token; see weights.pull.token_file")
+            raise WeightsUnavailable(f"{url}: {status}: the learner wants another token; see weights.token_file")
         return f"status {status}"
 
 

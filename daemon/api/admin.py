@@ -134,18 +134,18 @@ def admin_keys(
     try:
         keys = None if path is None else KeyRing(path, clock=clock)
     except KeysUnusable as error:
-        raise ConfigError(f"tap.door.keys_file: {error}") from error
+        raise ConfigError(f"keys: {error}") from error
     if is_loopback(host):
         return keys
     if keys is None or not keys.guarded:
         raise ConfigError(
-            f"control.host {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
-            "--scope admin --tenant NAME` and set tap.door.keys_file, or listen on 127.0.0.1"
+            f"control.listen {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
+            "--scope admin --tenant NAME`, or listen on 127.0.0.1"
         )
     if not protected:
         raise ConfigError(
-            f"control.host {host!r}: keys would cross the network in plain text; set control.tls_cert and "
-            "control.tls_key, or control.behind_tls_proxy = true if something in front of it speaks TLS, or listen on "
+            f"control.listen {host!r}: keys would cross the network in plain text; set control.tls_cert and "
+            "control.tls_key, or control.behind_proxy = true if something in front of it speaks TLS, or listen on "
             "127.0.0.1"
         )
     return keys

@@ -59,9 +59,7 @@ class RunStoryApi:
 def unknown(name: str, found: StillOpen | None) -> str:
     """Why there is nothing to tell."""
     if found is not None:
-        return (
-            f"{name[:80]!r}: {found.what}; a run closes on final feedback or assembler.idle_seconds after its last call"
-        )
+        return f"{name[:80]!r}: {found.what}; a run closes on final feedback or runs.idle_minutes after its last call"
     return (
         f"no run {name[:80]!r} in the store; name it by its id (dashboard, export), a response's or call's, your own "
         "(x-evolved-id, x-evolved-trajectory), or a report's"

@@ -46,9 +46,9 @@ def key_headers(file: str) -> dict[str, str]:
     try:
         key = Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"control.admin_key_file {file}: {error}; give a file that holds an admin key") from error
+        raise ConfigError(f"EVOLVED_KEY_FILE {file}: {error}; give a file that holds an admin key") from error
     if not key.startswith(PREFIX.decode()) or len(key.split()) != 1:
-        raise ConfigError(f"control.admin_key_file {file}: no key in it; give a file that holds an admin key alone")
+        raise ConfigError(f"EVOLVED_KEY_FILE {file}: no key in it; give a file that holds an admin key alone")
     return {"x-evolved-key": key}
 
 
@@ -57,12 +57,12 @@ def unreachable(settings: "ControlSettings", error: Exception) -> ControlUnreach
     where, cause = address(settings), str(error)
     if "CERTIFICATE_VERIFY_FAILED" in cause or "certificate required" in cause or "bad certificate" in cause:
         return ControlUnreachable(
-            f"{where}: {cause}; name its authority in control.ca_file, the name that is in its certificate in "
-            "control.url, and, if it asks for one, your certificate in control.client_cert and control.client_key"
+            f"{where}: {cause}; name the file of its authority in SSL_CERT_FILE, and the "
+            "address with the name that is in its certificate in EVOLVED_URL"
         )
     return ControlUnreachable(
         f"no daemon at {where} ({cause}); start it with `evolved run`, or name its address with --set "
-        "control.port=PORT or --set control.url=https://HOST:PORT"
+        "control.listen=HOST:PORT or EVOLVED_URL=https://HOST:PORT"
     )
 
 
@@ -70,7 +70,7 @@ def refusal(error: "httpx.HTTPStatusError") -> str:
     """What to do about an answer that is an error."""
     said = f"{error.request.url}: {error.response.status_code}"
     if error.response.status_code == 401:
-        return f"{said}: it takes an admin key; put one into a file and name it: --set control.admin_key_file=FILE"
+        return f"{said}: it takes an admin key; put one into a file and name it: EVOLVED_KEY_FILE=FILE"
     return f"{said} {error.response.text[:300]}"
 
 
@@ -78,7 +78,7 @@ def _verifying(settings: "ControlSettings") -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.ca_file or None)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"control.ca_file {settings.ca_file}: {error}; give a PEM file of authorities") from error
+        raise ConfigError(f"SSL_CERT_FILE {settings.ca_file}: {error}; give a PEM file of authorities") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if settings.client_cert:
         try:

@@ -76,7 +76,7 @@ def add_db(add: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from actors.store import StoreError
     from daemon.errors import TransferFailed
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     config = load(arguments.config, arguments.set)
     try:

@@ -59,7 +59,7 @@ def add_environments(add: Any) -> None:
 
 def run_environments(arguments: argparse.Namespace) -> int:
     """Exit status 0; 1 if a check finds something."""
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     return _ACTIONS[arguments.action](arguments, load(arguments.config, arguments.set))
 

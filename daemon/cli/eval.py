@@ -19,7 +19,7 @@ Attempt each of N held-out tasks n times with the weights that an engine serves,
   best@n  the share of tasks that at least one of the n attempts solved: what is within reach
 
 with 95 % intervals, for all tasks and for each family of goals. The engine serves its agents meanwhile. Attempts are
-played as the rollout plays: rollout.context and rollout.agent hold here too.
+played as the rollout plays: sandbox.harness and sandbox.harness hold here too.
 
 examples:
   evolved eval --env travel --n 8
@@ -38,7 +38,7 @@ def add_eval(add: Any) -> None:
     command.add_argument("--env", required=True, metavar="NAME", help="environment adapter, such as travel")
     command.add_argument("--n", type=int, default=8, help="attempts at each task (8)")
     command.add_argument("--tasks", type=int, default=64, metavar="N", help="held-out tasks (64)")
-    command.add_argument("--engine", metavar="URL", help="engine to measure, without /v1 (engines.serving.url)")
+    command.add_argument("--engine", metavar="URL", help="engine to measure, without /v1 (engines.url)")
     command.add_argument("--families", default="", metavar="LETTERS", help="kinds of task (the environment's mix)")
     command.add_argument("--first-task", type=int, default=0, metavar="NUMBER", help="number of the first task (0)")
     command.add_argument("--seed", type=int, default=0, help="of the sampling (0)")
@@ -58,7 +58,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     from daemon.composition import registry
     from daemon.composition.engines import engine_clients
     from daemon.composition.harness import harness
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     for name in ("n", "tasks", "max_steps", "max_tokens"):
         if getattr(arguments, name) < 1:

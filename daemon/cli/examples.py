@@ -6,17 +6,17 @@ from collections.abc import Iterator
 EXAMPLES = {
     "tap": """\
   evolved tap --config config.toml
-  evolved tap --set tap.upstream=http://127.0.0.1:8000 --set tap.port=8080
+  evolved tap --set engines.url=http://127.0.0.1:8000 --set tap.listen=8080
   kill -HUP PID                              read the settings again; nobody loses a request""",
     "run": """\
   evolved run --config config.toml
-  evolved run --config config.toml --set control.port=8091
+  evolved run --config config.toml --set control.listen=8091
   kill -HUP PID                              read the settings again; `evolved status` says what waits for a restart""",
     "broker": """\
   evolved broker --config config.toml        where [bus] names no NATS of your own""",
     "learner": """\
   evolved learner --config config.toml
-  evolved learner --set learner.warm_start=/srv/models/qwen""",
+  evolved learner --set model.path=/srv/models/qwen""",
     "engine": """\
   evolved engine --vllm /srv/models/qwen --port 8000
   evolved engine --model DIR --dev-mode      a small model, on the CPU, for trying things out""",

@@ -199,7 +199,7 @@ def _asked(arguments: argparse.Namespace, question: Any) -> Any:
 
 
 def _config(arguments: argparse.Namespace) -> Any:
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     path: Path | None = arguments.config
     return load(path, arguments.set)

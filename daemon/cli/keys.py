@@ -46,7 +46,7 @@ def _add(arguments: argparse.Namespace, config: Config, path: Path) -> int:
     print(text)
     _say(f"{key.scope} key {key.id} for {key.tenant}; it is shown this once, and only its digest is in {path}")
     if config.keys is None or config.keys.absolute() != path.absolute():
-        _say(f'not in force yet: set keys_file = "{path.absolute()}" under [tap.door] and start tap and daemon again')
+        _say("the first key: it is in force when tap and daemon have been started again")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 LEARNER_HELP = """\
 Run the learner: batches in, full weights out. Needs the learner extra.
 
-  evolved learner                  run; goes on from the state directory, or begins from learner.warm_start
+  evolved learner                  run; goes on from the state directory, or begins from model.path
   evolved learner inspect BATCH    show a batch's tokens, coloured by advantage
 
 It reads the newest version against its digests before it begins. Where that is damaged it says so in its log and goes
@@ -30,7 +30,7 @@ examples:
   evolved learner inspect state/batches/0f3a.batch --config config.toml
   evolved learner inspect 0f3a.batch --trajectory sandbox:9c --full | less -R
 
-Text needs a tokenizer: --tokenizer, else learner.warm_start's, else the newest version's; without one the ids are
+Text needs a tokenizer: --tokenizer, else model.path's, else the newest version's; without one the ids are
 shown. Whoever sees the output sees your agents' prompts and answers.
 
 Exit status: 0 shown, 1 no such trajectory in it, 2 the file is no batch.
@@ -92,6 +92,6 @@ def run_inspect(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     return load(arguments.config, [*arguments.set, *getattr(arguments, "more", [])])

@@ -8,7 +8,7 @@ from daemon.cli.options import json_option, settings_options
 from daemon.errors import ConfigError, ControlUnreachable
 
 HELP = """\
-Live APIs: what agents and shadow rollouts may call. They come from config.toml ([adapters.NAME]), from entry points
+Live APIs: what agents and shadow rollouts may call. They come from config.toml ([apis.NAME]), from entry points
 (evolved.adapters, live.NAME), or are added here while the daemon runs: OpenAPI documents and MCP servers by address.
 
 What is added executes nothing until you say what is known to read: the default policy is a shadow run without a list.
@@ -154,7 +154,7 @@ def _ask(arguments: argparse.Namespace, method: str, path: str, body: dict[str, 
     from daemon.cli.control_client import control_client, unreachable
     from daemon.cli.status import refusal
     from daemon.live.settings import START_SECONDS
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     config = load(arguments.config, arguments.set)
     # The daemon waits for the API; this waits for the daemon.

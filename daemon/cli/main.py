@@ -265,9 +265,7 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
 def _keys_arguments(command: argparse.ArgumentParser) -> None:
     command.description, command.formatter_class = KEYS_HELP, argparse.RawDescriptionHelpFormatter
-    command.add_argument(
-        "--file", type=Path, metavar="FILE", help="the key file (tap.door.keys_file, else STATE_DIR/keys/keys.json)"
-    )
+    command.add_argument("--file", type=Path, metavar="FILE", help="the key file (STATE_DIR/keys/keys.json)")
     actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
     add = actions.add_parser("add", help="make a key and print it, once")
     add.add_argument("--tenant", required=True, help="whose calls come with it")
@@ -292,7 +290,7 @@ def _config_file() -> Path | None:
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     return load(arguments.config, arguments.set)
 
@@ -421,22 +419,17 @@ def _keys(arguments: argparse.Namespace) -> int:
     return run(arguments, _settings(arguments))
 
 
-def _told(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _told(item) for key, item in value.items() if item is not None}
-    return [_told(item) for item in value] if isinstance(value, list) else value
-
-
 def _config(arguments: argparse.Namespace) -> int:
-    import msgspec
     import tomli_w
 
     from daemon.cli.output import print_json
+    from daemon.settings import reading
+    from daemon.settings.parts import parts_of
 
-    settings = msgspec.to_builtins(_settings(arguments))
-    # TOML has no word for "none": such a key is left out.
+    table = reading.whole(arguments.config, arguments.set)
+    parts_of(reading.checked(table, str(arguments.config) if arguments.config is not None else "--set"))
     if arguments.json:
-        print_json(settings)
+        print_json(table)
     else:
-        print(tomli_w.dumps(_told(settings)))
+        print(tomli_w.dumps(table))
     return 0

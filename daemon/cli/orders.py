@@ -71,7 +71,7 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
     if all(text.startswith("control.") for text in arguments.set):
         control = control_settings(arguments.config, arguments.set)
     else:  # one that is mistyped must not send the order to another daemon
-        from daemon.settings.config import load
+        from daemon.settings.parts import load
 
         control = load(arguments.config, arguments.set).control
     with control_client(control, 10.0) as http:

@@ -165,7 +165,7 @@ def _update(shape: Shape, run: Training, given: Given, config: Config) -> list[F
     return [
         Figure(
             key="update_seconds", what="computing an update", value=operations / rate, unit="s", basis=basis,
-            told=f"{rows} runs (curator.production_per_batch) of {given.tokens} tokens (assumed); {told}",
+            told=f"{rows} runs (train.runs) of {given.tokens} tokens (assumed); {told}",
         ),
         Figure(
             key="write_seconds", what="writing its version", value=seconds, unit="s", basis="assumed",
@@ -197,11 +197,11 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
     age = given.delay_minutes * 60.0 + interval / 2 + cycle
     # What serves was made before: it waited for its verdict, and serves until the next one has passed its trial.
     behind = (age + gate.keeper.gate_seconds + turn / 2) / interval
-    stale = f"learner.max_staleness = {limit} allows it"
+    stale = f"train.max_staleness = {limit} allows it"
     if behind > limit:
         stale = (
-            f"learner.max_staleness = {limit}: what is older is dropped or waits, so there will be fewer updates; "
-            "outcomes that come sooner, or more in a batch (curator.production_per_batch), help"
+            f"train.max_staleness = {limit}: what is older is dropped or waits, so there will be fewer updates; "
+            "outcomes that come sooner, or more in a batch (train.runs), help"
         )
     judged, a_run = _judge(given, config)
     scored = gate.replay.most + gate.drift.most
@@ -219,7 +219,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
         Figure(
             key="promotions_day", what="versions a day that may come to serve", value=verdicts, unit="",
             basis="formula",
-            told=f"one trial at a time: {duration(trial)} for {canary.runs} outcomes (swapper.canary), "
+            told=f"one trial at a time: {duration(trial)} for {canary.runs} outcomes ([trial]), "
             f"{gate.keeper.gate_seconds:g} s to a verdict; {100 * SHARE:.0f} % of runs are held out",
         ),
         Figure(
@@ -234,7 +234,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
         Figure(
             key="judge_tokens_day", what="tokens of an LLM judge a day", value=judged, unit="", basis="assumed",
             told=f"{a_run:,.0f} a run (steps as shown, rubric, labels: by characters), "
-            f"{100 * config.attributor.sampling.share:g} % of runs judged (attributor.sampling.share); the judge "
+            f"{100 * config.attributor.sampling.share:g} % of runs judged (judge.share); the judge "
             '"rules" takes none',
         ),
         Figure(

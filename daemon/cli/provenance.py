@@ -36,7 +36,7 @@ def run_provenance(arguments: argparse.Namespace) -> int:
     """Exit status 0."""
     from actors.messages.signing import BadKey
     from daemon.errors import ConfigError
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
     from daemon.upkeep.provenance import Provenance
 
     config = load(arguments.config, arguments.set)

@@ -135,7 +135,7 @@ def outcome_model(told: dict[str, Any]) -> str:
     skill = told["skill"]
     if skill is None:
         return f"none: it takes 30 reported outcomes, there are {told['outcomes']}"
-    use = "trained on" if told["on"] else "only shown (curator.provisional = false)"
+    use = "trained on" if told["on"] else "only shown (train.provisional = false)"
     kept = [f"{one['signal']} of {one['agent']}" for one in told["signals"] if one["quarantined"]]
     looks = [one["agent"] for one in told["gaps"] if one["overrated"]]
     return (

@@ -90,7 +90,7 @@ async def generate(
         except OSError as error:
             raise TasksFailed(f"{order.out} cannot be written: {error.strerror or error}") from error
         except ValueError as error:
-            raise TasksFailed(f"questioner.families = {settings.families!r}: {error}") from error
+            raise TasksFailed(f"sandbox.families = {settings.families!r}: {error}") from error
 
 
 def figures(state: QuestionerState) -> dict[str, Any]:

@@ -21,7 +21,7 @@ replays is kept, and each task carries its reference, so that attempts at it can
 examples:
   evolved tasks generate travel --count 200 --out tasks.json
   evolved tasks generate travel --count 400 --out tasks.json --resume      go on, or get more
-  evolved tasks generate travel --set questioner.prefer.difficulty='[3]' --out hard.json
+  evolved tasks generate travel --set tasks.prefer.difficulty='[3]' --out hard.json
   evolved tasks --config config.toml generate travel --out tasks.json --llm     worded by the model in [wording]
   evolved tasks generate travel --out tasks.json --engine http://127.0.0.1:8001 --attempts 4
   jq -r '.tasks[].goal' tasks.json                                         what was made; .dropped: what was not
@@ -58,7 +58,7 @@ def run_tasks(arguments: argparse.Namespace) -> int:
 
     from daemon.cli.output import print_json
     from daemon.cli.task_generation import Order, figures, generate
-    from daemon.settings.config import load
+    from daemon.settings.parts import load
 
     for name in ("count", "attempts"):
         if getattr(arguments, name) < 1:

@@ -43,7 +43,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     name: str = ""
     """Its name in `evolved status`; empty for host name and process id."""
     address: str = ""
-    """URL at which the others' users reach its control API; empty for http://control.host:control.port."""
+    """URL at which the others' users reach its control API; empty for http://control.host:control.listen."""
     lease_seconds: Annotated[float, msgspec.Meta(ge=1.0, le=60.0)] = 3.0
     """So long after a leader has died another daemon may lead; it also has to manage that long without the database.
     With SQLite it has no effect."""
@@ -100,7 +100,7 @@ def _lock(descriptor: int, path: Path) -> None:
         if time.monotonic() > end:
             raise StartFailed(
                 f"another daemon (process {other}) works with this database ({path}); end it first. Several daemons "
-                "need one PostgreSQL: set store.url, see docs/several-machines.md"
+                "need one PostgreSQL: set database.url, see docs/several-machines.md"
             )
         if not said:
             log.info("waits_for_other_daemon", process=other, seconds=_LOCK_SECONDS)

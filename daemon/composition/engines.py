@@ -10,11 +10,11 @@ from daemon.settings.config import SHADOW, Config, serving_engines
 def engine_clients(config: Config) -> dict[str, VllmEngine]:
     """A client for each engine by name, to be closed by the caller."""
     engines = config.engines
-    files = {SHADOW: ("engines.shadow", engines.shadow.api_key_file)}
+    files = {SHADOW: ("shadow", engines.shadow.api_key_file)}
     if engines.fleet:
-        files |= {one.name: (f"engines.fleet {one.name}", one.api_key_file) for one in engines.fleet}
+        files |= {one.name: (f"engines {one.name}", one.api_key_file) for one in engines.fleet}
     else:
-        files |= {name: ("engines.serving", engines.serving.api_key_file) for name in serving_engines(config)}
+        files |= {name: ("engines", engines.serving.api_key_file) for name in serving_engines(config)}
     urls = {**serving_engines(config), SHADOW: engines.shadow.url}
     return {name: VllmEngine(url, name=name, key=_key(*files[name])) for name, url in urls.items()}
 
@@ -23,7 +23,7 @@ def _key(where: str, file: str) -> str:
     """The key in `file`, empty if no file is named."""
     if not file:
         return ""
-    setting = f"{where}: api_key_file {file}"
+    setting = f"{where}: key_file {file}"
     try:
         key = Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -49,7 +49,7 @@ def sandbox_environment(
     if grader is not None and needs_reference(grader):
         raise ConfigError(
             f"grader {grader.name} compares with a reference, and only goals of sandbox.environment = {LIVE!r} have"
-            ' one: it could never grade. Set [grader] name = "open", or leave it out'
+            ' one: it could never grade. Set sandbox.grader = "open", or leave it out'
         )
     built = build_environment(settings.environment, settings.options, settings.workers)
     if isinstance(built, WorkerEnvironment):

@@ -1,4 +1,4 @@
-"""How episodes are played, from `[rollout]`: a context template by name or class path, and a user's own agent loop."""
+"""How episodes are played, from `[sandbox]`: a context template by name or class path, and a user's own agent loop."""
 
 import difflib
 from functools import partial
@@ -23,8 +23,8 @@ def harness(settings: RolloutSettings) -> HarnessConfig:
     agent = _agent(settings)
     if agent is not None and (settings.context != "causal" or settings.context_options):
         raise ConfigError(
-            "rollout.agent and rollout.context exclude each other: a loop of your own writes its messages itself; "
-            "leave rollout.context out (rollout.context_budget holds for both)"
+            "sandbox.harness and sandbox.harness exclude each other: a loop of your own writes its messages itself; "
+            "leave its name out"
         )
     label = msgspec.json.encode([*chosen, settings.agent_options], order="sorted").decode()
     return HarnessConfig(_context(settings), agent, label)
@@ -35,19 +35,19 @@ def _context(settings: RolloutSettings) -> ContextTemplate:
     if name not in SHIPPED and ":" not in name:
         near = difflib.get_close_matches(name, SHIPPED, 1, 0.5)
         if near:
-            raise ConfigError(f"rollout.context: there is no {name!r}; did you mean {near[0]}?")
+            raise ConfigError(f"sandbox.harness: there is no {name!r}; did you mean {near[0]}?")
         return _checked(name, registry.build("context", name, options))
     try:
         kind: Any = SHIPPED.get(name) or by_path(name)
         return _checked(name, kind(**options))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"rollout.context {name!r}: {error}; check rollout.context_options") from error
+        raise ConfigError(f"sandbox.harness {name!r}: {error}; check sandbox.harness_options") from error
 
 
 def _checked(name: str, made: Any) -> ContextTemplate:
     if not isinstance(made, ContextTemplate):
         raise ConfigError(
-            f"rollout.context {name!r} is a {type(made).__name__}; subclass actors.rollout.context.ContextTemplate"
+            f"sandbox.harness {name!r} is a {type(made).__name__}; subclass actors.rollout.context.ContextTemplate"
         )
     return made
 
@@ -59,7 +59,7 @@ def _agent(settings: RolloutSettings) -> Agent | None:
         make = partial(by_path(settings.agent), **settings.agent_options)
         loop = make()
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"rollout.agent {settings.agent!r}: {error}; check rollout.agent_options") from error
+        raise ConfigError(f"sandbox.harness {settings.agent!r}: {error}; check sandbox.harness_options") from error
     if not callable(getattr(loop, "run", None)):
-        raise ConfigError(f"rollout.agent {settings.agent!r} has no `async def run(self, session)`")
+        raise ConfigError(f"sandbox.harness {settings.agent!r} has no `async def run(self, session)`")
     return Agent(make, settings.agent_seconds)

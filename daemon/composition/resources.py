@@ -69,8 +69,8 @@ class Resources:
         except StoreMisconfigured as error:
             raise StartFailed(str(error)) from error
         except StoreError as error:
-            remedy = "or set store.url to another" if config.store.url else f"it is in state_dir {config.state}"
-            raise StartFailed(f"store.url: {error}; {remedy}") from error
+            remedy = "or set database.url to another" if config.store.url else f"it is in state_dir {config.state}"
+            raise StartFailed(f"database.url: {error}; {remedy}") from error
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
         registry = CollectorRegistry()

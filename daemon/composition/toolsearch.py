@@ -24,7 +24,7 @@ _MAX_FILE = 64 << 20
 def searching(
     environment: Environment | None, settings: SandboxSettings, embedder: Embedder | None
 ) -> Environment | None:
-    """`environment` as `sandbox.tool_search` wants it."""
+    """`environment` as `sandbox.tools_shown` wants it."""
     if environment is None or not settings.tool_search:
         return environment
     return SearchingEnvironment(

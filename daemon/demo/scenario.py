@@ -37,15 +37,13 @@ T = TypeVar("T")
 
 TRAFFIC_ONLY: dict[str, Any] = {
     "sandbox": {"environment": ""},
-    "learner": {"lr": 5e-4, "mini_batches": 1},
-    "gate": {"keeper": {"gate_seconds": 2.0}},
+    "train": {"lr": 5e-4, "mini_batches": 1},
 }
-"""No sandbox: the learning rate that the prototype bore with one trajectory a prompt, and a gate that is asked every
-two seconds, for minutes stand for days. Every rule is the product's."""
+"""No sandbox: the learning rate that the prototype bore with one trajectory a prompt. Every rule is the product's."""
 
-FOLLOW_UPS: dict[str, Any] = {"curator": {"provisional": True}}
+FOLLOW_UPS: dict[str, Any] = {"train": {"provisional": True}}
 
-NO_EXPERIENCE: dict[str, Any] = {"navigator": {"enabled": False}}
+NO_EXPERIENCE: dict[str, Any] = {"lessons": {"per_prompt": 0}}
 
 LEVEL_LOOKS = 3
 LEVEL_ROOM = 0.09

@@ -14,11 +14,17 @@ from daemon.demo.ports import free_ports
 from daemon.demo.processes import Child, module, wait_until
 from daemon.demo.worlds import WORLDS
 from daemon.settings import toml
-from daemon.settings.config import Config, load
+from daemon.settings.config import Config
+from daemon.settings.parts import TASKS_A_SEED, load
 
-PROFILE = Path(__file__).parent / "profile.toml"
-TASKS_A_SEED = 10_000_000
-"""Task numbers of one seed of the demo: agents draw from the lower half, the sandbox from the upper one."""
+_TOY: dict[str, Any] = {
+    "profile": "toy",
+    "train": {"lr": 1e-3, "kl_coef": 0.0, "mini_batches": 2, "replay_share": 0.0},
+    "gate": {"every": 3, "tasks": 32, "margin": 0.1, "forgetting_margin": 0.25, "error": 0.2},
+    "trial": {"minutes": 1.0},
+    "keep": {"versions": 24},
+}
+"""A model of half a million parameters learns at a rate that would ruin a real one, and minutes stand for days."""
 START_SECONDS = 300.0
 """That a child has to answer, on a machine as slow as may be. One that ends is told of at once."""
 STOP_SECONDS = 40.0
@@ -49,24 +55,21 @@ class World:
         if directory.exists():
             shutil.rmtree(directory)
         (directory / "logs").mkdir(parents=True)
-        broker, serving, shadow, tap, tap_admin, control, learner = free_ports(7)
+        serving, shadow, tap, tap_admin, control, learner = free_ports(6)
         self.drift = directory / "desk.json"
         self.journal = directory / "agents.jsonl"
         here = {
             "state_dir": str(directory / "state"),
             "seed": seed,
-            "broker": {"port": broker},
-            "engines": {
-                "serving": {"url": f"http://127.0.0.1:{serving}"},
-                "shadow": {"url": f"http://127.0.0.1:{shadow}"},
-            },
-            "tap": {"port": tap, "upstream": f"http://127.0.0.1:{serving}", "admin_port": tap_admin},
-            "control": {"port": control},
-            "learner": {"metrics_port": learner, "seed": seed, "warm_start": str(self._model)},
-            "rollout": {"first_seed": seed * TASKS_A_SEED + TASKS_A_SEED // 2},
+            "model": {"path": str(self._model)},
+            "engines": {"url": f"http://127.0.0.1:{serving}"},
+            "shadow": {"url": f"http://127.0.0.1:{shadow}"},
+            "tap": {"listen": f"127.0.0.1:{tap}", "admin": f"127.0.0.1:{tap_admin}"},
+            "control": {"listen": f"127.0.0.1:{control}"},
+            "train": {"metrics": f"127.0.0.1:{learner}"},
             "sandbox": {"options": {"drift_file": str(self.drift)}},
         }
-        table = toml.merge(toml.merge(toml.merge(toml.read(PROFILE), WORLDS[world].settings), here), overrides)
+        table = toml.merge(toml.merge(toml.merge(_TOY, WORLDS[world].settings), here), overrides)
         self.config_path = directory / "config.toml"
         self.config_path.write_text(tomli_w.dumps(table), encoding="utf-8")
         self.config: Config = load(self.config_path)
@@ -90,7 +93,9 @@ class World:
         self.shadow = self._child("shadow", self._engine(shadow), nice=2, extra={"VLLM_CPU_OMP_THREADS_BIND": second})
         self.tap = self._child("tap", module("daemon.cli", "tap", *config))
         self.daemon = self._child("daemon", module("daemon.cli", "run", *config))
-        self.learner = self._child("learner", module("daemon.cli", "learner", *config), nice=2)
+        self.learner = self._child(
+            "learner", module("daemon.cli", "learner", *config), nice=2, extra={"OMP_NUM_THREADS": "1"}
+        )
         self.agents = self._child("agents", module("daemon.demo.agents", msgspec.json.encode(self._employed).decode()))
         self.children = [
             self.broker, self.serving, self.shadow, self.tap, self.daemon, self.learner, self.agents,

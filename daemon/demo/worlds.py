@@ -58,7 +58,6 @@ def _looked(rng: random.Random, episode: Episode) -> str:
 _MADE_ADDRESSES = rf"[a-z]+@(?:{'|'.join(map(re.escape, MAILS))})"
 """They are nobody's. Redacted, each would be masked in what the accounts agent learns from, and its name is what it
 calls with; the published figures were measured without that."""
-_PLAYED = {"families": "ROA", "max_steps": 12, "max_tokens": 96}
 
 WORLDS = {
     "travel": DemoWorld(
@@ -67,7 +66,7 @@ WORLDS = {
         warm_start=HERE / "warmstart",
         max_steps=10,
         max_tokens=48,
-        settings={},
+        settings={"sandbox": {"environment": "travel", "families": "ABC", "max_steps": 10, "max_tokens": 48}},
         drift=_to_made_names(travel.Drift, "book"),
     ),
     "service": DemoWorld(
@@ -77,11 +76,8 @@ WORLDS = {
         max_steps=12,
         max_tokens=96,
         settings={
-            "sandbox": {"environment": "service_desk"},
-            "rollout": {**_PLAYED, "system": ""},
-            "gate": {"sandbox": _PLAYED, "prompts": {"max_tokens": 96}},
-            "probe": _PLAYED,
-            "redaction": {"allow_patterns": [_MADE_ADDRESSES]},
+            "sandbox": {"environment": "service_desk", "families": "ROA", "max_steps": 12, "max_tokens": 96},
+            "redact": {"allow": [f"/{_MADE_ADDRESSES}/"]},
         },
         drift=_to_made_names(service_desk.Drift, "create_refund", "orders.cancel", "findUser"),
         afterwards=_looked,

@@ -49,17 +49,15 @@ async def _greeting(host: str, port: int) -> dict[str, Any]:
 
 async def _reach(scene: Scene) -> Sequence[Finding]:
     own = not scene.config.bus.url
-    start = "start it: systemctl start evolved-broker, or evolved broker" if own else "start it, or set bus.url"
+    start = "start it: systemctl start evolved-broker, or evolved broker" if own else "start it, or set nats.url"
     try:
         url, user, password = await aside(_address, scene)
     except BrokerFailed:
         return [
-            fault(f"no broker has ever run with {scene.config.state / 'broker'}", start + "; or name yours: bus.url")
+            fault(f"no broker has ever run with {scene.config.state / 'broker'}", start + "; or name yours: nats.url")
         ]
     except OSError as error:
-        return [
-            fault(f"bus.password_file {error.filename}: {error.strerror}", "make it readable for the daemon's user")
-        ]
+        return [fault(f"nats.secret_file {error.filename}: {error.strerror}", "make it readable for the daemon's user")]
     parts = [urlsplit(one.strip()) for one in url.split(",")]
     found: list[Finding] = []
     for one in parts:
@@ -70,7 +68,7 @@ async def _reach(scene: Scene) -> Sequence[Finding]:
             found.append(fault(f"the broker does not answer at {where}", start))
             continue
         except (ValueError, msgspec.DecodeError):
-            found.append(fault(f"{where} is no nats-server", "set bus.url (broker.port) to where yours is"))
+            found.append(fault(f"{where} is no nats-server", "set nats.url to where yours is"))
             continue
         if not info.get("jetstream"):
             found.append(
@@ -97,7 +95,7 @@ async def _enter(url: str, user: str, password: str) -> list[Finding]:
         return [
             fault(
                 f"the broker at {url} does not let us in: {error or type(error).__name__}",
-                "check bus.user and bus.password_file (own broker: its credentials.json)",
+                "check the user in nats.url and nats.secret_file (own broker: its credentials.json)",
             )
         ]
     finally:

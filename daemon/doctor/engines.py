@@ -19,7 +19,7 @@ _TOOL = {
 
 def _setting(config: Config, name: str) -> str:
     """Where the engine's URL stands."""
-    return f"engines.{name}.url" if name == SHADOW or not config.engines.fleet else f"engines.fleet: url of {name}"
+    return "shadow.url" if name == SHADOW else f"engines: url of {name}"
 
 
 @asynccontextmanager
@@ -79,11 +79,7 @@ async def _endpoints(scene: Scene) -> Sequence[Finding]:
 
 
 def _refused(config: Config, name: str, error: EngineRejected) -> Finding:
-    key = (
-        "engines.fleet: api_key_file of " + name
-        if "fleet" in _setting(config, name)
-        else f"engines.{name}.api_key_file"
-    )
+    key = "shadow.key_file" if name == SHADOW else f"engines: key_file of {name}"
     if error.status in (401, 403):
         return fault(f"{error}", f"write the engine's --api-key into a file and name it: {key}")
     text = str(error)

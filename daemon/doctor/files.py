@@ -82,7 +82,7 @@ async def _room(scene: Scene) -> Sequence[Finding]:
             found.append(
                 fault(
                     f"{path}: the disk is nearly full (free: {usage.free >> 20} MiB, {100 * files:.1f} % of files)",
-                    "make room, or lower tap.spool_disk_bytes, broker.store_bytes and what learner and swapper keep",
+                    "make room, or lower limits.spool_gb, limits.streams_gb and what learner and swapper keep",
                 )
             )
         elif free < _SHOULD or files < _SHOULD:
@@ -101,7 +101,7 @@ async def _store(scene: Scene) -> Sequence[Finding]:
         shown = make_url(url)
     except SQLAlchemyError:
         return [
-            fault("store.url is no address of a database", "write sqlite:////FILE or postgresql+psycopg://HOST/NAME")
+            fault("database.url is no address of a database", "write sqlite:////FILE or postgresql+psycopg://HOST/NAME")
         ]
     told = shown.render_as_string()
     sqlite = shown.get_backend_name() == "sqlite"
@@ -112,7 +112,7 @@ async def _store(scene: Scene) -> Sequence[Finding]:
             return [
                 fault(
                     f"{file} is on {network}: SQLite's locks do not hold there, and it breaks",
-                    "set state_dir (or store.url) to a local disk, or store.url to a PostgreSQL",
+                    "set state_dir (or database.url) to a local disk, or database.url to a PostgreSQL",
                 )
             ]
         if not file.exists():
@@ -128,7 +128,9 @@ async def _store(scene: Scene) -> Sequence[Finding]:
         ]
     except StoreUnavailable as error:
         remedy = (
-            "see that its disk is there and it belongs to the daemon's user" if sqlite else "start it, or set store.url"
+            "see that its disk is there and it belongs to the daemon's user"
+            if sqlite
+            else "start it, or set database.url"
         )
         return [fault(str(error), remedy)]
     except (ImportError, SQLAlchemyError) as error:
@@ -184,7 +186,7 @@ async def _spool(scene: Scene) -> Sequence[Finding]:
         found.append(
             fault(
                 f"{spool} holds {held >> 20} MiB of {quota >> 20}: above it, records are shed",
-                "start the daemon, or raise tap.spool_disk_bytes if the disk has room",
+                "start the daemon, or raise limits.spool_gb if the disk has room",
             )
         )
     return found

@@ -26,9 +26,9 @@ def _wanted(config: Config) -> list[tuple[str, str, AdapterSettings]]:
     sandbox = AdapterSettings(name=config.sandbox.environment, options=config.sandbox.options)
     named = [
         ("judge", "judge", config.judge),
-        ("embedder", "embedder", config.embedder),
-        ("extractor", "extractor", config.extractor), ("rewriter", "rewriter", config.rewriter),
-        ("wording", "wording", config.wording), ("grader", "grader", config.grader),
+        ("embedder", "embeddings", config.embedder),
+        ("extractor", "lessons.draw", config.extractor), ("rewriter", "lessons.rewrite", config.rewriter),
+        ("wording", "tasks.prefer", config.wording), ("grader", "sandbox.grader", config.grader),
         ("environment", "sandbox.environment", sandbox),
     ]  # fmt: skip
     return [(kind, setting, one) for kind, setting, one in named if one.name]
@@ -61,18 +61,13 @@ async def _trainer(scene: Scene) -> Sequence[Finding]:
     settings, found = scene.config.learner, list[Finding]()
     if settings.warm_start and not Path(settings.warm_start).is_dir():
         found.append(
-            fault(f"learner.warm_start {settings.warm_start}: no such directory", "set it to a Hugging Face checkpoint")
+            fault(f"model.path {settings.warm_start}: no such directory", "set it to a Hugging Face checkpoint")
         )
     if await aside(importlib.util.find_spec, "torch") is None:
         return [*found, fault("the learner has no torch here", "pip install 'evolved[learner]' in this environment")]
-    gpu = any(Path("/dev").glob("nvidia[0-9]*"))
-    if settings.device == "cuda" and not gpu:
-        found.append(
-            fault('learner.device = "cuda", and this machine shows no GPU', "see nvidia-smi, or set learner.device")
-        )
     if settings.trainer == "verl" and await aside(importlib.util.find_spec, "verl") is None:
         found.append(
-            fault('learner.trainer = "verl", and verl is not here', 'see docs/several-machines.md, or set "native"')
+            fault('train.trainer = "verl", and verl is not here', 'see docs/several-machines.md, or set "native"')
         )
     return found
 
@@ -141,7 +136,7 @@ async def _lessons(scene: Scene) -> Sequence[Finding]:
         warning(
             "lessons and tools are found by their words alone: of two ways to say one thing that share no word, one "
             "does not find what the other taught",
-            'name an embedding server: [embedder] name = "openai", options.model and options.base_url; of requests '
+            "name an embedding server: [embeddings] url and model; of requests "
             "worded otherwise than their lesson it found 64 % where words found 53 % (CLINC150, docs/measured.md)",
         )
     ]
@@ -155,10 +150,10 @@ async def _strict(scene: Scene) -> Sequence[Finding]:
     named = [setting for kind, setting, _ in _wanted(scene.config) if kind in readers]
     return [
         warning(
-            "redaction.strict is on: no run of production is trained on, no lesson is learned, and placeholders are all"
-            f" that {', '.join(named) or 'a judge'} would read",
-            "to monitor alone, this is as it should be; to learn, set redaction.strict = false and name what must go"
-            " under redaction.patterns",
+            'redact.kinds has "text": no run of production is trained on, no lesson is learned, and placeholders are '
+            f"all that {', '.join(named) or 'a judge'} would read",
+            "to monitor alone, this is as it should be; to learn, take it out and name what must go"
+            " under redact.patterns",
         )
     ]
 

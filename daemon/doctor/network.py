@@ -92,7 +92,7 @@ async def tap_answers(scene: Scene) -> bool:
 async def _ports(scene: Scene) -> Sequence[Finding]:
     config, found = scene.config, list[Finding]()
     running = {"tap": False, "run": False}
-    for command, answers, key in (("tap", tap_answers, "tap.admin_port"), ("run", daemon_answers, "control.port")):
+    for command, answers, key in (("tap", tap_answers, "tap.admin"), ("run", daemon_answers, "control.listen")):
         try:
             running[command] = await answers(scene)
         except ForeignServer as error:
@@ -106,13 +106,13 @@ async def _ports(scene: Scene) -> Sequence[Finding]:
             found.append(
                 warning(f"`evolved {command}` does not run", f"start it: systemctl start {unit}, or evolved {command}")
             )
-    others = [("tap", config.tap.host, config.tap.port, "tap.port")]
+    others = [("tap", config.tap.host, config.tap.port, "tap.listen")]
     if config.intake.otlp:
-        others.append(("run", config.intake.host, config.intake.port, "intake.port"))
+        others.append(("run", config.intake.host, config.intake.port, "otlp.listen"))
     for command, host, port, key in others:
         there = await listens(host, port)
         # A socket unit listens for a tap that does not run: agents wait there, and that is as it should be.
-        held = key == "tap.port" and (scene.root / "etc/systemd/system/evolved-tap.socket").exists()
+        held = key == "tap.listen" and (scene.root / "etc/systemd/system/evolved-tap.socket").exists()
         if there and not running[command] and not held:
             found.append(_taken(f"{host}:{port}", key))
         if not there and running[command]:

@@ -62,22 +62,16 @@ def _secrets_now(config: Config) -> list[Finding]:
         try:
             keys = read_keys(config.keys)
             if stat.S_IMODE(config.keys.stat().st_mode) & 0o004:
-                found.append(
-                    warning(f"tap.door.keys_file {config.keys}: everybody can read it", f"chmod 600 {config.keys}")
-                )
+                found.append(warning(f"{config.keys}: everybody can read it", f"chmod 600 {config.keys}"))
             if config.tap.door.require_key and not any(key.scope == "agent" for key in keys):
                 found.append(
                     fault(
-                        "tap.door.require_key is on, and no agent has a key: every call is refused",
-                        "make one: evolved keys add --tenant NAME; or set tap.door.require_key = false",
+                        "tap.require_key is on, and no agent has a key: every call is refused",
+                        "make one: evolved keys add --tenant NAME; or set tap.require_key = false",
                     )
                 )
         except KeysUnusable as error:
-            found.append(fault(f"tap.door.keys_file: {error}", "tap and daemon do not start without it"))
-    elif config.tap.door.require_key:
-        found.append(
-            fault("tap.door.require_key is on without tap.door.keys_file", 'set tap.door.keys_file = "keys/keys.json"')
-        )
+            found.append(fault(f"keys: {error}", "tap and daemon do not start without it"))
     return found
 
 
@@ -96,14 +90,14 @@ def _secret(name: str, path: Path) -> list[Finding]:
 
 async def _doors(scene: Scene) -> Sequence[Finding]:
     config = scene.config
-    hosts = {"control.host": config.control.host, "tap.admin_host": config.tap.admin_host}
+    hosts = {"control.listen": config.control.host, "tap.admin": config.tap.admin_host}
     found: list[Finding] = []
     for name, host in hosts.items():
         try:
             await aside(admin_keys, config.keys, host)
         except ConfigError as error:
             if not is_loopback(host):
-                what, _, remedy = str(error).replace("control.host", name, 1).partition("; ")
+                what, _, remedy = str(error).replace("control.listen", name, 1).partition("; ")
                 found.append(fault(what, remedy))
     return found
 

@@ -9,11 +9,13 @@ import msgspec
 
 from daemon.doctor.base import Finding, fault
 from daemon.errors import ConfigError
-from daemon.settings import toml
-from daemon.settings.config import Config, load
+from daemon.settings import config as parts
+from daemon.settings import reading
+from daemon.settings.parts import load, parts_of
+from daemon.settings.tables import Config
 
 
-def readable(path: Path | None, assignments: Sequence[str]) -> tuple[Config, list[Finding]]:
+def readable(path: Path | None, assignments: Sequence[str]) -> tuple[parts.Config, list[Finding]]:
     """The configuration without what nothing knows, and a finding for each such key.
 
     A file that cannot be read at all leaves the defaults: what they say of ports and paths is better than nothing.
@@ -25,16 +27,11 @@ def readable(path: Path | None, assignments: Sequence[str]) -> tuple[Config, lis
     except ConfigError as error:
         first = str(error)
     try:
-        table = toml.read(path) if path is not None else {}
-        for text in assignments:
-            table = toml.merge(table, toml.assignment(text))
+        table = reading.whole(path, assignments)
+        known = _known(table, Config, (), found, source)
+        return parts_of(reading.checked(known, source)), found or [fault(first, f"change it in {source}")]
     except ConfigError as error:
-        return Config(), [fault(str(error), "write the file anew: `evolved config` has every key")]
-    known = _known(table, Config, (), found, source)
-    try:
-        return toml.convert(known, Config, source), found or [fault(first, f"change it in {source}")]
-    except ConfigError as error:
-        return Config(), [*found, fault(str(error), f"change it in {source}; `evolved config` checks it")]
+        return load(None), [*found, fault(str(error), f"change it in {source}; `evolved config` checks it")]
 
 
 def _known(

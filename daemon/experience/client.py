@@ -166,7 +166,7 @@ class ExperienceClient:
             except ValueError as error:
                 raise self._away(error) from error
         if answer.status_code == 401:
-            how = f"put one into a file and name it: {KEY_FILE}=FILE, or --set control.admin_key_file=FILE"
+            how = f"put one into a file and name it: {KEY_FILE}=FILE"
             raise OrderRefused(401, f"{self.url} takes an admin key: {how}")
         try:
             said = str(answer.json()["error"]["message"])

@@ -72,7 +72,7 @@ class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     otlp: bool = False
     """Receive OTLP/HTTP: LLM calls from agents' OpenTelemetry or OpenInference instrumentation."""
     host: str = "127.0.0.1"
-    """Address to listen on. Who can reach it can put calls into the store, unless tap.door asks for keys."""
+    """Address to listen on. Who can reach it can put calls into the store, unless tap.require_key."""
     port: int = 4318
     """Port; 0 takes a free one. An OpenTelemetry collector on this machine has the same default."""
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
@@ -115,7 +115,7 @@ class OtlpIntake:
         if self._tls is None and not is_loopback(self._settings.host):
             log.warning(
                 "otlp_in_plain_text", host=self._settings.host,
-                remedy="what agents say and their keys cross the network readable: set intake.tls_cert and tls_key",
+                remedy="what agents say and their keys cross the network readable: set tap.tls_cert and tls_key",
             )  # fmt: skip
         stop = anyio.Event()
         async with anyio.create_task_group() as group:
@@ -243,7 +243,7 @@ def agent_keys(path: Path | None) -> KeyRing | None:
     try:
         return None if path is None else KeyRing(path, clock=time.time)
     except KeysUnusable as error:
-        raise ConfigError(f"tap.door.keys_file: {error}") from error
+        raise ConfigError(f"keys: {error}") from error
 
 
 class _Refused(Exception):

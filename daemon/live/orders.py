@@ -1,7 +1,7 @@
 """An API that somebody wants added at run time: what of it is taken, and how its secrets are named.
 
 Over the network come addresses only, never programs: no command to start, no function to load, no file to read, and
-secrets only by the bare name of a file that the operator put into `live.secrets_dir`. An order could otherwise have
+secrets only by the bare name of a file that the operator put into `state_dir/secrets`. An order could otherwise have
 any file or variable of this machine sent to an address of its choice.
 """
 
@@ -17,9 +17,7 @@ from daemon.live.settings import NAME, Entry
 
 REMOTE = {"openapi": "document", "mcp": "url"}
 """The setting that an address is, by the kinds that may be added."""
-_ELSEWHERE = (
-    "register it in config.toml ([adapters.NAME]) or by an entry point, where whoever starts the daemon decides"
-)
+_ELSEWHERE = "register it in config.toml ([apis.NAME]) or by an entry point, where whoever starts the daemon decides"
 _SECRET, _FILE = "secret:", re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LOCAL = {"command", "directory", "environment", "functions"}
 

@@ -1,6 +1,6 @@
 """`Live`: the live APIs of this daemon, from configuration, entry points and orders; a supervised task.
 
-    [adapters.NAME]  --.
+    [apis.NAME]  --.
     entry points       +-> Entry -> made by its kind -> Guarded -> Registered -> LiveTools -> rollout, control API
     POST /api/adapters-'     (the latter checked against server-side request forgery, and written down)
 
@@ -137,7 +137,7 @@ class Live:
     ) -> None:
         """
         Args:
-            configured: the tables [adapters.NAME].
+            configured: the tables [apis.NAME].
             state: directory of this daemon's state.
             note: puts on record in the audit trail what was done, to what, and by which key; none: nobody does.
 
@@ -150,7 +150,7 @@ class Live:
         try:
             self._guard = AddressGuard(allow_private=settings.allow_private, allow_http=settings.allow_http)
         except ValueError as error:
-            raise ConfigError(f"live.allow_private: {error}") from error
+            raise ConfigError(f"apis.allow_hosts: {error}") from error
         self._audit = AuditLog(state / "live" / "audit.jsonl")
         self._recordings = Recordings(state / "live" / "recordings")
         self._apis: dict[str, Registered] = {}

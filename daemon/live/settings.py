@@ -25,7 +25,7 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One registration: what [adapters.NAME] or an order said, with references to secrets, never secrets."""
+    """One registration: what [apis.NAME] or an order said, with references to secrets, never secrets."""
 
     name: str
     kind: str

@@ -49,7 +49,7 @@ async def open_bus(
             if anyio.current_time() > end:
                 if isinstance(error, BusMisconfigured):
                     raise StartFailed(str(error)) from error
-                where, remedy = config.bus.url, "start it, or correct bus.url"
+                where, remedy = config.bus.url, "start it, or correct nats.url"
                 if not where:
                     where, remedy = str(config.state / "broker"), "start it with `evolved broker`"
                 raise StartFailed(f"no broker at {where}: {error}; {remedy}") from error

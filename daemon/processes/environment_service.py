@@ -83,12 +83,12 @@ def door(settings: ServeSettings, keys_file: Path | None, *, clock: Callable[[],
     if keys_file is None:
         raise ConfigError(
             f"--host {settings.host}: whoever comes in needs a key; make one with `evolved keys add --scope "
-            "environment --tenant NAME` and set tap.door.keys_file, or listen on 127.0.0.1 without --require-key"
+            "environment --tenant NAME`, or listen on 127.0.0.1 without --require-key"
         )
     try:
         ring = KeyRing(keys_file, clock=clock)
     except KeysUnusable as error:
-        raise ConfigError(f"tap.door.keys_file: {error}") from error
+        raise ConfigError(f"keys: {error}") from error
     return (hosts, Middleware(EnvironmentKeys, keys=ring))
 
 

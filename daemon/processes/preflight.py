@@ -66,9 +66,9 @@ def daemon(config: Config) -> None:
     """All that `evolved run` needs before it opens its parts. Raises StartFailed, ConfigError: names the setting and
     the remedy."""
     state_directory(config)
-    port_free(config.control.host, config.control.port, "control.port")
+    port_free(config.control.host, config.control.port, "control.listen")
     if config.intake.otlp:
-        port_free(config.intake.host, config.intake.port, "intake.port")
+        port_free(config.intake.host, config.intake.port, "otlp.listen")
 
 
 def tap(config: Config) -> None:

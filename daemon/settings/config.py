@@ -1,7 +1,5 @@
 """The configuration: one section per part, every default in the part's own settings, checked before anything starts."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +32,6 @@ from daemon.errors import ConfigError
 from daemon.ingest.otlp_receiver import IntakeSettings
 from daemon.ingest.shipper import ShipperSettings
 from daemon.live.settings import LiveSettings
-from daemon.settings import toml
 from daemon.settings.control import ControlSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
 from daemon.upkeep.provenance import ProvenanceSettings
@@ -44,7 +41,6 @@ from learner.settings import LearnerSettings
 
 SERVING, SHADOW = "serving", "shadow"
 """Names of the engines if there is one that serves, and of the one that no agent sees."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,9 +71,9 @@ class EnginesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     serving: EngineSettings = EngineSettings(url="http://127.0.0.1:8000")
     """Answers your agents, if there is one such engine."""
     fleet: tuple[FleetEngine, ...] = ()
-    """Several engines that answer your agents, instead of `serving`: [[engines.fleet]] with name, url and weight. They
+    """Several engines that answer your agents, instead of `serving`: [[engines]] with name, url and weight. They
     are swapped in this order, the first one that answers is the canary. The tap has them behind it too, unless
-    tap.upstreams gives it other addresses under the same names."""
+    engines gives it other addresses under the same names."""
     shadow: EngineSettings = EngineSettings(url="http://127.0.0.1:8001")
     """Takes every candidate: rollouts and the gate run on it, agents never."""
 
@@ -149,8 +145,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Says a lesson in words that fit the case before it is given; none by default."""
     live: LiveSettings = LiveSettings()
     adapters: dict[str, dict[str, Any]] = {}
-    """Live APIs by name: [adapters.NAME] with kind ("openapi", "mcp", "callables", or "installed" for one by entry
-    point), its options, and [adapters.NAME.policy]; see docs/tools.md."""
+    """Live APIs by name: [apis.NAME] with kind ("openapi", "mcp", "callables", or "installed" for one by entry
+    point), its options, and [apis.NAME.policy]; see docs/tools.md."""
     tap: TapSettings = TapSettings()
     intake: IntakeSettings = IntakeSettings()
     redaction: RedactionSettings = RedactionSettings()
@@ -197,58 +193,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.store.url or f"sqlite:///{self.state.absolute() / 'evolved.db'}"
 
 
-def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
-    """The configuration in the file at `path`, with `section.key=value` assignments laid over it.
-
-    Raises:
-        ConfigError: names the file, the key and the remedy.
-    """
-    table = toml.read(path) if path is not None else {}
-    for text in assignments:
-        table = toml.merge(table, toml.assignment(text))
-    config = toml.convert(table, Config, str(path) if path is not None else "settings")
-    serving_engines(config)
-    check_urls(config)
-    return config
-
-
-def check_urls(config: Config) -> None:
-    """Refuse an engine's URL that ends in /v1, as clients want it: we ask for more than what is below it.
-
-    Raises:
-        ConfigError: names the setting and what to write.
-    """
-    engines = config.engines
-    named = [("engines.serving.url", engines.serving.url), ("engines.shadow.url", engines.shadow.url)]
-    named += [(f"engines.fleet {one.name!r} url", one.url) for one in engines.fleet]
-    for setting, url in named:
-        if url.rstrip("/").endswith("/v1"):
-            raise ConfigError(f"{setting} = {url!r}: write {url.rstrip('/')[:-3]!r}, without /v1")
-
-
 def serving_engines(config: Config) -> dict[str, str]:
-    """The engines that answer agents: URL by name, in the order in which they are swapped.
-
-    Raises:
-        ConfigError: a name that cannot be used, or the tap has other names.
-    """
+    """The engines that answer agents: URL by name, in the order in which they are swapped."""
     fleet = config.engines.fleet
-    if not fleet:
-        return {SERVING: config.engines.serving.url}
-    names = [one.name for one in fleet]
-    for name in names:
-        if not _NAME.fullmatch(name) or name == SHADOW or names.count(name) > 1:
-            raise ConfigError(
-                f"engines.fleet: {name!r} cannot be a name; use letters, digits, - and _, each name once, and not "
-                f"{SHADOW!r}"
-            )
-    other = {one.name for one in config.tap.upstreams}
-    if other and other != set(names):
-        raise ConfigError(
-            f"tap.upstreams has {', '.join(sorted(other))} and engines.fleet {', '.join(sorted(names))}; give the same "
-            "names, or leave tap.upstreams out"
-        )
-    return {one.name: one.url for one in fleet}
+    return {one.name: one.url for one in fleet} if fleet else {SERVING: config.engines.serving.url}
 
 
 def tap_settings(config: Config) -> TapSettings:

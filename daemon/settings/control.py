@@ -1,14 +1,13 @@
-"""The section [control], by itself: what an order in an emergency needs to read, and no more."""
+"""The control API: where it listens, and where and how commands find it."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from daemon.settings import toml
-
-_SECTION = "control"
+from daemon.settings import reading
+from daemon.settings.tables import Control
 
 
 class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,22 +40,21 @@ class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """File that holds an operator's key, for those commands to show."""
 
 
-class _Alone(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of this section's name."""
-
-    control: ControlSettings = ControlSettings()
-
-
 def control_settings(path: Path | None, assignments: Sequence[str] = ()) -> ControlSettings:
-    """The section as `load` would read it. What is wrong in other sections of the file does not matter: whoever wants
-    to stop learning must not have to mend a setting of the judge's first.
+    """What an order in an emergency needs to read, and no more.
 
     Raises:
-        ConfigError: this section cannot be read.
+        ConfigError: the table [control] cannot be read.
     """
-    table: dict[str, Any] = {}
-    if path is not None:
-        table = {key: value for key, value in toml.read(path).items() if key == _SECTION}
-    for text in assignments:
-        table = toml.merge(table, toml.assignment(text))
-    return toml.convert(table, _Alone, str(path) if path is not None else "settings").control
+    return where(reading.control(path, assignments), asked=any("control" in text for text in assignments))
+
+
+def where(control: Control, *, asked: bool = False) -> ControlSettings:
+    """`asked`: the command line says where, so that EVOLVED_URL does not."""
+    host, port = reading.address(control.listen, "control.listen")
+    hosts = tuple(dict.fromkeys((*ControlSettings().allowed_hosts, host, *control.names)))
+    return ControlSettings(
+        host=host, port=port, allowed_hosts=hosts, tls_cert=control.tls_cert, tls_key=control.tls_key,
+        behind_tls_proxy=control.behind_proxy, url="" if asked else os.environ.get("EVOLVED_URL", ""),
+        ca_file=os.environ.get("SSL_CERT_FILE", ""), admin_key_file=os.environ.get("EVOLVED_KEY_FILE", ""),
+    )  # fmt: skip

@@ -93,7 +93,7 @@ def defaults() -> dict[str, Any]:
     """The file that ships with evolved."""
     here = Path(__file__)
     shipped = here.with_name("config.toml")  # in a wheel
-    return toml.read(shipped if shipped.exists() else here.parents[2] / "docs" / "kept" / "config.toml")
+    return toml.read(shipped if shipped.exists() else here.parents[2] / "config.toml")
 
 
 def laid_over(base: Mapping[str, Any], over: Mapping[str, Any], source: str) -> dict[str, Any]:

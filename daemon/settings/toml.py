@@ -49,7 +49,7 @@ def assignment(text: str) -> dict[str, Any]:
     """
     key, sign, value = text.partition("=")
     if not sign or not key.strip():
-        raise ConfigError(f"--set {text!r}: write section.key=value, for example --set learner.lr=1e-5")
+        raise ConfigError(f"--set {text!r}: write section.key=value, for example --set train.lr=1e-5")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):

@@ -25,7 +25,7 @@ class AdminRoute:
         Raises:
             InvalidTapSettings: `host` can be reached by others, and there is no admin key.
         """
-        door.check_admin_host("tap.admin_host", host)
+        door.check_admin_host("tap.admin", host)
         self._registry, self._door = registry, door
 
     def admit(self, head: Head) -> None:

@@ -76,7 +76,7 @@ class Admission:
             try:
                 self._ring = KeyRing(Path(settings.keys_file), clock=clock)
             except KeysUnusable as error:
-                raise InvalidTapSettings(f"tap.door.keys_file: {error}") from error
+                raise InvalidTapSettings(f"keys: {error}") from error
         self._plain = Visitor("default")
 
     def admit(self, request: Request) -> Visitor:
@@ -154,7 +154,7 @@ class Admission:
         if not is_loopback(host) and (self._ring is None or not self._ring.guarded):
             raise InvalidTapSettings(
                 f"{setting} {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
-                "--scope admin` and set tap.door.keys_file, or listen on 127.0.0.1"
+                "--scope admin`, or listen on 127.0.0.1"
             )
 
     def reload(self) -> None:
@@ -216,10 +216,10 @@ def is_this_machine(host: bytes) -> bool:
 def check_door(settings: DoorSettings) -> None:
     if settings.require_key and not settings.keys_file:
         raise InvalidTapSettings(
-            "tap.door.require_key is on and tap.door.keys_file is empty: nobody could come in; make a key with "
-            "`evolved keys add --tenant NAME` and set tap.door.keys_file"
+            "tap.require_key is on and there are no keys: nobody could come in; make one with "
+            "`evolved keys add --tenant NAME`"
         )
-    named = [("tap.door", settings), *((f"tap.door.tenants.{name}", one) for name, one in settings.tenants.items())]
+    named = [("tenants", settings), *((f"tenants.{name}", one) for name, one in settings.tenants.items())]
     for where, one in named:
         if not 0.0 <= one.sampling <= 1.0:
-            raise InvalidTapSettings(f"{where}.sampling {one.sampling:g}: give a share from 0 (nothing) to 1 (all)")
+            raise InvalidTapSettings(f"{where}.share {one.sampling:g}: give a share from 0 (nothing) to 1 (all)")

@@ -70,7 +70,7 @@ class Routing:
         names = {routes.canary, *routes.closed, *routes.versions} - {""}
         unknown = sorted(name for name in names if self._router.named(name) is None)
         if unknown:
-            self._problem(f"unknown engines {unknown}: tap.upstreams and the daemon's engines need the same names")
+            self._problem(f"unknown engines {unknown}: engines and the daemon's engines need the same names")
         elif self._broken:
             self._broken = ""
             log.info("routes_usable", path=str(self._path))

@@ -151,7 +151,7 @@ class Tap:
         agents = self._maker(self._public, self._agents, self.counts)
         try:
             public = self._sockets.get(AGENTS) or bind(
-                settings.host, settings.port, "tap.port", shared=settings.share_port
+                settings.host, settings.port, "tap.listen", shared=settings.share_port
             )
             for one in public:
                 servers.append(
@@ -159,13 +159,11 @@ class Tap:
                 )
             mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
-                mirror = mirror or bind(
-                    settings.host, settings.mirror_port, "tap.mirror_port", shared=settings.share_port
-                )
+                mirror = mirror or bind(settings.host, settings.mirror_port, "tap.mirror", shared=settings.share_port)
             maker = self._maker(self._mirror, self._agents, self.counts)
             servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
             admin = self._sockets.get(ADMIN) or bind(
-                settings.admin_host, settings.admin_port, "tap.admin_port", shared=settings.share_port
+                settings.admin_host, settings.admin_port, "tap.admin", shared=settings.share_port
             )
             maker = self._maker(self._admin, self._admins, Counts())
             pages = [await loop.create_server(maker, sock=one) for one in admin]

@@ -105,14 +105,14 @@ class Address(msgspec.Struct, frozen=True):
 def upstreams_of(settings: TapSettings) -> list[tuple[UpstreamSettings, Address]]:
     if not settings.upstreams:
         only = UpstreamSettings(url=settings.upstream, name=settings.engine)
-        return [(only, _address("tap.upstream", settings.upstream))]
-    found = [(one, _address(f"tap.upstreams {one.name!r}", one.url)) for one in settings.upstreams]
+        return [(only, _address("engines.url", settings.upstream))]
+    found = [(one, _address(f"engines {one.name!r}", one.url)) for one in settings.upstreams]
     names = [one.name for one in settings.upstreams]
     twice = next((name for name in names if names.count(name) > 1 or not name), None)
     if twice is not None:
-        raise InvalidTapSettings(f"tap.upstreams: the name {twice!r} must be there, once; give each engine its own")
+        raise InvalidTapSettings(f"engines: the name {twice!r} must be there, once; give each engine its own")
     if any(one.weight < 0 for one in settings.upstreams) or not any(one.weight for one in settings.upstreams):
-        raise InvalidTapSettings("tap.upstreams: weights must not be negative, and one must be above 0")
+        raise InvalidTapSettings("engines: weights must not be negative, and one must be above 0")
     return found
 
 
@@ -143,10 +143,10 @@ def engines_tls(settings: TapSettings) -> ssl.SSLContext:
     """TLS towards https upstreams: certificate and host name are checked."""
     path = settings.upstream_ca
     if path and not Path(path).is_file():
-        raise InvalidTapSettings(f"tap.upstream_ca {path!r}: no such file; give a PEM file of authorities")
+        raise InvalidTapSettings(f"engines.ca_file {path!r}: no such file; give a PEM file of authorities")
     try:
         context = ssl.create_default_context(cafile=path or None)
     except (OSError, ssl.SSLError) as error:
-        raise InvalidTapSettings(f"tap.upstream_ca {path!r}: {error}; give a PEM file of authorities") from error
+        raise InvalidTapSettings(f"engines.ca_file {path!r}: {error}; give a PEM file of authorities") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

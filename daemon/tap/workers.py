@@ -104,7 +104,7 @@ class Workers:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop)
             pages = self._given.get(ADMIN) or bind(
-                settings.admin_host, settings.admin_port, "tap.admin_port", shared=settings.share_port
+                settings.admin_host, settings.admin_port, "tap.admin", shared=settings.share_port
             )
             try:
                 async with asyncio.TaskGroup() as group:
@@ -131,9 +131,9 @@ class Workers:
         settings = self._settings
         shared = {name: list(self._given.get(name, [])) for name in (AGENTS, MIRROR)}
         if not shared[AGENTS]:
-            shared[AGENTS] = bind(settings.host, settings.port, "tap.port", shared=settings.share_port)
+            shared[AGENTS] = bind(settings.host, settings.port, "tap.listen", shared=settings.share_port)
         if not shared[MIRROR] and settings.mirror_port is not None:
-            shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror_port", shared=settings.share_port)
+            shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror", shared=settings.share_port)
         for one in (*shared[AGENTS], *shared[MIRROR]):
             # Listening already: a worker that comes later finds what waits.
             one.listen(1024)

@@ -62,7 +62,7 @@ class WorkersAdmin:
         """
         self._settings, self._workers = settings, workers
         self._door = Admission(settings.door, clock=time.time)
-        self._door.check_admin_host("tap.admin_host", settings.admin_host)
+        self._door.check_admin_host("tap.admin", settings.admin_host)
         self._agents: set[Agent] = set()
         self._counts = Counts()
         self._answers: set[asyncio.Task[None]] = set()

@@ -17,11 +17,11 @@ from daemon.errors import ConfigError
 class ProvenanceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys that versions and verdicts are signed and checked with; paths are below `state_dir` unless absolute."""
 
-    learner_key: str = "keys/learner-private.pem"
+    learner_key: str = "keys/learner/private.pem"
     """Signs the manifest of each version; needed where the learner runs, made there on first use."""
     learner_trusted: str = "keys/learner-public.pem"
     """Public keys, one after the other, of learners whose versions may be loaded."""
-    gate_key: str = "keys/gate-private.pem"
+    gate_key: str = "keys/gate/private.pem"
     """Signs verdicts; needed where the daemon runs, made there on first use."""
     gate_trusted: str = "keys/gate-public.pem"
     """Public keys of gatekeepers whose verdicts count."""
@@ -50,7 +50,7 @@ class Provenance:
         try:
             return SigningKey.load(self._private[role], self._trusted[role])
         except BadKey as error:
-            raise ConfigError(f"provenance.{role}_key: {error}") from error
+            raise ConfigError(f"{error}") from error
 
     def manifest_check(self) -> Check:
         """What says whether a manifest was signed by a learner that is trusted; see `adapters.weights.Check`."""
@@ -61,7 +61,7 @@ class Provenance:
                 keys.keys()
             except BadKey as error:
                 # No fault of the version: it is looked at again once there are keys.
-                raise WeightsUnavailable(f"provenance.learner_trusted: {error}") from error
+                raise WeightsUnavailable(f"{error}") from error
             return keys.problem("manifest", content, signature)
 
         return check

@@ -136,7 +136,9 @@ def _put(config: Config, unpacked: Path, contents: Contents, force: bool, say: R
     sqlite = url.get_backend_name() == "sqlite"
     if sqlite != (contents.database != POSTGRESQL):
         kind = "SQLite" if contents.database != POSTGRESQL else "PostgreSQL"
-        raise TransferFailed(f"the backup is of {kind} and store.url is {url.render_as_string()}: name one of its kind")
+        raise TransferFailed(
+            f"the backup is of {kind} and database.url is {url.render_as_string()}: name one of its kind"
+        )
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     before = config.state / f"before-restore-{stamp}"
     moves: list[tuple[Path, Path]] = []

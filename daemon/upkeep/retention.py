@@ -57,7 +57,7 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     exchanges_days: Days = 90.0
     """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
     versions_kept: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Newest versions whose weights are kept here; 0: as learner.keep_versions or weights.pull.keep says. Version 0,
+    """Newest versions whose weights are kept here; 0: as keep.versions or keep.versions says. Version 0,
     what serves, served last, is pinned or on trial stays besides."""
 
     def __post_init__(self) -> None:

@@ -61,11 +61,11 @@ class _Blocks(FileResponse):
 
 def server(settings: ServerSettings, versions: Path) -> Starlette:
     """The application that serves `versions`."""
-    token = read_token(settings.token_file, "weights.server.token_file")
+    token = read_token(settings.token_file, "weights.token_file")
     if not token and not is_loopback(settings.host):
         raise ConfigError(
-            f"weights.server.host {settings.host!r}: others can reach it and it asks for no token; write one "
-            "(openssl rand -hex 32 > FILE), set weights.server.token_file here and weights.pull.token_file at the "
+            f"weights.listen {settings.host!r}: others can reach it and it asks for no token; write one "
+            "(openssl rand -hex 32 > FILE), set weights.token_file here and weights.token_file at the "
             "engines' node, or listen on 127.0.0.1"
         )
     expected = f"Bearer {token}".encode()
@@ -73,7 +73,7 @@ def server(settings: ServerSettings, versions: Path) -> Starlette:
     async def file(request: Request) -> Response:
         shown = request.headers.get("authorization", "").encode("latin-1")
         if token and not hmac.compare_digest(shown, expected):
-            return _error(401, "show the token of weights.server.token_file as a bearer's")
+            return _error(401, "show the token of weights.token_file as a bearer's")
         name = request.path_params["name"]
         found = await anyio.to_thread.run_sync(_find, versions, request.path_params["version"], name)
         if found is None:
@@ -106,14 +106,12 @@ def source(settings: PullSettings, versions: Path, *, check: Check) -> tuple[Wei
     if not settings.url:
         return SharedPath(check=check), None
     if not settings.url.startswith(("http://", "https://")):
-        raise ConfigError(f"weights.pull.url {settings.url!r}: write it with http:// or https://")
-    token = read_token(settings.token_file, "weights.pull.token_file")
+        raise ConfigError(f"weights.source {settings.url!r}: write it with http:// or https://")
+    token = read_token(settings.token_file, "weights.token_file")
     try:
         context = ssl.create_default_context(cafile=settings.ca_file or None)
     except OSError as error:
-        raise ConfigError(
-            f"weights.pull.ca_file {settings.ca_file}: {error}; give a file of PEM certificates"
-        ) from error
+        raise ConfigError(f"SSL_CERT_FILE {settings.ca_file}: {error}; give a file of PEM certificates") from error
     headers = {"authorization": f"Bearer {token}"} if token else {}
     http = httpx.AsyncClient(headers=headers, verify=context, trust_env=False)
     trimmed = msgspec.structs.replace(settings, url=settings.url.rstrip("/"))

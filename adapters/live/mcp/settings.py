@@ -1,4 +1,4 @@
-"""What an MCP server is and how it is spoken to: `[adapters.NAME]` with `kind = "mcp"`."""
+"""What an MCP server is and how it is spoken to: `[apis.NAME]` with `kind = "mcp"`."""
 
 import re
 from typing import Annotated, Literal

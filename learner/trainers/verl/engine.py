@@ -29,7 +29,7 @@ VERSION = "0.9.1"
 _REMEDY = (
     "run the learner from verl's own environment: `make .venv-verl/ready`, then "
     "`.venv-verl/bin/torchrun --nproc-per-node GPUS -m daemon.cli learner ...` (docs/several-machines.md), "
-    "or set learner.trainer = 'native'"
+    "or set train.trainer = 'native'"
 )
 
 
@@ -45,7 +45,7 @@ def require() -> None:
     if os.environ.get("VERL_PLATFORM") == "cpu":
         return
     if not torch.cuda.is_available():
-        raise TrainerUnavailable("there is no GPU: set learner.trainer = 'native', or see nvidia-smi")
+        raise TrainerUnavailable("there is no GPU: set train.trainer = 'native', or see nvidia-smi")
     if find_spec("flash_attn") is None:
         # Without it verl takes log-probs of bf16 logits in bf16, and packed rows need a T x T mask.
         raise TrainerUnavailable(

@@ -38,7 +38,7 @@ export function draw(data, { act }) {
               "No live API is registered.",
               "Add one by its address: ",
               el("code", {}, "evolved adapters add NAME --kind openapi --url https://…/openapi.json"),
-              ", or in config.toml under [adapters.NAME]. Until its policy says otherwise nothing is executed but what you list as read-only.",
+              ", or in config.toml under [apis.NAME]. Until its policy says otherwise nothing is executed but what you list as read-only.",
             ),
       ),
       installed(data.installed),

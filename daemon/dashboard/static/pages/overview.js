@@ -25,7 +25,7 @@ export function draw(data, { status, act }) {
           empty(
             "No outcome yet.",
             "Point your agents' base URL at the tap, ",
-            el("code", {}, status.tap ?? "see tap.host and tap.port"),
+            el("code", {}, status.tap ?? "see tap.listen and tap.listen"),
             ", and report outcomes to ",
             el("code", {}, "/v1/feedback"),
             ".",
@@ -144,7 +144,7 @@ function outcomes(status) {
       {},
       `${share(reports.runs_reported)} of the runs reported, ${share(reports.provisional)} provisional alone, `,
       `${share(none)} none. `,
-      told.on ? "Provisional outcomes train." : "Provisional outcomes are only shown: curator.provisional = false.",
+      told.on ? "Provisional outcomes train." : "Provisional outcomes are only shown: train.provisional = false.",
     ),
     rows.length
       ? table(
