@@ -69,13 +69,6 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     cache: CacheSettings = CacheSettings()
     calibration: CalibrationSettings = CalibrationSettings()
 
-    def __post_init__(self) -> None:
-        if self.patience + self.timeout > LONGEST:
-            raise ValueError(
-                f"attributor.patience + attributor.timeout is {self.patience + self.timeout:g} s; a batch that takes "
-                f"longer than {LONGEST:g} s is taken for stuck: lower one of them"
-            )
-
 
 class Attributor:
     """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.

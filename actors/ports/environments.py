@@ -25,6 +25,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     system: str = ""
     """System text that the model's chat template puts where the opening messages have none: a lesson is appended."""
+    always: tuple[str, ...] = ()
+    """Tools that a search never hides, such as the one that ends an episode."""
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -1,11 +1,9 @@
-"""What is set under [store]: which database, and how long its answers are waited for."""
+"""What is set under [database]: which database, and how long its answers are waited for."""
 
-import re
 from typing import Annotated
 
 import msgspec
 
-_PASSWORD = re.compile(r"://[^/?]*:[^/?]*@|[?&]password=")
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
@@ -21,13 +19,6 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Connections at most, and questions to the database at once. One of them writes."""
     statement_seconds: Seconds = 60.0
     """How long PostgreSQL works on one statement."""
-
-    def __post_init__(self) -> None:
-        if _PASSWORD.search(self.url):
-            raise ValueError(
-                "url holds a password, which `evolved config` would print: take it out of the URL and name a file that "
-                "holds it in password_file"
-            )
 
 
 CONNECT_SECONDS = 5.0

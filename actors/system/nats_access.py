@@ -55,7 +55,7 @@ class NatsAccess(msgspec.Struct, frozen=True):
         """The text in the file that setting `name` names."""
         text = _read(self.settings, name).decode(errors="replace").strip()
         if not text:
-            raise AccessUnusable(f"bus.{name} = {getattr(self.settings, name)}: the file is empty; put the secret in")
+            raise AccessUnusable(f"{_named(self.settings, name)}: the file is empty; put the secret in")
         return text
 
     def tls(self) -> ssl.SSLContext:
@@ -66,17 +66,6 @@ class NatsAccess(msgspec.Struct, frozen=True):
             _read(settings, "ca_file")
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             _load(settings, "ca_file", lambda: context.load_verify_locations(settings.ca_file))
-        if settings.certificate_file:
-            _read(settings, "certificate_file")
-            if settings.key_file:
-                _read(settings, "key_file")
-            name = "key_file" if settings.key_file else "certificate_file"
-            _load(
-                settings,
-                name,
-                # Never ask at a terminal that a service does not have.
-                lambda: context.load_cert_chain(settings.certificate_file, settings.key_file or None, password=_nobody),
-            )
         return context
 
     def options(self) -> dict[str, Any]:
@@ -145,13 +134,17 @@ class NextServer:
         return server, wait * self._rng.uniform(0.5, 1.0)
 
 
+def _named(settings: BusSettings, name: str) -> str:
+    return f"nats.{'ca_file' if name == 'ca_file' else 'secret_file'} = {getattr(settings, name)}"
+
+
 def _read(settings: BusSettings, name: str) -> bytes:
     path = Path(getattr(settings, name))
     try:
         return path.read_bytes()
     except OSError as error:
         raise AccessUnusable(
-            f"bus.{name} = {path} cannot be read: {error.strerror}; give this process's user the right to read it, "
+            f"{_named(settings, name)} cannot be read: {error.strerror}; give this process's user the right to read it, "
             "or name another file"
         ) from error
 
@@ -161,14 +154,7 @@ def _load(settings: BusSettings, name: str, load: Callable[[], None]) -> None:
         load()
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or str(error)
-        remedy = "it must be PEM"
-        if reason == "KEY_VALUES_MISMATCH":
-            remedy = "the key must belong to bus.certificate_file"
-        raise AccessUnusable(f"bus.{name} = {getattr(settings, name)} cannot be used: {reason}; {remedy}") from error
-
-
-def _nobody() -> str:
-    raise ValueError("it wants a passphrase; store the key without one, readable by this process's user alone")
+        raise AccessUnusable(f"{_named(settings, name)} cannot be used: {reason}; it must be PEM") from error
 
 
 def _pair(settings: BusSettings, name: str, seed: bytes) -> Any:
@@ -176,5 +162,5 @@ def _pair(settings: BusSettings, name: str, seed: bytes) -> Any:
         return cast(Any, untyped_nkeys).from_seed(bytearray(seed))
     except Exception as error:  # nkeys raises a dozen kinds, of binascii among them
         raise AccessUnusable(
-            f"bus.{name} = {getattr(settings, name)} holds no nkey seed ({type(error).__name__}); it begins with SU"
+            f"{_named(settings, name)} holds no nkey seed ({type(error).__name__}); it begins with SU"
         ) from None

@@ -64,7 +64,7 @@ def connect_refusal(error: BaseException, settings: BusSettings) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _VERIFY.get(error.verify_code, f"the server's certificate is refused: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
-        return _alert(error, settings)
+        return _alert(error)
     text = str(error).lower()
     if "account authentication expired" in text or "user authentication expired" in text:
         return "the JWT in nats.secret_file has expired: make a new one"
@@ -73,15 +73,10 @@ def connect_refusal(error: BaseException, settings: BusSettings) -> str:
     return ""
 
 
-def _alert(error: ssl.SSLError, settings: BusSettings) -> str:
+def _alert(error: ssl.SSLError) -> str:
     reason = error.reason or ""
     if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
         return "the server wants a client certificate, and evolved shows none: let it take a user or a .creds file"
-    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
-        return (
-            f"the server refuses bus.certificate_file = {settings.certificate_file or '(none)'} "
-            f"({reason.lower().replace('_', ' ')}): its authority must sign it, and it must not have expired"
-        )
     return ""
 
 
@@ -90,8 +85,6 @@ def _login(settings: BusSettings) -> str:
         return f"see nats.secret_file = {settings.credentials_file}; it may have expired or been revoked"
     if settings.user:
         return f"see the user {settings.user!r} in nats.url and nats.secret_file = {settings.password_file}"
-    if settings.certificate_file:
-        return f"no user there for bus.certificate_file = {settings.certificate_file}"
     if settings.url:
         return (
             "write the user into nats.url (nats://USER@HOST) and his password into nats.secret_file, or name a .creds "

@@ -33,17 +33,14 @@ class SearchingEnvironment:
     """`environment` with tool search in front of it.
 
     Args:
-        k: tools shown at the start, and brought by each search.
-        always: names of tools that are always shown, such as the one that ends an episode.
+        k: tools shown at the start, beside those that the environment's profile names, and brought by each search.
     """
 
-    def __init__(
-        self, environment: Environment, index_factory: Callable[[], ToolIndex], k: int, always: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, environment: Environment, index_factory: Callable[[], ToolIndex], k: int) -> None:
         if k < 1:
             raise ValueError("sandbox.tools_shown: 1 or more tools, or 0 for no search")
         self.name = environment.name
-        self._environment, self._make, self._k, self._always = environment, index_factory, k, tuple(always)
+        self._environment, self._make, self._k = environment, index_factory, k
         self._indexes: OrderedDict[bytes, ToolIndex] = OrderedDict()
         self._lock = anyio.Lock()
 
@@ -75,7 +72,7 @@ class SearchingEnvironment:
                 f"{self.name} has a tool of its own named {SEARCH_TOOL}; set sandbox.tools_shown = 0"
             )
         kind = _StatefulEpisode if isinstance(inner, Stateful) else SearchingEpisode
-        episode = kind(inner, goal, self._k, self._always, self._index)
+        episode = kind(inner, goal, self._k, self.profile().always, self._index)
         await episode.open()
         return cast(Episode, episode)
 

@@ -34,7 +34,7 @@ def control_task(
     """The control API's task; `make` lacks what depends on the bus."""
     store, bus = parts.store, parts.bus
     where = config.control
-    tls = server_tls(where.tls_cert, where.tls_key, where.tls_client_ca, section="control")
+    tls = server_tls(where.tls_cert, where.tls_key, section="control")
     keys = admin_keys(config.keys, where.host, protected=tls is not None or where.behind_tls_proxy)
     if tls is not None:
         parts.registry.register(Figures(_certificate_figures, tls))

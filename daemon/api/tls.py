@@ -1,9 +1,8 @@
 """TLS of our own servers: certificates (`daemon.certificates`) that are checked before they are used.
 
-[control] tls_cert, tls_key, tls_client_ca  ->  `ServerTls`  ->  the `ssl.SSLContext` that hypercorn accepts with
+[control] tls_cert, tls_key  ->  `ServerTls`  ->  the `ssl.SSLContext` that hypercorn accepts with
 """
 
-import ssl
 import stat
 import time
 from collections.abc import Callable
@@ -20,13 +19,10 @@ _PROTOCOLS = ("h2", "http/1.1")
 
 
 class ServerTls(ServerCertificate):
-    """A server's certificate and key, checked in all that can be wrong with them, and whose clients it lets in."""
+    """A server's certificate and key, checked in all that can be wrong with them."""
 
-    def __init__(
-        self, cert: str, key: str, client_ca: str = "", *, section: str, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Clients must show a certificate of one of the authorities in `client_ca`, if there is one.
-
+    def __init__(self, cert: str, key: str, *, section: str, clock: Callable[[], float] = time.time) -> None:
+        """
         Raises:
             ConfigError: a file that cannot be used: says which setting, which file, and what to do.
         """
@@ -34,15 +30,6 @@ class ServerTls(ServerCertificate):
         self.expires = 0.0
         """Unix seconds, of the certificate in service."""
         super().__init__(cert, key, section=section, protocols=_PROTOCOLS, error=ConfigError)
-        if client_ca:
-            try:
-                self.context.load_verify_locations(cafile=client_ca)
-            except (OSError, ssl.SSLError) as error:
-                raise ConfigError(
-                    f"{section}.tls_client_ca {client_ca}: {error}; give a PEM file of the authorities that sign the "
-                    "clients' certificates"
-                ) from error
-            self.context.verify_mode = ssl.CERT_REQUIRED
 
     def _take(self) -> None:
         expires = self._checked()
@@ -79,17 +66,13 @@ class ServerTls(ServerCertificate):
         return ends
 
 
-def server_tls(cert: str, key: str, client_ca: str, *, section: str) -> ServerTls | None:
+def server_tls(cert: str, key: str, *, section: str) -> ServerTls | None:
     """TLS as the settings of `section` say; None if they name no certificate.
 
     Raises:
         ConfigError: as `ServerTls`.
     """
-    if not cert and not key:
-        if client_ca:
-            raise ConfigError(f"{section}.tls_client_ca: without {section}.tls_cert nobody is asked; set both or none")
-        return None
-    return ServerTls(cert, key, client_ca, section=section)
+    return ServerTls(cert, key, section=section) if cert or key else None
 
 
 def _content(path: Path, name: str) -> bytes:

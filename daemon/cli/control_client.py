@@ -80,11 +80,4 @@ def _verifying(settings: "ControlSettings") -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"SSL_CERT_FILE {settings.ca_file}: {error}; give a PEM file of authorities") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if settings.client_cert:
-        try:
-            context.load_cert_chain(settings.client_cert, settings.client_key or None)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"control.client_cert {settings.client_cert}: {error}; give PEM files that match"
-            ) from error
     return context

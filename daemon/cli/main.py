@@ -427,7 +427,7 @@ def _config(arguments: argparse.Namespace) -> int:
     from daemon.settings.parts import parts_of
 
     table = reading.whole(arguments.config, arguments.set)
-    parts_of(reading.checked(table, str(arguments.config) if arguments.config is not None else "--set"))
+    parts_of(reading.checked(table, reading.source_of(arguments.config)))
     if arguments.json:
         print_json(table)
     else:

@@ -27,9 +27,7 @@ def searching(
     """`environment` as `sandbox.tools_shown` wants it."""
     if environment is None or not settings.tool_search:
         return environment
-    return SearchingEnvironment(
-        environment, partial(ToolIndex, embedder), settings.tool_search, settings.tool_search_always
-    )
+    return SearchingEnvironment(environment, partial(ToolIndex, embedder), settings.tool_search)
 
 
 class Catalogue:

@@ -17,7 +17,7 @@ from daemon.settings import toml
 from daemon.settings.config import Config
 from daemon.settings.parts import TASKS_A_SEED, load
 
-_TOY: dict[str, Any] = {
+TOY: dict[str, Any] = {
     "profile": "toy",
     "train": {"lr": 1e-3, "kl_coef": 0.0, "mini_batches": 2, "replay_share": 0.0},
     "gate": {"every": 3, "tasks": 32, "margin": 0.1, "forgetting_margin": 0.25, "error": 0.2},
@@ -69,7 +69,7 @@ class World:
             "train": {"metrics": f"127.0.0.1:{learner}"},
             "sandbox": {"options": {"drift_file": str(self.drift)}},
         }
-        table = toml.merge(toml.merge(toml.merge(_TOY, WORLDS[world].settings), here), overrides)
+        table = toml.merge(toml.merge(toml.merge(TOY, WORLDS[world].settings), here), overrides)
         self.config_path = directory / "config.toml"
         self.config_path.write_text(tomli_w.dumps(table), encoding="utf-8")
         self.config: Config = load(self.config_path)

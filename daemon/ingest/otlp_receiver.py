@@ -101,7 +101,7 @@ class OtlpIntake:
         """`redact` takes out what must not be stored, in a worker thread; an agent's key says whose the calls are."""
         self._settings, self._bus, self._redact = settings, bus, redact
         self._keys, self._require_key, self._listening = keys, require_key, listening
-        self._tls = server_tls(settings.tls_cert, settings.tls_key, "", section="intake")
+        self._tls = server_tls(settings.tls_cert, settings.tls_key, section="tap")
         self.working = 0
         self._one = anyio.CapacityLimiter(1)
         """Reading exports takes a core at most: the actors run in the same process."""

@@ -109,7 +109,7 @@ async def serve_environment(
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     app = service.app(middleware=door(settings, keys_file, clock=time.time), routes=(Route("/metrics", metrics),))
-    tls = server_tls(settings.tls_cert, settings.tls_key, "", section="environments serve")
+    tls = server_tls(settings.tls_cert, settings.tls_key, section="environments serve")
     stop = anyio.Event()
 
     async def until_told() -> None:

@@ -1,7 +1,7 @@
 """The configuration: one section per part, every default in the part's own settings, checked before anything starts."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -98,15 +98,9 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Processes that its episodes are played in, so that one that hangs or crashes costs its episode alone (Linux). 0:
     in the daemon's process, which is what the travel desk wants: it cannot hang, and a step in another process takes
     many times as long."""
-    tool_search: Annotated[int, msgspec.Meta(ge=0)] = 0
+    tool_search: int = 0
     """Show each episode only so many tools, those found for its goal, and the tool search_tools, which brings as many
     more; 0: all tools, always. For environments with more tools than a prompt has room for."""
-    tool_search_always: tuple[str, ...] = ()
-    """Tools that are shown all the same, such as the one that ends an episode."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.workers <= 64:
-            raise ValueError(f"workers = {self.workers} must be from 0 to 64; 2 are enough for most environments")
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

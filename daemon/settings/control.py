@@ -24,18 +24,12 @@ class ControlSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
     tls_key: str = ""
     """PEM file with its key, for its owner alone."""
-    tls_client_ca: str = ""
-    """PEM file of authorities: only clients with a certificate of one of them get in, with their key as well."""
     behind_tls_proxy: bool = False
     """Something in front of it speaks TLS, and nobody else reaches it: plain HTTP on an address other than loopback."""
     url: str = ""
     """Where `evolved status` and the other commands find it: "https://evolved.example"; empty: host and port."""
     ca_file: str = ""
     """PEM file of authorities that those commands check its certificate against; empty: the system's."""
-    client_cert: str = ""
-    """PEM file with the certificate that they show, where it asks for one."""
-    client_key: str = ""
-    """PEM file with its key."""
     admin_key_file: str = ""
     """File that holds an operator's key, for those commands to show."""
 

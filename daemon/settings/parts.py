@@ -39,14 +39,14 @@ from actors.trajectories.assembler import AssemblerSettings
 from adapters.intake.otlp.calls import SpanSettings
 from adapters.redaction import PatternSettings, RedactionSettings
 from adapters.weights.http import PullSettings
+from daemon.composition.cluster import ClusterSettings
 from daemon.composition.tasks import TaskSettings
-from daemon.errors import ConfigError
 from daemon.ingest.otlp_receiver import IntakeSettings
 from daemon.live.settings import LiveSettings
 from daemon.settings import config as parts
 from daemon.settings import reading, tables, toml
 from daemon.settings.control import where
-from daemon.settings.reading import address
+from daemon.settings.reading import address, nats_servers
 from daemon.tap.admission import DoorSettings, TenantSettings
 from daemon.tap.keys import is_loopback
 from daemon.tap.settings import TapSettings, UpstreamSettings
@@ -81,6 +81,7 @@ def parts_of(config: tables.Config) -> parts.Config:
         bus=_bus(config.nats),
         store=StoreSettings(url=config.database.url, password_file=config.database.password_file),
         control=where(config.control),
+        cluster=ClusterSettings(lease_seconds=pace.lease_seconds),
         engines=_engines(config),
         sandbox=parts.SandboxSettings(
             environment=config.sandbox.environment, options=config.sandbox.options, workers=config.sandbox.workers,
@@ -153,15 +154,12 @@ def parts_of(config: tables.Config) -> parts.Config:
 
 def _bus(nats: tables.Nats) -> BusSettings:
     """With a user in the address, nats://USER@HOST, the secret is his password; else it is a .creds file."""
-    servers = [server.strip() for server in nats.url.split(",") if server.strip()]
-    users = {server.partition("://")[2].rpartition("@")[0] for server in servers}
-    if len(users) > 1 or any(":" in user for user in users):
-        raise ConfigError("nats.url: write the same user before each server, and his password into nats.secret_file")
-    user = users.pop() if users else ""
-    url = ",".join(server.replace(f"{user}@", "", 1) if user else server for server in servers)
+    servers = nats_servers(nats.url)
+    user = servers[0].partition("://")[2].rpartition("@")[0] if servers else ""
     return BusSettings(
-        url=url, user=user, ca_file=nats.ca_file, replicas=nats.replicas,
-        password_file=nats.secret_file if user else "", credentials_file="" if user else nats.secret_file,
+        url=",".join(server.replace(f"://{user}@", "://", 1) for server in servers), user=user, ca_file=nats.ca_file,
+        replicas=nats.replicas, password_file=nats.secret_file if user else "",
+        credentials_file="" if user else nats.secret_file,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from daemon.errors import ConfigError
 from daemon.settings import toml
-from daemon.settings.tables import Config, Control
+from daemon.settings.tables import Config, Control, Nats
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _OWNERS = {
@@ -21,6 +21,10 @@ _OWNERS = {
     ("sandbox", "grader_options"): "grader",
 }
 """Options belong to what another key of their table names: another name begins with none."""
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(:[1-9][0-9]{0,4})?/?")
+_PASSWORD = re.compile(r"://[^/?]*:[^/?]*@|[?&]password=")
+LEAST_DAYS = 31
+"""Streams deliver again for up to 30 days: what is taken out earlier could come back."""
 _SECRET = re.compile(r"(^|_)(key|token|password|secret)$", re.IGNORECASE)
 _OLD = {
     "learner": "[model], [train] and keep.versions", "bus": "[nats]", "store": "[database]", "redaction": "[redact]",
@@ -40,7 +44,12 @@ def load(path: Path | None, assignments: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: names the file, the key and the remedy.
     """
-    return checked(whole(path, assignments), str(path) if path is not None else "--set")
+    return checked(whole(path, assignments), source_of(path))
+
+
+def source_of(path: Path | None) -> str:
+    """What errors call the settings."""
+    return str(path) if path is not None else "--set"
 
 
 def control(path: Path | None, assignments: Sequence[str] = ()) -> Control:
@@ -50,7 +59,7 @@ def control(path: Path | None, assignments: Sequence[str] = ()) -> Control:
     Raises:
         ConfigError: this table cannot be read.
     """
-    source = str(path) if path is not None else "--set"
+    source = source_of(path)
     theirs = toml.read(path) if path is not None else {}
     table = laid_over(defaults(), {name: theirs[name] for name in theirs if name == "control"}, source)
     return toml.convert(laid_over(table, _given(assignments), source)["control"], Control, source, ("control",))
@@ -62,7 +71,7 @@ def whole(path: Path | None, assignments: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         ConfigError: no file, no TOML, or a file of an earlier shape.
     """
-    source = str(path) if path is not None else "--set"
+    source = source_of(path)
     table = defaults()
     for over in (toml.read(path) if path is not None else {}, _given(assignments)):
         _refuse_old(over, source)
@@ -145,9 +154,10 @@ def _refuse_old(table: Mapping[str, Any], source: str) -> None:
 
 def _refuse_secrets(table: Mapping[str, Any], source: str, path: tuple[str, ...] = ()) -> None:
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            _refuse_secrets(value, source, (*path, key))
-        elif _SECRET.search(key) and key != "tls_key" and isinstance(value, str) and value:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, Mapping):
+                _refuse_secrets(one, source, (*path, key))
+        if _SECRET.search(key) and key != "tls_key" and isinstance(value, str) and value:
             name = ".".join((*path, key))
             raise ConfigError(f"{source}: {name} holds a secret; write it into a file and name that: {name}_file")
 
@@ -183,8 +193,49 @@ def _check(config: Config, source: str) -> None:
     }.items():
         if wanted and not config.llm.url:
             raise ConfigError(f"{source}: {setting} and llm.url is empty; name a chat model in [llm]")
-    if config.nats.replicas % 2 == 0:
-        raise ConfigError(f"{source}: nats.replicas = {config.nats.replicas}: write 1, 3 or 5")
+    _check_nats(config.nats, source)
+    if _PASSWORD.search(config.database.url):
+        # Not shown: the settings are printed and logged.
+        raise ConfigError(
+            f"{source}: database.url holds a password; take it out, and name a file that holds it: "
+            "database.password_file"
+        )
+    for setting, days in {"runs_days": config.keep.runs_days, "calls_days": config.keep.calls_days}.items():
+        if 0 < days < LEAST_DAYS:
+            raise ConfigError(
+                f"{source}: keep.{setting} = {days:g}: streams bring records back for 30 days; write {LEAST_DAYS} or "
+                "more, or 0 for ever"
+            )
+
+
+def _check_nats(nats: Nats, source: str) -> None:
+    servers = nats_servers(nats.url)
+    for server in servers:
+        scheme, _, rest = server.partition("://")
+        user, _, host = rest.rpartition("@")
+        if ":" in user:
+            # Not shown: the settings are printed and logged.
+            raise ConfigError(f"{source}: nats.url holds a password; write it into a file: nats.secret_file")
+        if scheme not in ("nats", "tls") or not _HOST.fullmatch(host):
+            raise ConfigError(
+                f"{source}: nats.url: {server!r} is no address of a server; write nats://HOST:4222 or tls://HOST:4222"
+            )
+        if user and not nats.secret_file:
+            raise ConfigError(f"{source}: nats.url names a user; name the file with his password: nats.secret_file")
+    if len({server[: server.rfind("@") + 1] or server.partition("://")[0] for server in servers}) > 1:
+        raise ConfigError(
+            f"{source}: nats.url = {nats.url!r}: write the same tls:// and the same user before each server"
+        )
+    for setting in ("secret_file", "ca_file"):
+        if getattr(nats, setting) and not servers:
+            raise ConfigError(f"{source}: nats.{setting} is for a NATS of your own; set nats.url as well")
+    if nats.replicas % 2 == 0:
+        raise ConfigError(f"{source}: nats.replicas = {nats.replicas}: write 1, 3 or 5")
+
+
+def nats_servers(url: str) -> list[str]:
+    """The addresses in it one by one."""
+    return [server.strip() for server in url.split(",") if server.strip()]
 
 
 def _check_addresses(config: Config, source: str) -> None:

@@ -197,7 +197,8 @@ class Watch(Table, frozen=True):
 class Keep(Table, frozen=True):
     runs_days: Amount
     calls_days: Amount
-    versions: Some
+    versions: Annotated[int, msgspec.Meta(ge=2)]
+    """With one there would be nothing to go back to."""
 
 
 class Limits(Table, frozen=True):

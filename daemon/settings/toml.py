@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -86,5 +86,8 @@ def _known(table: Mapping[str, Any], kind: type[msgspec.Struct], source: str, pa
             )
             raise ConfigError(f"{source}: unknown setting {name}; {meant}")
         inner = fields[key]
-        if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-            _known(value, inner, source, (*path, key))
+        if isinstance(value, list):
+            inner = next(iter(get_args(inner)), None)
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+                _known(one, inner, source, (*path, key))

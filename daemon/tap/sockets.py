@@ -94,7 +94,7 @@ def bind(host: str, port: int, setting: str, *, shared: bool = False) -> list[so
             one.close()
         raise PortTaken(
             f"{setting} = {asked} on {host!r}: {error.strerror}; `ss -ltnp` shows who listens there, "
-            f"{setting} takes another" + ("" if shared else ", tap.share_port = true lets several taps have it")
+            f"{setting} takes another"
         ) from error
     return bound
 

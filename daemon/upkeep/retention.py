@@ -57,16 +57,8 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     exchanges_days: Days = 90.0
     """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
     versions_kept: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Newest versions whose weights are kept here; 0: as keep.versions or keep.versions says. Version 0,
-    what serves, served last, is pinned or on trial stays besides."""
-
-    def __post_init__(self) -> None:
-        for name in ("trajectories_days", "exchanges_days"):
-            # Streams deliver again for up to 30 days; what is taken out earlier could come back.
-            if 0 < getattr(self, name) < 31:
-                raise ValueError(f"{name} = {getattr(self, name):g}: streams bring records back for 30 days; use 31")
-        if self.versions_kept == 1:
-            raise ValueError("versions_kept = 1: there would be nothing to go back to; use 2 or more, or 0")
+    """Newest versions whose weights are kept here; 0: as keep.versions says. Version 0, what serves, served last, is
+    pinned or on trial stays besides."""
 
 
 class Usage(msgspec.Struct, frozen=True):

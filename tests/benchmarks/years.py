@@ -168,7 +168,7 @@ def measure(here: Installation, names: dict[str, str], repeats: int) -> dict[str
     """Seconds by request, and MB that the daemon holds afterwards."""
     found: dict[str, float] = {}
     with here.running("broker") as broker:
-        broker.until(lambda: listens(here.ports["broker"]))
+        broker.until(lambda: here.broker_listens)
         started = time.monotonic()
         with here.running("run") as daemon:
             daemon.until(lambda: daemon.said("system_ready") and listens(here.ports["control"]), 600)
@@ -207,7 +207,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         for name, share in (("young", asked.young), ("old", 1.0)):
             versions, runs = max(10, int(asked.versions * share)), max(10, int(asked.trajectories * share))
-            here, now = Installation(Path(place) / name, tap={"upstream": "http://127.0.0.1:9"}), time.time()
+            here, now = Installation(Path(place) / name), time.time()
             state, url = here.config.state, here.config.store_url
             state.mkdir(mode=0o700)
             anyio.run(fill, url, records(random.Random(1), versions=versions, trajectories=runs, now=now))

@@ -46,13 +46,12 @@ PAIRED = 9
 """Every so manieth cell is two faults at once."""
 OVERRIDES = {
     "tap": {"workers": 2},
-    # Small updates, often: learning has to show within seconds that it goes on. Of what agents did alone, too: a policy
-    # that has become good solves a whole group or none of it.
-    "rollout": {"groups": 2, "group_size": 4},
-    "curator": {"groups_per_batch": 2, "group_size": 4, "group_seconds": 3.0, "wait_seconds": 3.0},
-    "learner": {"keep_versions": 6},
-    # An agent that a fault has cut off does not come back to its run.
-    "assembler": {"idle_seconds": 20.0},
+    "train": {
+        "groups": 2,
+        "group_size": 4,
+    },  # small updates, often: it has to show within seconds that learning goes on
+    "keep": {"versions": 6},
+    "runs": {"idle_minutes": 0.3},  # an agent that a fault has cut off does not come back to its run
 }
 _STORED = "SELECT response_id FROM exchanges WHERE response_id <> ''"
 _RUNS = "SELECT body FROM trajectories WHERE source = 'production'"

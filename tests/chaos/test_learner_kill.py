@@ -23,8 +23,6 @@ import numpy as np
 import pytest
 import tomli_w
 
-from tests.support.ports import free_ports
-
 pytest.importorskip("torch")
 
 import torch
@@ -35,7 +33,8 @@ from actors.system.bus import Subscription, outgoing
 from actors.system.streams import POLICY_CANDIDATE, WORK_TRAIN
 from daemon.demo.processes import scrubbed
 from daemon.processes.bus_connection import open_bus
-from daemon.settings.config import Config, load
+from daemon.settings.config import Config
+from daemon.settings.parts import load
 from learner.checkpoints import Checkpoints
 from learner.cursor import Cursor
 from learner.memory import STATE_EVERY
@@ -194,12 +193,10 @@ def config(tmp_path: Path) -> Config:
     (tmp_path / "warm").mkdir()
     table = {
         "state_dir": str(tmp_path / "state"),
-        "broker": {"port": free_ports(1)[0]},
-        "learner": {
-            "warm_start": str(write(tmp_path / "warm" / "start", 5)), "device": "cpu", "threads": 1, "lr": 1e-4,
-            "kl_coef": 0.0, "max_staleness": 1000, "keep_versions": 1000, "mini_batches": 3,
-        },
-    }  # fmt: skip
+        "model": {"path": str(write(tmp_path / "warm" / "start", 5))},
+        "train": {"lr": 1e-4, "kl_coef": 0.0, "max_staleness": 1000, "mini_batches": 3},
+        "keep": {"versions": 1000},
+    }
     path = tmp_path / "config.toml"
     path.write_text(tomli_w.dumps(table), encoding="utf-8")
     return load(path)

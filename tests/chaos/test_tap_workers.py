@@ -75,12 +75,12 @@ def kept(state: Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def running(tmp_path: Path, settings: dict[str, object], *, notify: str = "") -> Iterator[Tap]:
+def running(tmp_path: Path, engines: str, *, notify: str = "") -> Iterator[Tap]:
     port, admin_port = free_ports(2)
-    told = {"state_dir": str(tmp_path), "tap.workers": 2, "tap.port": port, "tap.admin_port": admin_port, **settings}
-    command = [sys.executable, "-m", "daemon.cli", "tap"]
-    for key, value in told.items():
-        command += ["--set", f"{key}={value}"]
+    told = ["tap.workers=2", f"tap.listen=127.0.0.1:{port}", f"tap.admin=127.0.0.1:{admin_port}", f"engines={engines}"]
+    command = [sys.executable, "-m", "daemon.cli", "tap", "--set", f"state_dir={tmp_path}"]
+    for assignment in told:
+        command += ["--set", assignment]
     environment = os.environ | ({"NOTIFY_SOCKET": notify, "WATCHDOG_USEC": "2000000"} if notify else {})
     with Process(command, tmp_path / "log", env=environment) as process:
         tap = Tap(port, admin_port, process, tmp_path)
@@ -146,7 +146,7 @@ async def figures(tap: Tap, name: str) -> dict[str, float]:
 
 async def test_a_killed_worker_breaks_its_own_connections_and_nobody_elses(tmp_path: Path) -> None:
     async with engine("e") as port:
-        with running(tmp_path, {"tap.upstream": f"http://127.0.0.1:{port}"}) as tap:
+        with running(tmp_path, f'[{{url="http://127.0.0.1:{port}",name="serving"}}]') as tap:
             answered = await _kill(tap)
     assert len(kept(tmp_path)) == answered
 
@@ -208,8 +208,8 @@ async def test_a_conversation_stays_at_its_engine_whichever_worker_takes_the_cal
         return min(tap.figures("evolved_tap_upstream_canary_share", 'engine="b"').values())
 
     async with engine("a") as one, engine("b") as two:
-        upstreams = f'[{{url="http://127.0.0.1:{one}",name="a"}},{{url="http://127.0.0.1:{two}",name="b"}}]'
-        with running(tmp_path, {"tap.upstreams": upstreams}) as tap:
+        engines = f'[{{url="http://127.0.0.1:{one}",name="a"}},{{url="http://127.0.0.1:{two}",name="b"}}]'
+        with running(tmp_path, engines) as tap:
             at = await talk(tap, range(60), range(5))
             served, heard = await figures(tap, "requests_total"), await figures(tap, "siblings_heard_total")
             assert min(*served.values(), *heard.values()) > 0
@@ -236,8 +236,8 @@ def test_the_service_manager_hears_of_the_parent_only(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(within())
-        upstreams = '[{url="http://127.0.0.1:9",name="a"},{url="http://127.0.0.1:9",name="b"}]'
-        with running(tmp_path, {"tap.upstreams": upstreams}, notify=str(tmp_path / "notify")) as tap:
+        engines = '[{url="http://127.0.0.1:9",name="a"},{url="http://127.0.0.1:9",name="b"}]'
+        with running(tmp_path, engines, notify=str(tmp_path / "notify")) as tap:
             assert b"READY=1" in manager.recv(4096)
             assert b"WATCHDOG=1" in manager.recv(4096)
             assert tap.ask("/elsewhere").status_code == 404

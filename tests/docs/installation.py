@@ -22,13 +22,9 @@ from tests.support.process import Process
 
 _OVERRIDES: dict[str, Any] = {
     # Commands are shown on a running installation; whether what it learned is good is other suites' question.
-    "gate": {
-        "keeper": {"gate_every": 1, "gate_seconds": 5.0},
-        "sandbox": {"batch": 8, "tasks": 16, "max_tasks": 32, "margin": 0.3},
-    },
-    "rollout": {"groups": 4, "group_size": 4},
-    "curator": {"groups_per_batch": 4, "group_size": 4, "min_group": 2, "group_seconds": 10.0},
-    "live": {"allow_private": ["127.0.0.0/8"]},
+    "gate": {"every": 1, "tasks": 16, "margin": 0.3},
+    "train": {"groups": 4, "group_size": 4},
+    "apis": {"allow_hosts": ["127.0.0.0/8"]},
 }
 _START_SECONDS, _BLOCK_SECONDS = 300.0, 120.0
 

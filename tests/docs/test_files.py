@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from adapters.live.policy import PolicySettings
-from daemon.settings import toml
-from daemon.settings.config import Config
+from daemon.settings import reading, toml
+from daemon.settings.parts import parts_of
 from tests.docs.blocks import Block, blocks, blocks_of, pages
 
 _LANGUAGES = {"sh", "toml", "json", "python", "text"}
@@ -29,9 +29,9 @@ def test_every_block_says_what_it_is() -> None:
 def test_settings_are_taken_by_the_configuration(block: Block) -> None:
     table = tomllib.loads(block.text)
     if not block.foreign:
-        toml.convert(table, Config, block.place)
-        for name, adapter in table.get("adapters", {}).items():
-            toml.convert(adapter.get("policy", {}), PolicySettings, f"{block.place}: adapters.{name}.policy")
+        config = reading.checked(reading.laid_over(reading.defaults(), table, block.place), block.place)
+        for name, api in parts_of(config).adapters.items():
+            toml.convert(api.get("policy", {}), PolicySettings, f"{block.place}: apis.{name}.policy")
 
 
 @pytest.mark.parametrize("block", _ids(blocks("json")))

@@ -3,11 +3,12 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 from tests.docs.blocks import ROOT, pages, prose
 from tests.docs.commands import faults, mentioned_faults
 
@@ -30,7 +31,7 @@ def _is_setting(name: str) -> bool:
         fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
         if part not in fields:
             return False
-        kind = fields[part]
+        kind = next((one for one in get_args(fields[part]) if isinstance(one, type)), fields[part])
     return True
 
 

@@ -31,7 +31,7 @@ from adapters.live.openapi import document
 from adapters.redaction import RedactionSettings, Redactor
 from adapters.redaction.streams import Stream
 from daemon.errors import ConfigError
-from daemon.settings import config, toml
+from daemon.settings import parts, reading
 from daemon.tap.capture import with_tokens
 from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import read_feedback
@@ -225,9 +225,9 @@ def settings(data: bytes) -> None:
         path = Path(name) / "config.toml"
         path.write_bytes(data)
         with contextlib.suppress(ConfigError):
-            config.load(path)
+            parts.load(path)
     with contextlib.suppress(ConfigError):
-        toml.convert(toml.assignment(data.decode("utf-8", "replace")), config.Config, "--set")
+        reading.load(None, [data.decode("utf-8", "replace")])
 
 
 def tool_results(data: bytes) -> None:
@@ -305,7 +305,7 @@ def seeds(target: str) -> list[bytes]:
             b'{"version":1,"parent":0,"files":[{"name":"a","size":1,"sha256":""}],"tensors":{"w":["F32",[1]]}}'
         ],
         "safetensors": [len(header).to_bytes(8, "little") + header + b"\x00\x00\x80?"],
-        "settings": [b'state_dir = "x"\n[tap]\nport = 1\n[engines.serving]\nurl = "http://a"\n', b"learner.lr=1e-5"],
+        "settings": [b'state_dir = "x"\n[tap]\nworkers = 1\n[shadow]\nurl = "http://a"\n', b"train.lr=1e-5"],
         "openapi": [b"openapi: 3.1.0\npaths:\n  /a: {get: {operationId: a}}\n", b'{"openapi": "3.0.0", "paths": {}}'],
         "tool_results": [b'[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]', b'{"a":1}'],
     }

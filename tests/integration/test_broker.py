@@ -1,4 +1,4 @@
-"""`evolved broker` as an operator starts it, on a port that is set: killed, started again, started twice."""
+"""`evolved broker` as an operator starts it: killed, started again, started twice."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.installation import Installation
 from tests.support.patience import wait_until, within
-from tests.support.process import Process, alive, listens
+from tests.support.process import Process, alive
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def nats_server(here: Installation) -> int:
 
 def started(here: Installation, broker: Process) -> int:
     """The nats-server, once it is up."""
-    broker.until(lambda: broker.log.read_text().count("system_ready") > 0 and listens(here.ports["broker"]))
+    broker.until(lambda: broker.said("system_ready") and here.broker_listens)
     return nats_server(here)
 
 
@@ -53,5 +53,5 @@ def test_a_second_broker_is_refused_and_leaves_the_first_alone(here: Installatio
         assert second.returncode == 2
         assert "broker.lock is held: another evolved broker" in second.stderr
         assert nats_server(here) == server
-        assert listens(here.ports["broker"])
+        assert here.broker_listens
         assert broker.process.poll() is None

@@ -128,7 +128,7 @@ def made(tmp_path: Path) -> Config:
         await store.aclose()
 
     anyio.run(fill)
-    for name in ("keys/gate-private.pem", "versions/v000000/model.safetensors", "versions/v000000/manifest.json",
+    for name in ("keys/gate/private.pem", "versions/v000000/model.safetensors", "versions/v000000/manifest.json",
                  "versions/v000007/model.safetensors", "versions/v000007/manifest.json", "live/adapters.json",
                  "spool/00000001.seg"):  # fmt: skip
         (config.state / name).parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def test_a_backup_holds_keys_and_weights_only_if_asked_for(made: Config, tmp_pat
     }  # fmt: skip
     everything = backup(made, tmp_path / "all", settings=None, with_keys=True, with_weights=True, say=quiet)
     more = {entry.name for entry in everything.files} - names
-    assert more == {"state/keys/gate-private.pem", "state/versions/v000000/model.safetensors"}
+    assert more == {"state/keys/gate/private.pem", "state/versions/v000000/model.safetensors"}
     assert (tmp_path / "all").stat().st_mode & 0o077 == 0
     with pytest.raises(TransferFailed, match="exists"):
         backup(made, tmp_path / "all", settings=None, with_keys=True, with_weights=True, say=quiet)
@@ -154,13 +154,13 @@ def test_a_backup_holds_keys_and_weights_only_if_asked_for(made: Config, tmp_pat
 def test_with_force_what_is_there_moves_aside_and_the_spool_stays(made: Config, tmp_path: Path) -> None:
     out = tmp_path / "all.tar"
     backup(made, out, settings=None, with_keys=True, with_weights=False, say=quiet)
-    (made.state / "keys/gate-private.pem").write_text("another key")
+    (made.state / "keys/gate/private.pem").write_text("another key")
     with pytest.raises(TransferFailed, match=r"evolved\.db is there already; --force"):
         restore(made, out, force=False, say=quiet)
     done = restore(made, out, force=True, say=quiet)
     aside = Path(done.aside)
-    assert (aside / "keys/gate-private.pem").read_text() == "another key"
-    assert (made.state / "keys/gate-private.pem").read_text() == "keys/gate-private.pem"
+    assert (aside / "keys/gate/private.pem").read_text() == "another key"
+    assert (made.state / "keys/gate/private.pem").read_text() == "keys/gate/private.pem"
     assert (aside / "versions/v000007/model.safetensors").is_file()
     assert (made.state / "spool/00000001.seg").is_file()
     with sqlite3.connect(aside / "evolved.db") as old:

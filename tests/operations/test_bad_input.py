@@ -52,27 +52,27 @@ def test_settings_that_are_not_there(here: Installation, command: str) -> None:
 
 
 MISSING = "/nowhere/missing"
-UNKNOWN = {"assembler": {"idle_second": 3}}
-MEANT = ("{file}", "assembler.idle_second", "did you mean assembler.idle_seconds?")
+UNKNOWN = {"runs": {"idle_minute": 3}}
+MEANT = ("{file}", "runs.idle_minute", "did you mean runs.idle_minutes?")
 WRONG = {
     "a key that the daemon does not know": ("run", UNKNOWN, MEANT),
     "a key that the tap does not know": ("tap", UNKNOWN, MEANT),
     "a key that the broker does not know": ("broker", UNKNOWN, MEANT),
-    "a type": ("run", {"control": {"port": "many"}}, ("{file}", "control.port", "expected `int`")),
+    "a type": ("run", {"control": {"listen": 80}}, ("{file}", "control.listen", "expected `str`")),
     "a password in an address": (
-        "run", {"store": {"url": "oracul://me:hunter2@host/name"}}, ("store: url holds a password", "password_file")
+        "run", {"database": {"url": "oracul://me:hunter2@host/name"}},
+        ("{file}", "database.url holds a password", "database.password_file"),
     ),
     "a database that we do not speak": (
-        "run", {"store": {"url": "oracul://me@host/name"}},
-        ("store.url: oracul is neither sqlite nor postgresql+psycopg",),
+        "run", {"database": {"url": "oracul://me@host/name"}},
+        ("database.url: oracul is neither sqlite nor postgresql+psycopg",),
     ),
     "a secret that is not there": (
-        "run", {"bus": {"url": "nats://127.0.0.1:9", "user": "me", "password_file": MISSING}},
-        (f"bus.password_file = {MISSING}", "No such file", "name another file"),
+        "run", {"nats": {"url": "nats://me@127.0.0.1:9", "secret_file": MISSING}},
+        (f"nats.secret_file = {MISSING}", "No such file", "name another file"),
     ),
-    "keys that are not there": (
-        "tap", {"tap": {"door": {"keys_file": MISSING}}}, ("tap.door.keys_file", MISSING, "evolved keys add")
-    ),
+    "keys that are not there": ("tap", {"tap": {"require_key": True}}, ("keys.json", "evolved keys add")),
+    "a file of an earlier shape": ("run", {"learner": {"lr": 1e-6}}, ("{file}", "[learner] is now [model], [train]")),
 }  # fmt: skip
 
 
@@ -91,21 +91,13 @@ def test_a_file_that_is_no_toml(here: Installation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "key", "settings"),
-    [
-        ("run", "control.port", {}),
-        ("run", "intake.port", {"intake": {"otlp": True}}),
-        ("tap", "tap.port", {}),
-        ("tap", "tap.admin_port", {}),
-        ("broker", "broker.port", {}),
-    ],
+    ("command", "key"), [("run", "control.listen"), ("run", "otlp.listen"), ("tap", "tap.listen"), ("tap", "tap.admin")]
 )
-def test_a_port_that_somebody_else_has(here: Installation, command: str, key: str, settings: dict) -> None:
+def test_a_port_that_somebody_else_has(here: Installation, command: str, key: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        section, _, name = key.partition(".")
+        table, _, name = key.partition(".")
         port = other.getsockname()[1]
-        here.configure(**settings)
-        here.configure(**{section: {name: port}})
+        here.configure(**{table: {name: f"127.0.0.1:{port}"}})
         fails(here, command, f"{key} = {port}", "in use", "ss -ltnp")
 
 
@@ -154,16 +146,16 @@ def test_a_database_of_another_schema_is_left_as_it_is(here: Installation) -> No
         database.commit()
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = seen(state)["evolved.db"]
-    fails(here, "run", "store.url", "schema 999", "evolved db restore", str(state))
+    fails(here, "run", "database.url", "schema 999", "evolved db restore", str(state))
     assert seen(state)["evolved.db"] == before
 
 
 def test_keys_that_everybody_may_change(here: Installation) -> None:
-    keys = here.directory / "keys.json"
+    keys = here.config.state / "keys" / "keys.json"
+    keys.parent.mkdir(parents=True)
     keys.write_text('{"schema": 1, "keys": []}')
     keys.chmod(0o666)
-    here.configure(tap={"door": {"keys_file": str(keys)}})
-    fails(here, "tap", "tap.door.keys_file", str(keys), "chmod 600")
+    fails(here, "tap", str(keys), "chmod 600")
 
 
 def test_certificates_that_are_none(here: Installation) -> None:

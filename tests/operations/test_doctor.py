@@ -44,8 +44,8 @@ def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     with ExitStack() as stack:
         url = stack.enter_context(embedded_engine(directory / "models" / "a", "--dev-mode", name="desk"))
         here = Installation(
-            directory, engines={"serving": {"url": url}, "shadow": {"url": url}}, tap={"upstream": url},
-            embedder={"name": "openai", "options": {"model": "small", "base_url": f"{url}/v1"}},
+            directory, engines={"url": url}, shadow={"url": url},
+            embeddings={"model": "small", "url": f"{url}/v1"},
         )  # fmt: skip
         here.config.state.mkdir(mode=0o700)
         broker, tap = stack.enter_context(here.running("broker")), stack.enter_context(here.running("tap"))
@@ -103,14 +103,14 @@ def test_an_installation_that_is_well_has_no_finding(ask, well: Installation, ca
 
 def test_development_endpoints_that_are_closed(ask, well: Installation) -> None:
     # A common mistake: the daemon is pointed at the tap, which passes no development endpoint.
-    told = ask(engines__serving__url=f"http://127.0.0.1:{well.ports['tap']}")
+    told = ask(engines__url=f"http://127.0.0.1:{well.ports['tap']}")
     told.has("engine endpoints", "fault", "development endpoints are closed", "VLLM_SERVER_DEV_MODE=1")
 
 
 @pytest.mark.parametrize(
     ("trouble", "check", "severity", "what", "remedy"),
     [
-        ("key", "engine endpoints", "fault", "401", "engines.serving.api_key_file"),
+        ("key", "engine endpoints", "fault", "401", "engines: key_file of serving"),
         ("tokens", "engine answers", "fault", "without token ids", "vLLM 0.32 or newer"),
         ("tools", "engine answers", "fault", "agents' tools are refused", "--tool-call-parser"),
         ("paused", "engine endpoints", "warning", "is paused", "/resume"),
@@ -118,7 +118,7 @@ def test_development_endpoints_that_are_closed(ask, well: Installation) -> None:
 )
 def test_an_engine_with_one_thing_wrong(ask, trouble, check, severity, what, remedy) -> None:
     with served(troubled.engine(trouble)) as url:
-        ask("--only", check, engines__serving__url=url).has(check, severity, what, remedy)
+        ask("--only", check, engines__url=url).has(check, severity, what, remedy)
 
 
 @contextmanager
@@ -134,12 +134,12 @@ def nats_server(directory: Path, text: str) -> Iterator[int]:
 
 def test_a_broker_without_jetstream_and_one_that_wants_a_password(ask, tmp_path: Path) -> None:
     with nats_server(tmp_path, "authorization { user: a, password: b }") as port:
-        told = ask("--only", "broker", bus__url=f"nats://127.0.0.1:{port}")
+        told = ask("--only", "broker", nats__url=f"nats://127.0.0.1:{port}")
     told.has("broker", "fault", "JetStream off", "-js")
     store = json.dumps(str(tmp_path / "js"))
     with nats_server(tmp_path, f"authorization {{ user: a, password: b }}\njetstream {{ store_dir: {store} }}") as port:
-        told = ask("--only", "broker", bus__url=f"nats://127.0.0.1:{port}")
-    told.has("broker", "fault", "does not let us in", "bus.password_file")
+        told = ask("--only", "broker", nats__url=f"nats://127.0.0.1:{port}")
+    told.has("broker", "fault", "does not let us in", "nats.secret_file")
 
 
 def test_a_database_of_another_schema(ask, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_database_of_another_schema(ask, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "future.db")) as database:
         database.execute("UPDATE state SET value = ? WHERE key = 'store.schema'", (b"999",))
         database.commit()
-    told = ask("--only", "store", store__url=url)
+    told = ask("--only", "store", database__url=url)
     told.has("store", "fault", "schema 999", "install the evolved that wrote it")
 
 
@@ -181,22 +181,22 @@ def test_a_disk_that_is_nearly_full(well: Installation, tmp_path: Path) -> None:
     assert done.returncode == 1, f"it takes root and a mount namespace of its own: {done.stderr}"
     (finding,) = json.loads(done.stdout)["findings"]
     assert "nearly full" in finding["what"]
-    assert "tap.spool_disk_bytes" in finding["remedy"]
+    assert "limits.spool_gb" in finding["remedy"]
 
 
 def test_a_port_that_somebody_else_has(ask) -> None:
     with served(troubled.engine("")) as url:
-        told = ask("--only", "ports", control__port=int(url.rpartition(":")[2]))
-    told.has("ports", "fault", f"somebody else listens at {url}", "control.port")
+        told = ask("--only", "ports", control__listen=url.removeprefix("http://"))
+    told.has("ports", "fault", f"somebody else listens at {url}", "control.listen")
 
 
 def test_keys_that_others_read_and_keys_that_are_not_there(ask, tmp_path: Path) -> None:
     secret = tmp_path / "engine.key"
     secret.write_text("sk-engine")
     secret.chmod(0o644)
-    told = ask("--only", "keys", engines__serving__api_key_file=str(secret), tap__door__keys_file="keys/none.json")
+    told = ask("--only", "keys", engines__key_file=str(secret), tap__require_key=True)
     told.has("keys", "warning", str(secret), f"chmod 600 {secret}")
-    told.has("keys", "fault", "none.json: no such file", "do not start")
+    told.has("keys", "fault", "keys.json: no such file", "do not start")
     assert "sk-engine" not in json.dumps(told.findings)
 
 
@@ -204,7 +204,7 @@ def test_certificates_that_have_expired_or_will(ask, tmp_path: Path) -> None:
     gone, soon = (self_signed(tmp_path, name, days=days).chain for name, days in (("gone", -2), ("soon", 3.05)))
     told = ask(
         "--only", "certificates",
-        tap__tls_cert=str(gone), tap__tls_key=str(gone.with_suffix(".key")), tap__upstream_ca=str(soon),
+        tap__tls_cert=str(gone), tap__tls_key=str(gone.with_suffix(".key")), engines__ca_file=str(soon),
     )  # fmt: skip
     told.has("certificates", "fault", f"tap.tls_cert {gone}", "renew it")
     told.has("certificates", "warning", "expires in 3 days", "renew it")
@@ -226,10 +226,10 @@ KEYLESS = {"model": "m", "url": f"{NOWHERE}/v1", "key_env": "EVOLVED_NO_SUCH_KEY
 @pytest.mark.parametrize(
     ("check", "settings", "what", "remedy"),
     [
-        ("engines", {"engines.serving.url": NOWHERE}, f"does not answer at {NOWHERE}", "engines.serving.url"),
-        ("broker", {"bus.url": "nats://127.0.0.1:9"}, "127.0.0.1:9", "set bus.url"),
-        ("doors", {"control.host": "0.0.0.0"}, "control.host", "--scope admin"),
-        ("trainer", {"learner.warm_start": "/nowhere/model"}, "/nowhere/model: no such directory", "Hugging Face"),
+        ("engines", {"engines.url": NOWHERE}, f"does not answer at {NOWHERE}", "engines: url of serving"),
+        ("broker", {"nats.url": "nats://127.0.0.1:9"}, "127.0.0.1:9", "set nats.url"),
+        ("doors", {"control.listen": "0.0.0.0:8090"}, "control.listen", "--scope admin"),
+        ("trainer", {"model.path": "/nowhere/model"}, "/nowhere/model: no such directory", "Hugging Face"),
         ("adapters", {"judge.name": "lml"}, "judge: no judge adapter 'lml'; did you mean llm?", "[judge]"),
         ("adapters", {"judge.name": "llm", **{f"judge.options.{name}": told for name, told in KEYLESS.items()}},
          "EVOLVED_NO_SUCH_KEY", "[judge]"),
@@ -250,8 +250,8 @@ def test_versions_that_nobody_signed(ask, tmp_path: Path) -> None:
 
 
 def test_a_setting_that_nothing_reads_does_not_keep_the_rest_from_being_looked_at(ask, well: Installation) -> None:
-    told = ask(assembler__idle_second=5)
-    told.has("settings", "fault", "no setting assembler.idle_second", "write assembler.idle_seconds")
+    told = ask(runs__idle_minute=5)
+    told.has("settings", "fault", "no setting runs.idle_minute", "write runs.idle_minutes")
     assert told.checks["ports"]["state"] == "well", "the file's other settings hold"
 
 
@@ -267,9 +267,7 @@ def test_each_check_has_its_deadline(tmp_path: Path) -> None:
     here = Installation(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
-        done = here.run(
-            "doctor", "--json", "--only", "engines", "--seconds", "0.5", "--set", f"engines.serving.url={url}"
-        )
+        done = here.run("doctor", "--json", "--only", "engines", "--seconds", "0.5", "--set", f"engines.url={url}")
     told = Told(done.returncode, json.loads(done.stdout))
     told.has("engines", "warning", "no answer within 0.5 s", "that hangs")
     assert told.status == 0

@@ -14,7 +14,7 @@ import pytest
 
 from actors.messages.files import write_whole
 from actors.messages.signing import SigningKey
-from daemon.settings.config import load
+from daemon.settings.parts import load
 from daemon.tap.keys import add_key
 from daemon.upkeep import install
 from learner.versions import write_directory

@@ -61,7 +61,8 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not()
 def test_every_metric_in_a_rule_or_a_dashboard_is_exported_by_one_of_our_processes(tmp_path: Path) -> None:
     tap, admin, control = free_port(), free_port(), free_port()
     (tmp_path / "config.toml").write_text(
-        f'state_dir = "{tmp_path}/state"\n[tap]\nport = {tap}\nadmin_port = {admin}\n[control]\nport = {control}\n'
+        f'state_dir = "{tmp_path}/state"\n[tap]\nlisten = "127.0.0.1:{tap}"\nadmin = "127.0.0.1:{admin}"\n'
+        f'[control]\nlisten = "127.0.0.1:{control}"\n'
         '[sandbox]\nenvironment = "travel"\n'
     )
     with contextlib.ExitStack() as stack:

@@ -14,20 +14,20 @@ from typing import Any
 import httpx
 
 from actors.messages import SIGNATURE, Attributed, Candidate, decode
+from actors.pace import TOY
 from actors.store import Store
 from daemon.demo.world import answers
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.engines import embedded_engine
 from tests.support.installation import Installation
-from tests.support.patience import SLOW, until, within
+from tests.support.patience import until, within
 from tests.support.ports import free_ports
 from tests.support.postgres import running_cluster
 from tests.support.swapping import Door, door
 
 NAMES = ("a", "b", "c")
-LEASE_SECONDS = min(60.0, 15.0 * SLOW)
-"""Long, so that no leader is deposed for being slow."""
+LEASE_SECONDS = TOY.lease_seconds
 SINGLETONS = ("assembler", "attributor", "curator", "experiencer", "gatekeeper", "swapper", "sentinel")
 
 
@@ -37,18 +37,15 @@ class Daemons(Installation):
     def __init__(self, directory: Path, store_url: str, engines: Mapping[str, str]) -> None:
         """`engines`: "direct" (what the tap asks), "serving" (the same, as the daemons see it) and "shadow"."""
         super().__init__(
-            directory, store={"url": store_url}, tap={"upstream": engines["direct"]},
-            engines={name: {"url": engines[name]} for name in ("serving", "shadow")},
-            cluster={"lease_seconds": LEASE_SECONDS}, swapper={"reconcile_seconds": 1.0},
-            assembler={"idle_seconds": 60.0},
+            directory, profile="toy", database={"url": store_url}, engines={"url": engines["serving"]},
+            shadow={"url": engines["shadow"]}, runs={"idle_minutes": 1.0},
         )  # fmt: skip
         self.tap_port, ports = self.ports["tap"], dict(zip(NAMES, free_ports(3), strict=True))
         self._urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-        self.broker, self.tap = self.child("broker", "broker"), self.child("tap", "tap")
+        self.broker = self.child("broker", "broker")
+        self.tap = self.child("tap", "tap", "--set", f"engines.url={engines['direct']}")
         self.daemons = {
-            name: self.child(
-                f"daemon-{name}", "run", "--set", f"control.port={port}", "--set", f'cluster.name="{name}"'
-            )
+            name: self.child(f"daemon-{name}", "run", "--set", f"control.listen=127.0.0.1:{port}")
             for name, port in ports.items()
         }
         self.http = httpx.AsyncClient(timeout=20.0, trust_env=False)

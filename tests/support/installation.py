@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import tomli_w
 
+from actors.system.broker import read_credentials
+from actors.system.errors import BrokerFailed
 from daemon.demo.processes import Child
-from daemon.settings.config import Config, load
+from daemon.settings.config import Config
+from daemon.settings.parts import load
 from daemon.settings.toml import merge
 from tests.support.databases import rows
 from tests.support.ports import free_port
-from tests.support.process import Process, run
+from tests.support.process import Process, listens, run
 
 if TYPE_CHECKING:
     from tests.support.pipeline import Agents
@@ -48,12 +51,12 @@ class Installation:
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory, self.file = directory, directory / "config.toml"
         directory.mkdir(parents=True, exist_ok=True)
-        self.ports = {name: free_port() for name in ("tap", "admin", "control", "broker")}
+        self.ports = {name: free_port() for name in ("tap", "admin", "control")}
         self._table: dict[str, Any] = {
             "state_dir": str(directory / "state"),
-            "broker": {"port": self.ports["broker"], "store_bytes": 8 << 30},
-            "tap": {"port": self.ports["tap"], "admin_port": self.ports["admin"]},
-            "control": {"port": self.ports["control"]},
+            "limits": {"streams_gb": 8.0},
+            "tap": {"listen": f"127.0.0.1:{self.ports['tap']}", "admin": f"127.0.0.1:{self.ports['admin']}"},
+            "control": {"listen": f"127.0.0.1:{self.ports['control']}"},
         }
         self.configure(**settings)
 
@@ -61,6 +64,14 @@ class Installation:
         """Lay `settings` over those that are there, and write the file."""
         self._table = merge(self._table, settings)
         self.file.write_text(tomli_w.dumps(self._table), encoding="utf-8")
+
+    @property
+    def broker_listens(self) -> bool:
+        """Whether its nats-server does, at the port that it took for itself."""
+        with contextlib.suppress(BrokerFailed):
+            url = read_credentials(self.config.state / "broker" / "credentials.json").url
+            return listens(int(url.rpartition(":")[2]))
+        return False
 
     @property
     def config(self) -> Config:

@@ -120,7 +120,7 @@ class Pipeline(Installation):
 
     def __init__(self, directory: Path, engine: int, **overrides: object) -> None:
         url = f"http://127.0.0.1:{engine}"
-        super().__init__(directory, engines={"serving": {"url": url}, "shadow": {"url": url}}, tap={"upstream": url})
+        super().__init__(directory, engines={"url": url}, shadow={"url": url})
         self.configure(**overrides)
         self.tap_port = self.ports["tap"]
         self._control = f"http://127.0.0.1:{self.ports['control']}"

@@ -63,8 +63,8 @@ def test_a_learner_without_a_gpu_says_what_to_do():
     if torch.cuda.is_available():
         pytest.fail("this suite is for machines without a GPU")
     environment = {k: v for k, v in os.environ.items() if k not in CPU_ENVIRONMENT}
-    command = [sys.executable, "-m", "daemon.cli", "learner", "--set", "learner.trainer=verl"]
+    command = [sys.executable, "-m", "daemon.cli", "learner", "--set", "train.trainer=verl"]
     done = run(command, 200, env=environment)
     assert done.returncode == 2
     assert "there is no GPU" in done.stderr
-    assert "set learner.trainer = 'native'" in done.stderr
+    assert "set train.trainer = 'native'" in done.stderr

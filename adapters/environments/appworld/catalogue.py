@@ -129,6 +129,7 @@ class Catalogue:
                 if values:
                     entities[name] = tuple(dict.fromkeys(values))
         return Profile(
+            always=("__".join(COMPLETE),),
             name=NAME,
             description="Apps of daily life (mail, music, payments, files, notes, shopping), used for one person.",
             entities=entities,

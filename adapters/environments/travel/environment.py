@@ -72,6 +72,7 @@ class TravelDesk:
             description="A travel desk: find people, search and book flights, cancel orders, work off a queue.",
             entities={"name": PEOPLE, "to": CITIES, "city": CITIES},
             system="You are a travel desk.",
+            always=("finish",),
             notes=(
                 "Every ticket ends with finish; its answer is the booking reference, or done.",
                 "A booking or a cancellation that nobody asked for cannot be undone.",

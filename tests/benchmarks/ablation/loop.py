@@ -14,8 +14,9 @@ from actors.kinds.kinds import Kinds
 from actors.messages import BatchItem, Candidate, Task
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import Variant
-from daemon.demo.world import PROFILE
-from daemon.settings import toml
+from daemon.demo.world import TOY
+from daemon.settings import reading, toml
+from daemon.settings.parts import parts_of
 from learner.build import BuildSettings, build
 from learner.credit import assign
 from learner.settings import LearnerSettings
@@ -45,8 +46,8 @@ class Stopped(Exception):
 
 
 def settings_of(setup: Setup) -> LearnerSettings:
-    table = toml.merge({**toml.read(PROFILE)["learner"], "device": "cpu"}, setup.learner)
-    return msgspec.convert(table, LearnerSettings)
+    demo = parts_of(reading.checked(reading.laid_over(reading.defaults(), TOY, "demo"), "demo")).learner
+    return msgspec.convert(toml.merge({**msgspec.to_builtins(demo), "device": "cpu"}, setup.learner), LearnerSettings)
 
 
 class Loop:

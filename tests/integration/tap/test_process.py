@@ -130,7 +130,7 @@ class Manager:
             "LISTEN_FDS": "1", "LISTEN_FDNAMES": "agents", "NOTIFY_SOCKET": str(self._directory / "notify"),
             "WATCHDOG_USEC": "400000",
         }  # fmt: skip
-        settings = [f'state_dir="{self._directory}/state"', "tap.port=1", "tap.admin_port=0", 'tap.door.keys_file=""']
+        settings = [f'state_dir="{self._directory}/state"', "tap.listen=127.0.0.1:1", "tap.admin=127.0.0.1:0"]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START, "-m", "daemon.cli", "tap", *[f"--set={text}" for text in settings]],
             env={**os.environ, **given},

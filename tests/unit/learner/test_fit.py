@@ -19,7 +19,7 @@ def test_the_refusal_has_the_figures_and_what_helps():
     assert "the GPU has 80.0 GB" in text
     assert "7.62 billion parameters, 32768 tokens" in text
     assert "AdamW's two moments, fp32 60.9" in text
-    assert 'learner.trainer = "verl"' in text
+    assert 'train.trainer = "verl"' in text
     assert "Qwen2.5's" in text
 
 

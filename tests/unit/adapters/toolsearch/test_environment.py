@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actors.messages import Task, ToolCall
-from actors.ports.environments import Observation
+from actors.ports.environments import Observation, Profile
 from actors.ports.errors import EnvironmentFailed
 from adapters.environments.travel import TravelDesk
 from adapters.toolsearch import ToolIndex
@@ -25,9 +25,12 @@ class Office:
 
     name = "office"
 
-    def __init__(self, tools: list[dict[str, Any]]) -> None:
-        self.own = tools
+    def __init__(self, tools: list[dict[str, Any]], *always: str) -> None:
+        self.own, self._always = tools, always
         self.opened: list[OfficeEpisode] = []
+
+    def profile(self) -> Profile:
+        return Profile(name=self.name, description="", always=self._always)
 
     async def reset(self, task: Task) -> "OfficeEpisode":
         self.opened.append(OfficeEpisode(self.own))
@@ -62,8 +65,8 @@ TOOLS = [
 TASK = Task(id="t", goal="print the letter", environment="office")
 
 
-def searching(environment, always=()) -> SearchingEnvironment:
-    return SearchingEnvironment(environment, ToolIndex, 1, always)
+def searching(environment) -> SearchingEnvironment:
+    return SearchingEnvironment(environment, ToolIndex, 1)
 
 
 def shown(episode) -> list[str]:
@@ -75,7 +78,7 @@ def call(name: str, key: str = "c1", /, **arguments: Any) -> ToolCall:
 
 
 async def test_an_episode_begins_with_the_tools_of_its_goal_those_always_shown_and_the_search() -> None:
-    episode = await searching(Office(TOOLS), always=("leave", "no such tool")).reset(TASK)
+    episode = await searching(Office(TOOLS, "leave", "no such tool")).reset(TASK)
     assert shown(episode) == ["print_letter", "leave", SEARCH_TOOL]
 
 
@@ -134,7 +137,7 @@ async def test_the_verdict_and_the_end_are_the_environments() -> None:
 
 async def test_a_tool_of_the_searchs_name_is_refused_and_the_episode_closed() -> None:
     office = Office([*TOOLS, function(SEARCH_TOOL)])
-    with pytest.raises(EnvironmentFailed, match=r"sandbox\.tool_search = 0"):
+    with pytest.raises(EnvironmentFailed, match=r"sandbox\.tools_shown = 0"):
         await searching(office).reset(TASK)
     assert office.opened[0].closed == 1
 

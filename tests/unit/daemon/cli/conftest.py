@@ -41,7 +41,7 @@ class Evolved:
 
 @pytest.fixture
 def evolved(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Evolved:
-    (tmp_path / "config.toml").write_text(f'state_dir = "{tmp_path}"\n[control]\nport = {free_port()}\n')
+    (tmp_path / "config.toml").write_text(f'state_dir = "{tmp_path}"\n[control]\nlisten = "127.0.0.1:{free_port()}"\n')
     monkeypatch.setenv("EVOLVED_CONFIG", str(tmp_path / "config.toml"))
     return Evolved(tmp_path, capsys)
 

@@ -34,10 +34,9 @@ def test_a_key_is_revoked_by_its_id_or_by_itself_and_never_repeated(evolved: Evo
     assert "secret" not in told
 
 
-def test_a_key_that_no_setting_names_is_said_not_to_be_in_force(evolved: Evolved) -> None:
-    assert 'set keys_file = "' in evolved("keys add --tenant acme").err
-    named = evolved("keys --set tap.door.keys_file=keys/keys.json add --tenant acme")
-    assert "not in force" not in named.err
+def test_with_the_first_key_it_is_said_that_it_counts_from_the_next_start(evolved: Evolved) -> None:
+    assert "started again" in evolved("keys add --tenant acme").err
+    assert "started again" not in evolved("keys add --tenant acme").err
     assert len(read_keys(evolved.directory / "keys" / "keys.json")) == 2
 
 

@@ -16,7 +16,7 @@ from tests.unit.daemon.cli.conftest import Evolved
 def test_what_is_refused_is_said_with_the_remedy(tmp_path: Path, evolved: Evolved) -> None:
     live = Live({}, LiveSettings(), tmp_path)
     with served(Starlette(routes=LiveRoutes(live).routes())) as url:
-        adapters = f"adapters --set control.port={url.rpartition(':')[2]}"
+        adapters = f"adapters --set control.listen=127.0.0.1:{url.rpartition(':')[2]}"
         add = f"{adapters} add docs --kind mcp --url https://1.1.1.1/mcp"
         for command, remedy in (
             (f"{adapters} remove docs", "no API 'docs'"),

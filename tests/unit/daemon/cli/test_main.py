@@ -12,18 +12,18 @@ from tests.support.ports import free_port
 from tests.unit.daemon.cli.conftest import Evolved
 
 BROKEN = {
-    "a setting": ("config --set curator.group_per_batch=4", "did you mean curator.groups_per_batch?"),
-    "no daemon: status": ("status --set control.port=9", "start it with `evolved run`"),
-    "no daemon: an order": ("rollback --reason x --set control.port=9", "start it with `evolved run`"),
-    "no daemon: live APIs": ("adapters --set control.port=9 list", "start it with `evolved run`"),
+    "a setting": ("config --set train.group=4", "did you mean train.groups?"),
+    "no daemon: status": ("status --set control.listen=127.0.0.1:9", "start it with `evolved run`"),
+    "no daemon: an order": ("rollback --reason x --set control.listen=127.0.0.1:9", "start it with `evolved run`"),
+    "no daemon: live APIs": ("adapters --set control.listen=127.0.0.1:9 list", "start it with `evolved run`"),
     "no daemon: a broken setting elsewhere": ("freeze --config {tmp}/judge.toml", "no daemon at http://127.0.0.1:9"),
-    "a key's file that is not there": ("status --set control.admin_key_file={tmp}/none", "control.admin_key_file"),
-    "a key's file without one": ("freeze --set control.admin_key_file={tmp}/judge.toml", "no key in it"),
+    "a key's file that is not there": ("status", "EVOLVED_KEY_FILE"),
+    "a key's file without one": ("freeze", "no key in it"),
     "no reason": ("rollback", "--reason"),
     "a mistyped command": ("statsu", "did you mean status?"),
     "a mistyped action": ("keys revok", "did you mean revoke?"),
-    "a mistyped key": ("freeze --set control.prt=9", "control.port"),
-    "a mistyped section": ("freeze --set contrl.port=9", "control"),
+    "a mistyped key": ("freeze --set control.lsten=9", "control.listen"),
+    "a mistyped section": ("freeze --set contrl.listen=9", "control"),
     "no assignment": ("freeze --set port", "section.key"),
     "eval: environment": ("eval --env travels --json", "no environment adapter 'travels'; did you mean travel?"),
     "eval: families": ("eval --env travel --families AX", "no family 'X'; families: A, B, C, D, L"),
@@ -36,9 +36,9 @@ BROKEN = {
     "tasks: environment": ("tasks generate trave1 --out {tmp}/t.json", "did you mean travel?"),
     "tasks: directory": ("tasks generate travel --out {tmp}/none/t.json", "there is no directory"),
     "tasks: count": ("tasks generate travel --out {tmp}/t.json --count 0", "--count must be 1 or more"),
-    "tasks: wording": ("tasks generate travel --out {tmp}/t.json --llm", "wording.name is empty"),
+    "tasks: wording": ("tasks generate travel --out {tmp}/t.json --llm", "llm.url is empty"),
     "tasks: families": (
-        "tasks --set questioner.families=X generate travel --out {tmp}/t.json", "has no family 'X'"
+        "tasks --set sandbox.families=X generate travel --out {tmp}/t.json", "has no family 'X'"
     ),
     "tasks: another's file": ("tasks generate travel --resume --out {tmp}/judge.toml", "is no file of tasks"),
     "doctor: check": ("doctor --only nonsense --json", "nonsense"),
@@ -46,7 +46,9 @@ BROKEN = {
     "import: no file": ("import {tmp}/missing --json", "{tmp}/missing"),
     "restore: no file": ("db restore {tmp}/missing --json", "{tmp}/missing"),
     "check: environment": ("environments check nonsense --json", "nonsense"),
-    "export: no daemon": ("experience export --out {tmp}/x --json --set control.port=9", "start it with `evolved run`"),
+    "export: no daemon": (
+        "experience export --out {tmp}/x --json --set control.listen=127.0.0.1:9", "start it with `evolved run`"
+    ),
     "db: no database": ("db status --set state_dir={tmp}", "{tmp}/evolved.db: file is not a database"),
     **{f"demo: {wrong} of feedback": (f"demo --feedback {wrong}", wrong) for wrong in ("1.5", "-0.1", "nan", "some")},
     **{f"demo: a delay of {wrong}": (f"demo --delay {wrong}", "seconds") for wrong in ("-1", "inf", "nan")},
@@ -55,6 +57,7 @@ BROKEN = {
     "trust: no key": ("provenance trust learner --set state_dir={tmp}", "which key?"),
 }  # fmt: skip
 """By what is wrong: the command, and what is said of it on standard error. Each ends with 2."""
+KEY_FILES = {"a key's file that is not there": "none", "a key's file without one": "judge.toml"}
 PRINTS_NO_TABLE = {
     ("tap",), ("run",), ("broker",), ("engine",), ("learner",), ("learner", "inspect"), ("keys", "add"),
     ("keys", "revoke"), ("export",), ("environments", "serve"), ("experience", "mcp"), ("tools", "mcp"),
@@ -64,9 +67,10 @@ PRINTS_NO_TABLE = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_cannot_be_done_ends_with_2_and_names_the_remedy(
-    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "judge.toml").write_text("[judge]\nnonsense = 1\n[control]\nport = 9\n")
+    monkeypatch.setenv("EVOLVED_KEY_FILE", str(tmp_path / KEY_FILES[case]) if case in KEY_FILES else "")
+    (tmp_path / "judge.toml").write_text('[judge]\nnonsense = 1\n[control]\nlisten = "127.0.0.1:9"\n')
     (tmp_path / "evolved.db").write_text("no database, whatever its name says\n" * 100)
     words, said = BROKEN[case]
     try:
@@ -107,7 +111,7 @@ def test_an_order_in_an_emergency_imports_what_it_needs_and_no_more(words: list[
         "import sys; from daemon.cli.main import main; done = main(sys.argv[1:]); "
         "print(done, *sorted({name.partition('.')[0] for name in sys.modules}))"
     )
-    given = [sys.executable, "-c", script, *words, "--set", "control.port=9"]
+    given = [sys.executable, "-c", script, *words, "--set", "control.listen=127.0.0.1:9"]
     told = subprocess.run(given, capture_output=True, text=True, check=True)
     status, *modules = told.stdout.split()
     assert status == "2"

@@ -186,8 +186,8 @@ def test_on_a_terminal_a_table_keeps_to_its_width(columns: int, monkeypatch: pyt
 
 def test_logs_of_a_command_go_to_standard_error(tmp_path: Path) -> None:
     script = (
-        "import sys, daemon.cli.main as m, daemon.settings.config as c, structlog; "
-        "c.load = lambda *_: structlog.get_logger().info('loaded') or c.Config(); "
+        "import sys, daemon.cli.main as m, daemon.settings.reading as c, structlog; "
+        "whole = c.whole; c.whole = lambda *_: structlog.get_logger().info('loaded') or whole(*_); "
         "sys.exit(m.main(['config', '--json']))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

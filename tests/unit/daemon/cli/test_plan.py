@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from daemon.cli.planning import USED, Given, plan
-from daemon.settings.config import Config, load
+from daemon.settings.config import Config
+from daemon.settings.parts import load
 from learner.sizing import MODELS
 from tests.unit.daemon.cli.conftest import Evolved
 
@@ -20,7 +21,7 @@ def test_seven_billion_on_a_node_fits_with_what_it_names(evolved: Evolved) -> No
     found = evolved.json("plan --model 7b --gpus 8 --runs-per-hour 2000")
     values = {one["key"]: one["value"] for one in found["figures"]}
     assert found["fits"]
-    assert found["changed"] == ["learner.gradient_checkpointing = true"]
+    assert found["changed"] == ["train.gradient_checkpointing = true"]
     assert values["memory_gb"] < 80
     assert values["update_gb"] == pytest.approx((2 + 12 / 8) * 7.615616512)  # bf16; every eighth masters and moments
     assert all(one["told"] and one["basis"] for one in found["figures"])
@@ -28,7 +29,7 @@ def test_seven_billion_on_a_node_fits_with_what_it_names(evolved: Evolved) -> No
 
 def test_what_no_setting_makes_fit_ends_with_one_and_the_remedies(evolved: Evolved) -> None:
     told = evolved("plan --model 14b --gpus 1", 1).out
-    for words in ("does NOT fit", "such GPUs with learner.trainer", "memory of each GPU", "assumed", "counted"):
+    for words in ("does NOT fit", "such GPUs with train.trainer", "memory of each GPU", "assumed", "counted"):
         assert words in told
 
 
@@ -54,7 +55,7 @@ def test_figures_move_as_what_they_follow_from():
     soon, late = figures(delay_minutes=1.0), figures(delay_minutes=120.0)
     assert late["staleness_minutes"] - soon["staleness_minutes"] == pytest.approx(119)
     assert late["staleness_versions"] > soon["staleness_versions"]
-    tenth = figures(load(None, ["attributor.sampling.share=0.1"]))
+    tenth = figures(load(None, ["judge.share=0.1"]))
     assert tenth["judge_tokens_day"] == pytest.approx(whole["judge_tokens_day"] / 10)
     played = figures(load(None, ["sandbox.environment=travel"]))
     rollouts = whole["updates_day"] * settings.rollout.groups * settings.rollout.group_size

@@ -18,7 +18,7 @@ GENERATE = "tasks generate travel --out {}/tasks.json --count {}"
 
 
 def test_tasks_are_made_as_settings_choose_and_a_file_goes_on_as_it_was_begun(evolved: Evolved) -> None:
-    chosen = "--set questioner.prefer.difficulty=[3] --set questioner.prefer.wording=learned"
+    chosen = "--set tasks.prefer.difficulty=[3] --set tasks.prefer.wording=learned"
     found = evolved.json(f"{GENERATE.format(evolved.directory, 3)} {chosen}")
     assert (found["kept"], found["ended"]) == (3, "complete")
     assert found["proposed"] == 3 + sum(found["dropped"].values())

@@ -79,14 +79,14 @@ def test_check_says_what_is_wrong(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_served_environment_wants_a_key_of_its_scope_and_ends_on_sigterm(tmp_path: Path):
-    keys, file = tmp_path / "keys.json", tmp_path / "key"
+    keys, file = tmp_path / "keys" / "keys.json", tmp_path / "key"
     text, _ = add_key(keys, tenant="lab", scope="environment", now=0.0)
     other, _ = add_key(keys, tenant="lab", scope="agent", now=0.0)
     file.write_text(text)
     port = free_port()
     server = subprocess.Popen(
         [
-            sys.executable, "-m", "daemon.cli", "environments", "--set", f"tap.door.keys_file={keys}", "serve",
+            sys.executable, "-m", "daemon.cli", "environments", "--set", f"state_dir={tmp_path}", "serve",
             "travel", "--require-key", "--workers", "1", "--port", str(port),
         ],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,

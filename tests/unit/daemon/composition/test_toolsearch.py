@@ -10,7 +10,7 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from adapters.environments.travel import TravelDesk
 from adapters.toolsearch.environment import SEARCH_TOOL
 from daemon.composition.toolsearch import searching
-from daemon.settings.config import load
+from daemon.settings.parts import load
 
 TOOLS = [
     {"type": "function", "function": {"name": "send_invoice", "description": "Send an invoice to a customer."}},
@@ -54,7 +54,7 @@ async def test_the_setting_puts_search_before_the_sandbox() -> None:
     off = load(None, ["sandbox.environment=travel"])
     assert searching(desk, off.sandbox, None) is desk
     assert searching(None, off.sandbox, None) is None
-    on = load(None, ["sandbox.environment=travel", "sandbox.tool_search=2", 'sandbox.tool_search_always=["finish"]'])
+    on = load(None, ["sandbox.environment=travel", "sandbox.tools_shown=2"])
     shown = searching(desk, on.sandbox, None)
     episode = await shown.reset(shown.sample(0, "train", None))
     names = [tool["function"]["name"] for tool in episode.tools]

@@ -104,7 +104,7 @@ async def test_that_lessons_are_found_by_words_alone_is_a_warning_with_what_to_s
     (check,) = [check for check in LEARNING if check.name == "lessons"]
     found = await check.look(Scene(Config(**settings)))
     assert [one.severity for one in found] == ["warning"] * warned
-    assert all("by their words alone" in one.what and "[embedder]" in one.remedy for one in found)
+    assert all("by their words alone" in one.what and "[embeddings]" in one.remedy for one in found)
 
 
 async def test_that_strict_mode_ends_learning_is_a_warning() -> None:
@@ -112,4 +112,4 @@ async def test_that_strict_mode_ends_learning_is_a_warning() -> None:
     assert await check.look(Scene(Config())) == []
     (found,) = await check.look(Scene(Config(redaction=RedactionSettings(strict=True, key_file="key"))))
     assert "no run of production is trained on" in found.what
-    assert "redaction.strict = false" in found.remedy
+    assert "redact.patterns" in found.remedy

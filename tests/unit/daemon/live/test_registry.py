@@ -205,7 +205,7 @@ INSIDE = "http://127.0.0.1:9/mcp"
         (403, {"kind": "mcp", "url": INSIDE}, "not public"),
         (403, {"kind": "openapi", "url": "http://169.254.169.254/latest/openapi.json"}, "not public"),
         (403, {"kind": "mcp", "url": "https://[::ffff:10.0.0.1]/mcp"}, "not public"),
-        (403, {"kind": "mcp", "url": "http://1.1.1.1/mcp"}, r"live.allow_http"),
+        (403, {"kind": "mcp", "url": "http://1.1.1.1/mcp"}, r"apis.allow_hosts"),
         (403, {"options": {"headers": {"x": "file:/etc/passwd"}}}, "is not taken here"),
         (403, {"options": {"headers": {"x": "env:HOME"}}}, "is not taken here"),
         (403, {"kind": "openapi", "options": {"auth": {"k": {"key_env": "HOME"}}}}, "is not taken here"),

@@ -1,4 +1,4 @@
-"""The settings' next file: its defaults, what is laid over them, and what cannot work."""
+"""The settings: their defaults, what is laid over them, what cannot work, and what the parts take of them."""
 
 import subprocess
 import sys
@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from daemon.cli.main import main
 from daemon.errors import ConfigError
+from daemon.settings import parts
+from daemon.settings.config import curator_settings, serving_engines, tap_settings
 from daemon.settings.reading import address, control, defaults, load
 from daemon.settings.tables import Tenant
 
@@ -79,6 +82,17 @@ def test_options_belong_to_the_adapter_that_they_were_given_for(tmp_path: Path) 
         ("tap.tls_cert=/etc/chain.pem", r"tap\.tls_cert and tap\.tls_key go together"),
         ("lessons.rewrite=true", r"llm\.url is empty"),
         ("nats.replicas=2", "write 1, 3 or 5"),
+        ("nats.url=nats://me:s3cr3t@host", r"nats\.secret_file"),
+        ("nats.url=http://host", r"no address of a server; write nats://"),
+        ('nats.url="nats://a,tls://b"', r"the same tls://"),
+        ("nats.url=nats://me@a", r"nats\.secret_file"),
+        ("nats.ca_file=c", r"set nats\.url as well"),
+        ("database.url=postgresql+psycopg://me:s3cr3t@host/db", r"database\.password_file"),
+        ("database.url=postgresql+psycopg://me@host/db?password=s3cr3t", r"database\.password_file"),
+        ("keep.calls_days=5", r"keep\.calls_days = 5: .* write 31 or more"),
+        ("train.lr=four", r"train\.lr: expected `float`, got `str`"),
+        ('engines=[{ul="http://a"}]', r"engines\.ul; did you mean engines\.url\?"),
+        ('engines=[{key="s3cr3t"}]', r"engines\.key holds a secret"),
         ("learner.lr=1e-5", r"\[learner\] is now \[model\], \[train\]"),
     ],
 )
@@ -95,3 +109,45 @@ def test_a_machine_hands_out_versions_or_fetches_them() -> None:
 
 def test_addresses_of_the_sixth_version_have_brackets() -> None:
     assert address("[::1]:0", "tap.listen") == ("::1", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("[train\n", "line 1"), ("a = " + "[" * 5000, "no TOML"), ("a = " + "9" * 5000, "no TOML")]
+)
+def test_a_file_that_is_no_toml_is_told_and_an_assignment_that_is_none_is_text(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match="--config"):
+        load(tmp_path / "mine.toml")
+    with pytest.raises(ConfigError, match=said):
+        load(written(tmp_path, text))
+    value = text.removeprefix("a = ")
+    assert load(None, [f"state_dir={value}"]).state_dir == value
+
+
+def test_the_settings_are_shown_as_toml_that_can_be_read_again(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["config"]) == 0
+    assert load(written(tmp_path, capsys.readouterr().out)) == load(None)
+
+
+def test_one_engine_is_called_serving_and_several_are_the_taps_too(tmp_path: Path) -> None:
+    assert serving_engines(parts.load(None)) == {"serving": "http://127.0.0.1:8000"}
+    told = [f"state_dir={tmp_path}", 'engines=[{name="a",url="http://a:1"}, {name="b",url="http://b:1",weight=2.0}]']
+    config = parts.load(None, told)
+    assert serving_engines(config) == {"a": "http://a:1", "b": "http://b:1"}
+    tap = tap_settings(config)
+    assert [(one.name, one.url, one.weight) for one in tap.upstreams] == [
+        ("a", "http://a:1", 1.0), ("b", "http://b:1", 2.0),
+    ]  # fmt: skip
+    assert (tap.routes_file, tap.spool_dir) == (str(tmp_path / "routes.json"), str(tmp_path / "spool"))
+
+
+def test_without_a_sandbox_no_group_is_waited_for() -> None:
+    assert curator_settings(parts.load(None)).groups_per_batch == 0
+    assert curator_settings(parts.load(None, ["sandbox.environment=travel"])).groups_per_batch == 8
+
+
+def test_whoever_has_a_user_at_the_servers_has_his_password_and_else_a_credentials_file() -> None:
+    named = parts.load(None, ["nats.url=tls://me@a:1, tls://me@b:1", "nats.secret_file=s"]).bus
+    assert (named.servers, named.user, named.password_file) == (("tls://a:1", "tls://b:1"), "me", "s")
+    assert parts.load(None, ["nats.url=tls://a:1", "nats.secret_file=s"]).bus.credentials_file == "s"

@@ -157,13 +157,6 @@ async def test_many_rows_go_in_small_transactions(kept: Kept) -> None:
     assert {200, 400, 450} <= set(steps)
 
 
-def test_a_setting_that_would_let_records_come_back_is_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"trajectories_days = 5: .* use 31"):
-        RetentionSettings(trajectories_days=5.0)
-    with pytest.raises(ValueError, match=r"versions_kept = 1: .* use 2"):
-        RetentionSettings(versions_kept=1)
-
-
 async def test_a_clock_that_jumps_ahead_deletes_nothing_until_it_has_stood_for_a_day(kept) -> None:
     await kept.run("young", days=1)
     clock, up = [NOW], [1000.0]
