@@ -1,6 +1,6 @@
 """How much the rollout plays, and how."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,11 +14,9 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Attempts a task."""
     stall_seconds: float = 60.0
     """Without a new version for so long, another round is played."""
-    guidance: Literal["none", "mixed", "all"] = "mixed"
-    """Who sees lessons, if there are any that fit: nobody, a share `eta` of each group, or everybody. Without an
-    unguided part nothing tells what a lesson is worth: neither its trials nor the closed-book probe go on."""
-    eta: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
-    """Share of a group that sees lessons under `mixed`."""
+    guided_share: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
+    """Share of a group that sees lessons, if any fit. Without an unguided part nothing tells what a lesson is worth:
+    neither its trials nor the closed-book probe go on."""
     lessons: int = 2
     """Lessons in a prompt at most."""
     families: str = ""
@@ -31,17 +29,13 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_tokens: int = 512
     """Per step."""
     temperature: float = 1.0
-    context: str = "causal"
+    harness: str = "causal"
     """What of an episode's history stands in a prompt, in rollout and gate alike: causal (all of it), reasoning,
-    sliding, self-managing, an entry point `context.NAME`, or a class path "package.module:Class"."""
-    context_budget: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Tokens of a prompt at most, leave `max_tokens` below the engine's limit; 0 for that limit alone."""
-    context_options: dict[str, Any] = {}
-    """Keyword arguments for the template."""
-    agent: str = ""
-    """Class path of your own agent loop, "package.module:Class" with `async def run(self, session)`; empty for ours."""
-    agent_options: dict[str, Any] = {}
-    """Keyword arguments for it."""
+    sliding, self-managing, an entry point `context.NAME`, or a class path "package.module:Class" of a template or of
+    your own agent loop, with `async def run(self, session)`."""
+    harness_options: dict[str, Any] = {}
+    """Keyword arguments for it. `budget`: tokens of a prompt at most; leave `max_tokens` below the engine's limit. 0
+    for that limit alone."""
     agent_seconds: Annotated[float, msgspec.Meta(gt=0)] = 600.0
     """Deadline of your loop for one episode."""
     concurrency: int = 64
@@ -50,8 +44,3 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Seconds for one answer of the engine or the environment."""
     group_seconds: float = 900.0
     """Seconds for all attempts at a task, from the first one on; those that ended by then go out."""
-
-    @property
-    def guided_share(self) -> float:
-        """Share of a group that sees lessons."""
-        return {"none": 0.0, "mixed": self.eta, "all": 1.0}[self.guidance]

@@ -144,7 +144,7 @@ def _read(settings: BusSettings, name: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise AccessUnusable(
-            f"{_named(settings, name)} cannot be read: {error.strerror}; give this process's user the right to read it, "
+            f"{_named(settings, name)} cannot be read: {error.strerror}; let this process's user read it, "
             "or name another file"
         ) from error
 

@@ -70,7 +70,7 @@ def require_valid(settings: RedactionSettings) -> None:
     if settings.strict and not settings.key_file:
         raise InvalidRedaction(
             'redact.kinds has "text" and there is no key: the calls of a run are told by digests that need one; make'
-            " one with `openssl rand -hex 32 > STATE_DIR/keys/placeholders.key`, for the tap's and the daemon's user to read"
+            " one, openssl rand -hex 32 > STATE_DIR/keys/placeholders.key, that tap and daemon may read"
         )
     names: set[str] = set()
     for number, pattern in enumerate(settings.patterns):

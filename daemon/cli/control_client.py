@@ -17,7 +17,7 @@ def address(settings: "ControlSettings") -> str:
     """The control API's URL, without a slash at its end."""
     if settings.url:
         return settings.url.rstrip("/")
-    scheme = "https" if settings.tls_cert or settings.ca_file else "http"
+    scheme = "https" if settings.tls_cert else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104 - nothing listens here
     return f"{scheme}://{host}:{settings.port}"
 

@@ -29,7 +29,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     out: Path
     resume: bool = False
     llm: bool = False
-    """Goals are worded by `[wording]`."""
+    """Goals are worded by the model in [llm]."""
     engine: str = ""
     """URL of the engine whose policy tries each task; empty: nobody does."""
     attempts: int = 4
@@ -49,8 +49,8 @@ async def generate(
     """Make tasks into `order.out`, which is whole after every round."""
     if order.out.exists() and not order.resume:
         raise TasksFailed(f"{order.out} is there already; --resume goes on with it, another --out begins anew")
-    if order.llm and not config.wording.name:
-        raise ConfigError('--llm: wording.name is empty; name a wording, such as "llm", and its options')
+    if order.llm and not config.llm.name:
+        raise ConfigError("--llm: llm.url is empty; name a chat model in [llm]")
     if not order.out.parent.is_dir():
         raise TasksFailed(f"--out {order.out}: there is no directory {order.out.parent}")
     options = config.sandbox.options if order.environment == config.sandbox.environment else {}
@@ -75,7 +75,7 @@ async def generate(
                 clock=time.monotonic,
                 seed=order.seed,
                 embedder=adapter("embedder", config.embedder),
-                wording=adapter("wording", config.wording) if order.llm else None,
+                wording=adapter("wording", config.llm) if order.llm else None,
                 solver=solver,
                 state=opened(order.out) if order.out.exists() else None,
             )

@@ -22,7 +22,7 @@ examples:
   evolved tasks generate travel --count 200 --out tasks.json
   evolved tasks generate travel --count 400 --out tasks.json --resume      go on, or get more
   evolved tasks generate travel --set tasks.prefer.difficulty='[3]' --out hard.json
-  evolved tasks --config config.toml generate travel --out tasks.json --llm     worded by the model in [wording]
+  evolved tasks --config config.toml generate travel --out tasks.json --llm     worded by the model in [llm]
   evolved tasks generate travel --out tasks.json --engine http://127.0.0.1:8001 --attempts 4
   jq -r '.tasks[].goal' tasks.json                                         what was made; .dropped: what was not
 
@@ -45,7 +45,7 @@ def add_tasks(add: Any) -> None:
     make.add_argument("--seed", type=int, default=0, help="what is tried follows from it (0)")
     make.add_argument("--out", type=Path, required=True, metavar="FILE", help="where they are kept, as JSON")
     make.add_argument("--resume", action="store_true", help="go on where FILE ends")
-    make.add_argument("--llm", action="store_true", help="word goals by the language model in [wording]")
+    make.add_argument("--llm", action="store_true", help="word goals by the language model in [llm]")
     make.add_argument("--engine", metavar="URL", help="engine whose policy tries each task, without /v1")
     make.add_argument("--attempts", type=int, default=4, help="its attempts at each task (4)")
     json_option(make)

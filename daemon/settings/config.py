@@ -152,6 +152,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     probe: ProbeSettings = ProbeSettings()
     navigator: NavigatorSettings = NavigatorSettings()
     questioner: QuestionerSettings = QuestionerSettings()
+    llm: AdapterSettings = AdapterSettings()
+    """The chat model; none by default."""
     wording: AdapterSettings = AdapterSettings()
     """Words the tasks that the questioner makes; none by default: templates do."""
     rollout: RolloutSettings = RolloutSettings()

@@ -55,7 +55,6 @@ from daemon.upkeep.weights import ServerSettings, WeightsSettings
 from learner.credit.assign import CreditSettings
 from learner.settings import LearnerSettings
 
-_GUIDED = {0.0: "none", 1.0: "all"}
 KEYS = Path("keys/keys.json")
 """Below state_dir; whoever is to come in has a key there. It counts as soon as it is there."""
 TASKS_A_SEED = 10_000_000
@@ -91,6 +90,7 @@ def parts_of(config: tables.Config) -> parts.Config:
         embedder=_embedder(config.embeddings),
         extractor=_asking("llm" if "llm" in config.lessons.draw else "", {}, config.llm, {"llm"}),
         rewriter=_asking("llm" if config.lessons.rewrite else "", {}, config.llm, {"llm"}),
+        llm=_asking("llm" if config.llm.url else "", {}, config.llm, {"llm"}),
         wording=_asking("llm" if config.tasks.prefer.get("style") else "", {}, config.llm, {"llm"}),
         grader=_asking(config.sandbox.grader, config.sandbox.grader_options, config.llm, {"anchored", "open"}),
         live=LiveSettings(allow_private=tuple(config.apis.get("allow_hosts", ()))),
@@ -246,13 +246,11 @@ def _played(sandbox: tables.Sandbox) -> dict[str, Any]:
 
 def _rollout(config: tables.Config, pace: Pace) -> RolloutSettings:
     sandbox, turn = config.sandbox, config.limits.turn_seconds
-    own = sandbox.harness if ":" in sandbox.harness else ""
-    guidance: Any = _GUIDED.get(config.lessons.guided_share, "mixed") if config.lessons.per_prompt else "none"
     return RolloutSettings(
         groups=config.train.groups, group_size=config.train.group_size, stall_seconds=pace.stall_seconds,
-        guidance=guidance, eta=config.lessons.guided_share, lessons=config.lessons.per_prompt,
-        context="causal" if own else sandbox.harness, context_options={} if own else sandbox.harness_options,
-        agent=own, agent_options=sandbox.harness_options if own else {}, agent_seconds=10 * turn,
+        guided_share=config.lessons.guided_share if config.lessons.per_prompt else 0.0,
+        lessons=config.lessons.per_prompt, harness=sandbox.harness, harness_options=sandbox.harness_options,
+        agent_seconds=10 * turn,
         first_seed=config.seed * TASKS_A_SEED + TASKS_A_SEED // 2,
         concurrency=config.limits.episodes, step_timeout=turn, group_seconds=15 * turn, **_played(sandbox),
     )  # fmt: skip

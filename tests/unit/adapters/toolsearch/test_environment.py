@@ -126,8 +126,8 @@ async def test_each_of_several_calls_is_answered_by_whom_it_is_for() -> None:
 
 
 async def test_the_verdict_and_the_end_are_the_environments() -> None:
-    office = Office(TOOLS)
-    episode = await searching(office, always=("leave",)).reset(TASK)
+    office = Office(TOOLS, "leave")
+    episode = await searching(office).reset(TASK)
     assert (await episode.step([call("leave")], "")).done
     assert (await episode.step([call("hire")], "")).done, "over is over"
     assert await episode.evaluate() == 0.25

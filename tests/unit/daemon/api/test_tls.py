@@ -48,7 +48,10 @@ def tls_of(made: Certificate) -> ServerTls:
 @asynccontextmanager
 async def served(tls: ServerTls | None, authority: Authority | None) -> AsyncIterator[ControlSettings]:
     """A server, and the settings of the commands that ask it."""
-    settings = ControlSettings(port=free_port(), ca_file=str(authority.chain) if authority else "")
+    port = free_port()
+    settings = ControlSettings(
+        port=port, url=f"https://127.0.0.1:{port}" if tls else "", ca_file=str(authority.chain) if authority else ""
+    )
     app, stop = SecurityHeaders(Starlette(routes=[Route("/api/status", status)])), anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: serve(app, settings, tls=tls, stop=stop))
@@ -129,4 +132,4 @@ def test_what_cannot_be_used_is_named_with_setting_file_and_remedy(authority: Au
             server_tls(str(cert), str(key), section="control")
     assert server_tls("", "", section="control") is None
     with pytest.raises(ConfigError, match=r"SSL_CERT_FILE .*missing"):
-        control_client(ControlSettings(ca_file=str(missing)), 1.0)
+        control_client(ControlSettings(url="https://127.0.0.1:9", ca_file=str(missing)), 1.0)

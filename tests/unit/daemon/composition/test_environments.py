@@ -58,7 +58,7 @@ def test_what_cannot_be_built_is_a_config_error(name: str, options: dict[str, st
 
 def test_a_grader_that_compares_with_references_is_refused_where_there_are_none():
     grader = anchored(url="http://127.0.0.1:9/v1", model="m")
-    with pytest.raises(ConfigError, match=r'sandbox.environment = .live. .* Set \[grader\] name = "open"'):
+    with pytest.raises(ConfigError, match=r'sandbox.environment = .live. .* Set sandbox.grader = "open"'):
         sandbox_environment(SandboxSettings(environment="travel"), CollectorRegistry(), None, grader)
 
 

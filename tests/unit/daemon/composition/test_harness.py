@@ -1,4 +1,4 @@
-"""`[rollout]` says in what manner episodes are played."""
+"""`sandbox.harness` says in what manner episodes are played."""
 
 import pytest
 
@@ -21,6 +21,10 @@ class Loop:
         pass
 
 
+class Neither:
+    pass
+
+
 HERE = "tests.unit.daemon.composition.test_harness"
 
 
@@ -29,15 +33,15 @@ def made(**settings):
 
 
 def test_options_reach_the_template_and_tell_manners_apart():
-    one, other = (made(context="sliding", context_options={"turns": turns}) for turns in (2, 3))
+    one, other = (made(harness="sliding", harness_options={"turns": turns}) for turns in (2, 3))
     assert isinstance(one.context, SlidingWindow)
     assert one.label != other.label
-    assert one.label == made(context="sliding", context_options={"turns": 2}).label
+    assert one.label == made(harness="sliding", harness_options={"turns": 2}).label
 
 
 def test_a_template_and_a_loop_of_ones_own_come_by_class_path():
-    assert isinstance(made(context=f"{HERE}:Mine").context, Mine)
-    agent = made(agent=f"{HERE}:Loop", agent_options={"tries": 3}, agent_seconds=5.0, context_budget=7)
+    assert isinstance(made(harness=f"{HERE}:Mine").context, Mine)
+    agent = made(harness=f"{HERE}:Loop", harness_options={"tries": 3, "budget": 7}, agent_seconds=5.0)
     assert agent.agent is not None
     assert (agent.agent.make().tries, agent.agent.seconds, agent.context.budget) == (3, 5.0, 7)
     assert agent.agent.make() is not agent.agent.make()
@@ -46,18 +50,16 @@ def test_a_template_and_a_loop_of_ones_own_come_by_class_path():
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"context": "slidng"}, "did you mean sliding"),
-        ({"context": "zzz"}, "no context adapter 'zzz'"),
-        ({"context": "sliding", "context_options": {"turns": 0}}, "turns is 0"),
-        ({"context": "sliding", "context_options": {"size": 3}}, "context_options"),
-        ({"context": "nowhere:Mine"}, "Python path"),
-        ({"context": f"{HERE}:Yours"}, "has no Yours"),
-        ({"context": f"{HERE}:HERE"}, "not a class"),
-        ({"context": ":x"}, "no class path"),
-        ({"context": f"{HERE}:Loop"}, "agent_options|context_options|subclass"),
-        ({"agent": f"{HERE}:Mine"}, "no `async def run"),
-        ({"agent": f"{HERE}:Loop", "agent_options": {"x": 1}}, "agent_options"),
-        ({"agent": f"{HERE}:Loop", "context": "sliding"}, "exclude each other"),
+        ({"harness": "slidng"}, "did you mean sliding"),
+        ({"harness": "zzz"}, "no context adapter 'zzz'"),
+        ({"harness": "sliding", "harness_options": {"turns": 0}}, "turns is 0"),
+        ({"harness": "sliding", "harness_options": {"size": 3}}, "harness_options"),
+        ({"harness": "nowhere:Mine"}, "Python path"),
+        ({"harness": f"{HERE}:Yours"}, "has no Yours"),
+        ({"harness": f"{HERE}:HERE"}, "not a class"),
+        ({"harness": ":x"}, "no class path"),
+        ({"harness": f"{HERE}:Neither"}, "neither a ContextTemplate nor a loop"),
+        ({"harness": f"{HERE}:Loop", "harness_options": {"x": 1}}, "harness_options"),
     ],
 )
 def test_what_cannot_be_is_said_with_its_setting(settings, why):
