@@ -65,8 +65,6 @@ def require_valid(settings: RedactionSettings) -> None:
             near = difflib.get_close_matches(kind, KINDS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"write some of {', '.join(KINDS)}"
             raise InvalidRedaction(f"redact.kinds: {kind!r} is no kind; {hint}")
-    if settings.strict and not settings.enabled:
-        raise InvalidRedaction("redaction is strict and not enabled: one of them")
     if settings.strict and not settings.key_file:
         raise InvalidRedaction(
             'redact.kinds has "text" and there is no key: the calls of a run are told by digests that need one; make'

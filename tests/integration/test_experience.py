@@ -53,7 +53,7 @@ class Served:
         self.key_file = directory / "admin.key"
         self.key_file.write_text(key)
         self.config = directory / "config.toml"
-        self.config.write_text(f'[control]\nport = {port}\nadmin_key_file = "{self.key_file}"\n')
+        self.config.write_text(f'[control]\nlisten = "127.0.0.1:{port}"\n')
 
     async def call(self, work: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Run what blocks beside the server."""
@@ -71,12 +71,13 @@ class Served:
 
 
 @pytest.fixture
-async def served(tmp_path: Path, store_url: str) -> AsyncIterator[Served]:
+async def served(tmp_path: Path, store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     store = Store(store_url, clock=lambda: 40.0)
     await store.open()
     await store.save(POOL)
     key, _ = add_key(tmp_path / "keys.json", tenant="ops", scope="admin", now=0.0)
     port, desk = free_port(), Desk(store, tmp_path)
+    monkeypatch.setenv("EVOLVED_KEY_FILE", str(tmp_path / "admin.key"))
     app = desk.app(KeyRing(tmp_path / "keys.json", clock=lambda: 1.0))
     # What the daemon logs is not what the command prints, though both are one process here.
     with structlog.testing.capture_logs():

@@ -78,7 +78,7 @@ async def test_a_restart_between_two_questions_is_not_noticed(own_server: Cluste
     await store.open()
     await store.state_put("k", b"v")
     own_server.stop()
-    with pytest.raises(StoreUnavailable, match=r"store\.url postgresql\+psycopg://evolved@/"):
+    with pytest.raises(StoreUnavailable, match=r"database\.url postgresql\+psycopg://evolved@/"):
         await store.state_get("k")
     own_server.start()
     assert await store.state_get("k") == b"v"

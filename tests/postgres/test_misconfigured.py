@@ -83,11 +83,16 @@ async def test_a_changed_password_in_its_file_needs_no_restart(postgres: Cluster
 @pytest.mark.parametrize(
     ("found", "wrong", "settings", "says"),
     [
-        ("ordinary@", "ordinary:wr0ng@", {}, r"store\.url postgresql\+psycopg://ordinary.*password authentication fa"),
-        ("", "", {}, r"store\.url postgresql\+psycopg://ordinary.*no password supplied"),
-        ("", "", {"password_file": "/nowhere/none"}, r"store\.password_file .*none: No such file"),
+        (
+            "ordinary@",
+            "ordinary:wr0ng@",
+            {},
+            r"database\.url postgresql\+psycopg://ordinary.*password authentication fa",
+        ),
+        ("", "", {}, r"database\.url postgresql\+psycopg://ordinary.*no password supplied"),
+        ("", "", {"password_file": "/nowhere/none"}, r"database\.password_file .*none: No such file"),
         (":{port}/", ":1/", {"password_file": "{file}"}, "Connection refused"),
-        ("/{database}", "/nowhere", {"password_file": "{file}"}, r'store\.url .*database "nowhere" does not exist'),
+        ("/{database}", "/nowhere", {"password_file": "{file}"}, r'database\.url .*database "nowhere" does not exist'),
     ],
     ids=["wrong", "none", "no file", "no server", "no database"],
 )

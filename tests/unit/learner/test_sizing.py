@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.settings.config import load
+from daemon.settings.parts import load
 from learner.errors import ShapeUnknown
 from learner.settings import LearnerSettings
 from learner.sizing import (

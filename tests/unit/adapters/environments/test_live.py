@@ -141,8 +141,8 @@ async def test_an_attempt_without_a_grade_has_no_outcome(desk: Desk, grader: Any
         (CallsLiked("x"), {"goals": ""}, "goals is empty"),
         (CallsLiked("x"), {"goals": "/no/such/file"}, "No such file"),
         (CallsLiked("x"), {"limit": 0}, "limit = 0"),
-        (None, {}, "name a grader"),
-        (Comparing(), {}, r'39 of 40 goals .* have none, such as .*"reference": .* or set \[grader\] name = "open"'),
+        (None, {}, "sandbox.grader"),
+        (Comparing(), {}, r'39 of 40 goals .* have none, such as .*"reference": .* or set sandbox.grader = "open"'),
         (EnsembleGrader([Comparing(), CallsLiked("x")], quorum=2, timeout=1.0), {}, "ensemble compares"),
     ],
 )

@@ -25,12 +25,12 @@ def test_addresses_of_our_own_network_are_not_public_and_those_of_the_internet_a
     ("url", "told"),
     [
         *(
-            (f"https://{host}/mcp", r"live\.allow_private")
+            (f"https://{host}/mcp", r"apis\.allow_hosts")
             for host in (
                 "127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "LOCALHOST."
             )
         ),
-        ("http://1.1.1.1/mcp", r"live\.allow_http"),
+        ("http://1.1.1.1/mcp", r"apis\.allow_hosts"),
         *((url, "") for url in ("file:///etc/passwd", "ftp://1.1.1.1/", "gopher://1.1.1.1/", "https://", "nonsense")),
         ("https://me:hunter2@1.1.1.1/", "^(?!.*hunter2)"),
     ],

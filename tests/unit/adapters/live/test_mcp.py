@@ -297,7 +297,7 @@ async def test_a_guard_keeps_the_adapter_from_this_machine_and_the_checked_addre
             return "127.0.0.1"
 
     async with over_http(address, guard=AddressGuard()) as api:
-        with pytest.raises(LiveApiRefused, match=r"live\.allow_private"):
+        with pytest.raises(LiveApiRefused, match=r"apis\.allow_hosts"):
             await api.tools()
     async with over_http(address.replace("127.0.0.1", "rebinding.invalid"), guard=Answers()) as api:
         name, _, port = (await api.call("header", {"name": "host"})).text.partition(":")

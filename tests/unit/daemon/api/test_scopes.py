@@ -208,11 +208,11 @@ def test_it_listens_to_others_only_with_an_admin_key_and_over_an_encrypted_way(p
     key(path, "agent")
     for keys in (None, path):
         assert (admin_keys(keys, "127.0.0.1", protected=False) is None) == (keys is None)
-        with pytest.raises(ConfigError, match=r"control\.host '0\.0\.0\.0'.*evolved keys add --scope admin"):
+        with pytest.raises(ConfigError, match=r"control\.listen '0\.0\.0\.0'.*evolved keys add --scope admin"):
             admin_keys(keys, "0.0.0.0")
     key(path)
     assert admin_keys(path, "0.0.0.0") is not None
-    with pytest.raises(ConfigError, match=r"control\.host '0\.0\.0\.0'.*control\.tls_cert.*behind_tls_proxy"):
+    with pytest.raises(ConfigError, match=r"control\.listen '0\.0\.0\.0'.*control\.tls_cert.*behind_proxy"):
         admin_keys(path, "0.0.0.0", protected=False)
-    with pytest.raises(ConfigError, match=r"tap\.door\.keys_file.*evolved keys add"):
+    with pytest.raises(ConfigError, match=r"keys.*evolved keys add"):
         admin_keys(path.with_name("none"), "127.0.0.1")

@@ -85,9 +85,9 @@ def test_an_admin_page_for_others_needs_an_admin_key(tmp_path: Path) -> None:
     ("settings", "says"),
     [
         ({"require_key": True}, "evolved keys add"),
-        ({"keys_file": "/nonexistent/keys.json"}, r"tap\.door\.keys_file: .*evolved keys add"),
-        ({"sampling": 1.5}, r"tap\.door\.sampling 1\.5"),
-        ({"tenants": {"acme": TenantSettings(sampling=-1)}}, r"tap\.door\.tenants\.acme\.sampling"),
+        ({"keys_file": "/nonexistent/keys.json"}, r"keys: .*evolved keys add"),
+        ({"sampling": 1.5}, r"tenants\.share 1\.5"),
+        ({"tenants": {"acme": TenantSettings(sampling=-1)}}, r"tenants\.acme\.share"),
     ],
 )
 def test_settings_that_cannot_work_are_named_with_the_remedy(settings: dict[str, Any], says: str) -> None:

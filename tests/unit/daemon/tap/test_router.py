@@ -162,7 +162,7 @@ def test_what_nobody_renews_is_no_longer_believed(bench: Bench) -> None:
 def test_what_cannot_be_used_changes_nothing_is_logged_once_with_the_remedy_and_counted(bench: Bench) -> None:
     with capture_logs() as logs:
         bench.tell(canary="elsewhere", share=0.5)
-    assert "tap.upstreams" in logs[0]["reason"]
+    assert "engines" in logs[0]["reason"]
     assert bench.router.canary is None
     bench.tell(canary="e2", share=0.5)
     errors = bench.routing.errors

@@ -7,7 +7,8 @@ import pytest
 
 from daemon.cli.main import main
 from daemon.errors import InstallRefused
-from daemon.settings.config import Config, load
+from daemon.settings.config import Config
+from daemon.settings.parts import load
 from daemon.upkeep import install
 
 PROGRAM = Path("/opt/evolved/bin/evolved")
@@ -48,7 +49,7 @@ def test_the_command_shows_what_it_would_write_writes_it_and_takes_all_of_it_awa
 
 def test_units_name_the_program_the_settings_and_where_the_tap_listens(tmp_path: Path) -> None:
     settings = tmp_path / "config.toml"
-    settings.write_text('[tap]\nhost = "::1"\nport = 9000\n')
+    settings.write_text('[tap]\nlisten = "[::1]:9000"\n')
     files = plan(install.UNITS, load(settings)).files
     text = {Path(name).name: content.decode() for name, content in files.items()}
     assert "ListenStream=[::1]:9000\n" in text["evolved-tap.socket"]
@@ -60,12 +61,12 @@ def test_units_name_the_program_the_settings_and_where_the_tap_listens(tmp_path:
 
 def test_installing_again_brings_units_up_to_date_and_leaves_changed_settings(tmp_path: Path) -> None:
     install.install(plan(), tmp_path)
-    (tmp_path / "etc/evolved/config.toml").write_text("[tap]\nport = 9001\n")
+    (tmp_path / "etc/evolved/config.toml").write_text('[tap]\nlisten = "127.0.0.1:9001"\n')
     unit = tmp_path / "etc/systemd/system/evolved-tap.service"
     unit.write_text("of an older release")
     install.install(plan(), tmp_path)
     assert "ExecStart" in unit.read_text()
-    assert (tmp_path / "etc/evolved/config.toml").read_text() == "[tap]\nport = 9001\n"
+    assert (tmp_path / "etc/evolved/config.toml").read_text() == '[tap]\nlisten = "127.0.0.1:9001"\n'
     assert install.uninstall(tmp_path) == [tmp_path / "etc/evolved/config.toml"]
 
 
