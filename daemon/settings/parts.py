@@ -80,7 +80,7 @@ def parts_of(config: tables.Config) -> parts.Config:
         bus=_bus(config.nats),
         store=StoreSettings(url=config.database.url, password_file=config.database.password_file),
         control=where(config.control),
-        cluster=ClusterSettings(lease_seconds=pace.lease_seconds),
+        cluster=ClusterSettings(address=_reached_at(config.control), lease_seconds=pace.lease_seconds),
         engines=_engines(config),
         sandbox=parts.SandboxSettings(
             environment=config.sandbox.environment, options=config.sandbox.options, workers=config.sandbox.workers,
@@ -150,6 +150,16 @@ def parts_of(config: tables.Config) -> parts.Config:
         weights=_weights(config.weights),
         retention=RetentionSettings(trajectories_days=config.keep.runs_days, exchanges_days=config.keep.calls_days),
     )  # fmt: skip
+
+
+def _reached_at(control: tables.Control) -> str:
+    """Where others find this control API, by the first of its names; empty for the address that it listens at."""
+    if not control.names:
+        return ""
+    if control.behind_proxy:
+        return f"https://{control.names[0]}"
+    _, port = address(control.listen, "control.listen")
+    return f"http{'s' if control.tls_cert else ''}://{control.names[0]}:{port}"
 
 
 def _bus(nats: tables.Nats) -> BusSettings:
