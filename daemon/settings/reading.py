@@ -25,6 +25,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(:[1-9][0-9]{0,4})?/?")
 _PASSWORD = re.compile(r"://[^/?]*:[^/?]*@|[?&]password=")
 LEAST_DAYS = 31
 """Streams deliver again for up to 30 days: what is taken out earlier could come back."""
+_REFERS = re.compile(r"$|env:|file:|secret:")
 _SECRET = re.compile(r"(^|_)(key|token|password|secret)$", re.IGNORECASE)
 _OLD = {
     "learner": "[model], [train] and keep.versions", "bus": "[nats]", "store": "[database]", "redaction": "[redact]",
@@ -157,7 +158,7 @@ def _refuse_secrets(table: Mapping[str, Any], source: str, path: tuple[str, ...]
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, Mapping):
                 _refuse_secrets(one, source, (*path, key))
-        if _SECRET.search(key) and key != "tls_key" and isinstance(value, str) and value:
+        if _SECRET.search(key) and key != "tls_key" and isinstance(value, str) and not _REFERS.match(value):
             name = ".".join((*path, key))
             raise ConfigError(f"{source}: {name} holds a secret; write it into a file and name that: {name}_file")
 
