@@ -11,9 +11,10 @@ import pytest
 from actors.messages import ids_array
 from tests.clients import rig
 from tests.clients.catalogue import CLIENTS, Client
-from tests.clients.engine.script import REPEATED, TEXT, TOOLS, VARIED, logprob
+from tests.clients.engine.script import REPEATED, TEXT, TOOLS, VARIED
 from tests.clients.rig import Trial, planned, trial
 from tests.clients.verdict import Verdict
+from tests.support.answers import logprob
 from tests.support.patience import within
 
 pytestmark = pytest.mark.timeout(within(1200))
