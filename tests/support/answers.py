@@ -69,10 +69,9 @@ def chat(said: Answer) -> Made:
     prompt = {"prompt_token_ids": said.prompt if said.tokens else None}
 
     def carrying(ids: list[int]) -> Json:
-        return {
-            "logprobs": {"content": _entries(ids)} if said.tokens else None,
-            "token_ids": ids if said.tokens else None,
-        }
+        if not said.tokens:
+            return {"logprobs": None, "token_ids": None}
+        return {"logprobs": {"content": _entries(ids)}, "token_ids": ids}
 
     def event(delta: Json, **more: Any) -> Json:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **more}
@@ -200,8 +199,8 @@ def messages(said: Answer) -> Made:
     for index, part in enumerate(said.parts):
         if part.kind == "call":
             block = {"type": "tool_use", "id": part.call_id, "name": part.name}
-            delta, field, empty, full = "input_json_delta", "partial_json", {"input": {}}, json.loads(part.whole)
-            full = {"input": full}
+            delta, field, empty = "input_json_delta", "partial_json", {"input": {}}
+            full = {"input": json.loads(part.whole)}
         else:
             field = {"text": "text", "reasoning": "thinking"}[part.kind]
             block = {"type": field} | ({"signature": ""} if part.kind == "reasoning" else {})

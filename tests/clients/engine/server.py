@@ -1,10 +1,10 @@
 """The scripted engine as a process: real HTTP, streams and all, and a log of which key got which answer.
 
-python -m tests.clients.engine.server --port 8000
+python -m tests.clients.engine.server 8000
 """
 
-import argparse
 import asyncio
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -83,15 +83,7 @@ async def _paced(events: list[bytes]) -> AsyncIterator[bytes]:
         await asyncio.sleep(PACE)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    port = parser.parse_args().port
-    # Longer than a client on a busy machine pauses: one that is met by a closed connection may give up.
-    uvicorn.run(
-        Engine().app(), host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75
-    )
-
-
 if __name__ == "__main__":
-    main()
+    app, port = Engine().app(), int(sys.argv[1])
+    # Longer than a client on a busy machine pauses: one that is met by a closed connection may give up.
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75)
