@@ -5,10 +5,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from actors.messages.spool import RawExchange
 from adapters.intake.tap import exchange_from_raw
 from tests.clients import rig
-from tests.clients.catalogue import CLIENTS, HERE, Run, runs
+from tests.clients.catalogue import CLIENTS, HERE, runs
 from tests.clients.engine.script import TOOLS, VARIED
 
 RECORDED = HERE / "recorded"
@@ -35,26 +34,18 @@ def record(directory: Path) -> None:
     lines: dict[str, list[dict[str, Any]]] = {}
     for raw in sorted(records, key=lambda raw: raw.received):
         run = names[truth[exchange_from_raw(raw).response_id]["key"]]
-        lines.setdefault(run.client, []).append(_line(run, raw))
+        line = {
+            "client": run.client, "script": run.script, "streamed": run.streamed, "path": raw.path,
+            "status": raw.status, "content_type": raw.content_type, "request": json.loads(raw.request),
+            "response": raw.response.decode() if run.streamed else json.loads(raw.response),
+        }  # fmt: skip
+        lines.setdefault(run.client, []).append(line)
     RECORDED.mkdir(exist_ok=True)
     for client, own in lines.items():
         own.sort(key=lambda line: (line["script"], line["streamed"]))
         path = RECORDED / f"{client.replace(',', '').replace(' ', '_')}.jsonl"
         path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in own))
     print(f"{sum(map(len, lines.values()))} calls in {len(lines)} files under {RECORDED}")
-
-
-def _line(run: Run, raw: RawExchange) -> dict[str, Any]:
-    return {
-        "client": run.client,
-        "script": run.script,
-        "streamed": run.streamed,
-        "path": raw.path,
-        "status": raw.status,
-        "content_type": raw.content_type,
-        "request": json.loads(raw.request),
-        "response": raw.response.decode() if run.streamed else json.loads(raw.response),
-    }
 
 
 if __name__ == "__main__":

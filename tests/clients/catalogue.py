@@ -46,28 +46,24 @@ class Run(msgspec.Struct, frozen=True):
     number: int
 
     @property
-    def mode(self) -> str:
-        return "streamed" if self.streamed else "plain"
-
-    @property
     def key(self) -> str:
-        return f"{self.client}|{self.mode}|{self.script}|{self.number}".replace(" ", "_")
+        mode = "streamed" if self.streamed else "plain"
+        return f"{self.client}|{mode}|{self.script}|{self.number}".replace(" ", "_")
 
 
 def _program(name: str, path: str, endpoint: str, api: str = "", **more: Any) -> Client:
     """A client whose program is told which API to speak, if it speaks several."""
     env = {"API": api} if api else {}
-    return Client(name=name, program=f"programs/{path}.py", endpoint=endpoint, env=env, **more)
+    program = path if path.endswith(".mjs") else f"programs/{path}.py"
+    return Client(name=name, program=program, endpoint=endpoint, **{"env": env, **more})
 
 
-AGENTS, PYDANTIC, LANGGRAPH, PREVIOUS = "openai_agents", "pydantic_ai_agent", "langgraph_agent", {"PREVIOUS": "1"}
+AGENTS, PYDANTIC, LANGGRAPH = "openai_agents", "pydantic_ai_agent", "langgraph_agent"
 WORK_ALONE = (REPEATED, TEXT, VARIED)
 CLIENTS = (
     _program("openai chat", "openai_chat", CHAT),
     _program("openai responses", "openai_responses", RESPONSES),
-    Client(
-        name="openai responses, previous id", program="programs/openai_responses.py", endpoint=RESPONSES, env=PREVIOUS
-    ),
+    _program("openai responses, previous id", "openai_responses", RESPONSES, env={"PREVIOUS": "1"}),
     # It raises when an id comes twice: "Model reused a completed tool call ID for a different invocation".
     _program("openai-agents responses", AGENTS, RESPONSES, refuses=(REPEATED,)),
     _program("openai-agents chat", AGENTS, CHAT, "chat", refuses=(REPEATED,)),
@@ -92,11 +88,11 @@ CLIENTS = (
     # It asks for tool_choice=required, and tells each call again in words of its own.
     _program("smolagents chat", "smolagents_agent", CHAT, why_not="3 rows"),
     _program("autogen chat", "autogen_agent", CHAT),
-    Client(name="openai-js chat", program="js/openai_chat.mjs", endpoint=CHAT),
-    Client(name="openai-js responses", program="js/openai_responses.mjs", endpoint=RESPONSES),
-    Client(name="ai-sdk responses", program="js/ai_sdk.mjs", endpoint=RESPONSES),
-    Client(name="ai-sdk chat", program="js/ai_sdk.mjs", endpoint=CHAT, env={"API": "chat"}),
-    Client(name="ai-sdk messages", program="js/ai_sdk.mjs", endpoint=MESSAGES, env={"API": "anthropic"}),
+    _program("openai-js chat", "js/openai_chat.mjs", CHAT),
+    _program("openai-js responses", "js/openai_responses.mjs", RESPONSES),
+    _program("ai-sdk responses", "js/ai_sdk.mjs", RESPONSES),
+    _program("ai-sdk chat", "js/ai_sdk.mjs", CHAT, "chat"),
+    _program("ai-sdk messages", "js/ai_sdk.mjs", MESSAGES, "anthropic"),
 )
 
 

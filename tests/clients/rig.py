@@ -21,7 +21,7 @@ from daemon.tap.spool_reader import SpoolReader
 from tests.clients.catalogue import Client, Run, runs
 from tests.clients.engine.script import SCRIPTS
 from tests.clients.verdict import Verdict, judge
-from tests.support.patience import SLOW, Late, wait_until, within
+from tests.support.patience import SLOW, wait_until, within
 from tests.support.ports import free_port
 from tests.support.process import Process
 from tests.support.tap_process import tap_process
@@ -51,7 +51,7 @@ def environment(home: Path) -> dict[str, str]:
 def scripted_engine(log: Path) -> Iterator[str]:
     """The scripted engine; gives its URL."""
     port = free_port()
-    with Process([sys.executable, "-m", "tests.clients.engine.server", "--port", str(port)], log, cwd=ROOT) as engine:
+    with Process([sys.executable, "-m", "tests.clients.engine.server", str(port)], log, cwd=ROOT) as engine:
         url = f"http://127.0.0.1:{port}"
         engine.until_answers(f"{url}/health")
         yield url
@@ -78,9 +78,8 @@ def spooled(directory: Path, wanted: int) -> list[RawExchange]:
         found.extend(decode_spooled(record.payload) for record in reader.read())
         return len(found) >= wanted
 
-    with contextlib.suppress(Late):
-        wait_until(read, "all records")
-    assert len(found) == wanted, f"{len(found)} records in the spool for {wanted} calls"
+    wait_until(read, f"{wanted} records in the spool")
+    assert len(found) == wanted
     return [record for record in found if isinstance(record, RawExchange)]
 
 
@@ -88,7 +87,7 @@ def work(clients: Sequence[Client], runs: Sequence[Run], url: str, directory: Pa
     """Let all clients make their `runs` at once, against the server at `url`; what each run got, by key.
 
     Raises:
-        RuntimeError: a program or a run failed, with its own words; or it is not there (`make clients`).
+        RuntimeError: a program or a run failed, with its own words.
         Late: one was not done.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -125,12 +124,7 @@ def _start(client: Client, own: list[list[Any]], url: str, directory: Path) -> P
     unused = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "unused")
     env = {**environment(directory), **client.env, **served, **unused}
     command = [*client.command, json.dumps(own), str(_out(directory, client, "json"))]
-    try:
-        return Process(command, _out(directory, client, "err"), env=env, stdout=subprocess.DEVNULL)
-    except FileNotFoundError as error:
-        missing = client.command[0]
-        needed = "install Node.js 20 or newer with npm, then " if missing == "node" else ""
-        raise RuntimeError(f"{client.name}: no {missing}; {needed}run `make clients`") from error
+    return Process(command, _out(directory, client, "err"), env=env, stdout=subprocess.DEVNULL)
 
 
 def _out(directory: Path, client: Client, kind: str) -> Path:
@@ -140,7 +134,6 @@ def _out(directory: Path, client: Client, kind: str) -> Path:
 class Trial(msgspec.Struct, kw_only=True):
     """What came of it."""
 
-    runs: list[Run]
     results: dict[str, Any]
     """What each client got, by key."""
     exchanges: list[Exchange]
@@ -165,4 +158,4 @@ def trial(clients: Sequence[Client], count: int, engine: str, directory: Path) -
         results = work(clients, mine, url, directory / "clients")
         truth = {key: value for key, value in given(engine).items() if key not in before}
         seen = [exchange_from_raw(record) for record in spooled(directory, len(truth))]
-    return Trial(runs=mine, results=results, exchanges=seen, truth=truth, verdicts=judge(mine, seen, truth))
+    return Trial(results=results, exchanges=seen, truth=truth, verdicts=judge(mine, seen, truth))

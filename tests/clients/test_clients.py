@@ -11,9 +11,10 @@ import pytest
 from actors.messages import ids_array
 from tests.clients import rig
 from tests.clients.catalogue import CLIENTS, Client
-from tests.clients.engine.script import REPEATED, TEXT, TOOLS, VARIED, logprob
+from tests.clients.engine.script import REPEATED, TEXT, TOOLS, VARIED
 from tests.clients.rig import Trial, planned, trial
 from tests.clients.verdict import Verdict
+from tests.support.answers import logprob
 from tests.support.patience import within
 
 pytestmark = pytest.mark.timeout(within(1200))
@@ -70,7 +71,7 @@ def test_a_run_comes_to_its_end(client: Client, tapped: Trial) -> None:
 def test_no_key_is_in_the_spool(tapped: Trial, directory: Path) -> None:
     kept = b"".join(path.read_bytes() for path in (directory / "tapped/spool").rglob("*") if path.is_file())
     assert b"You are a desk." in kept, "the search would find something"
-    assert not [run.key for run in tapped.runs if run.key.encode() in kept]
+    assert not [run.key for run in planned(CLIENTS, RUNS) if run.key.encode() in kept]
 
 
 # -- stitching ---------------------------------------------------------------------------------------------------------

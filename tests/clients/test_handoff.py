@@ -13,7 +13,7 @@ from tests.clients.verdict import stitched
 from tests.support.patience import within
 
 pytestmark = pytest.mark.timeout(within(1200))
-PROGRAM = "programs/openai_agents_handoff.py"
+PROGRAM = "programs/openai_agents.py"
 TEAMS = (
     Client(name="handoff responses", program=PROGRAM, endpoint=RESPONSES),
     Client(name="handoff chat", program=PROGRAM, endpoint=CHAT, env={"API": "chat"}),
@@ -25,7 +25,7 @@ def test_each_run_is_one_trajectory_of_two_roles_with_its_handoff(tmp_path: Path
     mine = [run for team in TEAMS for run in runs(team, RUNS, (HANDOFF,))]
     with rig.scripted_engine(tmp_path / "engine.log") as engine, rig.tap(engine, tmp_path / "tap") as url:
         results = rig.work(TEAMS, mine, url, tmp_path / "clients")
-        assert {tuple(got) for got in results.values()} == {("It is 5.", "Clerk")}
+        assert {(*answers, last) for answers, _, last in results.values()} == {("It is 5.", "Clerk")}
         truth = rig.given(engine)
         seen = [exchange_from_raw(record) for record in rig.spooled(tmp_path / "tap", len(truth))]
     found = stitched(seen).trajectories

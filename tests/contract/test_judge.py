@@ -16,7 +16,7 @@ from adapters.judges.panel import PanelJudge
 from adapters.judges.rules import RulesJudge
 from adapters.judges.verified import VerifiedJudge
 from tests.support.engine import running_engine
-from tests.support.gullible import Gullible
+from tests.support.judging import gullible
 from tests.support.travelling import plays, trajectory
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ async def opened(name: str) -> AsyncIterator[Judge]:
     """The judge, and an endpoint where a careful model answers."""
     made: list[LlmJudge] = []
     async with running_engine() as engine:
-        engine.script = Gullible("careful")
+        engine.script = gullible(obeys=False)
 
         def llm(own: str) -> LlmJudge:
             settings = LlmSettings(

@@ -40,27 +40,22 @@ def either(name: str, sent: bytes, *meant: Meant) -> Case:
     return Case(name, sent, meant or (HELLO,), refusable=True)
 
 
-def with_length(name: str, value: bytes) -> Case:
-    return refused(f"length {name}", POST + b"Content-Length:" + value + b"\r\n\r\nhello" + SMUGGLED)
-
-
-def with_coding(name: str, line: bytes) -> Case:
-    return refused(f"coding {name}", POST + line + b"\r\n\r\n5\r\nhello\r\n" + ENDED)
-
-
-def with_chunks(name: str, body: bytes) -> Case:
-    return refused(f"chunk {name}", POST + CHUNKED + b"\r\n" + body)
-
-
-def with_field(name: str, line: bytes) -> Case:
-    return refused(f"field {name}", GET + line + b"\r\n\r\n")
-
-
-def with_line(name: str, line: bytes) -> Case:
-    return refused(f"line {name}", line + b"\r\nHost: tap\r\n\r\n")
-
-
 HELLO_CHUNKED = b"5\r\nhello\r\n" + ENDED
+AROUND = {
+    "length": (POST + b"Content-Length:", b"\r\n\r\nhello" + SMUGGLED),
+    "coding": (POST + b"Transfer-Encoding:", b"\r\n\r\n" + HELLO_CHUNKED),
+    "coding line": (POST, b"\r\n\r\n" + HELLO_CHUNKED),
+    "chunk": (POST + CHUNKED + b"\r\n", b""),
+    "line": (b"", b"\r\nHost: tap\r\n\r\n"),
+    "field": (GET, b"\r\n\r\n"),
+}
+"""What stands before and behind a value, a line or a body for which a request is refused."""
+
+
+def each_refused(kind: str, inside: dict[str, bytes]) -> list[Case]:
+    before, behind = AROUND[kind]
+    return [refused(f"{kind} {name}", before + value + behind) for name, value in inside.items()]
+
 
 LENGTHS = [
     passes("length plain", POST + b"Content-Length: 5\r\n\r\nhello"),
@@ -79,22 +74,13 @@ LENGTHS = [
     refused("lengths that differ, far apart",
             POST + b"Content-Length: 5\r\n" + b"A: b\r\n" * 50 + b"content-length: 0\r\n\r\nhello" + SMUGGLED),
     either("lengths that agree", POST + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello"),
-    with_length("with plus", b" +5"),
-    with_length("with minus", b" -5"),
-    with_length("in hexadecimal", b" 0x5"),
-    with_length("with space inside", b" 5 5"),
-    with_length("with underscore", b" 1_0"),
-    with_length("list that agrees", b" 5,5"),
-    with_length("list that differs", b" 5, 6"),
-    with_length("empty", b""),
-    with_length("in words", b" five"),
-    with_length("with vertical tab", b" \x0b5"),
-    with_length("with NUL", b" 5\x00"),
-    with_length("in other digits", "５".encode()),
-    with_length("of 2^64+5", b" 18446744073709551621"),
-    with_length("of 2^63", b" 9223372036854775808"),
-    with_length("of 40 digits", b" " + b"9" * 40),
-    with_length("folded", b"\r\n 5"),
+    *each_refused("length", {
+        "with plus": b" +5", "with minus": b" -5", "in hexadecimal": b" 0x5", "with space inside": b" 5 5",
+        "with underscore": b" 1_0", "list that agrees": b" 5,5", "list that differs": b" 5, 6", "empty": b"",
+        "in words": b" five", "with vertical tab": b" \x0b5", "with NUL": b" 5\x00", "in other digits": "５".encode(),
+        "of 2^64+5": b" 18446744073709551621", "of 2^63": b" 9223372036854775808", "of 40 digits": b" " + b"9" * 40,
+        "folded": b"\r\n 5",
+    }),
     refused("length with space before the colon", POST + b"Content-Length : 5\r\n\r\nhello"),
     refused("length after a bare CR", POST + b"X: y\rContent-Length: 5\r\n\r\nhello"),
     passes("length by a name that gateways may mistake",
@@ -107,26 +93,23 @@ CODINGS = [
     passes("coding in odd case", POST + b"tRANSFER-eNCODING: ChUnKeD\r\n\r\n" + HELLO_CHUNKED),
     passes("coding after a tab", POST + b"Transfer-Encoding:\tchunked\r\n\r\n" + HELLO_CHUNKED),
     either("coding before a tab", POST + b"Transfer-Encoding: chunked\t\r\n\r\n" + HELLO_CHUNKED),
-    with_coding("xchunked", b"Transfer-Encoding: xchunked"),
-    with_coding("chunked, identity", b"Transfer-Encoding: chunked, identity"),
-    # What it is packed in would be lost on the way: the header ends here.
-    with_coding("gzip, chunked", b"Transfer-Encoding: gzip, chunked"),
-    with_coding("chunked twice", b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
-    with_coding("chunked, then identity", b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
-    with_coding("gzip, then chunked", b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
-    with_coding("identity", b"Transfer-Encoding: identity"),
-    with_coding("empty", b"Transfer-Encoding:"),
-    with_coding("quoted", b'Transfer-Encoding: "chunked"'),
-    with_coding("with parameter", b"Transfer-Encoding: chunked;q=1"),
-    with_coding("after vertical tab", b"Transfer-Encoding: \x0bchunked"),
-    with_coding("before vertical tab", b"Transfer-Encoding: chunked\x0b"),
-    with_coding("with NUL", b"Transfer-Encoding: chunked\x00"),
-    with_coding("with space before the colon", b"Transfer-Encoding : chunked"),
-    with_coding("with space before the name", b" Transfer-Encoding: chunked"),
-    with_coding("folded", b"Transfer-Encoding:\r\n chunked"),
-    with_coding("after a bare LF", b"X: y\nTransfer-Encoding: chunked"),
-    with_coding("after a bare CR", b"X: y\rTransfer-Encoding: chunked"),
-    with_coding("with latin letters", "Transfer-Encoding: chunkéd".encode("latin-1")),
+    *each_refused("coding", {
+        "xchunked": b" xchunked", "chunked, identity": b" chunked, identity",
+        # What it is packed in would be lost on the way: the header ends here.
+        "gzip, chunked": b" gzip, chunked",
+        "chunked twice": b" chunked\r\nTransfer-Encoding: chunked",
+        "chunked, then identity": b" chunked\r\nTransfer-Encoding: identity",
+        "gzip, then chunked": b" gzip\r\nTransfer-Encoding: chunked",
+        "identity": b" identity", "empty": b"", "quoted": b' "chunked"', "with parameter": b" chunked;q=1",
+        "after vertical tab": b" \x0bchunked", "before vertical tab": b" chunked\x0b", "with NUL": b" chunked\x00",
+        "folded": b"\r\n chunked", "with latin letters": " chunkéd".encode("latin-1"),
+    }),
+    *each_refused("coding line", {
+        "with space before the colon": b"Transfer-Encoding : chunked",
+        "with space before the name": b" Transfer-Encoding: chunked",
+        "after a bare LF": b"X: y\nTransfer-Encoding: chunked",
+        "after a bare CR": b"X: y\rTransfer-Encoding: chunked",
+    }),
     either("coding identity, chunked", POST + b"Transfer-Encoding: identity, chunked\r\n\r\n" + HELLO_CHUNKED),
     either("coding with empty member", POST + b"Transfer-Encoding: , chunked\r\n\r\n" + HELLO_CHUNKED),
     refused("coding in HTTP/1.0",
@@ -146,33 +129,31 @@ CHUNKS = [
     either("chunk extension of 10 KB", POST + CHUNKED + b"\r\n5;a=" + b"x" * 10_000 + b"\r\nhello\r\n" + ENDED),
     passes("chunk that holds a request", POST + CHUNKED + b"\r\n%x\r\n%b\r\n" % (len(SMUGGLED), SMUGGLED) + ENDED,
            (b"POST", b"/v1/embeddings", SMUGGLED)),
-    with_chunks("extension with a bare CR", b"5;a\rb\r\nhello\r\n" + ENDED),
-    with_chunks("extension that hides the end", b"5;\nxx\r\nhello\r\n" + ENDED + SMUGGLED),
-    with_chunks("size negative", b"-5\r\nhello\r\n" + ENDED),
-    with_chunks("size with plus", b"+5\r\nhello\r\n" + ENDED),
-    with_chunks("size with 0x", b"0x5\r\nhello\r\n" + ENDED),
-    with_chunks("size after space", b" 5\r\nhello\r\n" + ENDED),
-    with_chunks("size empty", b"\r\nhello\r\n" + ENDED),
-    with_chunks("size of letters behind", b"5g\r\nhello\r\n" + ENDED),
-    with_chunks("size with underscore", b"0_5\r\nhello\r\n" + ENDED),
-    with_chunks("size of 2^64+5", b"10000000000000005\r\nhello\r\n" + ENDED + SMUGGLED),
-    with_chunks("size ends in LF", b"5\nhello\r\n" + ENDED),
-    with_chunks("size ends in CR", b"5\rhello\r\n" + ENDED),
-    with_chunks("size with NUL", b"5\x00\r\nhello\r\n" + ENDED),
-    with_chunks("without its end", b"5\r\nhello0\r\n\r\n"),
-    with_chunks("that ends in LF", b"5\r\nhello\n" + ENDED),
-    with_chunks("longer than its size", b"5\r\nhello world\r\n" + ENDED),
-    with_chunks("shorter than its size", b"6\r\nhello\r\n" + ENDED + SMUGGLED),
-    with_chunks("last with bare LFs", b"5\r\nhello\r\n0\n\n" + SMUGGLED),
-    with_chunks("last ends in LF", b"5\r\nhello\r\n0\r\n\n" + SMUGGLED),
+    *each_refused("chunk", {
+        "extension with a bare CR": b"5;a\rb\r\nhello\r\n" + ENDED,
+        "extension that hides the end": b"5;\nxx\r\nhello\r\n" + ENDED + SMUGGLED,
+        "size negative": b"-5\r\nhello\r\n" + ENDED, "size with plus": b"+5\r\nhello\r\n" + ENDED,
+        "size with 0x": b"0x5\r\nhello\r\n" + ENDED, "size after space": b" 5\r\nhello\r\n" + ENDED,
+        "size empty": b"\r\nhello\r\n" + ENDED, "size of letters behind": b"5g\r\nhello\r\n" + ENDED,
+        "size with underscore": b"0_5\r\nhello\r\n" + ENDED,
+        "size of 2^64+5": b"10000000000000005\r\nhello\r\n" + ENDED + SMUGGLED,
+        "size ends in LF": b"5\nhello\r\n" + ENDED, "size ends in CR": b"5\rhello\r\n" + ENDED,
+        "size with NUL": b"5\x00\r\nhello\r\n" + ENDED, "without its end": b"5\r\nhello0\r\n\r\n",
+        "that ends in LF": b"5\r\nhello\n" + ENDED, "longer than its size": b"5\r\nhello world\r\n" + ENDED,
+        "shorter than its size": b"6\r\nhello\r\n" + ENDED + SMUGGLED,
+        "last with bare LFs": b"5\r\nhello\r\n0\n\n" + SMUGGLED,
+        "last ends in LF": b"5\r\nhello\r\n0\r\n\n" + SMUGGLED,
+    }),
     passes("trailer", POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"),
     either("trailer with length", POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nContent-Length: 50\r\n\r\n"),
     either("trailer with coding", POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n"),
     either("trailer with host and key",
            POST + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nHost: evil\r\nAuthorization: Bearer evil\r\n\r\n"),
-    with_chunks("trailer without colon", b"5\r\nhello\r\n0\r\n" + SMUGGLED),
-    with_chunks("trailer folded", b"5\r\nhello\r\n0\r\nA: b\r\n c\r\n\r\n"),
-    with_chunks("trailer with bare LF", b"5\r\nhello\r\n0\r\nA: b\nC: d\r\n\r\n"),
+    *each_refused("chunk", {
+        "trailer without colon": b"5\r\nhello\r\n0\r\n" + SMUGGLED,
+        "trailer folded": b"5\r\nhello\r\n0\r\nA: b\r\n c\r\n\r\n",
+        "trailer with bare LF": b"5\r\nhello\r\n0\r\nA: b\nC: d\r\n\r\n",
+    }),
     passes("chunks, then a request", POST + CHUNKED + b"\r\n" + HELLO_CHUNKED + GET + b"\r\n", HELLO, LIST),
 ]  # fmt: skip
 
@@ -182,24 +163,18 @@ LINES = [
     either("line after an empty one", b"\r\n" + GET + b"\r\n", LIST),
     passes("query and fragment-free target", b"GET /v1/models?a=b&c=%2e%2e HTTP/1.1\r\nHost: tap\r\n\r\n",
            (b"GET", b"/v1/models?a=b&c=%2e%2e", b"")),
-    with_line("with space in the target", b"GET /v1/mo dels HTTP/1.1"),
-    with_line("with tabs", b"GET\t/v1/models\tHTTP/1.1"),
-    with_line("with space before", b" GET /v1/models HTTP/1.1"),
-    with_line("with space behind", b"GET /v1/models HTTP/1.1 "),
-    with_line("with NUL", b"GET /v1/mod\x00els HTTP/1.1"),
-    with_line("with DEL", b"GET /v1/mod\x7fels HTTP/1.1"),
-    with_line("with bare CR", b"GET /v1/mod\rels HTTP/1.1"),
-    with_line("without target", b"GET  HTTP/1.1"),
-    with_line("without version", b"GET /v1/models"),
-    with_line("without slash", b"GET v1/models HTTP/1.1"),
-    with_line("of HTTP/0.9", b"GET /v1/models HTTP/0.9"),
-    with_line("of HTTP/1.2", b"GET /v1/models HTTP/1.2"),
-    with_line("of HTTP/1.01", b"GET /v1/models HTTP/1.01"),
-    with_line("of HTTP/2.0", b"GET /v1/models HTTP/2.0"),
-    with_line("of http/1.1", b"GET /v1/models http/1.1"),
-    with_line("with unknown method", b"FOO /v1/models HTTP/1.1"),
-    with_line("with method in lower case", b"get /v1/models HTTP/1.1"),
-    with_line("with a method of 9 KB", b"G" * 9000 + b" /v1/models HTTP/1.1"),
+    *each_refused("line", {
+        "with space in the target": b"GET /v1/mo dels HTTP/1.1", "with tabs": b"GET\t/v1/models\tHTTP/1.1",
+        "with space before": b" GET /v1/models HTTP/1.1", "with space behind": b"GET /v1/models HTTP/1.1 ",
+        "with NUL": b"GET /v1/mod\x00els HTTP/1.1", "with DEL": b"GET /v1/mod\x7fels HTTP/1.1",
+        "with bare CR": b"GET /v1/mod\rels HTTP/1.1", "without target": b"GET  HTTP/1.1",
+        "without version": b"GET /v1/models", "without slash": b"GET v1/models HTTP/1.1",
+        "of HTTP/0.9": b"GET /v1/models HTTP/0.9", "of HTTP/1.2": b"GET /v1/models HTTP/1.2",
+        "of HTTP/1.01": b"GET /v1/models HTTP/1.01", "of HTTP/2.0": b"GET /v1/models HTTP/2.0",
+        "of http/1.1": b"GET /v1/models http/1.1", "with unknown method": b"FOO /v1/models HTTP/1.1",
+        "with method in lower case": b"get /v1/models HTTP/1.1",
+        "with a method of 9 KB": b"G" * 9000 + b" /v1/models HTTP/1.1",
+    }),
     refused("preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"),
     refused("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32)),
     refused("a response", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
@@ -223,18 +198,13 @@ FIELDS = [
            GET + 'X-A: a\tb é "(),/:;<=>?@[]{}\\\r\n\r\n'.encode("latin-1"), LIST),
     passes("field empty", GET + b"X-Empty:\r\n\r\n", LIST),
     passes("field values that look percent-encoded", GET + b"x-evolved-trajectory: a%0d%0aX-B: c\r\n\r\n", LIST),
-    with_field("folded", b"A: b\r\n c"),
-    with_field("folded to nothing", b"A: b\r\n "),
-    with_field("without colon", b"Abc"),
-    with_field("without name", b": b"),
-    with_field("with space in the name", b"A B: c"),
-    with_field("with space before the colon", b"A : b"),
-    with_field("with NUL in the name", b"A\x00: b"),
-    with_field("with NUL in the value", b"A: b\x00c"),
-    with_field("with control byte in the value", b"A: b\x01c"),
-    with_field("with DEL in the value", b"A: b\x7fc"),
-    with_field("with latin letter in the name", b"\xc4: b"),
-    with_field("with bare CR in the value", b"A: b\rc"),
+    *each_refused("field", {
+        "folded": b"A: b\r\n c", "folded to nothing": b"A: b\r\n ", "without colon": b"Abc", "without name": b": b",
+        "with space in the name": b"A B: c", "with space before the colon": b"A : b",
+        "with NUL in the name": b"A\x00: b", "with NUL in the value": b"A: b\x00c",
+        "with control byte in the value": b"A: b\x01c", "with DEL in the value": b"A: b\x7fc",
+        "with latin letter in the name": b"\xc4: b", "with bare CR in the value": b"A: b\rc",
+    }),
     refused("field before the line ends", b"GET /v1/models HTTP/1.1\r\n Host: tap\r\n\r\n"),
     either("no host", b"GET /v1/models HTTP/1.1\r\n\r\n", LIST),
     either("two hosts", GET + b"Host: evil\r\n\r\n", LIST),

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import msgspec
 import pytest
 
@@ -24,6 +25,11 @@ DEADLINE_SECONDS = 2.0 * SLOW
 """Of each phase at the hasty tap: long enough for those that it shall not strike."""
 PHASES = ("connect", "request", "keep_alive", "first_byte", "idle")
 _IDLE = 'evolved_tap_upstream_idle{engine="serving"}'
+
+SAME_EVERY_TIME = hypothesis.settings(
+    deadline=None, database=None, derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)  # fmt: skip
 
 
 class Rig(msgspec.Struct):

@@ -11,8 +11,8 @@ from daemon.tap.admission import DoorSettings
 from daemon.tap.keys import add_key
 from tests.hostile.conftest import NEVER_SECONDS, Rig, rig_of
 from tests.support.patience import wait_until, within
-from tests.support.strict_engine import Asked, Line, echo
-from tests.support.wire import Client
+from tests.support.strict_engine import Line, echo
+from tests.support.wire import Client, Message, asks
 
 MEGA = 1 << 20
 CONNECTIONS = 24
@@ -73,7 +73,7 @@ def test_more_connections_than_allowed_get_503(keyed: tuple[Rig, bytes]) -> None
     rig, key = keyed
     gate = threading.Event()
 
-    def held(asked: Asked, line: Line) -> bool:
+    def held(asked: Message, line: Line) -> bool:
         return gate.wait(within()) and echo(asked, line)
 
     rig.fresh().engine.script = held
@@ -90,25 +90,25 @@ def test_more_connections_than_allowed_get_503(keyed: tuple[Rig, bytes]) -> None
         wait_until(lambda: asked(rig, key) == 200, "there is room again")
 
 
+JSON, FEEDBACK = b"Content-Type: application/json", b'{"response_id": "chatcmpl-1", "outcome": 1}'
+
+
 @pytest.mark.parametrize(
     ("fields", "status"),
     [
-        (b"Origin: https://evil.example\r\nContent-Type: application/json\r\n", 403),
-        (b"Origin: null\r\nContent-Type: application/json\r\n", 403),
-        (b"Origin: http://tap\r\nContent-Type: application/json\r\n", 403),
-        (b"Sec-Fetch-Site: cross-site\r\nContent-Type: application/json\r\n", 403),
-        (b"Content-Type: text/plain;charset=UTF-8\r\n", 415),
-        (b"Content-Type: application/x-www-form-urlencoded\r\n", 415),
-        (b"Content-Type: application/json\r\n", 202),
-        (b"", 202),
+        ([b"Origin: https://evil.example", JSON], 403),
+        ([b"Origin: null", JSON], 403),
+        ([b"Origin: http://tap", JSON], 403),
+        ([b"Sec-Fetch-Site: cross-site", JSON], 403),
+        ([b"Content-Type: text/plain;charset=UTF-8"], 415),
+        ([b"Content-Type: application/x-www-form-urlencoded"], 415),
+        ([JSON], 202),
+        ([], 202),
     ],
 )
-def test_a_web_page_reports_nothing(rig: Rig, fields: bytes, status: int) -> None:
-    body = b'{"response_id": "chatcmpl-1", "outcome": 1}'
+def test_a_web_page_reports_nothing(rig: Rig, fields: list[bytes], status: int) -> None:
     with rig.client() as client:
-        client.send(
-            b"POST /v1/feedback HTTP/1.1\r\nHost: tap\r\n%bContent-Length: %d\r\n\r\n%b" % (fields, len(body), body)
-        )
+        client.send(asks(b"/v1/feedback", FEEDBACK, *fields))
         assert client.response().status == status
 
 

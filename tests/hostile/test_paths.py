@@ -5,9 +5,9 @@ from urllib.parse import unquote_to_bytes
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
-from tests.hostile.conftest import Rig
+from tests.hostile.conftest import SAME_EVERY_TIME, Rig
 from tests.support.wire import Client
 
 ADMIN = [
@@ -82,13 +82,7 @@ _PARTS = [
 ]  # fmt: skip
 
 
-@settings(
-    max_examples=1500,
-    deadline=None,
-    database=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(SAME_EVERY_TIME, max_examples=1500)
 @given(st.booleans(), st.lists(st.sampled_from(_PARTS), max_size=9))
 def test_no_path_that_may_lead_outside_reaches_the_engine(rig: Rig, inside: bool, parts: list[bytes]) -> None:
     target = (b"/v1/" if inside else b"/") + b"".join(parts)

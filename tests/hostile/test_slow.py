@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.cases import GET, POST
 from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, NEVER_SECONDS, Rig
 from tests.support.patience import wait_until
-from tests.support.strict_engine import Asked, Line
+from tests.support.strict_engine import Line
 from tests.support.tap_process import tap_process
-from tests.support.wire import Client, chunk
+from tests.support.wire import Client, Message, asks, chunk
 
-POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: tap\r\n"
-GET = b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n"
-PLAIN, CHAT = b"/v1/embeddings", b"/v1/chat/completions"
+PLAIN, CHAT = (
+    asks(path, b'{"model": "m", "stream": true, "messages": []}')
+    for path in (b"/v1/embeddings", b"/v1/chat/completions")
+)
 MEGA = 1 << 20
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -94,7 +96,7 @@ class Firehose:
     def __init__(self, most: int) -> None:
         self.sent, self.ended, self._most = 0, threading.Event(), most
 
-    def __call__(self, asked: Asked, line: Line) -> bool:
+    def __call__(self, asked: Message, line: Line) -> bool:
         try:
             line.send(STREAM)
             while self.sent < self._most:
@@ -106,25 +108,20 @@ class Firehose:
             self.ended.set()
 
 
-def asks(path: bytes) -> bytes:
-    body = b'{"model": "m", "stream": true, "messages": []}'
-    return b"POST %b HTTP/1.1\r\nHost: tap\r\nContent-Length: %d\r\n\r\n%b" % (path, len(body), body)
-
-
 def test_who_does_not_read_holds_the_engine_back_and_is_cut(hasty: Rig) -> None:
     """256 MB are on offer; what lies between is bounded by socket buffers. A byte now and then is the same as nothing:
     the window does not open for it."""
     hoses: list[Firehose] = []
 
-    def script(asked: Asked, line: Line) -> bool:
+    def script(asked: Message, line: Line) -> bool:
         hoses.append(Firehose(4000))
         return hoses[-1](asked, line)
 
     hasty.engine.script = script
     with hasty.client(receive_buffer=16_384) as silent, hasty.client(receive_buffer=16_384) as sipping:
-        silent.send(asks(CHAT))
+        silent.send(CHAT)
         wait_until(lambda: hoses, "the engine is asked")
-        sipping.send(asks(CHAT))
+        sipping.send(CHAT)
 
         def cut() -> bool:
             with contextlib.suppress(OSError):
@@ -140,7 +137,7 @@ def test_who_reads_slowly_gets_all_of_it(hasty: Rig) -> None:
     count = 800
     hose = hasty.engine.script = Firehose(count)
     with hasty.client() as client:
-        client.send(asks(PLAIN))
+        client.send(PLAIN)
         assert (client.reader.line(), len(client.reader.fields())) == (b"HTTP/1.1 200 OK", 2)
         began = time.monotonic()
         for number in range(count):

@@ -8,13 +8,14 @@ import gzip
 import json
 import re
 import threading
+from typing import Any
 
 import pytest
 
 from tests.hostile.conftest import Rig
 from tests.support.patience import within
-from tests.support.strict_engine import Asked, Line
-from tests.support.wire import Client, chunk, sized
+from tests.support.strict_engine import Line, Script, sends
+from tests.support.wire import Client, Message, asks, chunk, sized
 
 EXTRAS = ("logprobs", "return_token_ids", "return_weight_versions")
 HIDDEN = re.compile(rb'"(?:token_ids|logprobs|prompt_token_ids|weight_versions)":null,?')
@@ -38,15 +39,11 @@ ODD = [
 
 
 def request(
-    *, stream: bool, extras: tuple[str, ...] = (), path: bytes = b"/v1/chat/completions", fields: bytes = b""
+    *, stream: bool, extras: tuple[str, ...] = (), path: bytes = b"/v1/chat/completions", fields: tuple[bytes, ...] = ()
 ) -> bytes:
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream} | dict.fromkeys(
-        extras, True
-    )
-    data = json.dumps(body).encode()
-    return b"POST %b HTTP/1.1\r\nHost: tap\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
-        path, fields, len(data), data,
-    )  # fmt: skip
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+    told = json.dumps(body | dict.fromkeys(extras, True)).encode()
+    return asks(path, told, b"Content-Type: application/json", *fields)
 
 
 def vllm(asked: dict, *, words: int = 5, choices: int = 1, tools: bool = False) -> list[bytes]:
@@ -91,23 +88,18 @@ def dumps(body: object) -> bytes:
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def streams(events: list[bytes], *fields: bytes):
+def streams(events: list[bytes], *fields: bytes) -> Script:
     """A script that writes these events, a chunk each."""
-
-    def script(asked: Asked, line: Line) -> bool:
-        head = HEAD.replace(b"\r\n\r\n", b"".join(b"\r\n" + field for field in fields) + b"\r\n\r\n")
-        line.send(head + b"".join(map(chunk, events)) + b"0\r\n\r\n")
-        return True
-
-    return script
+    head = b"\r\n".join((HEAD.removesuffix(b"\r\n\r\n"), *fields, b"", b""))
+    return sends(head + b"".join(map(chunk, events)) + b"0\r\n\r\n")
 
 
-def like_vllm(**options: object):
+def like_vllm(**options: Any) -> Script:
     """A script that answers as vLLM does, to what it is asked."""
 
-    def script(asked: Asked, line: Line) -> bool:
-        wanted = asked.message.json
-        pieces = vllm(wanted, **options)  # type: ignore[arg-type]
+    def script(asked: Message, line: Line) -> bool:
+        wanted = asked.json
+        pieces = vllm(wanted, **options)
         if wanted["stream"]:
             line.send(HEAD, *map(chunk, pieces), b"0\r\n\r\n")
         else:
@@ -152,7 +144,7 @@ def test_an_agent_sees_what_the_engine_would_have_said_to_it(
     sent = request(stream=stream, extras=extras)
     got, direct = body_of(rig.tap.port, sent), body_of(rig.engine.port, sent)
     assert shown(got) == shown(direct)
-    through, plain = (asked.message.json for asked in rig.engine.asked)
+    through, plain = (asked.json for asked in rig.engine.asked)
     assert through.keys() >= set(EXTRAS), "else there was nothing to hide"
     if extras == EXTRAS:
         assert (got, through) == (direct, plain), "every byte: there was nothing to add, and nothing to hide"
@@ -183,18 +175,13 @@ def test_where_nothing_is_asked_for_every_byte_passes(rig: Rig, path: bytes) -> 
 def test_a_compressed_answer_passes_as_it_is(rig: Rig, extras: tuple[str, ...], stream: bool) -> None:
     """An engine may compress without being asked; and what one asked for must not be unpacked on the way."""
     packed = gzip.compress(b"".join(vllm({"stream": stream})), mtime=0)
-
-    def script(asked: Asked, line: Line) -> bool:
-        kind = b"text/event-stream" if stream else b"application/json"
-        line.send(sized(packed, b"Content-Encoding: gzip", b"Content-Type: " + kind))
-        return True
-
-    rig.engine.script = script
+    kind = b"text/event-stream" if stream else b"application/json"
+    rig.engine.script = sends(sized(packed, b"Content-Encoding: gzip", b"Content-Type: " + kind))
     with rig.client() as client:
-        client.send(request(stream=stream, extras=extras, fields=b"Accept-Encoding: gzip\r\n"))
+        client.send(request(stream=stream, extras=extras, fields=(b"Accept-Encoding: gzip",)))
         got = client.response()
     assert (got.body, got.one(b"content-encoding")) == (packed, b"gzip")
-    assert rig.engine.asked[0].message.all(b"accept-encoding") == ([b"gzip"] if extras else [])
+    assert rig.engine.asked[0].all(b"accept-encoding") == ([b"gzip"] if extras else [])
 
 
 def test_headers_of_a_hidden_answer_are_the_engines(rig: Rig) -> None:
@@ -216,7 +203,7 @@ def test_head_and_events_arrive_before_the_next_is_made(rig: Rig) -> None:
     """A client with a short time-out for the headers must not wait for a long prefill."""
     turn = threading.Semaphore(0)
 
-    def script(asked: Asked, line: Line) -> bool:
+    def script(asked: Message, line: Line) -> bool:
         for piece in (HEAD, *map(chunk, TOLD)):
             line.send(piece)
             if not turn.acquire(timeout=within()):

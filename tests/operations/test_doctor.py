@@ -28,7 +28,6 @@ from tests.support.installation import Installation
 from tests.support.patience import within
 from tests.support.ports import free_port
 from tests.support.process import Process, run
-from tests.support.served import served
 from tests.support.tapping import BODY
 
 pytestmark = pytest.mark.torch
@@ -117,8 +116,8 @@ def test_development_endpoints_that_are_closed(ask, well: Installation) -> None:
     ],
 )
 def test_an_engine_with_one_thing_wrong(ask, trouble, check, severity, what, remedy) -> None:
-    with served(troubled.engine(trouble)) as url:
-        ask("--only", check, engines__url=url).has(check, severity, what, remedy)
+    with troubled.engine(trouble) as engine:
+        ask("--only", check, engines__url=engine.url).has(check, severity, what, remedy)
 
 
 @contextmanager
@@ -185,9 +184,9 @@ def test_a_disk_that_is_nearly_full(well: Installation, tmp_path: Path) -> None:
 
 
 def test_a_port_that_somebody_else_has(ask) -> None:
-    with served(troubled.engine("")) as url:
-        told = ask("--only", "ports", control__listen=url.removeprefix("http://"))
-    told.has("ports", "fault", f"somebody else listens at {url}", "control.listen")
+    with troubled.engine("") as engine:
+        told = ask("--only", "ports", control__listen=engine.url.removeprefix("http://"))
+    told.has("ports", "fault", f"somebody else listens at {engine.url}", "control.listen")
 
 
 def test_keys_that_others_read_and_keys_that_are_not_there(ask, tmp_path: Path) -> None:

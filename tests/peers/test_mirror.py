@@ -16,12 +16,11 @@ from tests.support.engine import Engine, completion, running_engine, stream_piec
 from tests.support.patience import within
 from tests.support.ports import free_port
 from tests.support.process import Process
-from tests.support.tapping import Rig, running_tap
+from tests.support.tapping import BODY, Rig, running_tap
 
 pytestmark = pytest.mark.anyio
 SHIPPED = Path(__file__).parents[2] / "ops" / "nginx" / "mirror.conf"
 AUTHORIZATION = {"authorization": "Bearer sk-of-the-engine", "cookie": "session=1"}
-BODY = {"model": "desk", "messages": [{"role": "user", "content": "hello"}]}
 
 
 @pytest.fixture

@@ -21,38 +21,24 @@ from learner.versions import write_directory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes other users' parts: needs root")
 
+UNITS = ("tap", "broker", "daemon", "learner", "engine")
 THINGS = {
-    "gate's key": "var/lib/evolved/keys/gate/private.pem",
-    "learner's key": "var/lib/evolved/keys/learner/private.pem",
-    "keys of agents and operators": "var/lib/evolved/keys/keys.json",
-    "public keys": "var/lib/evolved/keys/gate-public.pem",
-    "store": "var/lib/evolved/evolved.db",
-    "spool": "var/lib/evolved/spool/1.seg",
-    "broker's credentials": "var/lib/evolved/broker/credentials.json",
-    "weights from before": "var/lib/evolved/versions/v000000/model.safetensors",
-    "weights": "var/lib/evolved/versions/v000001/model.safetensors",
-    "credentials": "etc/evolved/credentials/judge",
-    "engine's credentials": "etc/evolved/engine-credentials/tls",
-    "engine's arguments": "etc/evolved/engine.env",
-    "engine's cache": "var/lib/evolved-engine/cache",
+    "gate's key": ("var/lib/evolved/keys/gate/private.pem", "- - yes - -"),
+    "learner's key": ("var/lib/evolved/keys/learner/private.pem", "- - - yes -"),
+    "keys of agents and operators": ("var/lib/evolved/keys/keys.json", "yes yes yes yes -"),
+    "public keys": ("var/lib/evolved/keys/gate-public.pem", "yes yes yes yes -"),
+    "store": ("var/lib/evolved/evolved.db", "yes yes yes yes -"),
+    "spool": ("var/lib/evolved/spool/1.seg", "yes yes yes yes -"),
+    "broker's credentials": ("var/lib/evolved/broker/credentials.json", "yes yes yes yes -"),
+    "weights from before": ("var/lib/evolved/versions/v000000/model.safetensors", "yes yes yes yes yes"),
+    "weights": ("var/lib/evolved/versions/v000001/model.safetensors", "yes yes yes yes yes"),
+    "credentials": ("etc/evolved/credentials/judge", "given given given given -"),
+    "engine's credentials": ("etc/evolved/engine-credentials/tls", "- - - - given"),
+    "engine's arguments": ("etc/evolved/engine.env", "- - - - -"),
+    "engine's cache": ("var/lib/evolved-engine/cache", "- - - - yes"),
 }
-EXPECTED = """\
-                              tap     broker  daemon  learner engine
-gate's key                    -       -       yes     -       -
-learner's key                 -       -       -       yes     -
-keys of agents and operators  yes     yes     yes     yes     -
-public keys                   yes     yes     yes     yes     -
-store                         yes     yes     yes     yes     -
-spool                         yes     yes     yes     yes     -
-broker's credentials          yes     yes     yes     yes     -
-weights from before           yes     yes     yes     yes     yes
-weights                       yes     yes     yes     yes     yes
-credentials                   given   given   given   given   -
-engine's credentials          -       -       -       -       given
-engine's arguments            -       -       -       -       -
-engine's cache                -       -       -       -       yes
-"""
-"""yes: its user may open it, and its unit does not hide it. given: root's, and systemd hands it over at the start."""
+"""Where each lies, and how far each unit gets. yes: its user may open it, and its unit does not hide it. given: root's,
+and systemd hands it over at the start."""
 
 
 def as_user(uid: int, work: Callable[[], Any]) -> Any:
@@ -84,13 +70,13 @@ def values(unit: str, name: str, root: Path) -> list[str]:
     return [word for line in lines for word in line]
 
 
-@pytest.fixture(scope="module")
-def users() -> dict[str, int]:
-    return {}
+def users_of(root: Path) -> dict[str, int]:
+    lines = (line.split(":") for line in (root / "etc/passwd").read_text().splitlines())
+    return {fields[0]: int(fields[2]) for fields in lines}
 
 
 @pytest.fixture(scope="module")
-def root(users: dict[str, int]) -> Iterator[Path]:
+def root() -> Iterator[Path]:
     """An installation of all units that has run for a while."""
     made = Path(tempfile.mkdtemp(prefix="evolved-root-", dir="/var/tmp"))
     try:
@@ -99,9 +85,7 @@ def root(users: dict[str, int]) -> Iterator[Path]:
         todo = install.plan(load(settings), settings.read_bytes(), install.UNITS, Path("/usr/bin/env"))
         install.install(todo, made)
         subprocess.run(["systemd-sysusers", "--root", made], check=True, capture_output=True)
-        lines = (line.split(":") for line in (made / "etc/passwd").read_text().splitlines())
-        users.update({fields[0]: int(fields[2]) for fields in lines})
-        state = made / install.STATE
+        users, state = users_of(made), made / install.STATE
         as_root_makes_it(made, users)
         as_user(users["evolved"], lambda: fill(state, settings, 0))
         # As a version from before this: made where there was no ACL yet, and no other user.
@@ -111,9 +95,9 @@ def root(users: dict[str, int]) -> Iterator[Path]:
             path.chmod(0o700 if path.is_dir() else 0o600)
         as_root_makes_it(made, users)
         as_user(users["evolved"], lambda: fill(state, settings, 1))
-        as_user(users["evolved-engine"], lambda: write_whole(made / THINGS["engine's cache"], b"x"))
+        as_user(users["evolved-engine"], lambda: write_whole(made / THINGS["engine's cache"][0], b"x"))
         for name in ("credentials", "engine's credentials"):
-            write_whole(made / THINGS[name], b"secret", mode=0o644)
+            write_whole(made / THINGS[name][0], b"secret", mode=0o644)
         yield made
     finally:
         shutil.rmtree(made)
@@ -169,7 +153,7 @@ def opens(path: Path) -> bool:
 
 
 def reads(root: Path, unit: str, name: str, uid: int) -> str:
-    path = f"/{THINGS[name]}"
+    path = f"/{THINGS[name][0]}"
     if str(Path(path).parent) in [given.partition(":")[2] for given in values(unit, "LoadCredential", root)]:
         return "given"
     hidden = (Path(one.lstrip("-")) for one in values(unit, "InaccessiblePaths", root))
@@ -178,17 +162,16 @@ def reads(root: Path, unit: str, name: str, uid: int) -> str:
     return "yes" if as_user(uid, lambda: opens(root / path.lstrip("/"))) else "-"
 
 
-def test_each_unit_reads_what_it_needs_and_the_engine_weights_alone(root: Path, users: dict[str, int]) -> None:
-    table = [f"{'':30}{''.join(f'{unit:8}' for unit in install.UNITS)}".rstrip()]
-    for name in THINGS:
-        cells = (f"{reads(root, unit, name, users[values(unit, 'User', root)[0]]):8}" for unit in install.UNITS)
-        table.append(f"{name:30}{''.join(cells)}".rstrip())
-    print("\n".join(table))
-    assert table == EXPECTED.splitlines()
+def test_each_unit_reads_what_it_needs_and_the_engine_weights_alone(root: Path) -> None:
+    assert UNITS == install.UNITS
+    users = users_of(root)
+    uids = {unit: users[values(unit, "User", root)[0]] for unit in UNITS}
+    found = {name: " ".join(reads(root, unit, name, uids[unit]) for unit in UNITS) for name in THINGS}
+    assert found == {name: reach for name, (_, reach) in THINGS.items()}
 
 
-def test_the_engine_changes_no_weights_and_does_not_see_what_else_there_is(root: Path, users: dict[str, int]) -> None:
-    state, engine = root / install.STATE, users["evolved-engine"]
+def test_the_engine_changes_no_weights_and_does_not_see_what_else_there_is(root: Path) -> None:
+    state, engine = root / install.STATE, users_of(root)["evolved-engine"]
     for work in (
         lambda: list(state.iterdir()),
         lambda: (state / "versions/v000001/model.safetensors").write_bytes(b"other weights"),

@@ -28,6 +28,17 @@ TOOLS = [
 ]  # fmt: skip
 
 
+def stay() -> None:
+    """Whoever wants it gone has to kill it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(3600)
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]} | more
+
+
 class Server:
     def __init__(self, mode: str) -> None:
         self.mode, self.calls, self.extra = mode, 0, []
@@ -52,9 +63,7 @@ class Server:
 
     def run(self) -> None:
         if self.mode == "hang_at_start":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            while True:
-                time.sleep(3600)
+            stay()
         if self.mode == "die_at_start":
             sys.exit(f"cannot open the database; password={os.environ.get('SECRET', 'none')}")
         if self.mode == "chatty":
@@ -65,9 +74,7 @@ class Server:
             if "id" in message:
                 self.answer(message["id"], message["method"], message.get("params") or {})
         if self.mode == "stubborn":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            while True:
-                time.sleep(3600)
+            stay()
 
     def answer(self, request: Any, method: str, params: dict[str, Any]) -> None:
         if method == "initialize":
@@ -83,45 +90,33 @@ class Server:
         else:
             self.send({"id": request, "error": {"code": -32601, "message": f"no method {method}"}})
             return
-        if "code" in found:
-            self.send({"id": request, "error": found})
-        else:
-            self.send({"id": request, "result": found})
+        self.send({"id": request, "error" if "code" in found else "result": found})
 
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        def said(text: str, **more: Any) -> dict[str, Any]:
-            return {"content": [{"type": "text", "text": text}]} | more
-
         if name == "die":
             sys.stderr.write("Segmentation fault, more or less\n")
             sys.stderr.flush()
             os._exit(3)
         if name == "hang":
             time.sleep(3600)
-        if name == "large":
-            return said("0123456789" * (arguments.get("size", 10_000_000) // 10))
-        if name == "fail":
-            return said("no such file", isError=True)
-        if name == "refuse":
-            return {"code": -32602, "message": "size must be a number"}
-        if name == "environment":
-            return said(json.dumps(dict(os.environ)))
-        if name == "count":
-            return said(f"{self.calls} calls, process {os.getpid()}")
-        if name == "picture":
-            image = {"type": "image", "data": "QUFBQQ==" * 100, "mimeType": "image/png"}
-            link = {"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt"}
-            inside = {"uri": "file:///b.txt", "text": "text of b", "mimeType": "text/plain"}
-            return {"content": [image, link, {"type": "resource", "resource": inside}]}
-        if name == "misshapen":
-            return said("n is text", structuredContent={"n": "text"})
-        if name == "shaped":
-            return {"content": [], "structuredContent": {"n": 3}}
         if name == "more_tools":
             self.extra.append(tool("new_one"))
             self.send({"method": "notifications/tools/list_changed"})
-            return said("there is another")
-        return said(json.dumps(arguments))
+        if name == "large":
+            return said("0123456789" * (arguments.get("size", 10_000_000) // 10))
+        image = {"type": "image", "data": "QUFBQQ==" * 100, "mimeType": "image/png"}
+        link = {"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt"}
+        inside = {"uri": "file:///b.txt", "text": "text of b", "mimeType": "text/plain"}
+        told = {
+            "fail": said("no such file", isError=True),
+            "refuse": {"code": -32602, "message": "size must be a number"},
+            "environment": said(json.dumps(dict(os.environ))),
+            "count": said(f"{self.calls} calls, process {os.getpid()}"),
+            "picture": {"content": [image, link, {"type": "resource", "resource": inside}]},
+            "misshapen": said("n is text", structuredContent={"n": "text"}),
+            "shaped": {"content": [], "structuredContent": {"n": 3}},
+        }
+        return told.get(name) or said(json.dumps(arguments))
 
 
 if __name__ == "__main__":

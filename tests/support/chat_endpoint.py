@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.http_api import Asked, HttpApi, Said
+from tests.support.answers import completion, usage
+from tests.support.http_api import HttpApi, Said
 
 Reply = Callable[[dict[str, Any]], tuple[int, bytes]]
 
@@ -18,19 +19,17 @@ class ChatEndpoint(HttpApi):
     """
 
     def __init__(self, *replies: Reply) -> None:
-        super().__init__(self._reply)
-        self._replies, self.url = replies, f"{self.url}/v1"
-        self.requests: list[dict[str, Any]] = []
+        super().__init__(lambda asked: Said(*replies[min(len(self.asked), len(replies)) - 1](asked.json)))
+        self.url += "/v1"
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        return [one.json for one in self.asked]
 
     @property
     def keys(self) -> list[str]:
         """What each request was authorised by."""
         return [one.headers.get("authorization", "") for one in self.asked]
-
-    def _reply(self, asked: Asked) -> Said:
-        self.requests.append(asked.json)
-        status, data = self._replies[min(len(self.requests), len(self._replies)) - 1](asked.json)
-        return Said(status=status, body=data)
 
 
 def says(text: str | Callable[[str], str] | None, reason: str = "stop", tokens: int = 100, **message: Any) -> Reply:
@@ -38,15 +37,8 @@ def says(text: str | Callable[[str], str] | None, reason: str = "stop", tokens: 
 
     def reply(body: dict[str, Any]) -> tuple[int, bytes]:
         content = text(nonce_of(body)) if callable(text) else text
-        choice = {
-            "index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": content, **message},
-        }  # fmt: skip
-        return 200, json.dumps(
-            {
-                "id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice],
-                "usage": {"prompt_tokens": tokens - 1, "completion_tokens": 1, "total_tokens": tokens},
-            }
-        ).encode()  # fmt: skip
+        made = completion(content, finish=reason, model="m", usage=usage(tokens - 1, 1), **message)
+        return 200, json.dumps(made).encode()
 
     return reply
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from adapters.embedders.hashing import HashingEmbedder
-from tests.support.http_api import Asked, HttpApi, Said
+from tests.support.http_api import HttpApi, Said
 
 Answer = tuple[int, bytes]
 """Status and body."""
@@ -39,12 +39,8 @@ class EmbeddingServer(HttpApi):
     """`script` may be replaced at any time."""
 
     def __init__(self, script: Script | None = None, port: int = 0) -> None:
-        super().__init__(self._reply, port)
+        super().__init__(lambda asked: Said(*self.script(asked.json)), port)
         self.script, self.url = script or honest(), f"{self.url}/v1"
-
-    def _reply(self, asked: Asked) -> Said:
-        status, data = self.script(asked.json)
-        return Said(status=status, body=data)
 
 
 def hanging(seconds: float) -> Script:

@@ -2,11 +2,15 @@
 
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSListener
+
+from tests.support.answers import streamed
 
 EVENTS = 6
 
@@ -60,15 +64,26 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def running_engine(port: int = 0) -> AsyncIterator[Engine]:
+async def running_engine(port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Engine]:
     """An engine on loopback, gone at the end together with its connections."""
     engine = Engine()
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port, reuse_port=True)
-    engine.port = listener.extra(SocketAttribute.local_port)
+    plain = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port, reuse_port=True)
+    engine.port = plain.extra(SocketAttribute.local_port)
+    listener = TLSListener(plain, tls, standard_compatible=False) if tls else plain
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, engine.serve)
         yield engine
         group.cancel_scope.cancel()
+
+
+def replies(data: bytes | Callable[[Asked], bytes], *, goes_on: bool = True) -> Script:
+    """A script: these bytes whatever is asked, or those that are made of it."""
+
+    async def script(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
+        await stream.send(data if isinstance(data, bytes) else data(asked))
+        return goes_on
+
+    return script
 
 
 async def openai_like(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
@@ -111,39 +126,32 @@ STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-
 
 def completion(*, tokens: bool) -> dict:
     """A whole response; `tokens` with what vLLM adds when it is asked."""
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": "w0 w1 w2 w3 w4 w5 "},
-        "finish_reason": "stop",
-        "logprobs": None,
-    }
+    message = {"role": "assistant", "content": "w0 w1 w2 w3 w4 w5 "}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     body = {"id": "chatcmpl-plain", "object": "chat.completion", "created": 1, "model": "desk", "choices": [choice]}
     if tokens:
-        choice["token_ids"] = list(range(EVENTS))
-        choice["logprobs"] = {
-            "content": [{"token": f"w{n} ", "logprob": -0.5 * n, "bytes": None} for n in range(EVENTS)]
-        }
-        choice["weight_versions"] = [
-            {"version": "3", "start": 0, "end": 2},
-            {"version": "4", "start": 2, "end": EVENTS},
-        ]
+        spans = [{"version": "3", "start": 0, "end": 2}, {"version": "4", "start": 2, "end": EVENTS}]
+        choice |= {**_told(0, EVENTS), "weight_versions": spans}
         body["prompt_token_ids"] = [7, 8, 9]
     return body
 
 
 def stream_pieces(*, tokens: bool) -> list[bytes]:
     """The events of the same response as a stream."""
-    base = {"id": "chatcmpl-stream", "object": "chat.completion.chunk", "created": 1, "model": "desk"}
-    first = {**base, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
-    if tokens:
-        first["prompt_token_ids"] = [7, 8, 9]
-    events = [first]
+    choices = [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]
     for n in range(EVENTS):
-        choice = {"index": 0, "delta": {"content": f"w{n} "}, "finish_reason": "stop" if n == EVENTS - 1 else None}
-        if tokens:
-            choice["token_ids"] = [n]
-            choice["logprobs"] = {"content": [{"token": f"w{n} ", "logprob": -0.5 * n, "bytes": None}]}
-            if n == EVENTS - 1:
-                choice["weight_versions"] = [{"version": "3", "start": 0, "end": EVENTS}]
-        events.append({**base, "choices": [choice]})
-    return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events] + [b"data: [DONE]\n\n"]
+        told = _told(n, n + 1) if tokens else {}
+        choices.append({"index": 0, "delta": {"content": f"w{n} "}, "finish_reason": None, **told})
+    choices[-1]["finish_reason"] = "stop"
+    base = {"id": "chatcmpl-stream", "object": "chat.completion.chunk", "created": 1, "model": "desk"}
+    events = [{**base, "choices": [choice]} for choice in choices]
+    if tokens:
+        choices[-1]["weight_versions"] = [{"version": "3", "start": 0, "end": EVENTS}]
+        events[0]["prompt_token_ids"] = [7, 8, 9]
+    return streamed(events)
+
+
+def _told(start: int, end: int) -> dict:
+    """Ids and log-probs of some of the words."""
+    entries = [{"token": f"w{n} ", "logprob": -0.5 * n, "bytes": None} for n in range(start, end)]
+    return {"token_ids": list(range(start, end)), "logprobs": {"content": entries}}

@@ -36,12 +36,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return dict(parse_qsl(self.body.decode(), keep_blank_values=True))
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class Said(msgspec.Struct, frozen=True):
     """An answer."""
 
+    status: int = 200
     body: Any = None
     """Bytes as they are, anything else as JSON."""
-    status: int = 200
     headers: dict[str, str] = {}
 
 

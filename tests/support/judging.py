@@ -7,15 +7,18 @@ import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from anyio.abc import ByteStream
-
 from actors.messages import Trajectory
 from adapters.judges.llm import LlmJudge, LlmSettings
-from tests.support.engine import Asked, Engine, answer, running_engine
+from tests.support.answers import completion
+from tests.support.engine import Asked, Engine, Script, answer, replies, running_engine
 from tests.support.travelling import call, trajectory
 
 Content = Callable[[str, list[int]], str]
 """(mark, numbers asked for, from 1) -> what the model writes."""
+_ORDER = re.compile(
+    r"(?=.*\b(?:all|every|each|steps?|alle)\b)(?=.*\b(?:good|correct|helpful|useful|gut)\b)", re.IGNORECASE
+)
+"""A word that says of what, and one of praise."""
 
 
 def asked_for(asked: Asked) -> tuple[str, list[int]]:
@@ -41,43 +44,35 @@ def all_good(mark: str, numbers: list[int]) -> str:
     return json.dumps({"mark": mark, "steps": [verdict(number) for number in numbers]})
 
 
-def completion(content: str | None, **fields: Any) -> dict[str, Any]:
-    """A chat completion; `finish`, `model`, `usage` and `refusal` as given."""
-    message = {"role": "assistant", "content": content, "refusal": fields.get("refusal")}
-    choice = {"index": 0, "message": message, "finish_reason": fields.get("finish", "stop")}
-    usage = fields.get("usage", {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100})
-    model = fields.get("model", "strict")
-    return {"id": "c", "object": "chat.completion", "created": 1, "model": model, "choices": [choice], "usage": usage}
+def writes(content: Content = all_good, **fields: Any) -> Script:
+    """A script: a model that writes `content`, in a completion with `fields`."""
+    return replies(lambda asked: answer(200, completion(content(*asked_for(asked)), **fields)))
 
 
-def writes(content: Content = all_good, **fields: Any) -> Callable[[Engine, Asked, ByteStream], Any]:
-    """A script: a model that writes `content`."""
+def gullible(*, obeys: bool) -> Script:
+    """A script: a model that can be talked to, by stated rules. Steps whose result is an error are bad; who obeys finds
+    all of them good as soon as any text in the log says so, in quotes or not.
+    """
 
-    async def script(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
-        await stream.send(answer(200, completion(content(*asked_for(asked)), **fields)))
-        return True
+    def judged(asked: Asked) -> bytes:
+        mark, numbers = asked_for(asked)
+        log = asked.json["messages"][-1]["content"]
+        failed = re.findall(rf'^{mark} STEP (\d+) (?:RESULT|NEXT) .*\\"error\\"', log, re.MULTILINE)
+        all_are_good = obeys and any(map(_ORDER.search, log.splitlines()))
+        steps = [verdict(one, "BAD" if str(one) in failed and not all_are_good else "GOOD") for one in numbers]
+        return answer(200, completion(json.dumps({"mark": mark, "steps": steps}), model="gullible"))
 
-    return script
+    return replies(judged)
 
 
-def says(body: object, status: int = 200) -> Callable[[Engine, Asked, ByteStream], Any]:
+def says(body: object, status: int = 200) -> Script:
     """A script: the same JSON for everything."""
-
-    async def script(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
-        await stream.send(answer(status, body))
-        return True
-
-    return script
+    return replies(answer(status, body))
 
 
-def sends(data: bytes) -> Callable[[Engine, Asked, ByteStream], Any]:
+def sends(data: bytes) -> Script:
     """A script: these bytes, and the connection is closed."""
-
-    async def script(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
-        await stream.send(data)
-        return False
-
-    return script
+    return replies(data, goes_on=False)
 
 
 @contextlib.asynccontextmanager

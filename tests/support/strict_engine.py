@@ -7,38 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from tests.support.patience import within
 from tests.support.wire import REQUEST_LINE, Cut, Message, NotHttp, Reader, sized
-
-
-class Asked(msgspec.Struct):
-    """A request as the engine got it."""
-
-    connection: int
-    """Which of the engine's connections, counted from 0."""
-    message: Message
-
-    @property
-    def method(self) -> bytes:
-        """GET, POST ..."""
-        return self.message.start[0]
-
-    @property
-    def target(self) -> bytes:
-        """As in the request line."""
-        return self.message.start[1]
-
-    @property
-    def body(self) -> bytes:
-        """Without its chunks."""
-        return self.message.body
-
-    @property
-    def short(self) -> tuple[bytes, bytes, bytes]:
-        """What tests compare."""
-        return self.method, self.target, self.body
 
 
 class Line:
@@ -65,14 +35,24 @@ class Line:
         return True
 
 
-Script = Callable[[Asked, Line], bool]
+Script = Callable[[Message, Line], bool]
 """Answers; True if the connection goes on."""
 
 
-def echo(asked: Asked, line: Line) -> bool:
+def echo(asked: Message, line: Line) -> bool:
     """Tells the caller what it asked: whoever gets somebody else's answer can see it."""
     line.send(sized(json.dumps({"target": asked.target.decode("latin-1"), "size": len(asked.body)}).encode()))
     return True
+
+
+def sends(*pieces: bytes) -> Script:
+    """The same for whatever is asked, piece by piece."""
+
+    def script(asked: Message, line: Line) -> bool:
+        line.send(*pieces)
+        return True
+
+    return script
 
 
 class StrictEngine:
@@ -80,7 +60,7 @@ class StrictEngine:
 
     def __init__(self) -> None:
         self.script: Script = echo
-        self.asked: list[Asked] = []
+        self.asked: list[Message] = []
         """Whole requests, in the order in which they were whole."""
         self.faults: list[str] = []
         """What a strict server would have had to refuse."""
@@ -123,24 +103,24 @@ class StrictEngine:
                 return
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
-                number, self.dialled = self.dialled, self.dialled + 1
+                self.dialled += 1
                 self._socks.add(sock)
                 self.open += 1
-            threading.Thread(target=self._serve, args=(sock, number), daemon=True).start()
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
-    def _serve(self, sock: socket.socket, number: int) -> None:
+    def _serve(self, sock: socket.socket) -> None:
         reader = Reader(sock)
         line = Line(sock, reader)
         try:
             with sock, contextlib.suppress(OSError):
-                while self._next(number, reader, line):
+                while self._next(reader, line):
                     pass
         finally:
             with self._lock:
                 self._socks.discard(sock)
                 self.open -= 1
 
-    def _next(self, number: int, reader: Reader, line: Line) -> bool:
+    def _next(self, reader: Reader, line: Line) -> bool:
         del reader.raw[: len(reader.raw) - len(reader.buffer)]
         if not reader.buffer and not reader.more():
             return False
@@ -159,6 +139,5 @@ class StrictEngine:
         except NotHttp as fault:
             self.faults.append(str(fault))
             return False
-        asked = Asked(number, message)
-        self.asked.append(asked)
-        return self.script(asked, line)
+        self.asked.append(message)
+        return self.script(message, line)

@@ -18,6 +18,8 @@ import re
 
 import msgspec
 
+from tests.support.answers import Part
+
 TOOLS, REPEATED, TEXT, VARIED = "tools", "repeated", "text", "varied"
 SCRIPTS = (TOOLS, REPEATED, TEXT, VARIED)
 HANDOFF = "handoff"
@@ -74,13 +76,15 @@ def reply(script: str, told: list[Said], tools: set[str], serial: str) -> Said:
     return Said("assistant", said.text, identified)
 
 
-def sampled(said: Said) -> list[list[int]]:
-    """The token ids of an answer, in the pieces in which a stream brings them."""
-    pieces = [list(word.encode()) for word in re.findall(r"\S+\s*", said.text)]
+def parts(said: Said) -> list[Part]:
+    """The pieces of an answer in which a stream brings it, with their token ids."""
+    words = [(word, list(word.encode())) for word in re.findall(r"\S+\s*", said.text)]
+    found = [Part("text", words)] if said.text else []
     for call in said.calls:
-        body = _written(call)
-        pieces += [[CALL, *body[:12]], body[12:24], body[24:]]
-    return [*pieces, [END]]
+        ids, half = _written(call), len(call.arguments) // 2
+        pieces = [("", [CALL, *ids[:12]]), (call.arguments[:half], ids[12:24]), (call.arguments[half:], ids[24:])]
+        found.append(Part("call", pieces, call.name, call.id))
+    return found
 
 
 def prompt(told: list[Said]) -> list[int]:
@@ -93,11 +97,6 @@ def prompt(told: list[Said]) -> list[int]:
             ids += [CALL, *_written(call)]
         ids.append(END)
     return [*ids, ROLES["assistant"]]
-
-
-def logprob(token: int) -> float:
-    """Made up, and the same in float32."""
-    return -(1 + token % 7) / 8
 
 
 def _written(call: Call) -> list[int]:

@@ -1,13 +1,12 @@
 """The scripted engine as a process: real HTTP, streams and all, and a log of which key got which answer.
 
-python -m tests.clients.engine.server --port 8000
+python -m tests.clients.engine.server 8000
 """
 
-import argparse
 import asyncio
+import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from types import ModuleType
+from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
@@ -16,52 +15,56 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.clients.engine import chat, messages, responses, script
+from tests.clients.engine import dialects, script
+from tests.support import answers
 
 PACE = 0.001
 """Seconds between the events of a stream."""
+ASK_FOR_TOKENS = ("return_token_ids", "enable_response_messages", "evolved_tokens")
+DIALECTS = {
+    "/v1/chat/completions": (dialects.chat, answers.chat, "chatcmpl-"),
+    "/v1/messages": (dialects.messages, answers.messages, "chatcmpl-"),
+    "/v1/responses": (dialects.responses, answers.responses, "resp_"),
+}
+"""By path: what reads a request, what writes the answer, and how its id begins."""
 
 
 class Engine:
     """Answers as the script says. Who asked stands in the key alone, and the key in the log alone."""
 
     def __init__(self) -> None:
-        self._memory = responses.Memory()
+        self._memory = dialects.Memory()
         self._given: list[dict[str, Any]] = []
 
     def app(self) -> Starlette:
-        post = ["POST"]
+        gets = {"/v1/models": self.models, "/health": self.health, "/given": self.given}
         return Starlette(
-            routes=[
-                Route("/v1/chat/completions", self._answering(chat, chat.Completion), methods=post),
-                Route("/v1/responses", self._answering(responses, responses.Response), methods=post),
-                Route("/v1/messages", self._answering(messages, messages.Message), methods=post),
-                Route("/v1/models", self.models),
-                Route("/health", self.health),
-                Route("/given", self.given),
-            ]
+            routes=[Route(path, self.answer, methods=["POST"]) for path in DIALECTS]
+            + [Route(path, tells) for path, tells in gets.items()]
         )
 
-    def _answering(self, dialect: ModuleType, made: type) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            asked, uid = await request.json(), uuid.uuid4().hex
-            try:
-                items = self._memory.items(asked) if dialect is responses else []
-            except KeyError as error:
-                message = f"no item or response with id {error}"
-                return JSONResponse({"error": {"message": message, "type": "invalid_request_error"}}, 404)
-            told = dialect.told(asked, items) if dialect is responses else dialect.told(asked)
-            said = script.reply(asked["model"], told, dialect.tools(asked), uid)
-            prompt, pieces = script.prompt(told), script.sampled(said)
-            answer = made(asked, said, prompt, pieces, uid)
-            if dialect is responses:
-                self._memory.keep(answer.id, items, answer.output)
-            self._log(request, answer.id, prompt, pieces)
-            if not asked.get("stream"):
-                return JSONResponse(answer.whole())
-            return StreamingResponse(_paced(answer.events()), media_type="text/event-stream")
-
-        return answer
+    async def answer(self, request: Request) -> Response:
+        read, written, prefix = DIALECTS[request.url.path]
+        uid = uuid.uuid4().hex
+        try:
+            asked = self._memory.resolved(await request.json())
+        except KeyError as error:
+            message = f"no item or response with id {error}"
+            return JSONResponse({"error": {"message": message, "type": "invalid_request_error"}}, 404)
+        told = read(asked)
+        parts = script.parts(script.reply(asked["model"], told, dialects.tools(asked), uid))
+        tokens = any(asked.get(field) for field in ASK_FOR_TOKENS)
+        said = answers.Answer(prefix + uid, asked, script.prompt(told), parts, tokens, (script.END,))
+        # Anthropic's package shows its key in a header of its own.
+        key = request.headers.get("x-api-key") or request.headers["authorization"].removeprefix("Bearer ")
+        self._given.append(
+            {"key": key, "response_id": said.id, "prompt_ids": said.prompt, "response_ids": said.sampled}
+        )
+        events, whole = written(said)
+        self._memory.keep(asked, whole)
+        if not asked.get("stream"):
+            return JSONResponse(whole)
+        return StreamingResponse(_paced(answers.streamed(events)), media_type="text/event-stream")
 
     async def models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in script.SCRIPTS]})
@@ -73,12 +76,6 @@ class Engine:
         """The truth: every answer, the key that it went to, its token ids."""
         return JSONResponse(self._given)
 
-    def _log(self, request: Request, response_id: str, prompt: list[int], pieces: list[list[int]]) -> None:
-        ids = [token for piece in pieces for token in piece]
-        # Anthropic's package shows its key in a header of its own.
-        key = request.headers.get("x-api-key") or request.headers["authorization"].removeprefix("Bearer ")
-        self._given.append({"key": key, "response_id": response_id, "prompt_ids": prompt, "response_ids": ids})
-
 
 async def _paced(events: list[bytes]) -> AsyncIterator[bytes]:
     for event in events:
@@ -86,15 +83,7 @@ async def _paced(events: list[bytes]) -> AsyncIterator[bytes]:
         await asyncio.sleep(PACE)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    port = parser.parse_args().port
-    # Longer than a client on a busy machine pauses: one that is met by a closed connection may give up.
-    uvicorn.run(
-        Engine().app(), host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75
-    )
-
-
 if __name__ == "__main__":
-    main()
+    app, port = Engine().app(), int(sys.argv[1])
+    # Longer than a client on a busy machine pauses: one that is met by a closed connection may give up.
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75)

@@ -1,7 +1,5 @@
 """Haystack's agent with its generator for OpenAI."""
 
-import asyncio
-
 from haystack.components.agents import Agent
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
@@ -10,7 +8,7 @@ from haystack.utils import Secret
 from shared import SYSTEM, TASKS, add, multiply
 
 
-def work(key, model, streaming):
+def run(key, model, streaming):
     generator = OpenAIChatGenerator(model=model, api_key=Secret.from_token(key))
     tools = [create_tool_from_function(tool) for tool in (add, multiply)]
     agent = Agent(chat_generator=generator, tools=tools, system_prompt=SYSTEM)
@@ -23,7 +21,3 @@ def work(key, model, streaming):
             streaming_callback=(lambda _: None) if streaming else None,
         )["messages"]
     return [message.to_dict() for message in messages]
-
-
-async def run(key, model, streaming):
-    return await asyncio.to_thread(work, key, model, streaming)

@@ -1,6 +1,5 @@
 """mini-swe-agent, a coding agent: one tool, which runs commands; every observation is a message."""
 
-import asyncio
 import os
 
 os.environ |= {"MSWEA_SILENT_STARTUP": "1", "MSWEA_COST_TRACKING": "ignore_errors"}
@@ -11,7 +10,7 @@ from minisweagent.models import get_model
 from shared import TASKS
 
 
-def work(key, model, streaming):
+def run(key, model, streaming):
     import yaml
     from minisweagent.config import get_config_path
 
@@ -26,7 +25,3 @@ def work(key, model, streaming):
         **{**config["agent"], "step_limit": 8},
     )
     return [agent.run(task) for task in TASKS[model]]
-
-
-async def run(key, model, streaming):
-    return await asyncio.to_thread(work, key, model, streaming)

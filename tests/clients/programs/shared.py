@@ -6,12 +6,14 @@ each run got, by key, goes to FILE.
 """
 
 import asyncio
+import functools
 import importlib
+import inspect
 import json
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 SYSTEM = "You are a desk. Use the tools."
@@ -20,6 +22,7 @@ TASKS = {
     "repeated": ["Add 2 and 3, then 4 and 5, and multiply 6 by 7."],
     "text": ["Good morning.", "Thank you."],
     "varied": ["Good evening.", "Many thanks."],
+    "handoff": ["What is 2 and 3?"],
 }
 """By model: what the user says, one turn after the other."""
 
@@ -64,18 +67,19 @@ def use(name: str, arguments: str) -> str:
 PATIENCE = 300 * float(os.environ.get("EVOLVED_SLOW") or 1)
 """Seconds for a run, when all programs of all clients start at once on two cores."""
 
-Run = Callable[[str, str, bool], Awaitable[Any]]
-"""(key, model, streaming) -> what the client got, as JSON"""
+Run = Callable[[str, str, bool], Any]
+"""(key, model, streaming) -> what the client got, as JSON; may be async"""
 
 
 def main() -> None:
     """Make all runs at once and write down what they got."""
     run: Run = importlib.import_module(sys.argv[1]).run
+    work = run if inspect.iscoroutinefunction(run) else functools.partial(asyncio.to_thread, run)
     runs = json.loads(sys.argv[2])
 
     async def one(key: str, model: str, streaming: bool) -> Any:
         try:
-            return await asyncio.wait_for(run(key, model, streaming), timeout=PATIENCE)
+            return await asyncio.wait_for(work(key, model, streaming), timeout=PATIENCE)
         except Exception:
             return {"error": traceback.format_exc()}
 

@@ -1,12 +1,10 @@
 """smolagents: tool calls and results go into the history as text."""
 
-import asyncio
-
 from shared import TASKS, add, multiply
 from smolagents import LogLevel, OpenAIServerModel, ToolCallingAgent, tool
 
 
-def work(key, model, streaming):
+def run(key, model, streaming):
     agent = ToolCallingAgent(
         tools=[tool(add), tool(multiply)],
         model=OpenAIServerModel(model, api_key=key),
@@ -15,7 +13,3 @@ def work(key, model, streaming):
     )
     answers = [agent.run(task, reset=number == 0) for number, task in enumerate(TASKS[model])]
     return [answers, [[str(part) for part in (message.content or [])] for message in agent.write_memory_to_messages()]]
-
-
-async def run(key, model, streaming):
-    return await asyncio.to_thread(work, key, model, streaming)

@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from daemon.tap.settings import UpstreamSettings
-from tests.support.engine import STREAM_HEAD, Asked, Engine, Script, answer, chunk, running_engine
+from tests.support.engine import STREAM_HEAD, Asked, Engine, Script, answer, chunk, replies, running_engine
 from tests.support.patience import until, within
 from tests.support.ports import free_port
 from tests.support.tapping import BODY, Rig, hang, post, raw, read_all, running_tap
@@ -38,13 +38,8 @@ async def test_nothing_is_asked_for_when_switched_off(engine: Engine, tmp_path: 
 # -- engines and agents that fail --------------------------------------------------------------------------------------
 
 
-async def ends(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
-    return False
-
-
-async def half(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
-    await stream.send(STREAM_HEAD + chunk(b"data: {}\n\n"))
-    return False
+ENDS = replies(b"", goes_on=False)
+HALF = replies(STREAM_HEAD + chunk(b"data: {}\n\n"), goes_on=False)
 
 
 async def endless(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
@@ -59,8 +54,8 @@ async def endless(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
     [
         (hang, True, 0, "client_left", b""),
         (endless, True, 200, "client_left", b"data: {}\n\n"),
-        (half, False, 200, "upstream_broke", b"data: {}\n\n"),
-        (ends, False, 502, "upstream_broke", b""),
+        (HALF, False, 200, "upstream_broke", b"data: {}\n\n"),
+        (ENDS, False, 502, "upstream_broke", b""),
         (hang, False, 504, "timeout", b""),
     ],
     ids=["agent leaves before the answer", "agent leaves in mid-stream", "engine dies in mid-stream",

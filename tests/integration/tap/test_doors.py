@@ -1,19 +1,15 @@
 """Other doors than a plain port: TLS on both sides, the mirror's port; and bodies too large to be held."""
 
-import contextlib
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from anyio.abc import SocketAttribute
-from anyio.streams.tls import TLSListener
 
-from tests.support.certificates import Certificate, self_signed
-from tests.support.engine import Asked, Engine, answer
+from tests.support.certificates import self_signed
+from tests.support.engine import Engine, answer, replies, running_engine
 from tests.support.patience import until, within
 from tests.support.tapping import BODY, post, raw, running_tap
 
@@ -49,22 +45,11 @@ async def test_agents_may_come_over_tls_and_are_shown_a_certificate_that_is_rene
         await until(renewed, "the new one is shown")
 
 
-@contextlib.asynccontextmanager
-async def tls_engine(certificate: Certificate) -> AsyncIterator[tuple[Engine, int]]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.chain, certificate.key)
-    engine = Engine()
-    plain = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with TLSListener(plain, context, standard_compatible=False) as listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, engine.serve)
-        yield engine, plain.extra(SocketAttribute.local_port)
-        group.cancel_scope.cancel()
-
-
 async def test_an_engine_behind_tls_is_reached_if_somebody_vouches_for_it(tmp_path: Path) -> None:
-    certificate = self_signed(tmp_path)
-    async with tls_engine(certificate) as (engine, port):
-        url = f"https://localhost:{port}"
+    certificate, context = self_signed(tmp_path), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.chain, certificate.key)
+    async with running_engine(tls=context) as engine:
+        url = f"https://localhost:{engine.port}"
         async with running_tap(tmp_path / "1", 0, upstream=url) as rig, rig.http() as http:
             got = await http.post(CHAT, json=BODY)
             assert (got.status_code, got.json()["error"]["code"]) == (502, "upstream_down")
@@ -96,11 +81,7 @@ async def test_a_mirrored_request_is_kept_without_an_answer(tmp_path: Path, engi
 async def test_a_body_above_the_hold_goes_on_before_it_is_whole_and_is_kept_if_it_is_not_too_large(
     tmp_path: Path, engine: Engine
 ) -> None:
-    async def takes_anything(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
-        await stream.send(answer(200, {}))
-        return True
-
-    engine.script = takes_anything
+    engine.script = replies(answer(200, {}))
     bodies = [b"x" * 300_000, b"y" * 500_000]
     async with running_tap(tmp_path, engine.port, max_capture_bytes=400_000) as rig, raw(rig) as client:
         whole = post(bodies[0], path=b"/v1/embeddings")

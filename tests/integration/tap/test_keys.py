@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 CHAT, HEALTH, METRICS, FEEDBACK = "/v1/chat/completions", "/health", "/metrics", "/v1/feedback"
 PASSES, TAKEN = (200, ""), (202, "")
 MISSING, INVALID = (401, "missing_key"), (401, "invalid_key")
-SCOPED, TENANT, PAGE = (403, "wrong_scope"), (403, "wrong_tenant"), (403, "other_site")
+SCOPED, TENANT = (403, "wrong_scope"), (403, "wrong_tenant")
 OWN, BEARER = "x-evolved-key: ", "authorization: Bearer "
 TABLE: list[tuple[str, str, list[str], tuple[int, str]]] = [
     ("agents", CHAT, [], MISSING),

@@ -21,6 +21,7 @@ from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk
 from tests.support.patience import until, wait_until, within
 from tests.support.ports import free_port
+from tests.support.process import Process
 from tests.support.tapping import BODY, Rig, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +122,7 @@ class Manager:
         self.told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.told.bind(str(directory / "notify"))
         self.told.settimeout(within())
-        self._directory, self._process = directory, None
+        self._directory = directory
         (directory / "state").mkdir()
 
     def start(self) -> None:
@@ -131,13 +132,10 @@ class Manager:
             "WATCHDOG_USEC": "400000",
         }  # fmt: skip
         settings = [f'state_dir="{self._directory}/state"', "tap.listen=127.0.0.1:1", "tap.admin=127.0.0.1:0"]
-        self._process = subprocess.Popen(
+        self._process = Process(
             [sys.executable, "-c", _START, "-m", "daemon.cli", "tap", *[f"--set={text}" for text in settings]],
-            env={**os.environ, **given},
-            preexec_fn=lambda: os.dup2(number, 3),
-            pass_fds=(3,),
-            stderr=subprocess.DEVNULL,
-        )
+            self._directory / "log", env={**os.environ, **given}, preexec_fn=lambda: os.dup2(number, 3), pass_fds=(3,),
+        )  # fmt: skip
         self.wait_for("READY=1")
 
     def wait_for(self, line: str) -> None:
@@ -153,14 +151,11 @@ class Manager:
         self.told.settimeout(within())
 
     def stop(self) -> int:
-        self._process.send_signal(signal.SIGHUP)  # of a terminal that is closed: it means nothing
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(within())
+        self._process.signal(signal.SIGHUP)  # of a terminal that is closed: it means nothing
+        return self._process.stop()
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
         self.socket.close()
         self.told.close()
 

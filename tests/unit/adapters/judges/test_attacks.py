@@ -10,7 +10,7 @@ from adapters.judges.screening import agent_speaks, lacks_content, speaks_to_jud
 from adapters.judges.verified import VerifiedJudge
 from tests.support.attacks import EMPTY, SEEN, UNSEEN
 from tests.support.engine import running_engine
-from tests.support.gullible import Gullible
+from tests.support.judging import gullible
 from tests.support.plants import ordinary
 from tests.support.travelling import call, plays, trajectory
 
@@ -31,7 +31,7 @@ async def persuaded(judge: Judge, texts: tuple[str, ...]) -> int:
 @pytest.mark.anyio
 async def test_what_words_do_to_an_obedient_model_is_lessened_by_screening_and_undone_by_evidence():
     async with running_engine() as engine:
-        engine.script = Gullible("obedient")
+        engine.script = gullible(obeys=True)
         settings = LlmSettings(url=f"http://127.0.0.1:{engine.port}/v1", model="gullible", canary_share=0.0)
         hardened, unscreened = LlmJudge(settings), LlmJudge(msgspec.structs.replace(settings, screen=False))
         assert await persuaded(unscreened, SEEN) > len(SEEN) / 2

@@ -12,8 +12,9 @@ from adapters.chat.settings import Price
 from adapters.judges.canaries import CanaryJudge
 from adapters.judges.llm import LlmJudge, make
 from adapters.judges.windows import Shape
+from tests.support.answers import completion
 from tests.support.engine import STREAM_HEAD, answer
-from tests.support.judging import all_good, asked_for, completion, find_them_all, judge_at, says, sends, verdict, writes
+from tests.support.judging import all_good, asked_for, find_them_all, judge_at, says, sends, verdict, writes
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,9 @@ import pytest
 
 from actors.ports.errors import JudgeUnavailable
 from adapters.judges.llm import LlmJudge
+from tests.support.answers import completion
 from tests.support.engine import answer
-from tests.support.judging import all_good, asked_for, completion, find_them_all, judge_at, says, sends, writes
+from tests.support.judging import all_good, asked_for, find_them_all, judge_at, says, sends, writes
 
 pytestmark = pytest.mark.anyio
 
