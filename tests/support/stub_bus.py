@@ -66,11 +66,7 @@ class StubBus:
     """A `Bus` for tests."""
 
     def __init__(self, streams: Sequence[Stream] = STREAMS, *, ack_wait: float = 30.0) -> None:
-        """
-        Args:
-            streams: what there is.
-            ack_wait: seconds on anyio's clock.
-        """
+        """`ack_wait`: seconds on anyio's clock."""
         self._streams, self.ack_wait = streams, ack_wait
         self._logs = {stream.name: _Log(stream) for stream in streams}
         self._durables: dict[str, StubSubscription] = {}
