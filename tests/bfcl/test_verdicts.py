@@ -41,7 +41,7 @@ async def test_spoilt_runs_are_judged_as_officially(bfcl, given):
     by_category = [[task for task in given if task.rpartition("_")[0] == category] for category in FAMILIES.values()]
     runs = [
         (task, spoil(given[task].turns, tools, rng))
-        for spoil in PERTURBATIONS.values()
+        for spoil in PERTURBATIONS
         for tasks in by_category
         for task in rng.sample(tasks, 15)
     ]

@@ -4,7 +4,6 @@ The server is the learner's own application behind hypercorn, on a real port; th
 bit.
 """
 
-import contextlib
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -25,14 +24,13 @@ from adapters.weights import Weights, WeightSource
 from adapters.weights.http import HttpPull, PullSettings
 from adapters.weights.shared import SharedPath
 from daemon.errors import ConfigError
-from daemon.processes.asgi import serve
 from daemon.upkeep.provenance import Provenance, ProvenanceSettings
 from daemon.upkeep.weights import ServerSettings, server, source
 from learner.versions import Versions
 from tests.support.full_disk import full_disk
 from tests.support.keys import key_pair
 from tests.support.patience import until
-from tests.support.ports import free_port
+from tests.support.served import served
 
 pytestmark = pytest.mark.anyio
 FLOATS = 1_500_000
@@ -138,22 +136,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
-    port, token = free_port(), "t" * 40
-    (tmp_path / "token").write_text(token + "\n")
-    settings = ServerSettings(port=port, token_file=str(tmp_path / "token"))
-    nodes = Nodes(tmp_path, f"http://127.0.0.1:{port}", token)
-
-    async def listens() -> bool:
-        with contextlib.suppress(OSError):
-            await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
-            return True
-        return False
-
-    async with nodes.line, anyio.create_task_group() as group:
-        group.start_soon(serve, server(settings, nodes.there), settings)
-        await until(listens, "the learner's server listens")
-        yield nodes
-        group.cancel_scope.cancel()
+    (tmp_path / "token").write_text("t" * 40 + "\n")
+    settings = ServerSettings(token_file=str(tmp_path / "token"))
+    with served(server(settings, tmp_path / "learner" / "versions")) as url:
+        nodes = Nodes(tmp_path, url, "t" * 40)
+        async with nodes.line:
+            yield nodes
 
 
 @pytest.fixture(params=["shared", "http"])

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -27,6 +28,7 @@ from daemon.processes.asgi import serve
 from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
+from tests.support.databases import opened_store
 from tests.support.experience import Desk, lesson, lessons_of
 from tests.support.patience import until, within
 from tests.support.ports import free_port
@@ -47,20 +49,31 @@ POOL = (
 class Served:
     """A control API on a port of its own, its key, and the command line that finds both."""
 
-    def __init__(self, desk: Desk, store: Store, port: int, key: str, directory: Path) -> None:
-        self.desk, self.store, self.key, self.directory = desk, store, key, directory
+    def __init__(
+        self, desk: Desk, store: Store, port: int, key: str, directory: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.desk, self.store, self.key, self.directory, self._capsys = desk, store, key, directory, capsys
         self.url = f"http://127.0.0.1:{port}"
         self.key_file = directory / "admin.key"
         self.key_file.write_text(key)
         self.config = directory / "config.toml"
         self.config.write_text(f'[control]\nlisten = "127.0.0.1:{port}"\n')
 
-    async def call(self, work: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    async def call(self, work: Callable[..., Any], *args: Any) -> Any:
         """Run what blocks beside the server."""
-        return await anyio.to_thread.run_sync(partial(work, *args, **named))
+        return await anyio.to_thread.run_sync(work, *args)
 
-    async def evolved(self, *words: str) -> int:
-        return await self.call(main, [words[0], "--config", str(self.config), *words[1:]])
+    async def evolved(self, command: str, status: int = 0) -> str:
+        """What a command prints; what it says on standard error if it is to end with another status."""
+        words = shlex.split(command)
+        self._capsys.readouterr()
+        ended = await self.call(main, [words[0], "--config", str(self.config), *words[1:]])
+        told = self._capsys.readouterr()
+        assert ended == status, told
+        return told.err if status else told.out
+
+    async def json(self, command: str) -> Any:
+        return json.loads(await self.evolved(f"{command} --json"))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -71,22 +84,21 @@ class Served:
 
 
 @pytest.fixture
-async def served(tmp_path: Path, store_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    store = Store(store_url, clock=lambda: 40.0)
-    await store.open()
-    await store.save(POOL)
+async def served(
+    tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Served]:
     key, _ = add_key(tmp_path / "keys.json", tenant="ops", scope="admin", now=0.0)
-    port, desk = free_port(), Desk(store, tmp_path)
     monkeypatch.setenv("EVOLVED_KEY_FILE", str(tmp_path / "admin.key"))
-    app = desk.app(KeyRing(tmp_path / "keys.json", clock=lambda: 1.0))
     # What the daemon logs is not what the command prints, though both are one process here.
     with structlog.testing.capture_logs():
-        async with anyio.create_task_group() as group:
+        async with opened_store(store_url, lambda: 40.0) as store, anyio.create_task_group() as group:
+            await store.save(POOL)
+            port, desk = free_port(), Desk(store, tmp_path)
+            app = desk.app(KeyRing(tmp_path / "keys.json", clock=lambda: 1.0))
             group.start_soon(partial(serve, app, ControlSettings(port=port)))
             await until(partial(listens, port), "the control API listens")
-            yield Served(desk, store, port, key, tmp_path)
+            yield Served(desk, store, port, key, tmp_path, capsys)
             group.cancel_scope.cancel()
-    await store.aclose()
 
 
 async def test_a_program_searches_and_is_told_what_to_do_without_key_or_daemon(
@@ -114,69 +126,55 @@ async def test_a_program_searches_and_is_told_what_to_do_without_key_or_daemon(
     await served.call(work)
 
 
-async def test_the_command_line_looks_and_revises(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await served.evolved("experience", "list", "--tenant", "acme") == 0
-    assert "Check how it was" in " ".join(capsys.readouterr().out.split())
-    assert (
-        await served.evolved("experience", "search", "cancel a booking", "--tenant", "acme", "--k", "1", "--json") == 0
-    )
-    assert [item["lesson"]["id"] for item in json.loads(capsys.readouterr().out)] == ["card"]
-    assert await served.evolved("experience", "retire", "card", "--reason", "the tool is gone", "--json") == 0
-    capsys.readouterr()
-    assert await served.evolved("experience", "show", "card") == 0
-    shown = capsys.readouterr().out
-    assert "the tool is gone" in shown
-    assert await served.evolved("experience", "activate", "card", "--reason", "it is back") == 0
+async def test_the_command_line_looks_and_revises(served: Served) -> None:
+    assert "Check how it was" in " ".join((await served.evolved("experience list --tenant acme")).split())
+    found = await served.json("experience search 'cancel a booking' --tenant acme --k 1")
+    assert [item["lesson"]["id"] for item in found] == ["card"]
+    await served.json("experience retire card --reason 'the tool is gone'")
+    assert "the tool is gone" in await served.evolved("experience show card")
+    await served.evolved("experience activate card --reason 'it is back'")
     assert (await lessons_of(served.store))["card"].revision == 2
-    assert await served.evolved("experience", "release", "card", "--reason", "r") == 2
-    assert "the lesson is active; possible: retire" in capsys.readouterr().err
+    told = await served.evolved("experience release card --reason r", 2)
+    assert "the lesson is active; possible: retire" in told
 
 
 async def test_lessons_are_carried_in_a_file_that_others_cannot_read(
-    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = served.directory / "lessons.jsonl"
-    assert await served.evolved("experience", "export", "--tenant", "acme", "--out", str(file), "--json") == 0
-    assert json.loads(capsys.readouterr().out)["lessons"] == 3
+    assert (await served.json(f"experience export --tenant acme --out {file}"))["lessons"] == 3
     assert file.stat().st_mode & 0o077 == 0
-    assert await served.evolved("experience", "import", str(file), "--tenant", "acme=beta", "--dry-run") == 0
-    assert "3 lessons: 3 would be added (0 in quarantine), 0 known" in capsys.readouterr().out
-    assert await served.evolved("experience", "import", str(file), "--tenant", "beta", "--quarantine", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["quarantined"] == 3
+    told = await served.evolved(f"experience import {file} --tenant acme=beta --dry-run")
+    assert "3 lessons: 3 would be added (0 in quarantine), 0 known" in told
+    assert (await served.json(f"experience import {file} --tenant beta --quarantine"))["quarantined"] == 3
     found = await lessons_of(served.store)
     assert sum(item.tenant == "beta" and item.state == "quarantined" for item in found.values()) == 3
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b"twice", b"\xff\xff", 1))
-    assert await served.evolved("experience", "import", str(file), "--tenant", "gamma") == 2
-    assert "line 4: no UTF-8" in capsys.readouterr().err
+    assert "line 4: no UTF-8" in await served.evolved(f"experience import {file} --tenant gamma", 2)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(whole)))
-    assert await served.evolved("experience", "import", "-", "--tenant", "acme=gamma") == 0
-    assert await served.evolved("experience", "import", str(file), "--tenant", "=gamma") == 2
-    assert "write OLD=NEW" in capsys.readouterr().err
+    await served.evolved("experience import - --tenant acme=gamma")
+    assert "write OLD=NEW" in await served.evolved(f"experience import {file} --tenant =gamma", 2)
 
 
 async def test_forgetting_from_the_command_line_shows_asks_and_tells(
-    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await served.store.save([attributed("t", tenant="acme"), exchange("open", 0, tenant="acme")])
     await served.store.save([lesson("card", revision=1, sources=("t",))])
-    assert await served.evolved("forget", "--tenant", "acme") == 2
-    assert "give a --reason" in capsys.readouterr().err
-    assert await served.evolved("forget", "--tenant", "acme", "--dry-run") == 0
-    told = capsys.readouterr().out
+    forget = "forget --tenant acme"
+    assert "give a --reason" in await served.evolved(forget, 2)
+    told = await served.evolved(f"{forget} --dry-run")
     assert "would go:" in told
     assert "no weights saw it" in told
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # no terminal: nobody agrees
-    assert await served.evolved("forget", "--tenant", "acme", "--reason", "r") == 2
-    assert "give --yes; nothing was touched" in capsys.readouterr().err
+    assert "give --yes; nothing was touched" in await served.evolved(f"{forget} --reason r", 2)
     assert await served.store.trajectory("t") is not None
-    assert await served.evolved("forget", "--tenant", "acme", "--reason", "r", "--yes", "--json") == 0
-    gone = json.loads(capsys.readouterr().out)
+    gone = await served.json(f"{forget} --reason r --yes")
     assert (gone["trajectories"], gone["exchanges"], gone["lessons"]) == (1, 1, ["card"])
     assert await served.store.trajectory("t") is None
     assert (await lessons_of(served.store))["card"].content == ""
-    assert await served.evolved("forget", "--tenant", "acme", "--reason", "r", "--yes", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["notice"] == ""
+    assert (await served.json(f"{forget} --reason r --yes"))["notice"] == ""
 
 
 def said(result: Any) -> Any:
@@ -253,10 +251,7 @@ def test_a_missing_package_is_answered_with_the_extra_to_install() -> None:
     assert "pip install 'evolved[mcp]'" in run.stderr
 
 
-@pytest.mark.parametrize(("words", "said"), [(("--host", "0.0.0.0"), "listen on 127.0.0.1"), (("--port",), "free one")])
-async def test_the_mcp_port_stays_on_this_machine(
-    served: Served, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [*words, served.url.rpartition(":")[2]] if words == ("--port",) else list(words)
-    assert await served.call(main, ["experience", "mcp", "--http", *given]) == 2
-    assert said in capsys.readouterr().err
+@pytest.mark.parametrize(("words", "said"), [("--host 0.0.0.0", "listen on 127.0.0.1"), ("--port {port}", "free one")])
+async def test_the_mcp_port_stays_on_this_machine(served: Served, words: str, said: str) -> None:
+    port = served.url.rpartition(":")[2]
+    assert said in await served.evolved(f"experience mcp --http {words.format(port=port)}", 2)

@@ -6,8 +6,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import anyio
@@ -26,6 +25,7 @@ from actors.trajectories.builder import build_all
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Closing
 from daemon.cli.main import main
+from tests.support.databases import opened_store
 from tests.support.nats import opened_bus, running_broker
 from tests.support.patience import until
 from tests.support.traffic import exchange, feedback
@@ -47,13 +47,9 @@ class Fair:
         return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
 
 
-@asynccontextmanager
-async def opened(state: Path) -> AsyncIterator[Store]:
+def opened(state: Path) -> AbstractAsyncContextManager[Store]:
     state.mkdir(parents=True, exist_ok=True)
-    store = Store(f"sqlite:///{state}/evolved.db", clock=time.time)
-    await store.open()
-    yield store
-    await store.aclose()
+    return opened_store(f"sqlite:///{state}/evolved.db")
 
 
 async def evolved(*arguments: str, state: Path, stdin: bytes = b"", status: int = 0) -> bytes:
@@ -160,7 +156,7 @@ async def test_conversations_become_trajectories_and_bad_lines_are_told(tmp_path
     assert ([step.text for step in run.steps], run.outcome, run.closed_by) == (["yes?", "4"], 1.0, "feedback")
 
 
-async def test_without_a_store_or_a_broker_the_commands_say_what_to_do(
+async def test_an_export_without_a_store_or_a_time_says_what_to_do(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["export", "--set", f"state_dir={tmp_path}"]) == 2
@@ -168,5 +164,3 @@ async def test_without_a_store_or_a_broker_the_commands_say_what_to_do(
     assert not (tmp_path / "evolved.db").exists()
     assert main(["export", "--since", "soon"]) == 2
     assert "write 2026-05-01" in capfd.readouterr().err
-    assert main(["import", "--set", f"state_dir={tmp_path}", str(tmp_path / "none.jsonl")]) == 2
-    assert "no such file" in capfd.readouterr().err

@@ -1,8 +1,11 @@
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
 import pytest
 
 from actors.store import Store
+from actors.store.settings import StoreSettings
 from tests.support.postgres import Cluster, running_cluster
 
 
@@ -15,17 +18,23 @@ def database(postgres: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-async def open_stores(postgres: Cluster, database: str) -> AsyncIterator[Callable[..., Store]]:
-    """Makes stores on one database, as several daemons have; they are closed at the end."""
+async def new_store() -> AsyncIterator[Callable[..., Store]]:
+    """Makes stores, of a URL and settings; they are closed at the end."""
     made: list[Store] = []
 
-    def make(**options: object) -> Store:
-        made.append(Store(postgres.url(database), clock=lambda: 1000.0, **options))  # type: ignore[arg-type]
+    def make(url: str, **settings: object) -> Store:
+        made.append(Store(url, clock=time.time, settings=StoreSettings(**settings)))  # type: ignore[arg-type]
         return made[-1]
 
     yield make
     for store in made:
         await store.aclose()
+
+
+@pytest.fixture
+def open_stores(postgres: Cluster, database: str, new_store: Callable[..., Store]) -> Callable[..., Store]:
+    """Makes stores on one database, as several daemons have."""
+    return partial(new_store, postgres.url(database))
 
 
 @pytest.fixture

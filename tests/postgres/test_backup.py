@@ -1,5 +1,6 @@
 """Backup and restore of a store in PostgreSQL, by its own tools."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,14 @@ from actors.messages import Directive
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
+from actors.store.settings import StoreSettings
 from daemon.errors import TransferFailed
 from daemon.settings.config import Config
 from daemon.settings.control import ControlSettings
 from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import REWIND
 from daemon.upkeep.restore import restore
+from tests.support.databases import rows
 from tests.support.ports import free_port
 from tests.support.postgres import Cluster
 from tests.support.traffic import exchange
@@ -26,16 +29,13 @@ def quiet(_: str) -> None:
 
 
 async def test_a_store_in_postgresql_is_backed_up_and_put_back_beside_what_was_there(
-    postgres: Cluster, tmp_path: Path
+    postgres: Cluster, database: str, open_stores: Callable[..., Store], tmp_path: Path
 ) -> None:
-    name = postgres.create(empty=True)
-    settings = {"url": postgres.url(name)}
-    config = Config(
-        state_dir=str(tmp_path / "state"), store=type(Config().store)(**settings),
-        control=ControlSettings(port=free_port()),
-    )  # fmt: skip
-    store = Store(config.store_url, clock=lambda: 1.0)
+    store, url = open_stores(), postgres.url(database)
     await store.open()
+    config = Config(
+        state_dir=str(tmp_path / "state"), store=StoreSettings(url=url), control=ControlSettings(port=free_port())
+    )
     calls = [exchange("a", number) for number in range(30)]
     await store.save([*calls, Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
     made = backup(config, tmp_path / "b", settings=None, with_keys=False, with_weights=False, say=quiet)
@@ -51,12 +51,6 @@ async def test_a_store_in_postgresql_is_backed_up_and_put_back_beside_what_was_t
     assert {call.id for call in await store.open_exchanges()} == {call.id for call in calls}
     assert ask(config.store_url, verify).problem == ""
     assert await store.state_get(REWIND) == str(made.created).encode()
-    with postgres.connect(name) as connection:
-        aside = connection.execute(
-            "SELECT table_schema FROM information_schema.tables "
-            "WHERE table_name = 'exchanges' AND table_schema <> 'public'"
-        ).fetchall()
-        ((schema,),) = aside
-        assert connection.execute(f"SELECT count(*) FROM {schema}.exchanges".encode()).fetchone() == (31,)
-    await store.aclose()
-    postgres.drop(name)
+    aside = "SELECT table_schema FROM information_schema.tables WHERE table_name = 'exchanges'"
+    (schema,) = [name for (name,) in rows(url, aside) if name != "public"]
+    assert rows(url, f"SELECT count(*) FROM {schema}.exchanges") == [(31,)]

@@ -1,12 +1,11 @@
 """What may stand in store.url, on a server that speaks TLS and beside one that is gone."""
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from actors.store import Store, StoreUnavailable
-from actors.store.settings import StoreSettings
 from tests.support.certificates import Certificate, self_signed
 from tests.support.postgres import Cluster
 
@@ -16,12 +15,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 @pytest.fixture
 def certificate(tmp_path: Path) -> Certificate:
     return self_signed(tmp_path)
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> StoreSettings:
-    (tmp_path / "password").write_text("p")
-    return StoreSettings(password_file=str(tmp_path / "password"))
 
 
 @pytest.fixture
@@ -37,31 +30,27 @@ def address(own_server: Cluster, certificate: Certificate) -> str:
 
 
 async def test_the_server_is_known_by_its_certificate_or_not_talked_to(
-    address: str, certificate: Certificate, settings: StoreSettings, tmp_path: Path
+    address: str, certificate: Certificate, new_store: Callable[..., Store], tmp_path: Path
 ):
-    store = Store(f"{address}?sslmode=verify-full&sslrootcert={certificate.chain}", clock=time.time, settings=settings)
+    (tmp_path / "password").write_text("p")
+    verified, password = f"{address}?sslmode=verify-full&sslrootcert=", {"password_file": str(tmp_path / "password")}
+    store = new_store(f"{verified}{certificate.chain}", **password)
     await store.open()
     used = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
     assert await store._read(lambda connection: connection.exec_driver_sql(used).scalar()) is True
-    await store.aclose()
     (tmp_path / "other").mkdir()
     stranger = self_signed(tmp_path / "other").chain
-    store = Store(f"{address}?sslmode=verify-full&sslrootcert={stranger}", clock=time.time, settings=settings)
     with pytest.raises(StoreUnavailable, match="certificate verify failed"):
-        await store.open()
-    await store.aclose()
+        await new_store(f"{verified}{stranger}", **password).open()
 
 
-async def test_of_several_hosts_the_one_that_takes_writes_is_used(own_server: Cluster):
+async def test_of_several_hosts_the_one_that_takes_writes_is_used(own_server: Cluster, new_store):
     name = own_server.create()
     hosts = f"host=127.0.0.1:1&host={own_server.directory}:{own_server.port}"
-    store = Store(f"postgresql+psycopg://evolved@/{name}?{hosts}&target_session_attrs=read-write", clock=time.time)
+    store = new_store(f"postgresql+psycopg://evolved@/{name}?{hosts}&target_session_attrs=read-write")
     await store.open()
     await store.state_put("k", b"v")
     assert await store.state_get("k") == b"v"
-    await store.aclose()
     own_server.run(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    store = Store(own_server.url(name), clock=time.time)
     with pytest.raises(StoreUnavailable, match="read-only transaction"):
-        await store.state_put("k", b"w")
-    await store.aclose()
+        await new_store(own_server.url(name)).state_put("k", b"w")

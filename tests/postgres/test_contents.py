@@ -3,11 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import create_engine, select
 
 from actors.messages import Candidate, Trajectory, Verdict
 from actors.store import Store
-from actors.store import tables as t
 from actors.store.columns import read, written
 from tests.support.credited import attributed
 from tests.support.databases import rows
@@ -68,10 +66,7 @@ async def test_numbers_have_64_bits(store: Store, postgres: Cluster, database: s
     await store.save(
         [Verdict(id="v", version=1, path="", manifest="", incumbent=0, decision="reject", reason="", created=at)]
     )
-    engine = create_engine(postgres.url(database))
-    with engine.connect() as connection:
-        assert connection.scalar(select(t.VerdictRow.created)) == at
-    engine.dispose()
+    assert rows(postgres.url(database), "SELECT created FROM verdicts") == [(at,)]
 
 
 async def test_more_values_than_one_statement_takes(store: Store):

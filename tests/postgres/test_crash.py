@@ -1,6 +1,6 @@
 """The server is killed and comes back in mid-work: what was confirmed is there, nothing is there twice."""
 
-import time
+from collections.abc import Callable
 
 import anyio
 import pytest
@@ -24,9 +24,9 @@ async def more(confirmed: list[str]) -> None:
     await until(lambda: len(confirmed) >= seen + 8, "more is confirmed", 120, every=0.003)
 
 
-async def test_nothing_confirmed_is_lost_and_nothing_is_done_twice_through_kills(own_server: Cluster):
+async def test_nothing_confirmed_is_lost_and_nothing_is_done_twice_through_kills(own_server: Cluster, new_store):
     url = own_server.url(own_server.create(empty=True))
-    stores = [Store(url, clock=time.time) for _ in range(WRITERS)]
+    stores = [new_store(url) for _ in range(WRITERS)]
     for store in stores:
         await store.open()
     confirmed: list[str] = []
@@ -69,12 +69,10 @@ async def test_nothing_confirmed_is_lost_and_nothing_is_done_twice_through_kills
         assert sorted(found) == sorted(keys)
     findings = ask(url, verify)
     assert (findings.problem, findings.entries) == ("", len(keys))
-    for store in stores:
-        await store.aclose()
 
 
-async def test_a_restart_between_two_questions_is_not_noticed(own_server: Cluster):
-    store = Store(own_server.url(own_server.create()), clock=time.time)
+async def test_a_restart_between_two_questions_is_not_noticed(own_server: Cluster, new_store: Callable[..., Store]):
+    store = new_store(own_server.url(own_server.create()))
     await store.open()
     await store.state_put("k", b"v")
     own_server.stop()
@@ -86,4 +84,3 @@ async def test_a_restart_between_two_questions_is_not_noticed(own_server: Cluste
     own_server.start()
     await store.state_put("k", b"w")
     assert await store.state_get("k") == b"w"
-    await store.aclose()

@@ -3,22 +3,18 @@
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
 from actors.store import Store, StoreMisconfigured, StoreUnavailable
-from actors.store.settings import StoreSettings
 from tests.support.patience import within
 from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cr3t"
-
-
-def store(url: str, **settings: object) -> Store:
-    return Store(url, clock=time.time, settings=StoreSettings(**settings))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +29,7 @@ def store(url: str, **settings: object) -> Store:
 )
 def test_a_url_that_cannot_work_is_refused_without_being_shown(url: str, says: str):
     with pytest.raises(StoreMisconfigured, match=says) as caught:
-        store(url)
+        Store(url, clock=time.time)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -65,10 +61,12 @@ def _there(postgres: Cluster) -> bool:
         return connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'ordinary'").fetchone() is not None
 
 
-async def test_a_changed_password_in_its_file_needs_no_restart(postgres: Cluster, with_password: str, tmp_path: Path):
+async def test_a_changed_password_in_its_file_needs_no_restart(
+    postgres: Cluster, with_password: str, new_store: Callable[..., Store], tmp_path: Path
+):
     file = tmp_path / "password"
     file.write_text(SECRET + "\n")
-    made = store(with_password, password_file=str(file))
+    made = new_store(with_password, password_file=str(file))
     await made.open()
     postgres.run("ALTER ROLE ordinary PASSWORD 'another'")
     postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ordinary'")
@@ -77,7 +75,6 @@ async def test_a_changed_password_in_its_file_needs_no_restart(postgres: Cluster
     assert SECRET not in str(caught.value)
     file.write_text("another")
     assert await made.state_get("k") is None
-    await made.aclose()
 
 
 @pytest.mark.parametrize(
@@ -97,50 +94,43 @@ async def test_a_changed_password_in_its_file_needs_no_restart(postgres: Cluster
     ids=["wrong", "none", "no file", "no server", "no database"],
 )
 async def test_who_or_what_is_not_known_is_named_with_its_setting(
-    postgres: Cluster, database: str, with_password: str, tmp_path: Path, found: str, wrong: str, settings: dict,
-    says: str,
+    postgres: Cluster, database: str, with_password: str, new_store: Callable[..., Store], tmp_path: Path, found: str,
+    wrong: str, settings: dict, says: str,
 ):  # fmt: skip
     (tmp_path / "password").write_text(SECRET)
     about = {"port": postgres.port, "database": database, "file": tmp_path / "password"}
     given = {name: value.format(**about) for name, value in settings.items()}
-    made = store(with_password.replace(found.format(**about), wrong, 1) if found else with_password, **given)
+    made = new_store(with_password.replace(found.format(**about), wrong, 1) if found else with_password, **given)
     with pytest.raises(StoreUnavailable, match=says) as caught:
         await made.open()
     assert "wr0ng" not in str(caught.value)
-    await made.aclose()
 
 
-async def test_a_database_that_cannot_hold_all_text_is_refused_with_the_remedy(postgres: Cluster):
+async def test_a_database_that_cannot_hold_all_text_is_refused_with_the_remedy(postgres: Cluster, new_store):
     postgres.run("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    made = store(postgres.url("latin"))
     with pytest.raises(StoreMisconfigured, match="ENCODING 'UTF8'"):
-        await made.open()
-    await made.aclose()
+        await new_store(postgres.url("latin")).open()
     postgres.drop("latin")
 
 
-async def test_a_statement_that_takes_too_long_is_ended(postgres: Cluster, database: str):
-    # The tables are made without a deadline.
-    first, made = store(postgres.url(database)), store(postgres.url(database), statement_seconds=0.2)
-    await first.open()
-    await first.aclose()
+async def test_a_statement_that_takes_too_long_is_ended(open_stores: Callable[..., Store]):
+    await open_stores().open()  # the tables are made without a deadline
+    made = open_stores(statement_seconds=0.2)
     with pytest.raises(StoreUnavailable, match="statement timeout"):
         await made._read(lambda connection: connection.exec_driver_sql("SELECT pg_sleep(30)").all())
-    await made.aclose()
 
 
-async def test_a_defect_is_no_outage_and_its_text_shows_no_values(postgres: Cluster, database: str):
-    made = store(postgres.url(database))
+async def test_a_defect_is_no_outage_and_its_text_shows_no_values(open_stores: Callable[..., Store]):
+    made = open_stores()
     await made.open()
     with pytest.raises(Exception, match="does not exist") as caught:
         await made._read(lambda connection: connection.exec_driver_sql("SELECT %s FROM nowhere", (SECRET,)).all())
     assert not isinstance(caught.value, StoreUnavailable)
     assert SECRET not in str(caught.value)
-    await made.aclose()
 
 
-async def test_no_more_connections_than_are_set(postgres: Cluster, database: str):
-    made = store(postgres.url(database), connections=2)
+async def test_no_more_connections_than_are_set(postgres: Cluster, database: str, open_stores: Callable[..., Store]):
+    made = open_stores(connections=2)
     await made.open()
     async with anyio.create_task_group() as group:
         for _ in range(12):
@@ -148,4 +138,3 @@ async def test_no_more_connections_than_are_set(postgres: Cluster, database: str
     with postgres.connect() as connection:
         asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'evolved' AND datname = %s"
         assert connection.execute(asked, (database,)).fetchone() == (2,)
-    await made.aclose()

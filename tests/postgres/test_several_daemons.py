@@ -12,7 +12,6 @@ from actors.store import settings as waits
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.schema import wanted
-from actors.store.settings import StoreSettings
 from actors.system.bus import Outgoing
 from tests.support.databases import rows
 from tests.support.patience import until
@@ -104,7 +103,7 @@ async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
 ):
     other = open_stores()
     await other.open()  # the tables are made without a deadline
-    stopped = open_stores(settings=StoreSettings(statement_seconds=0.3))
+    stopped = open_stores(statement_seconds=0.3)
     gone = anyio.Event()
 
     def sits(connection) -> None:

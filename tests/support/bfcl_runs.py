@@ -102,13 +102,9 @@ def one_early(turns: Turns, tools: Sequence[str], rng: Random) -> Turns:
     return moved
 
 
-PERTURBATIONS: dict[str, Callable[[Turns, Sequence[str], Random], Turns]] = {
-    "without the last call": without_the_last,
-    "shuffled within turns": shuffled,
-    "one call more": one_more,
-    "one argument changed": one_changed,
-    "one call a turn early": one_early,
-}
+PERTURBATIONS: tuple[Callable[[Turns, Sequence[str], Random], Turns], ...] = (
+    without_the_last, shuffled, one_more, one_changed, one_early,
+)  # fmt: skip
 
 
 async def play(environment: BfclEnvironment, task: str, turns: Turns) -> Played:

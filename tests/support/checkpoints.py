@@ -13,7 +13,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -38,7 +37,7 @@ TEMPLATE = """\
 {%- endfor %}{{ '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"""
-HIDDEN, LAYERS, HEADS, KV_HEADS, SIZE, INNER, LENGTH = 64, 2, 2, 1, 32, 96, 1024
+HIDDEN, LAYERS, HEADS, KV_HEADS, SIZE, INNER = 64, 2, 2, 1, 32, 96
 
 
 def tokenizer() -> Tokenizer:
@@ -52,13 +51,13 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-def config(vocabulary: int, end: int) -> dict[str, object]:
+def _config(vocabulary: int, end: int, length: int) -> dict[str, object]:
     """config.json"""
     return {
         "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": HIDDEN,
         "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "intermediate_size": INNER,
-        "vocab_size": vocabulary, "max_position_embeddings": LENGTH, "rope_theta": 10000.0, "rms_norm_eps": 1e-6,
+        "vocab_size": vocabulary, "max_position_embeddings": length, "rope_theta": 10000.0, "rms_norm_eps": 1e-6,
         "tie_word_embeddings": False, "hidden_act": "silu", "torch_dtype": "float32", "eos_token_id": end,
         "use_sliding_window": False,
     }  # fmt: skip
@@ -90,7 +89,7 @@ def tensors(vocabulary: int, seed: int) -> dict[str, np.ndarray]:
     return made
 
 
-def script(made: dict[str, np.ndarray], tokens: Tokenizer) -> None:
+def _script(made: dict[str, np.ndarray], tokens: Tokenizer) -> None:
     """Make weights say the call: each token follows from the one before it alone."""
     for name in made:
         if name.endswith(("o_proj.weight", "down_proj.weight")):
@@ -103,29 +102,22 @@ def script(made: dict[str, np.ndarray], tokens: Tokenizer) -> None:
         head[after] += 6.0 * embeddings[before]
 
 
-def write(directory: Path, seed: int, *, scripted: bool = False) -> Path:
-    """A checkpoint in `directory`, the same for the same seed."""
+def write(directory: Path, seed: int, *, scripted: bool = False, length: int = 1024) -> Path:
+    """A checkpoint in `directory` for so many tokens, the same for the same seed."""
     directory.mkdir(parents=True)
     tokens = tokenizer()
     size = tokens.get_vocab_size()
     made = tensors(size, seed)
     if scripted:
-        script(made, tokens)
+        _script(made, tokens)
     save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
-    (directory / "config.json").write_text(json.dumps(config(size, tokens.token_to_id("<|im_end|>"))))
+    (directory / "config.json").write_text(json.dumps(_config(size, tokens.token_to_id("<|im_end|>"), length)))
     tokens.save(str(directory / "tokenizer.json"))
-    (directory / "tokenizer_config.json").write_text(
-        json.dumps(
-            {
-                "tokenizer_class": "PreTrainedTokenizerFast",
-                "eos_token": "<|im_end|>",
-                "pad_token": "<|endoftext|>",
-                "clean_up_tokenization_spaces": False,
-                "model_max_length": LENGTH,
-                "chat_template": TEMPLATE,
-            }
-        )
-    )
+    about = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
+        "clean_up_tokenization_spaces": False, "model_max_length": length, "chat_template": TEMPLATE,
+    }  # fmt: skip
+    (directory / "tokenizer_config.json").write_text(json.dumps(about))
     return directory
 
 
@@ -143,26 +135,15 @@ def tie(directory: Path, *, written_out: bool = False) -> Path:
     return directory
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of any size, for what the learner expects an update to take."""
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    vocabulary: int
-
-
-def make(case: Case, directory: Path) -> None:
-    """Write it with random weights."""
+def make(directory: Path, *, layers: int, hidden: int, heads: int, vocabulary: int) -> None:
+    """A model of any size with random weights, for what the learner expects an update to take."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=case.vocabulary, hidden_size=case.hidden, intermediate_size=4 * case.hidden,
-        num_hidden_layers=case.layers, num_attention_heads=case.heads, num_key_value_heads=2,
-        max_position_embeddings=4096,
+        vocab_size=vocabulary, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=2, max_position_embeddings=4096,
     )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(directory)
 

@@ -5,13 +5,10 @@ import itertools
 import json
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from safetensors.numpy import save_file
-from tokenizers import AddedToken
 
 from actors.messages import (
     Attributed,
@@ -32,51 +29,7 @@ from adapters.engines.embedded.prompts import Prompts
 from learner.build import BuildSettings, build
 from learner.credit import CreditSettings, assign
 from learner.trainers.micro import Layout
-from tests.support import checkpoints
 from tests.support.fakes import FakeEngine
-
-LENGTH = 32768
-WORDS = (
-    *checkpoints.CALL, "<think>", "look around first", "</think>", "manage_context",
-    '", "arguments": {"drop": [', "]}}\n",
-)  # fmt: skip
-FOLLOWS: dict[str, tuple[str, ...]] = {
-    "\n": ("<think>", "<tool_call>"), "<think>": ("look around first",), "look around first": ("</think>",),
-    "</think>": ("<tool_call>",), "<tool_call>": ('\n{"name": "',), '\n{"name": "': ("search", "manage_context"),
-    "search": ('", "arguments": {"',), '", "arguments": {"': ("to",), "to": ('": "',), '": "': ("Oslo",),
-    "Oslo": ('"}}\n',), '"}}\n': ("</tool_call>",), "</tool_call>": ("<|im_end|>",),
-    "manage_context": ('", "arguments": {"drop": [',), '", "arguments": {"drop": [': tuple("123456789"),
-    **dict.fromkeys("123456789", ("]}}\n",)), "]}}\n": ("</tool_call>",),
-}  # fmt: skip
-"""What `babbler` may say after a token, each as likely as the others: reasoning or none, a search or a drop."""
-
-
-def babbler(directory: Path) -> Path:
-    """A checkpoint for the embedded engine whose policy is `FOLLOWS`."""
-    directory.mkdir(parents=True)
-    tokens = checkpoints.tokenizer()
-    tokens.add_tokens([AddedToken(text, special=False, normalized=False) for text in WORDS])
-    size, end = tokens.get_vocab_size(), tokens.token_to_id("<|im_end|>")
-    made = checkpoints.tensors(size, 7)
-    for name in made:
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
-            made[name][:] = 0.0
-    embeddings, head = made["model.embed_tokens.weight"], made["lm_head.weight"]
-    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
-    head[:] = 0.0
-    known = [tokens.encode(before).ids[0] for before in FOLLOWS]
-    # At right angles to each other, or what follows one token would be nudged by what follows another.
-    embeddings[known] = np.linalg.qr(embeddings[known].T.astype(np.float64))[0].T
-    for before, after in zip(known, FOLLOWS.values(), strict=True):
-        for word in after:
-            head[tokens.encode(word).ids[0]] += 3.0 * embeddings[before]
-    save_file(made, directory / "model.safetensors", metadata={"format": "pt"})
-    config = {**checkpoints.config(size, end), "max_position_embeddings": LENGTH}
-    (directory / "config.json").write_text(json.dumps(config))
-    tokens.save(str(directory / "tokenizer.json"))
-    about = {"eos_token": "<|im_end|>", "chat_template": checkpoints.TEMPLATE, "model_max_length": LENGTH}
-    (directory / "tokenizer_config.json").write_text(json.dumps(about))
-    return directory
 
 
 class LongEpisode:
@@ -87,9 +40,7 @@ class LongEpisode:
             {"role": "system", "content": "You are a desk."},
             {"role": "user", "content": "find the way"},
         ]
-        self.tools = [
-            {"type": "function", "function": {"name": "search", "parameters": {"properties": {"to": {}}}}},
-        ]
+        self.tools = [{"type": "function", "function": {"name": "search", "parameters": {"properties": {"to": {}}}}}]
         self._rng = random.Random(seed)
         self.made: list[tuple[ToolCall, ...]] = []
 
@@ -201,23 +152,18 @@ def trained_ids(played: Played, *, guided: bool = False) -> dict[int, tuple[list
         source="sandbox", experience_ids=("lesson",) if guided else (),
     )  # fmt: skip
     other = Trajectory(id="other", steps=played.steps, outcome=0.0, started=0.0, ended=1.0, group="g", source="sandbox")
-    items = []
+    items, labels = [], tuple(StepLabel("GOOD") for _ in played.steps)
     for trajectory, role in ((run, "train"), (other, "baseline")):
-        labels = tuple(StepLabel("GOOD") for _ in played.steps)
-        credited = Attributed(
-            id=trajectory.id, trajectory=trajectory, attribution=Attribution(labels=labels, judge="test", rubric="1")
-        )
-        items.append(BatchItem(attributed=msgspec.msgpack.decode(msgspec.msgpack.encode(credited), type=Attributed),
-                               role=role))  # fmt: skip
-    limits = BuildSettings(
-        vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4,
-    )  # fmt: skip
+        attribution = Attribution(labels=labels, judge="test", rubric="1")
+        credited = Attributed(id=trajectory.id, trajectory=trajectory, attribution=attribution)
+        sent = msgspec.msgpack.decode(msgspec.msgpack.encode(credited), type=Attributed)
+        items.append(BatchItem(attributed=sent, role=role))
+    limits = BuildSettings(vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4)
     built = build(items, assign(items, CreditSettings()), limits)
     assert built.batch is not None, built.dropped
     assert not built.dropped
-    batch = built.batch
-    layout = Layout(batch)
-    steps = batch.steps[batch.mask > 0]
+    layout = Layout(built.batch)
+    steps = built.batch.steps[built.batch.mask > 0]
     found: dict[int, tuple[list[int], list[int]]] = {}
     for micro in layout.micro_batches(layout.trained, 4096):
         for context, target, column in zip(micro.context, micro.target, micro.columns, strict=True):

@@ -15,12 +15,11 @@ import httpx
 
 from actors.messages import SIGNATURE, Attributed, Candidate, decode
 from actors.pace import TOY
-from actors.store import Store
-from daemon.demo.world import answers
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
+from tests.support.databases import opened_store
 from tests.support.engines import embedded_engine
-from tests.support.installation import Installation
+from tests.support.installation import Tapped
 from tests.support.patience import until, within
 from tests.support.ports import free_ports
 from tests.support.postgres import running_cluster
@@ -31,7 +30,7 @@ LEASE_SECONDS = TOY.lease_seconds
 SINGLETONS = ("assembler", "attributor", "curator", "experiencer", "gatekeeper", "swapper", "sentinel")
 
 
-class Daemons(Installation):
+class Daemons(Tapped):
     """The processes, in one state directory."""
 
     def __init__(self, directory: Path, store_url: str, engines: Mapping[str, str]) -> None:
@@ -40,9 +39,8 @@ class Daemons(Installation):
             directory, profile="toy", database={"url": store_url}, engines={"url": engines["serving"]},
             shadow={"url": engines["shadow"]}, runs={"idle_minutes": 1.0},
         )  # fmt: skip
-        self.tap_port, ports = self.ports["tap"], dict(zip(NAMES, free_ports(3), strict=True))
+        ports = dict(zip(NAMES, free_ports(3), strict=True))
         self._urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-        self.broker = self.child("broker", "broker")
         self.tap = self.child("tap", "tap", "--set", f"engines.url={engines['direct']}")
         self.daemons = {
             name: self.child(f"daemon-{name}", "run", "--set", f"control.listen=127.0.0.1:{port}")
@@ -53,9 +51,7 @@ class Daemons(Installation):
 
     async def start(self) -> None:
         self._sign(self.versions / "v000000")
-        self.broker.start()
-        self.tap.start()
-        await until(lambda: asyncio.to_thread(answers, f"http://127.0.0.1:{self.tap_port}/health"), "the tap answers")
+        await self.start_tap()
         for daemon in self.daemons.values():
             daemon.start()
         await self.all_up()
@@ -64,10 +60,32 @@ class Daemons(Installation):
         """Wait until one leads, and every daemon is ready."""
 
         async def up() -> bool:
-            seen = [await self.status(name) for name in NAMES]
-            return all(seen) and sum(one["leader"]["here"] for one in seen) == 1 and all(_ready(one) for one in seen)
+            found = await self._ready()
+            return len(found) == len(NAMES) and sum(found.values()) == 1
 
         await until(up, "three ready daemons, one leading", 240, every=0.2)
+
+    async def leader(self, dead: str = "") -> str:
+        """Who leads, with its singletons at work; not `dead`, if it is asked after that one's end."""
+        found: list[str] = []
+
+        async def one_leads() -> bool:
+            found.extend(name for name, leads in (await self._ready()).items() if leads and name != dead)
+            return bool(found)
+
+        await until(one_leads, "one leads", 120)
+        return found[0]
+
+    async def _ready(self) -> dict[str, bool]:
+        """By the names of the daemons whose singletons are where they should be: whether it leads."""
+        found: dict[str, bool] = {}
+        for name in NAMES:
+            if seen := await self.status(name):
+                leads = seen["leader"]["here"]
+                actors = {actor["name"]: actor["status"] for actor in seen["actors"]}
+                if all(actors.get(actor) == ("ready" if leads else "standby") for actor in SINGLETONS):
+                    found[name] = leads
+        return found
 
     async def status(self, name: str) -> dict[str, Any]:
         """Empty if it does not answer."""
@@ -77,20 +95,6 @@ class Daemons(Installation):
         except (httpx.HTTPError, ValueError):
             return {}
 
-    async def leader(self, dead: str = "") -> str:
-        """Who leads, with its singletons at work; not `dead`, if it is asked after that one's end."""
-        found: list[str] = []
-
-        async def one_leads() -> bool:
-            for name in NAMES:
-                seen = await self.status(name)
-                if name != dead and seen and seen["leader"]["here"] and _ready(seen):
-                    found.append(name)
-            return bool(found)
-
-        await until(one_leads, "one leads", 120)
-        return found[0]
-
     async def order(self, name: str, kind: str, body: dict[str, Any]) -> httpx.Response:
         return await self.http.post(f"{self._urls[name]}/api/{kind}", json=body)
 
@@ -98,13 +102,11 @@ class Daemons(Installation):
         """A version appears, as if the learner had made it."""
         path = checkpoints.write(self.versions / f"v{number:06d}", number + 1)
         checkpoints.write_manifest(path, number)
-        content = self._sign(path)
-        async with self.store() as store:
-            digest = sha256(content).hexdigest()
-            made = Candidate(
-                id=f"candidate-{number}", version=number, parent=0, path=str(path), files=(), manifest=digest,
-                created=time.time(),
-            )  # fmt: skip
+        made = Candidate(
+            id=f"candidate-{number}", version=number, parent=0, path=str(path), files=(),
+            manifest=sha256(self._sign(path)).hexdigest(), created=time.time(),
+        )  # fmt: skip
+        async with opened_store(self.config.store_url) as store:
             await store.save([made])
 
     def _sign(self, path: Path) -> bytes:
@@ -114,18 +116,9 @@ class Daemons(Installation):
         (path / SIGNATURE).write_text(key.sign("manifest", content), encoding="ascii")
         return content
 
-    @contextlib.asynccontextmanager
-    async def store(self) -> AsyncIterator[Store]:
-        store = Store(self.config.store_url, clock=time.time)
-        await store.open()
-        try:
-            yield store
-        finally:
-            await store.aclose()
-
     async def swaps(self) -> list[tuple[int, str]]:
         """(version, result) of what the books have of the serving engine, oldest first."""
-        async with self.store() as store:
+        async with opened_store(self.config.store_url) as store:
             return [(one.version, one.result) for one in reversed(await store.servings("serving", 1000))]
 
     def events(self, name: str, event: str) -> list[dict[str, Any]]:
@@ -149,13 +142,6 @@ class Daemons(Installation):
             with contextlib.suppress(ProcessLookupError):
                 child.signal(signal.SIGCONT)
             await asyncio.to_thread(child.stop, within())
-
-
-def _ready(status: dict[str, Any]) -> bool:
-    """Whether its singletons are where they should be."""
-    wanted = "ready" if status["leader"]["here"] else "standby"
-    by_name = {actor["name"]: actor["status"] for actor in status["actors"]}
-    return all(by_name.get(name) == wanted for name in SINGLETONS)
 
 
 @contextlib.asynccontextmanager

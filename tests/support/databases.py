@@ -1,8 +1,24 @@
-"""A store's database from beside it: SQL of a test's own, whichever database it is."""
+"""A store for as long as a test needs it, and its database from beside it: SQL of the test's own, whichever it is."""
 
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from sqlalchemy import create_engine, text
+
+from actors.store import Store
+
+
+@asynccontextmanager
+async def opened_store(url: str, clock: Callable[[], float] = time.time) -> AsyncIterator[Store]:
+    """The store at `url`, closed in the end."""
+    store = Store(url, clock=clock)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.aclose()
 
 
 def rows(url: str, statement: str) -> list[tuple[Any, ...]]:

@@ -69,38 +69,46 @@ def mistakes(tools: Sequence[dict[str, Any]]) -> list[tuple[ToolCall, ...]]:
     return turns
 
 
-async def a_seed_gives_one_task_and_the_splits_share_none(case: Case, environment: Environment) -> None:
+@asynccontextmanager
+async def attempts(case: Case, environment: Environment, number: int = 1) -> AsyncIterator[list[Episode]]:
+    """So many at task 0, closed in the end."""
+    task = environment.sample(0, "train", case.families)
+    made = [await environment.reset(task) for _ in range(number)]
+    yield made
+    for episode in made:
+        await episode.aclose()
+
+
+def no_such_tool(id: str = "c") -> tuple[ToolCall]:
+    return (ToolCall("no_such_tool", "{}", id),)
+
+
+async def a_seed_gives_one_task_that_survives_the_wire_and_the_splits_share_none(
+    case: Case, environment: Environment
+) -> None:
     for split in ("train", "heldout"):
-        assert environment.sample(3, split, case.families) == environment.sample(3, split, case.families)
+        task = environment.sample(3, split, case.families)
+        assert task == environment.sample(3, split, case.families)
+        assert msgspec.json.decode(msgspec.json.encode(task), type=Task) == task
     training = {environment.sample(seed, "train", case.families).id for seed in range(case.splits_wide)}
     held_out = [environment.sample(seed, "heldout", case.families) for seed in range(case.splits_wide)]
     assert not training & {task.id for task in held_out}
     assert {task.origin for task in held_out} == {"heldout"}
     assert all(task.environment == environment.name and task.goal for task in held_out)
     assert len(training) > 1
-
-
-async def a_task_survives_the_wire(case: Case, environment: Environment) -> None:
-    task = environment.sample(0, "train", case.families)
-    assert msgspec.json.decode(msgspec.json.encode(task), type=Task) == task
-
-
-async def families_that_do_not_exist_are_refused(case: Case, environment: Environment) -> None:
     with pytest.raises(ValueError, match="famil"):
         environment.sample(0, "train", "§")
 
 
 async def tools_have_the_form_of_openai(case: Case, environment: Environment) -> None:
-    task = environment.sample(0, "train", case.families)
-    episode = await environment.reset(task)
-    for tools in (environment.tools(), episode.tools):
-        names = [tool["function"]["name"] for tool in tools]
-        assert len(set(names)) == len(names)
-        assert all(0 < len(name) <= 64 for name in names)
-        assert all(tool["type"] == "function" for tool in tools)
-        assert all(tool["function"]["parameters"].get("type") == "object" for tool in tools)
-        json.dumps(tools)
-    await episode.aclose()
+    async with attempts(case, environment) as (episode,):
+        for tools in (environment.tools(), episode.tools):
+            names = [tool["function"]["name"] for tool in tools]
+            assert len(set(names)) == len(names)
+            assert all(0 < len(name) <= 64 for name in names)
+            assert all(tool["type"] == "function" for tool in tools)
+            assert all(tool["function"]["parameters"].get("type") == "object" for tool in tools)
+            json.dumps(tools)
 
 
 async def the_profile_names_what_exists(case: Case, environment: Environment) -> None:
@@ -111,29 +119,26 @@ async def the_profile_names_what_exists(case: Case, environment: Environment) ->
 
 
 async def attempts_at_one_task_start_alike(case: Case, environment: Environment) -> None:
-    task = environment.sample(0, "train", case.families)
-    one, other = await environment.reset(task), await environment.reset(task)
-    assert one.messages == other.messages
-    assert one.tools == other.tools
-    assert one.messages[-1]["role"] == "user"
-    assert await state_of(one) == await state_of(other)
-    await one.aclose()
-    await other.aclose()
+    async with attempts(case, environment, 2) as (one, other):
+        assert one.messages == other.messages
+        assert one.tools == other.tools
+        assert one.messages[-1]["role"] == "user"
+        state = await state_of(one)
+        assert state == await state_of(other)
+        assert state == json.loads(json.dumps(state)), "a state can be written down"
 
 
 async def attempts_are_independent(case: Case, environment: Environment) -> None:
-    task = environment.sample(0, "train", case.families)
-    one, other = await environment.reset(task), await environment.reset(task)
-    fresh = await state_of(other)
-    if case.change is not None:
-        await case.change(one, environment)
-        assert await state_of(one) != fresh, "the turn that should change the state did not"
-    await run_out(one)
-    await one.aclose()
-    assert await state_of(other) == fresh
-    assert await other.evaluate() == 0.0
-    assert not (await other.step((ToolCall("no_such_tool", "{}", "c"),), "")).done
-    await other.aclose()
+    async with attempts(case, environment, 2) as (one, other):
+        fresh = await state_of(other)
+        if case.change is not None:
+            await case.change(one, environment)
+            assert await state_of(one) != fresh, "the turn that should change the state did not"
+        await run_out(one)
+        await one.aclose()
+        assert await state_of(other) == fresh
+        assert await other.evaluate() == 0.0
+        assert not (await other.step(no_such_tool(), "")).done
 
 
 async def mistakes_are_observations(case: Case, environment: Environment) -> None:
@@ -154,78 +159,68 @@ async def mistakes_are_observations(case: Case, environment: Environment) -> Non
 
 
 async def nothing_is_worth_anything_before_the_end(case: Case, environment: Environment) -> None:
-    episode = await environment.reset(environment.sample(0, "train", case.families))
-    assert await episode.evaluate() == 0.0
-    await episode.step((ToolCall("no_such_tool", "{}", "c"),), "")
-    assert await episode.evaluate() == 0.0
-    await run_out(episode)
-    assert 0.0 <= await episode.evaluate() <= 1.0
-    await episode.aclose()
+    async with attempts(case, environment) as (episode,):
+        assert await episode.evaluate() == 0.0
+        await episode.step(no_such_tool(), "")
+        assert await episode.evaluate() == 0.0
+        await run_out(episode)
+        assert 0.0 <= await episode.evaluate() <= 1.0
 
 
 async def what_is_over_stays_as_it_is(case: Case, environment: Environment) -> None:
     """A step after the end is answered, says that it is over, and changes neither state nor outcome."""
-    episode = await environment.reset(environment.sample(0, "train", case.families))
-    await run_out(episode)
-    outcome, state = await episode.evaluate(), await state_of(episode)
-    tool = episode.tools[0]["function"]["name"] if episode.tools else "none"
-    for calls in ((), (ToolCall(tool, "{}", "c"),)):
-        assert (await episode.step(calls, "more")).done
-    assert await episode.evaluate() == outcome
-    assert await state_of(episode) == state
-    await episode.aclose()
+    async with attempts(case, environment) as (episode,):
+        await run_out(episode)
+        outcome, state = await episode.evaluate(), await state_of(episode)
+        tool = episode.tools[0]["function"]["name"] if episode.tools else "none"
+        for calls in ((), (ToolCall(tool, "{}", "c"),)):
+            assert (await episode.step(calls, "more")).done
+        assert await episode.evaluate() == outcome
+        assert await state_of(episode) == state
 
 
 async def closing_twice_is_closing_once(case: Case, environment: Environment) -> None:
     """Whatever state it is in: fresh, begun, over. The environment serves on."""
-    task = environment.sample(0, "train", case.families)
-    fresh, begun, over = [await environment.reset(task) for _ in range(3)]
-    await begun.step((ToolCall("no_such_tool", "{}", "c"),), "")
-    await run_out(over)
-    for episode in (fresh, begun, over):
-        await episode.aclose()
-        await episode.aclose()
-    again = await environment.reset(task)
-    assert again.messages == fresh.messages
-    await again.aclose()
+    async with attempts(case, environment, 3) as (fresh, begun, over):
+        await begun.step(no_such_tool(), "")
+        await run_out(over)
+        for episode in (fresh, begun, over):
+            await episode.aclose()
+    async with attempts(case, environment) as (again,):
+        assert again.messages == fresh.messages
 
 
 async def closing_is_not_undone_by_a_cancellation(case: Case, environment: Environment) -> None:
-    task = environment.sample(0, "train", case.families)
-    episode = await environment.reset(task)
     with anyio.CancelScope() as scope:
-        scope.cancel()
-        await episode.aclose()
-    await (await environment.reset(task)).aclose()
+        async with attempts(case, environment):
+            scope.cancel()
+    async with attempts(case, environment):
+        pass
 
 
 async def a_cancelled_turn_harms_nobody_else(case: Case, environment: Environment) -> None:
-    task = environment.sample(0, "train", case.families)
-    one, other = await environment.reset(task), await environment.reset(task)
-    fresh = await state_of(other)
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await one.step((ToolCall("no_such_tool", "{}", "c"),), "")
-    await one.aclose()
-    assert await state_of(other) == fresh
-    seen = await other.step((ToolCall("no_such_tool", "{}", "mine"),), "")
-    assert all(message.get("tool_call_id", "mine") == "mine" for message in seen.messages)
-    await other.aclose()
+    async with attempts(case, environment, 2) as (one, other):
+        fresh = await state_of(other)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await one.step(no_such_tool(), "")
+        await one.aclose()
+        assert await state_of(other) == fresh
+        seen = await other.step(no_such_tool("mine"), "")
+        assert all(message.get("tool_call_id", "mine") == "mine" for message in seen.messages)
 
 
 async def many_attempts_run_side_by_side(case: Case, environment: Environment) -> None:
     """Answers never go to another attempt: each answers the ids of its own calls."""
-    task = environment.sample(0, "train", case.families)
 
     async def attempt(number: int) -> None:
-        episode = await environment.reset(task)
-        for turn in range(3):
-            seen = await episode.step((ToolCall("no_such_tool", "{}", f"call-{number}-{turn}"),), "")
-            for message in seen.messages:
-                assert message.get("tool_call_id", f"call-{number}-{turn}") == f"call-{number}-{turn}"
-            if seen.done:
-                break
-        await episode.aclose()
+        async with attempts(case, environment) as (episode,):
+            for turn in range(3):
+                seen = await episode.step(no_such_tool(f"call-{number}-{turn}"), "")
+                for message in seen.messages:
+                    assert message.get("tool_call_id", f"call-{number}-{turn}") == f"call-{number}-{turn}"
+                if seen.done:
+                    break
 
     async with anyio.create_task_group() as group:
         for number in range(8):
@@ -242,18 +237,8 @@ async def foreign_tasks_are_refused(case: Case, environment: Environment) -> Non
             await environment.reset(task)
 
 
-async def a_state_can_be_written_down(case: Case, environment: Environment) -> None:
-    episode = await environment.reset(environment.sample(0, "train", case.families))
-    state = await state_of(episode)
-    if state is not None:
-        assert json.loads(json.dumps(state)) == state
-    await episode.aclose()
-
-
 PROMISES: tuple[Callable[[Case, Environment], Awaitable[None]], ...] = (
-    a_seed_gives_one_task_and_the_splits_share_none,
-    a_task_survives_the_wire,
-    families_that_do_not_exist_are_refused,
+    a_seed_gives_one_task_that_survives_the_wire_and_the_splits_share_none,
     tools_have_the_form_of_openai,
     the_profile_names_what_exists,
     attempts_at_one_task_start_alike,
@@ -266,7 +251,6 @@ PROMISES: tuple[Callable[[Case, Environment], Awaitable[None]], ...] = (
     a_cancelled_turn_harms_nobody_else,
     many_attempts_run_side_by_side,
     foreign_tasks_are_refused,
-    a_state_can_be_written_down,
 )
 
 

@@ -367,19 +367,14 @@ class FakeContext:
     def __init__(self, store: FakeStore) -> None:
         self.store = store
         self.results: list[Result] = []
-        self._draining = anyio.Event()
-        self.beats = 0
-
-    @property
-    def draining(self) -> anyio.Event:
-        return self._draining
+        self.draining = anyio.Event()
 
     def beat(self) -> None:
-        self.beats += 1
+        pass
 
     async def pause(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
-            await self._draining.wait()
+            await self.draining.wait()
             return False
         return True
 
@@ -404,11 +399,6 @@ def candidate(version: int, path: Path, *, parent: int | None = None, created: f
     manifest = msgspec.json.encode({"version": version})
     (path / "manifest.json").write_bytes(manifest)
     return Candidate(
-        id=derived_id("candidate", version),
-        version=version,
-        parent=version - 1 if parent is None else parent,
-        path=str(path),
-        files=(),
-        manifest=sha256(manifest).hexdigest(),
-        created=created or float(version),
-    )
+        id=derived_id("candidate", version), version=version, parent=version - 1 if parent is None else parent,
+        path=str(path), files=(), manifest=sha256(manifest).hexdigest(), created=created or float(version),
+    )  # fmt: skip

@@ -3,6 +3,7 @@
 The truth is on the agents' side: the response ids that they got, against the rows of the store.
 """
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -18,10 +19,12 @@ import tomli_w
 from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed
 from daemon.demo.processes import Child
+from daemon.demo.world import answers
 from daemon.settings.config import Config
 from daemon.settings.parts import load
 from daemon.settings.toml import merge
 from tests.support.databases import rows
+from tests.support.patience import until
 from tests.support.ports import free_port
 from tests.support.process import Process, listens, run
 
@@ -121,3 +124,18 @@ class Installation:
             self.command(name), self.directory / f"{name}.log", env={**os.environ, **(environment or {})}
         ) as process:
             yield process
+
+
+class Tapped(Installation):
+    """With a broker and a tap that are started again when they die."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        super().__init__(directory, **settings)
+        self.tap_port = self.ports["tap"]
+        self.broker, self.tap = self.child("broker", "broker"), self.child("tap", "tap")
+
+    async def start_tap(self) -> None:
+        """Start both, and wait until the tap answers."""
+        self.broker.start()
+        self.tap.start()
+        await until(lambda: asyncio.to_thread(answers, f"http://127.0.0.1:{self.tap_port}/health"), "the tap answers")

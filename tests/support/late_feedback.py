@@ -1,27 +1,16 @@
 """Assembler, curator, experiencer and failures on one store, driven step by step, with a clock to turn."""
 
 from pathlib import Path
+from typing import Any
 
 from actors.curation.curator import Curator
 from actors.curation.curriculum import Curriculum
 from actors.curation.pool import CuratorSettings
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.kinds.clusters import cluster_of
-from actors.messages import (
-    Attributed,
-    Attribution,
-    BatchOrder,
-    Candidate,
-    StepLabel,
-    Trajectory,
-)
+from actors.messages import Attributed, Attribution, BatchOrder, Candidate, StepLabel, Trajectory
 from actors.store import Store
-from actors.system.streams import (
-    POLICY_CANDIDATE,
-    TRAFFIC_EXCHANGE,
-    TRAFFIC_FEEDBACK,
-    TRAJECTORY_ATTRIBUTED,
-)
+from actors.system import streams
 from actors.tasks.failures import FailureSettings, LiveFailures
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from adapters.environments.travel import TravelDesk
@@ -35,76 +24,66 @@ class Daemon:
     """What takes feedback in, and what learns from it."""
 
     def __init__(self, store: Store, path: Path) -> None:
-        self.store, self.path, self.now = store, path, 1000.0
-        self.orders: list[BatchOrder] = []
+        self.now = 1000.0
+        self._orders: list[BatchOrder] = []
         self._said = 0
+        more: dict[str, Any] = {"store": store, "clock": lambda: self.now}
+        learning = more | {"exam": lambda key: False}
+        rules = CuratorSettings(groups_per_batch=0, production_per_batch=BATCH, max_staleness=2, order_seconds=1e9)
+        self._assembler = Driver(Assembler(AssemblerSettings(idle_seconds=IDLE), **more), store)
+        self._curator = Driver(Curator(rules, batches=path / "batches", **learning), store)
+        failures = LiveFailures(
+            FailureSettings(least=1), store=store, environment=TravelDesk(path / "desk"), mix=None, kinds=Curriculum(),
+            exam=learning["exam"],
+        )  # fmt: skip
+        experiencer = Experiencer(ExperiencerSettings(), prober=None, **learning)
+        self._learning = (self._curator, Driver(experiencer, store), Driver(failures, store))
 
     async def start(self) -> "Daemon":
-        store, kept = self.store, lambda key: False
-        self.assembler = Driver(
-            Assembler(AssemblerSettings(idle_seconds=IDLE), store=store, clock=lambda: self.now), store
-        )
-        rules = CuratorSettings(groups_per_batch=0, production_per_batch=BATCH, max_staleness=2, order_seconds=1e9)
-        self.curator = Driver(
-            Curator(rules, store=store, batches=self.path / "batches", clock=lambda: self.now, exam=kept), store
-        )
-        self.experiencer = Driver(
-            Experiencer(ExperiencerSettings(), store=store, prober=None, clock=lambda: self.now, exam=kept), store
-        )
-        desk = TravelDesk(self.path / "desk")
-        self.failures = Driver(
-            LiveFailures(
-                FailureSettings(least=1), store=store, environment=desk, mix=None, kinds=Curriculum(), exam=kept
-            ),
-            store,
-        )
-        for driver in (self.assembler, self.curator, self.experiencer, self.failures):
+        for driver in (self._assembler, *self._learning):
             await driver.actor.start()
         return self
 
-    async def run(self, *keys: str, version: int = 0) -> None:
+    async def run(self, *keys: str) -> None:
         """Runs that nobody reports while they are open."""
-        calls = [exchange(key, 0, version=version, started=self.now) for key in keys]
-        await self.assembler.feed(TRAFFIC_EXCHANGE, *calls)
+        calls = [exchange(key, 0, started=self.now) for key in keys]
+        await self._assembler.feed(streams.TRAFFIC_EXCHANGE, *calls)
         self.now += IDLE + 1
-        await self.credit(await self.assembler.tick())
+        await self._credit(await self._assembler.tick())
 
-    async def credit(self, closed: list) -> None:
+    async def _credit(self, closed: list) -> None:
         """The attributor's work."""
-        runs = [run for run in closed if isinstance(run, Trajectory)]
         items = [
             Attributed(
                 id=run.id, trajectory=run, cluster=cluster_of(run.goal),
                 attribution=Attribution(labels=(StepLabel("GOOD"),) * len(run.steps), judge="j", rubric="r"),
             )
-            for run in runs
+            for run in closed if isinstance(run, Trajectory)
         ]  # fmt: skip
-        await self.store.save(items)
-        for driver in (self.curator, self.experiencer, self.failures):
-            self._take(await driver.feed(TRAJECTORY_ATTRIBUTED, *items))
+        await self._assembler.store.save(items)
+        for driver in self._learning:
+            self._take(await driver.feed(streams.TRAJECTORY_ATTRIBUTED, *items))
 
-    async def say(self, key: str, outcome: float, *, received: float | None = None, **fields) -> None:
+    async def say(self, key: str, outcome: float, **fields) -> None:
         """Somebody reports."""
         self._said += 1
-        said = feedback(
-            key, 0, outcome, id=f"f{self._said}-{key}", received=self.now if received is None else received, **fields
-        )
-        await self.credit(await self.assembler.feed(TRAFFIC_FEEDBACK, said))
+        said = feedback(key, 0, outcome, id=f"f{self._said}-{key}", received=self.now, **fields)
+        await self._credit(await self._assembler.feed(streams.TRAFFIC_FEEDBACK, said))
 
     async def hear(self) -> None:
         """Time for everybody to look."""
         self.now += 11.0
-        for driver in (self.curator, self.experiencer, self.failures):
+        for driver in self._learning:
             self._take(await driver.tick())
 
-    async def answer(self, version: int, *, answer: str = "trained", **fields) -> None:
+    async def answer(self, version: int) -> None:
         """The learner answers the newest order."""
         self.now += 1.0  # no two orders are of one moment
         made = Candidate(
-            id=f"{answer}{version}-{len(self.orders)}", version=version, parent=version - 1, path="", files=(),
-            manifest="", batch_ids=(self.orders[-1].id,), created=self.now, answer=answer, **fields,  # type: ignore[arg-type]  # of its words
+            id=f"trained{version}", version=version, parent=version - 1, path="", files=(), manifest="",
+            batch_ids=(self._orders[-1].id,), created=self.now, answer="trained",
         )  # fmt: skip
-        self._take(await self.curator.feed(POLICY_CANDIDATE, made))
+        self._take(await self._curator.feed(streams.POLICY_CANDIDATE, made))
 
     def _take(self, out: list) -> None:
-        self.orders += [message for message in out if isinstance(message, BatchOrder)]
+        self._orders += [message for message in out if isinstance(message, BatchOrder)]

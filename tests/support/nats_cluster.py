@@ -21,17 +21,20 @@ PASSWORD = "pa$$ word of a test"
 
 
 class Server:
-    """One nats-server."""
+    """One nats-server; `text` goes into its configuration, `limits` into that of JetStream, unless that is off."""
 
-    def __init__(self, directory: Path, name: str, port: int, monitor: int, text: str) -> None:
-        self.name, self.port, self.monitor, self._directory = name, port, monitor, directory
+    def __init__(self, directory: Path, text: str, *, jetstream: bool = True, limits: str = "") -> None:
+        self.name, self._directory = directory.name, directory
+        self._port, self._monitor = free_ports(2)
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "nats.conf").write_text(text)
+        store = f"jetstream {{ store_dir: {json.dumps(str(directory / 'store'))}\n{limits}\n}}" if jetstream else ""
+        listen = f"listen: 127.0.0.1:{self._port}\nhttp: 127.0.0.1:{self._monitor}"
+        (directory / "nats.conf").write_text(f"server_name: {self.name}\n{listen}\n{store}\n{text}\n")
         self._process: Process | None = None
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://127.0.0.1:{self._port}"
 
     def start(self) -> None:
         self._process = Process([server_binary(), "-c", self._directory / "nats.conf"], self._directory / "log")
@@ -39,11 +42,11 @@ class Server:
     def until_up(self) -> None:
         """Until it takes clients, and knows the leader, if it has peers."""
         assert self._process is not None
-        self._process.until_answers(f"http://127.0.0.1:{self.monitor}/healthz")
+        self._process.until_answers(f"http://127.0.0.1:{self._monitor}/healthz")
 
     def ask(self, path: str) -> dict[str, Any]:
         """What its monitoring port says."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor}/{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/{path}", timeout=60) as answer:
             return json.load(answer)
 
     def kill(self) -> None:
@@ -57,36 +60,25 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(directory: Path, text: str = "", *, jetstream: bool = True, limits: str = "") -> Iterator[Server]:
-    """A single server; `text` goes into its configuration."""
-    port, monitor = free_ports(2)
-    store = f"jetstream {{ store_dir: {json.dumps(str(directory / 'store'))}\n{limits}\n}}" if jetstream else ""
-    made = Server(
-        directory, "alone", port, monitor, f"listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n{store}\n{text}\n"
-    )
-    made.start()
-    try:
-        made.until_up()
-        yield made
-    finally:
-        made.stop()
+def server(directory: Path, text: str = "", **options: Any) -> Iterator[Server]:
+    """A single server, of these options of `Server`."""
+    with _running([Server(directory, text, **options)]) as (one,):
+        yield one
 
 
 @contextlib.contextmanager
-def cluster(directory: Path, text: str, size: int = 3) -> Iterator[list[Server]]:
-    """`size` servers in one cluster; `text` goes into each one's configuration."""
-    ports = free_ports(3 * size)
-    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports[size : 2 * size])
-    servers: list[Server] = []
-    for number in range(size):
-        port, route, monitor = ports[number], ports[size + number], ports[2 * size + number]
-        name = f"n{number}"
-        made = (
-            f"server_name: {name}\nlisten: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n"
-            f"cluster {{ name: c, listen: 127.0.0.1:{route}, routes: [{routes}] }}\n"
-            f"jetstream {{ store_dir: {json.dumps(str(directory / name / 'store'))}\n max_file_store: 16GB }}\n{text}\n"
-        )
-        servers.append(Server(directory / name, name, port, monitor, made))
+def cluster(directory: Path, text: str) -> Iterator[list[Server]]:
+    """Three servers in one cluster; `text` goes into each one's configuration."""
+    ports = free_ports(3)
+    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
+    own = [f"cluster {{ name: c, listen: 127.0.0.1:{port}, routes: [{routes}] }}\n{text}" for port in ports]
+    made = [Server(directory / f"n{n}", each, limits="max_file_store: 16GB") for n, each in enumerate(own)]
+    with _running(made) as servers:
+        yield servers
+
+
+@contextlib.contextmanager
+def _running(servers: list[Server]) -> Iterator[list[Server]]:
     try:
         for one in servers:
             one.start()

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,8 +21,8 @@ import anyio
 import psycopg
 from psycopg import sql
 
-from actors.store import Store
 from tests.support.certificates import Certificate
+from tests.support.databases import opened_store
 from tests.support.patience import Late, wait_until
 from tests.support.ports import free_port
 from tests.support.process import Process, alive, family
@@ -175,9 +174,8 @@ def _memory() -> str | None:
 
 
 async def _make_tables(url: str) -> None:
-    store = Store(url, clock=time.time)
-    await store.open()
-    await store.aclose()
+    async with opened_store(url):
+        pass
 
 
 def _binaries() -> Path:

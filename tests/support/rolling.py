@@ -6,20 +6,20 @@ Swaps go through a door before each engine, which notes when it was paused. Agen
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
-from hashlib import sha256
 from pathlib import Path
 
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper, SwapperSettings
-from actors.messages import Step, Trajectory, Verdict
-from actors.messages.signing import SigningKey, sign
+from actors.messages import Step, Trajectory
+from actors.messages.signing import SigningKey
 from actors.store import Store
 from adapters.engines.vllm import VllmEngine
 from daemon.tap.settings import UpstreamSettings
 from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
+from tests.support.databases import opened_store
 from tests.support.keys import key_pair, unsigned_weights
-from tests.support.swapping import Door, door
+from tests.support.swapping import Door, door, promotion
 from tests.support.tapping import Rig, running_tap
 
 
@@ -41,12 +41,7 @@ class Rolling:
 
     async def promote(self, version: int) -> None:
         """As if the gate had promoted it."""
-        path = self._versions / f"v{version:06d}"
-        verdict = Verdict(
-            id=f"v{version}", version=version, path=str(path), incumbent=0, decision="promote", reason="",
-            manifest=sha256((path / "manifest.json").read_bytes()).hexdigest(), created=time.time(),
-        )  # fmt: skip
-        await self.store.save([sign(verdict, self._key)])
+        await self.store.save([promotion(version, self._versions / f"v{version:06d}", self._key)])
         await self.swapper.start()
 
     async def succeed(self, runs: int) -> None:
@@ -73,10 +68,8 @@ async def rolling(
     shown = keys_of or {}
     upstreams = tuple(UpstreamSettings(url=url, name=name) for name, url in urls.items())
     routes = directory / "routes.json"
-    store = Store(f"sqlite:///{directory}/s.db", clock=time.time)
-    await store.open()
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(store.aclose)
+        store = await stack.enter_async_context(opened_store(f"sqlite:///{directory}/s.db"))
         rig = await stack.enter_async_context(running_tap(directory, 0, upstreams=upstreams, routes_file=str(routes)))
         doors = {name: await stack.enter_async_context(door(url)) for name, url in urls.items()}
         engines = {

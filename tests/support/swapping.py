@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 
 import anyio
@@ -21,7 +22,7 @@ import structlog
 
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Verdict
-from actors.messages.signing import sign
+from actors.messages.signing import SigningKey, sign
 from actors.store import Store
 from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
@@ -29,6 +30,7 @@ from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
 from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
+from tests.support.databases import opened_store
 from tests.support.engine import Asked, Engine, running_engine
 from tests.support.keys import key_pair, unsigned_weights
 from tests.support.patience import within
@@ -43,16 +45,19 @@ def open_store(state: Path) -> Store:
     return Store(f"sqlite:///{state}/evolved.db", clock=time.time)
 
 
-async def promote(state: Path, version: int, path: Path, manifest: str) -> None:
-    """As if the gate had promoted the version."""
-    store = open_store(state)
-    await store.open()
+def promotion(version: int, path: Path, key: SigningKey) -> Verdict:
+    """The verdict of a gate that has promoted the version at `path`."""
     verdict = Verdict(
-        id=f"verdict-{version}", version=version, path=str(path), manifest=manifest, incumbent=0, decision="promote",
-        reason="better", created=time.time(),
+        id=f"verdict-{version}", version=version, path=str(path), incumbent=0, decision="promote", reason="better",
+        manifest=sha256((path / "manifest.json").read_bytes()).hexdigest(), created=time.time(),
     )  # fmt: skip
-    await store.save([sign(verdict, key_pair(state / "keys")[0])])
-    await store.aclose()
+    return sign(verdict, key)
+
+
+async def promote(state: Path, version: int, path: Path) -> None:
+    """As if the gate had promoted the version."""
+    async with opened_store(f"sqlite:///{state}/evolved.db") as store:
+        await store.save([promotion(version, path, key_pair(state / "keys")[0])])
 
 
 class SwapDaemon:

@@ -21,8 +21,9 @@ class TapProcess:
         self.port, self.admin_port, self.pid, self.spool = port, admin_port, pid, spool
 
     def rss(self) -> int:
-        """Bytes of memory of the process that agents talk to."""
-        return _rss(self.pid)
+        """Bytes of memory of the process that agents talk to: pages of shared files come and go and are no growth."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("RssAnon:")[2].split()[0]) * 1024
 
     def descriptors(self) -> int:
         """Open files and sockets of the tap and of its children."""
@@ -70,15 +71,6 @@ class TapProcess:
             lines = client.response().body.decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in pairs}
-
-
-def _rss(pid: int) -> int:
-    """Anonymous memory: pages of shared files come and go with the page cache and are no growth."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def _run(settings: TapSettings, redaction: dict[str, Any] | None) -> None:

@@ -99,9 +99,9 @@ def test_saved_tensors_of_a_real_forward_are_the_activations(tmp_path):
     from learner.trainers.micro import Layout
     from learner.trainers.model import Model
     from tests.benchmarks.learner import batch
-    from tests.support.checkpoints import Case, make
+    from tests.support.checkpoints import make
 
-    make(Case(name="", layers=3, hidden=64, heads=4, vocabulary=256), tmp_path)
+    make(tmp_path, layers=3, hidden=64, heads=4, vocabulary=256)
     model = Model(LearnerSettings(device="cpu", micro_tokens=256), tmp_path)
     layout = Layout(batch(4, 0, shortest=64, longest=64, vocabulary=256))
     micro = layout.micro_batches(layout.trained, 256)[0]
