@@ -1,7 +1,7 @@
 """Endpoints of language models that misbehave, and keys: the same for every adapter that asks one.
 
 Each keeps its prompt and its reading in a test of its own; how the endpoint itself retries, waits and gives up is in
-`tests/unit/adapters/judges/test_llm_trouble.py`.
+`tests/unit/adapters/judges/test_llm.py`.
 """
 
 import json

@@ -24,17 +24,8 @@ def test_any_text_becomes_one_line_of_json_without_structure_or_hidden_character
 
 
 def test_ordinary_text_of_many_languages_stays_as_it_is_with_letters_that_look_like_latin_ones():
-    for text in (
-        "\u0430\u0441\u0435",
-        "Größe: 5 kg",
-        "¿Cuánto cuesta?",
-        "請幫我訂票",
-        "नमस्ते",
-        "שלום",
-        "สวัสดี",
-        '{"a": [1, 2]}',
-        "naïve café ☂",
-    ):
+    texts = ["асе", "Größe: 5 kg", "¿Cuánto cuesta?", "請幫我訂票", "नमस्ते", "שלום", "สวัสดี", "naïve café ☂"]
+    for text in (*texts, '{"a": [1, 2]}'):
         assert json.loads(quoted(text, 200)) == unicodedata.normalize("NFKC", text)
 
 

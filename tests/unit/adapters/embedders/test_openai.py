@@ -1,22 +1,14 @@
 """The embedder over HTTP: what a server may do wrong, and what becomes of it."""
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
-from actors.ports.errors import (
-    AdapterNotSetUp,
-    EmbedderUnavailable,
-    NotFinite,
-    TextRefused,
-    VectorsRefused,
-    WrongCount,
-    WrongDimension,
-    ZeroVector,
-)
+from actors.ports import errors
 from adapters.embedders.openai import OpenAIEmbedder
-from tests.support.embedding_server import Answer, EmbeddingServer, hanging, honest, listed
+from tests.support.embedding_server import EmbeddingServer, hanging, honest, listed
 
 pytestmark = pytest.mark.anyio
 TEXTS = ["one", "two", "three"]
@@ -54,27 +46,25 @@ async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_mo
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (listed([[1.0, 0.0], [0.0, 1.0]]), WrongCount),
-        (listed([[1.0, 0.0]] * 4), WrongCount),
-        (listed([[1.0, 0.0], [0.0, 1.0], [1.0]]), WrongDimension),
-        (listed([[], [], []]), WrongDimension),
-        (listed([[1.0, 0.0], [0.0, float("nan")], [1.0, 1.0]]), NotFinite),
-        (listed([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]), ZeroVector),
-        (listed([[1.0, 0.0], None, [1.0, 1.0]]), WrongDimension),
-        (listed([["x"], ["y"], ["z"]]), VectorsRefused),
-        ((200, b'{"object": "list"}'), VectorsRefused),
-        ((200, b'{"data": [{"index": 0}, {"index": 0}, {"index": 0}]}'), WrongCount),
-        ((200, b"[]"), VectorsRefused),
-        ((200, b"<html>busy</html>"), EmbedderUnavailable),
-        ((200, b""), EmbedderUnavailable),
-        ((400, b'{"error": {"message": "too long"}}'), TextRefused),
-        ((401, b"{}"), EmbedderUnavailable),
-        ((500, b"oops"), EmbedderUnavailable),
+        (listed([[1.0, 0.0], [0.0, 1.0]]), errors.WrongCount),
+        (listed([[1.0, 0.0]] * 4), errors.WrongCount),
+        (listed([[1.0, 0.0], [0.0, 1.0], [1.0]]), errors.WrongDimension),
+        (listed([[], [], []]), errors.WrongDimension),
+        (listed([[1.0, 0.0], [0.0, float("nan")], [1.0, 1.0]]), errors.NotFinite),
+        (listed([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]), errors.ZeroVector),
+        (listed([[1.0, 0.0], None, [1.0, 1.0]]), errors.WrongDimension),
+        (listed([["x"], ["y"], ["z"]]), errors.VectorsRefused),
+        ((200, b'{"object": "list"}'), errors.VectorsRefused),
+        ((200, b'{"data": [{"index": 0}, {"index": 0}, {"index": 0}]}'), errors.WrongCount),
+        ((200, b"[]"), errors.VectorsRefused),
+        ((200, b"<html>busy</html>"), errors.EmbedderUnavailable),
+        ((200, b""), errors.EmbedderUnavailable),
+        ((400, b'{"error": {"message": "too long"}}'), errors.TextRefused),
+        ((401, b"{}"), errors.EmbedderUnavailable),
+        ((500, b"oops"), errors.EmbedderUnavailable),
     ],
 )
-async def test_no_answer_that_is_not_vectors_gets_through(
-    server: EmbeddingServer, answer: Answer, error: type, embedder
-):
+async def test_no_answer_that_is_not_vectors_gets_through(server: EmbeddingServer, answer, error, embedder):
     server.script = lambda body: answer
     with pytest.raises(error) as raised:
         await embedder().embed(TEXTS)
@@ -83,7 +73,7 @@ async def test_no_answer_that_is_not_vectors_gets_through(
 
 async def test_tries_are_bounded_and_a_later_one_may_succeed(server: EmbeddingServer, embedder):
     server.script = lambda body: (503, b"{}")
-    with pytest.raises(EmbedderUnavailable, match="503"):
+    with pytest.raises(errors.EmbedderUnavailable, match="503"):
         await embedder(retries=1).embed(["a"])
     assert len(server.asked) == 2
     answers = iter([(429, b"{}")])
@@ -93,21 +83,18 @@ async def test_tries_are_bounded_and_a_later_one_may_succeed(server: EmbeddingSe
 
 async def test_a_server_that_hangs_is_unavailable_in_time(server: EmbeddingServer, embedder):
     server.script = hanging(5.0)
-    with pytest.raises(EmbedderUnavailable, match="no answer within 1 tries"):
+    with pytest.raises(errors.EmbedderUnavailable, match="no answer within 1 tries"):
         await embedder(timeout=0.2).embed(["a"])
 
 
 def test_without_a_key_the_public_endpoint_is_not_even_asked(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(AdapterNotSetUp, match="OPENAI_API_KEY"):
+    with pytest.raises(errors.AdapterNotSetUp, match="OPENAI_API_KEY"):
         OpenAIEmbedder("small")
 
 
 def test_the_id_tells_models_and_places_apart():
-    ids = {
-        OpenAIEmbedder(model, base_url=url, dimensions=size).id
-        for model in ("small", "large")
-        for url in ("http://a:1/v1", "http://b:1/v1", "http://a:2/v1")
-        for size in (0, 64)
-    }
+    places = ("http://a:1/v1", "http://b:1/v1", "http://a:2/v1")
+    kinds = itertools.product(("small", "large"), places, (0, 64))
+    ids = {OpenAIEmbedder(model, base_url=url, dimensions=size).id for model, url, size in kinds}
     assert len(ids) == 12

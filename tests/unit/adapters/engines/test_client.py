@@ -45,32 +45,27 @@ async def test_a_deadline_holds_though_bytes_keep_coming():
                 await slow.chat({"messages": []})
 
 
+async def scored(engine: EngineClient):
+    return await engine.log_probs([1, 2])
+
+
+OF_DEV_MODE = (EngineClient.version, EngineClient.pause, EngineClient.resume)
+NO = {"error": {"message": "no"}}
+SHORT = {"token_ids": [5, 6], "logprobs": {"content": [{"logprob": -0.5}]}, "finish_reason": "stop"}
+
+
 @pytest.mark.parametrize(
-    ("status", "call", "setting"),
+    ("status", "body", "call", "told"),
     [
-        (404, "version", "VLLM_SERVER_DEV_MODE=1"),
-        (404, "pause", "VLLM_SERVER_DEV_MODE=1"),
-        (404, "resume", "VLLM_SERVER_DEV_MODE=1"),
-        (403, "scores", "--enable-scale-out"),
-        (404, "scores", "--enable-scale-out"),
+        *((404, NO, call, r"no; .* start it with VLLM_SERVER_DEV_MODE=1") for call in OF_DEV_MODE),
+        *((status, NO, scored, r"no; .* start it with --enable-scale-out") for status in (403, 404)),
+        *((200, body, EngineClient.version, "serving") for body in ([], {}, {"weight_version": 3})),
+        (200, {"choices": [SHORT]}, lambda engine: engine.generate([1], max_tokens=2), "2 tokens with 1 log-probs"),
     ],
 )
-async def test_closed_endpoints_are_named_with_what_opens_them(status, call, setting):
-    closed = client(status, {"error": {"message": "no"}})
-    with pytest.raises(EngineRejected, match=f"no; .* start it with {setting}"):
-        await (closed.log_probs([1, 2]) if call == "scores" else getattr(closed, call)())
-
-
-@pytest.mark.parametrize("body", [[], {}, {"weight_version": 3}])
-async def test_an_answer_of_another_shape_is_rejected(body):
-    with pytest.raises(EngineRejected, match="serving"):
-        await client(200, body).version()
-
-
-async def test_ids_without_a_log_prob_each_are_rejected():
-    choice = {"token_ids": [5, 6], "logprobs": {"content": [{"logprob": -0.5}]}, "finish_reason": "stop"}
-    with pytest.raises(EngineRejected, match="2 tokens with 1 log-probs"):
-        await client(200, {"choices": [choice]}).generate([1], max_tokens=2)
+async def test_closed_endpoints_and_odd_answers_are_named(status, body, call, told):
+    with pytest.raises(EngineRejected, match=told):
+        await call(client(status, body))
 
 
 async def test_a_connection_that_the_engine_closed_while_it_was_idle_costs_nothing():

@@ -1,6 +1,6 @@
-"""The plug-in without a vLLM: a worker's waits end, and answers have their tokens, on stand-ins for vLLM's classes.
+"""The plug-in without a vLLM: a worker's waits end, and no answer fails for what an engine gives of its tokens.
 
-`tests/vllm` has the real ones, whose log-probs are held to what the engine itself has for them.
+That answers have their tokens, and are otherwise the same, `tests/vllm/test_tap.py` sees on the real one.
 """
 
 import json
@@ -14,18 +14,11 @@ from typing import Any
 
 import pytest
 
-from adapters.engines.vllm_plugin.evolved_vllm import checkpoint, loader
-from adapters.engines.vllm_plugin.evolved_vllm.messages import give_tokens
-from adapters.engines.vllm_plugin.evolved_vllm.responses import give_logprobs
+from adapters.engines.vllm_plugin.evolved_vllm import checkpoint, loader, messages, responses
 from tests.support import checkpoints
 
-Classes = tuple[type[Any], type[Any], type[Any]]
 STREAM = ["event: message_start\ndata: {}\n\n", 'event: message_stop\ndata: {"type":"message_stop"}\n\n']
-SPANS = [("7", 0, 2)]
 FOUR, FIVE = {4: -0.5}, {9: -0.1, 5: -2.0}
-PIECES = [((4,), [FOUR], []), ((5,), [FIVE], SPANS)]
-WHOLE = [((4, 5), [FOUR, FIVE], SPANS)]
-"""In one piece, as vLLM answers where nothing is streamed."""
 TOLD = {
     "prompt_token_ids": [1, 2], "token_ids": [4, 5], "logprobs": [-0.5, -2.0],
     "weight_versions": [{"version": "7", "start": 0, "end": 2}],
@@ -37,11 +30,6 @@ def worker(tmp_path: Path) -> SimpleNamespace:
     served = checkpoints.write(tmp_path / "a", 1)
     config = SimpleNamespace(model=str(served), revision=None)
     return SimpleNamespace(model_runner=None, vllm_config=SimpleNamespace(model_config=config))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -76,18 +64,14 @@ def test_who_asks_again_finds_the_check_further_on(worker, tmp_path, reading):
     own = loader.Loader(worker)
     for _ in range(3):
         assert own.prepare(version, 1)["state"] == "checking"
-    first = own._check
     go.set()
-    assert first is not None
-    first.join(10.0)
+    own._check.join(10.0)
     assert own.prepare(version, 1)["state"] == "ready"
-    assert begun == [version], "read once"
     (Path(version) / "config.json").touch()
-    own.prepare(version, 1)
-    assert own._check is not first, "what was changed since is read again"
-    own.prepare(other, 1)
-    assert own._check is not None
-    assert own._check.path == other
+    for path in (version, other):
+        own.prepare(path, 1)
+        own._check.join(10.0)
+    assert begun == [version, version, other], "read once, and again what was changed since"
 
 
 def test_an_architecture_that_was_never_swapped_is_named_and_the_engine_warns_once(worker, tmp_path, caplog):
@@ -104,171 +88,44 @@ def test_an_architecture_that_was_never_swapped_is_named_and_the_engine_warns_on
     assert sum("GemmaForCausalLM" in record.getMessage() for record in caplog.records) == 1
 
 
-@pytest.fixture
-def served() -> Classes:
-    class Message:
-        model_fields = ("id", "content")
-
-        def __init__(self, **fields: Any) -> None:
-            self.__dict__ |= fields
-
-    class Chat:
-        def to_sampling_params(self) -> SimpleNamespace:
-            return SimpleNamespace(logprobs=None)
-
-    class Serving:
-        """`outputs` are what its engine gives."""
-
-        outputs: list[SimpleNamespace] = []
-        sampled_with: Any = "nothing"
-
-        async def create_messages(self, request: Any, raw_request: Any = None) -> Any:
-            self.sampled_with = Chat().to_sampling_params().logprobs
-            if request.stream:
-                return self.as_events(self.chat_completion_stream_generator(Chat(), self.engine()))
-            await self.chat_completion_full_generator(Chat(), self.engine())
-            return Message(id="msg_1", content=["hi"])
-
-        async def engine(self) -> AsyncIterator[SimpleNamespace]:
-            for output in self.outputs:
-                yield output
-
-        async def chat_completion_full_generator(self, request: Any, outputs: Any) -> None:
-            async for _ in outputs:
-                pass
-
-        async def chat_completion_stream_generator(self, request: Any, outputs: Any) -> AsyncIterator[Any]:
-            async for output in outputs:
-                yield output
-
-        async def as_events(self, chunks: Any) -> AsyncIterator[str]:
-            yield STREAM[0]
-            async for _ in chunks:
-                pass
-            yield STREAM[1]
-
-    return Serving, Chat, Message
-
-
-def entries(logprobs: list[dict[int, float]]) -> list[dict[int, SimpleNamespace]]:
-    """vLLM's entry for each token: its candidates, by id."""
-    return [{token: SimpleNamespace(logprob=value) for token, value in entry.items()} for entry in logprobs]
-
-
-def spans(versions: list[tuple[str, int, int]]) -> list[SimpleNamespace] | None:
-    return [SimpleNamespace(version=version, start=start, end=end) for version, start, end in versions] or None
-
-
-def output(ids: tuple[int, ...], logprobs: list[dict[int, float]], versions: Any) -> SimpleNamespace:
-    piece = SimpleNamespace(token_ids=ids, logprobs=entries(logprobs), weight_versions=spans(versions))
+def output(ids: tuple[int, ...], logprobs: list[dict[int, float]], *, last: bool = True) -> SimpleNamespace:
+    """A piece of an answer as vLLM has it: with each token its candidates, by id."""
+    entries = [{token: SimpleNamespace(logprob=value) for token, value in entry.items()} for entry in logprobs]
+    spans = [SimpleNamespace(version="7", start=0, end=2)] if last else None
+    piece = SimpleNamespace(token_ids=ids, logprobs=entries, weight_versions=spans)
     return SimpleNamespace(prompt_token_ids=[1, 2], outputs=[piece])
 
 
-class Raw:
-    def __init__(self, body: Any) -> None:
-        self.body = body
+async def streamed(*pieces: SimpleNamespace) -> list[str]:
+    """The events of a message while whose making an engine gave these pieces."""
+    taken = messages._Taken()
+    for piece in pieces:
+        taken.take(piece)
 
-    async def json(self) -> Any:
-        if isinstance(self.body, Exception):
-            raise self.body
-        return self.body
+    async def events() -> AsyncIterator[str]:
+        for event in STREAM:
+            yield event
 
-
-async def answer(served: Classes, body: Any, pieces: Any = PIECES) -> tuple[Any, Any]:
-    """(what it says, the log-probs that it was sampled with)"""
-    serving = served[0]()
-    serving.outputs = [output(*piece) for piece in pieces]
-    stream = isinstance(body, dict) and body.get("stream", False)
-    got = await serving.create_messages(SimpleNamespace(stream=stream), Raw(body))
-    if stream:
-        got = [event async for event in got]
-    return got, serving.sampled_with
+    return [event async for event in messages._beside(events(), taken)]
 
 
-@pytest.mark.anyio
-async def test_a_plain_answer_has_its_tokens_in_one_field_more(served: Classes) -> None:
-    give_tokens(*served)
-    give_tokens(*served)
-    got, sampled_with = await answer(served, {"evolved_tokens": True}, WHOLE)
-    assert (got.id, got.content, got.evolved_tokens) == ("msg_1", ["hi"], TOLD)
-    assert sampled_with == 0
+def beside(logprobs: list[dict[int, float]]) -> SimpleNamespace:
+    """The one piece of a response whose tokens were sampled with these."""
+    last, piece = output((4, 5), logprobs), SimpleNamespace(tokens=[4, 5])
+    context = SimpleNamespace(_accumulated_logprobs=last.outputs[0].logprobs, last_output=last)
+    responses._beside(piece, context)
+    return piece
 
 
 @pytest.mark.anyio
-async def test_a_stream_has_them_in_one_event_before_its_last_and_is_otherwise_the_same(served: Classes) -> None:
-    give_tokens(*served)
-    events, sampled_with = await answer(served, {"evolved_tokens": True, "stream": True})
-    assert [events[0], events[-1], len(events)] == [*STREAM, 3]
-    name, data = events[1].split("\n")[:2]
-    assert (name, json.loads(data.removeprefix("data: "))) == (
-        "event: evolved_tokens",
-        {"type": "evolved_tokens", **TOLD},
-    )
-    assert sampled_with == 0
-    assert served[1]().to_sampling_params().logprobs is None, "a call beside it is not sampled with them"
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"evolved_tokens": False}, {"evolved_tokens": 1}, [], ValueError("no JSON")], ids=str
-)
-@pytest.mark.anyio
-async def test_who_does_not_ask_is_answered_as_ever(served: Classes, body: Any) -> None:
-    give_tokens(*served)
-    got, sampled_with = await answer(served, body)
-    assert (type(got), sampled_with) == (served[2], None)
-    if isinstance(body, dict):
-        assert (await answer(served, {**body, "stream": True}))[0] == STREAM
-
-
-@pytest.fixture
-def classes() -> Classes:
-    class Request(SimpleNamespace):
-        def to_sampling_params(self) -> SimpleNamespace:
-            return SimpleNamespace(logprobs=self.top_logprobs if self.is_include_output_logprobs() else None)
-
-        def is_include_output_logprobs(self) -> bool:
-            return self.include
-
-    class Response(SimpleNamespace):
-        @classmethod
-        def from_request(cls, request: Request, sampling_params: SimpleNamespace) -> "Response":
-            return cls(top_logprobs=sampling_params.logprobs)
-
-    class Context(SimpleNamespace):
-        @property
-        def output_messages(self) -> list[SimpleNamespace]:
-            return [SimpleNamespace(tokens=list(self.tokens))]
-
-    return Request, Response, Context
-
-
-def asked(classes: Classes, *, messages: bool, include: bool = False, top: int = 0) -> tuple[Any, Any]:
-    """(log-probs that are sampled with, `top_logprobs` of the answer)"""
-    request = classes[0](enable_response_messages=messages, include=include, top_logprobs=top)
-    params = request.to_sampling_params()
-    return params.logprobs, classes[1].from_request(request, params).top_logprobs
-
-
-def piece(classes: Classes, logprobs: list[dict[int, float]]) -> Any:
-    last = SimpleNamespace(outputs=[SimpleNamespace(weight_versions=spans(SPANS))])
-    (found,) = classes[2](tokens=(4, 5), _accumulated_logprobs=entries(logprobs), last_output=last).output_messages
-    return found
-
-
-def test_only_who_asks_for_messages_is_sampled_with_log_probs_and_no_answer_says_so(classes: Classes) -> None:
-    give_logprobs(*classes)
-    assert asked(classes, messages=False) == (None, None)
-    assert asked(classes, messages=True) == (0, None)
-    assert asked(classes, messages=True, include=True, top=3) == (3, 3)
-    assert asked(classes, messages=False, include=True, top=3) == (3, 3)
-
-
-def test_each_token_has_its_log_prob_and_the_versions_stand_beside(classes: Classes) -> None:
-    give_logprobs(*classes)
-    give_logprobs(*classes)
-    found = piece(classes, [FOUR, FIVE])
-    assert found.logprobs == [-0.5, -2.0]
-    assert found.weight_versions == TOLD["weight_versions"]
+async def test_what_an_engine_gave_is_told_with_the_versions_beside() -> None:
+    begun, told, ended = await streamed(output((4,), [FOUR], last=False), output((5,), [FIVE]))
+    assert [begun, ended] == STREAM
+    name, data = told.split("\n", 1)
+    assert name == "event: evolved_tokens"
+    assert json.loads(data.removeprefix("data: ")) == {"type": "evolved_tokens", **TOLD}
+    piece = beside([FOUR, FIVE])
+    assert (piece.logprobs, piece.weight_versions) == (TOLD["logprobs"], TOLD["weight_versions"])
 
 
 @pytest.mark.parametrize(
@@ -276,22 +133,51 @@ def test_each_token_has_its_log_prob_and_the_versions_stand_beside(classes: Clas
     ids=["none", "too few", "of another token", "infinite"],
 )  # fmt: skip
 @pytest.mark.anyio
-async def test_no_answer_fails_for_log_probs_that_are_odd_or_for_no_output(
-    served: Classes, classes: Classes, logprobs: list[dict[int, float]]
-) -> None:
-    give_tokens(*served)
-    for pieces in ([((4, 5), logprobs, SPANS)], []):
-        assert (await answer(served, {"evolved_tokens": True, "stream": True}, pieces))[0] == STREAM
-        assert type((await answer(served, {"evolved_tokens": True}, pieces))[0]) is served[2]
-    give_logprobs(*classes)
-    found = piece(classes, logprobs)
-    assert (found.tokens, hasattr(found, "logprobs")) == ([4, 5], False)
+async def test_no_answer_fails_for_log_probs_that_are_odd_or_for_no_output(logprobs: list[dict[int, float]]) -> None:
+    assert await streamed(output((4, 5), logprobs)) == await streamed() == STREAM
+    assert vars(beside(logprobs)) == {"tokens": [4, 5]}
 
 
-def test_a_vllm_that_is_made_otherwise_is_left_as_it_is(served: Classes, classes: Classes) -> None:
-    messages, responses = served[0].create_messages, classes[0].to_sampling_params
-    with pytest.raises(AttributeError):
-        give_tokens(served[0], SimpleNamespace, served[2])
-    with pytest.raises(AttributeError):
-        give_logprobs(classes[0], classes[1], SimpleNamespace)
-    assert (served[0].create_messages, classes[0].to_sampling_params) == (messages, responses)
+def raw(body: Any) -> SimpleNamespace:
+    """A request, whose body is read once more."""
+
+    async def json() -> Any:
+        if isinstance(body, Exception):
+            raise body
+        return body
+
+    return SimpleNamespace(json=json)
+
+
+class Message:
+    model_fields = ()
+
+
+class Serving:
+    """vLLM's, where the engine gives nothing."""
+
+    chat_completion_full_generator = chat_completion_stream_generator = to_sampling_params = None
+
+    async def create_messages(self, request: Any, raw_request: Any = None) -> Message:
+        return Message()
+
+
+NOBODY = [{}, {"evolved_tokens": False}, {"evolved_tokens": 1}, [], ValueError("no JSON")]
+
+
+@pytest.mark.parametrize(("body", "asks"), [({"evolved_tokens": True}, True), *((body, False) for body in NOBODY)])
+@pytest.mark.anyio
+async def test_where_nothing_is_given_or_asked_for_an_answer_is_what_it_was(body: Any, asks: bool) -> None:
+    serving = type("Own", (Serving,), {})
+    for _ in range(2):
+        messages.give_tokens(serving, type("Chat", (Serving,), {}), Message)
+    assert type(await serving().create_messages(None, raw(body))) is Message
+    assert await messages._asked(raw(body)) == asks
+
+
+def test_a_vllm_that_is_made_otherwise_is_left_as_it_is() -> None:
+    before = dict(vars(Serving))
+    for give in (messages.give_tokens, responses.give_logprobs):
+        with pytest.raises(AttributeError):
+            give(Serving, SimpleNamespace, Message)
+    assert dict(vars(Serving)) == before

@@ -12,15 +12,10 @@ TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}}
     for name, properties in (("search", {"to": {}, "day": {}}), ("finish", {}))
 ]
+CALL = {"id": "1", "type": "function", "function": {"name": "search", "arguments": '{"to": "Ålesund"}'}}
 CONVERSATION = [
     {"role": "user", "content": "To Oslo, please — 'søk' & <book>"},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "1", "type": "function", "function": {"name": "search", "arguments": '{"to": "Ålesund"}'}}
-        ],
-    },
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "1", "content": "[]"},
 ]
 

@@ -104,15 +104,11 @@ async def test_pauses_loads_labels_resumes_and_looks(directory, engine):
     assert 0 < outcome.paused_seconds <= outcome.total_seconds
 
 
-@pytest.mark.parametrize(
-    ("how", "says"),
-    [("nan", "NaN"), ("missing", "is missing"), ("shape", "has shape"), ("truncated", "truncated"), ("tied", "tied")],
-)
-async def test_for_a_bad_checkpoint_the_engine_is_not_even_paused(directory, engine, how, says):
-    checkpoints.spoil(directory / "b", how)
+async def test_for_a_bad_checkpoint_the_engine_is_not_even_paused(directory, engine):
+    checkpoints.spoil(directory / "b", "tied")
     outcome = await perform(job(directory), engine)
     assert (outcome.result, outcome.version) == ("refused", 1)
-    assert says in outcome.reason
+    assert "tied" in outcome.reason
     assert engine.done == ["version", "prepare b"]
 
 
@@ -179,31 +175,25 @@ async def test_cancelled_in_mid_load_it_still_resumes(directory, engine):
     assert not engine.paused
 
 
-@pytest.mark.parametrize("score", [float("nan"), float("inf"), 3.0, -9999.0])
-async def test_an_answer_without_log_probs_brings_the_last_good_back(directory, engine, score):
-    engine.scores["b"] = score
-    outcome = await perform(job(directory), engine)
-    assert outcome.result == "rolled_back"
-    assert "no log-probs" in outcome.reason
-    assert engine.path == "a"
-
-
 @pytest.mark.parametrize(
     ("second", "score", "result", "reason"),
     [
+        *((None, score, "rolled_back", "no log-probs") for score in (float("nan"), float("inf"), 3.0, -9999.0)),
         (-1.6, -0.8, "rolled_back", "0.400 nats from the learner's in the mean of 2 tokens"),
         (-1.6, float("nan"), "rolled_back", "nan nats"),
         (-0.9, -0.8, "swapped", ""),
     ],
 )
-async def test_weights_that_compute_something_else_than_the_learner_but_for_rounding_bring_the_last_good_back(
+async def test_log_probs_that_are_none_or_not_the_learners_bring_the_last_good_back(
     directory, engine, second, score, result, reason
 ):
-    (directory / "b" / SPOT_CHECK).write_text(json.dumps({"ids": [1, 2, 3], "log_probs": [-0.5, second]}))
+    if second is not None:
+        (directory / "b" / SPOT_CHECK).write_text(json.dumps({"ids": [1, 2, 3], "log_probs": [-0.5, second]}))
     engine.scores["b"] = score
     outcome = await perform(job(directory), engine)
     assert outcome.result == result
     assert reason in outcome.reason
+    assert engine.path == ("b" if result == "swapped" else "a")
 
 
 @pytest.mark.parametrize(

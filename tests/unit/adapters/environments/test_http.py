@@ -111,23 +111,19 @@ async def test_what_is_wrong_with_a_request_is_said_in_json(route: str, fields: 
             assert sent.status_code == wrong
 
 
-async def test_a_bug_of_the_environment_is_no_traceback_and_no_end():
-    async with serving() as (caller, _):
-        key = await caller.begun()
-        response = await caller.http.post("/step", json={"instance_id": key, "messages": call("raise")})
-        assert (response.status_code, response.json()["error"]["kind"]) == (500, "internal")
-        assert not [word for word in ("Traceback", "a bug") if word in response.text]
-        assert await caller.count(key) == "2"
-
-
-async def test_a_call_that_hangs_costs_its_instance():
+@pytest.mark.parametrize(
+    ("trouble", "status", "kind", "after"), [("raise", 500, "internal", 200), ("sleep", 504, "timeout", 404)]
+)
+async def test_a_bug_is_no_traceback_and_a_call_that_hangs_costs_its_instance(trouble, status, kind, after):
     async with serving(call_seconds=3.0) as (caller, service):
-        hanging, other = await caller.begun(), await caller.begun()
-        late = await caller.post("step", 504, instance_id=hanging, messages=call("sleep"))
-        assert late["error"]["kind"] == "timeout"
-        await caller.post("step", 404, instance_id=hanging, messages=call("count"))
+        bad, other = await caller.begun(), await caller.begun()
+        answer = await caller.post("step", status, instance_id=bad, messages=call(trouble))
+        assert answer["error"]["kind"] == kind
+        assert not [word for word in ("Traceback", "a bug") if word in str(answer)]
+        await caller.post("step", after, instance_id=bad, messages=call("count"))
         await caller.count(other)
-        assert (service.timeouts, service.instances) == (1, 1)
+        lost = trouble == "sleep"
+        assert (service.timeouts, service.instances) == (lost, 2 - lost)
 
 
 async def test_calls_of_one_instance_come_one_after_the_other():

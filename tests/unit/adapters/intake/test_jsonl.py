@@ -9,22 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.messages import (
-    Attributed,
-    Attribution,
-    Exchange,
-    Feedback,
-    Hints,
-    Step,
-    StepLabel,
-    TokenRow,
-    ToolCall,
-    Trajectory,
-    VersionSpan,
-    pack_array,
-)
+from actors.messages import Exchange, Feedback, Step, TokenRow, ToolCall, Trajectory, pack_array
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.jsonl import InvalidLine, from_chat, from_line, kind_of, to_line
+from tests.support.credited import attributed
 from tests.support.traffic import exchange
 
 FLOATS = st.lists(st.floats(width=32), min_size=1, max_size=20)
@@ -98,19 +86,11 @@ def test_calls_come_back_with_bodies_of_any_bytes(request: bytes, response: byte
     assert msgspec.structs.replace(back, request=request, response=response) == call
 
 
-def test_attributed_trajectories_and_feedback_come_back() -> None:
-    labels = (StepLabel("GOOD", 0.5, "why"),)
-    judged = Attributed(
-        id="t",
-        trajectory=trajectory([-1.0]),
-        attribution=Attribution(labels=labels, judge="j", rubric="1"),
-        cluster="c",
-    )
-    assert from_line(to_line(judged)) == judged
+def test_records_of_other_kinds_come_back() -> None:
+    judged = msgspec.structs.replace(attributed("t"), trajectory=trajectory([-1.0]))
     said = Feedback(id="f", received=1.5, custom_id="mine", outcome=0.25, step=3, kind="step", text="good")
-    assert from_line(to_line(said)) == said
-    call = exchange("run", 0, hints=Hints(custom_id="mine"), versions=(VersionSpan(3, 0, 4),))
-    assert from_line(to_line(call)) == call
+    for record in (judged, said, exchange("run", 0, explicit=True, version=3)):
+        assert from_line(to_line(record)) == record
 
 
 def test_a_line_can_be_read_by_a_person() -> None:
@@ -151,15 +131,10 @@ def test_a_line_that_is_no_record_says_what_is_wrong(broken: bytes, why: str) ->
 
 def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
     first, second, end = from_chat(json.dumps(CHAT).encode(), tenant="acme", now=100.0)
-    assert isinstance(first, Exchange)
-    assert isinstance(second, Exchange)
-    assert isinstance(end, Feedback)
+    assert [type(one) for one in (first, second, end)] == [Exchange, Exchange, Feedback]
     one, two = read_turn(first), read_turn(second)
-    assert (one.goal, one.answers[0].tool_calls[0].name, one.tools) == (
-        "2+2?",
-        "add",
-        b'[{"type":"function","function":{"name":"add"}}]',
-    )
+    assert (one.goal, one.answers[0].tool_calls[0].name) == ("2+2?", "add")
+    assert one.tools == b'[{"type":"function","function":{"name":"add"}}]'
     assert (two.observation, two.answers[0].text, two.history) == ("4", "4", one.answers[0].future)
     assert {one.explicit, two.explicit} == {end.trajectory_id}
     assert (one.tenant, one.why_not, end.outcome, end.final) == ("acme", "imported", 1.0, True)
@@ -172,25 +147,17 @@ def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
     assert not set(ids[0]) & set(ids[1])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"messages": []},
-        {"messages": [{"role": "user", "content": "x"}]},
-        {"messages": [{"role": "assistant", "content": "x"}]},
-        {"messages": "x"},
-        {"messages": [{"role": "user"}, {"role": "assistant"}], "outcome": "good"},
-    ],
-)
-def test_a_conversation_in_which_nobody_answers_is_refused(body: dict) -> None:
-    with pytest.raises(InvalidLine):
-        from_chat(json.dumps(body).encode(), tenant="t", now=0.0)
+def test_a_conversation_in_which_nobody_answers_is_refused() -> None:
+    asked, answered = {"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}
+    bodies = [{"messages": said} for said in ([], [asked], [answered], "x")]
+    for body in (*bodies, {**CHAT, "outcome": "good"}):
+        with pytest.raises(InvalidLine):
+            from_chat(json.dumps(body).encode(), tenant="t", now=0.0)
 
 
 def test_a_line_is_taken_for_what_it_has_in_it() -> None:
-    assert [kind_of(b'{"type": "%s"}' % name) for name in (b"trajectory", b"attributed", b"exchange", b"feedback")] == [
-        "trajectories", "trajectories", "exchanges", "feedback",
-    ]  # fmt: skip
+    told = {"trajectory": "trajectories", "attributed": "trajectories", "exchange": "exchanges", "feedback": "feedback"}
+    assert {name: kind_of(json.dumps({"type": name}).encode()) for name in told} == told
     assert kind_of(b'{"messages": []}') == "chat"
     for none in (b"{}", b'{"type": "x"}', b'{"type": {}}', b'{"type": "\xff"}'):
         with pytest.raises(InvalidLine):

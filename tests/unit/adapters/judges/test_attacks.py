@@ -1,5 +1,7 @@
 """Attacks on judges: what screening sees, and what it is known not to see (docs/how-it-learns.md)."""
 
+from contextlib import aclosing
+
 import msgspec
 import pytest
 
@@ -33,14 +35,13 @@ async def test_what_words_do_to_an_obedient_model_is_lessened_by_screening_and_u
     async with running_engine() as engine:
         engine.script = gullible(obeys=True)
         settings = LlmSettings(url=f"http://127.0.0.1:{engine.port}/v1", model="gullible", canary_share=0.0)
-        hardened, unscreened = LlmJudge(settings), LlmJudge(msgspec.structs.replace(settings, screen=False))
-        assert await persuaded(unscreened, SEEN) > len(SEEN) / 2
-        assert await persuaded(hardened, SEEN) == 0
-        # The remainder is real: orders that screening does not know, to a model that obeys in quotes.
-        assert await persuaded(hardened, UNSEEN) > len(UNSEEN) / 3
-        assert await persuaded(VerifiedJudge(hardened), UNSEEN) == 0
-        await hardened.aclose()
-        await unscreened.aclose()
+        async with aclosing(LlmJudge(msgspec.structs.replace(settings, screen=False))) as unscreened:
+            assert await persuaded(unscreened, SEEN) > len(SEEN) / 2
+        async with aclosing(LlmJudge(settings)) as hardened:
+            assert await persuaded(hardened, SEEN) == 0
+            # The remainder is real: orders that screening does not know, to a model that obeys in quotes.
+            assert await persuaded(hardened, UNSEEN) > len(UNSEEN) / 3
+            assert await persuaded(VerifiedJudge(hardened), UNSEEN) == 0
 
 
 def test_an_answer_that_says_nothing_is_none():

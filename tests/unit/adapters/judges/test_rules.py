@@ -19,10 +19,6 @@ CANCEL = (call("cancel", oid="Q7"), '{"ok": "yes"}')
 FINISH = (call("finish", answer="done"), "{}")
 
 
-def labels(*turns: tuple[ToolCall, str], outcome: float | None = 1.0, goal: str = GOAL, **fields: object) -> list[str]:
-    return [found.label for found in judge(trajectory(list(turns), goal=goal, outcome=outcome, **fields))]
-
-
 GUESSED = (call("search_flight", to="Rome"), '{"fid": "V3"}')
 BOOKED = (call("book", fid="V3", pid="K1"), '{"ref": "Z2"}')
 WEATHER = (call("weather", city="Oslo"), '{"sky": "sun"}')
@@ -38,18 +34,15 @@ RULES = {
     "a run that was cut off": ([FIND, LIST], {"outcome": 0.0, "closed_by": "limit"}, [G, A]),
     "the same call for the same answer": ([FIND, FIND, LIST, CHECK, CANCEL, FINISH], {}, [G, B, G, G, G, G]),
     "the same call for another answer": ([*TICKETS, FINISH], {}, [A, A, G]),
-    "a distractor that is mentioned later": (
-        [FIND, WEATHER, MENTIONS, CHECK, CANCEL, FINISH],
-        {},
-        [G, G, G, G, G, G],
-    ),
+    "a distractor that is mentioned later": ([FIND, WEATHER, MENTIONS, CHECK, CANCEL, FINISH], {}, [G] * 6),
     "a distractor": ([FIND, WEATHER, LIST, CHECK, CANCEL, FINISH], {}, [G, A, G, G, G, G]),
 }
 
 
 @pytest.mark.parametrize(("turns", "fields", "expected"), RULES.values(), ids=RULES)
 def test_each_rule(turns: list[tuple[ToolCall, str]], fields: dict[str, object], expected: list[str]):
-    assert labels(*turns, **fields) == expected
+    run = trajectory(turns, **{"goal": GOAL, "outcome": 1.0, **fields})
+    assert [found.label for found in judge(run)] == expected
 
 
 @pytest.mark.parametrize("text", [*SEEN, *UNSEEN])

@@ -7,12 +7,8 @@ import pytest
 from actors.messages import Attribution, Step, StepLabel, ToolCall, Trajectory
 from adapters.judges.verified import VerifiedJudge, evidence
 
-TOOLS = json.dumps(
-    [
-        {"function": {"name": "run", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}},
-        {"function": {"name": "look"}},
-    ]
-).encode()
+COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}}
+TOOLS = json.dumps([{"function": {"name": "run", "parameters": COUNT}}, {"function": {"name": "look"}}]).encode()
 LETTER = "Dear Ms Berg, your booking is confirmed for Monday at ten, please bring your passport with you."
 
 
@@ -37,26 +33,18 @@ def wrote(text: str, observation: str = "") -> Step:
         (did('{"a": 1}', '{"n": "many"}'), "arguments do not fit the tool's schema"),
         (did('{"error": "no"}'), "every result is an error"),
         (wrote(LETTER, LETTER.replace("Monday", "Tuesday").replace("your passport", "an ID")), "the user rewrote it"),
+        # What shows nothing stays opinion.
+        (did('{"exit_code": 1, "stdout": ""}'), ""),
+        (did('{"a": 1}\n{"error": "no"}'), ""),
+        (wrote("Shall I?", "error: I did not mean that"), ""),
+        (wrote(LETTER, LETTER), ""),
+        (wrote(LETTER, f"You wrote: {LETTER} Thank you."), ""),
+        (wrote(LETTER, "No, that is all wrong. Write to somebody else, in another tone, and about the invoice."), ""),
     ],
 )
 def test_evidence_against_a_step(step: Step, reason: str):
-    found = evidence(run(step, wrote("ok")))[0]
-    assert (found.label, found.reason) == ("BAD", reason)
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        did('{"exit_code": 1, "stdout": ""}'),
-        did('{"a": 1}\n{"error": "no"}'),
-        wrote("Shall I?", "error: I did not mean that"),
-        wrote(LETTER, LETTER),
-        wrote(LETTER, f"You wrote: {LETTER} Thank you."),
-        wrote(LETTER, "No, that is all wrong. Please write to somebody else, in another tone, and about the invoice."),
-    ],
-)
-def test_what_shows_nothing_stays_opinion(step: Step):
-    assert 0 not in evidence(run(step, wrote("ok")))
+    found = evidence(run(step, wrote("ok")))
+    assert [(one.label, one.reason) for number, one in found.items() if number == 0] == [("BAD", reason)] * bool(reason)
 
 
 def test_the_environments_verdict_is_the_last_answers_unless_the_run_was_cut_off():

@@ -13,6 +13,7 @@ OURS = """
     224.0.0.1 239.1.1.1 255.255.255.255 240.0.0.1 198.18.0.1 ::1 :: fe80::1 fc00::1 fd00:ec2::254 ff02::1
     ::ffff:127.0.0.1 ::ffff:10.0.0.1 2002:7f00:1:: 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe
 """
+HERE = "127.0.0.1 localhost 2130706433 0x7f.1 127.1 [::1] [::ffff:127.0.0.1] LOCALHOST."
 PUBLIC = "1.1.1.1 93.184.216.34 2606:4700:4700::1111 ::ffff:1.1.1.1"
 
 
@@ -24,12 +25,7 @@ def test_addresses_of_our_own_network_are_not_public_and_those_of_the_internet_a
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        *(
-            (f"https://{host}/mcp", r"apis\.allow_hosts")
-            for host in (
-                "127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "LOCALHOST."
-            )
-        ),
+        *((f"https://{host}/mcp", r"apis\.allow_hosts") for host in HERE.split()),
         ("http://1.1.1.1/mcp", r"apis\.allow_hosts"),
         *((url, "") for url in ("file:///etc/passwd", "ftp://1.1.1.1/", "gopher://1.1.1.1/", "https://", "nonsense")),
         ("https://me:hunter2@1.1.1.1/", "^(?!.*hunter2)"),

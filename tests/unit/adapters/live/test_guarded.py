@@ -30,6 +30,7 @@ TOOLS = (
     operation("make_item", RETURNS, name={"type": "string"}),
     operation("drop_item", id={"type": "integer"}),
 )
+READS = {"read_only": ("get_*",)}
 KEY = "t0p-secret/key"
 LIVE: dict[str, Any] = {"mode": "live", "allow": ("*",)}
 
@@ -67,10 +68,8 @@ async def refusing(tool: str, arguments: Mapping[str, Any]) -> CallResult:
     ("settings", "sources"),
     [
         pytest.param({}, "refused simulated refused", id="what an api claims of itself does not count"),
-        pytest.param(
-            {"read_only": ("get_*",), "allow": ("*",), "simulate": False}, "live refused refused", id="a shadow reads"
-        ),
-        pytest.param({"mode": "live", "read_only": ("get_*",), "allow": ("make_*",)}, "live live refused", id="live"),
+        pytest.param({**READS, "allow": ("*",), "simulate": False}, "live refused refused", id="a shadow reads"),
+        pytest.param({**READS, "mode": "live", "allow": ("make_*",)}, "live live refused", id="live"),
         pytest.param({**LIVE, "mode": "dry_run", "read_only": ("*",)}, "refused simulated refused", id="dry"),
         pytest.param({**LIVE, "deny": ("drop_*",)}, "live live refused", id="denied is not allowed"),
     ],
@@ -119,7 +118,7 @@ async def test_a_read_that_cannot_be_made_is_answered_from_the_record_in_a_shado
     desk.api.answer = failing
     with pytest.raises(LiveApiUnavailable):
         await live.call("get_item", {"id": 1})
-    shadow = desk.guard(read_only=("get_*",))
+    shadow = desk.guard(**READS)
     assert (await shadow.call("get_item", {"id": 1})).source == "recorded"
     with pytest.raises(LiveApiUnavailable):
         await shadow.call("get_item", {"id": 2})
@@ -188,7 +187,7 @@ async def test_megabytes_are_cut_and_a_call_that_hangs_is_given_up(desk: Desk) -
 
 @pytest.mark.promise
 async def test_every_call_has_a_line_in_the_audit_log(desk: Desk) -> None:
-    guard = desk.guard(read_only=("get_*",))
+    guard = desk.guard(**READS)
     await guard.call("get_item", {"id": 1})
     await guard.call("make_item", {"name": "x"})
     await guard.call("drop_item", {"id": 4})

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.ports.errors import AdapterNotSetUp
@@ -13,18 +14,11 @@ from adapters.live.names import tool_names
 from adapters.live.recording import Recorded, Recordings
 
 pytestmark = pytest.mark.anyio
+LINE = AuditLine(time=1.0, api="a", tool="", call="c", mode="live", source="live", outcome="ok")
 
 
 def answer(text: str) -> Recorded:
     return Recorded(api="a", tool="t", time=1.0, text=text)
-
-
-async def wrote(path: Path, *tools: str) -> None:
-    log = AuditLog(path)
-    for tool in tools:
-        line = AuditLine(time=1.0, api="a", tool=tool, call="c", mode="live", source="live", outcome="ok")
-        await log.write(line)
-    log.close()
 
 
 def test_calls_are_told_apart_by_api_tool_and_arguments_and_named_for_this_user_alone(tmp_path: Path) -> None:
@@ -60,18 +54,17 @@ async def test_a_damaged_answer_is_none_and_a_directory_that_cannot_be_used_is_t
 async def test_the_audit_log_goes_on_where_it_was_and_is_rotated(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(audit, "_MAX_BYTES", 400)
     monkeypatch.setattr(audit, "_FILES", 2)
-    await wrote(tmp_path / "audit.jsonl", "tool0")
-    await wrote(tmp_path / "audit.jsonl", *(f"tool{number}" for number in range(1, 20)))
+    for numbers in (range(17), range(17, 20)):
+        log = AuditLog(tmp_path / "audit.jsonl")
+        for number in numbers:
+            await log.write(msgspec.structs.replace(LINE, tool=f"tool{number}"))
+        log.close()
     names = ["audit.2.jsonl", "audit.1.jsonl", "audit.jsonl"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     tools = [json.loads(one)["tool"] for name in names for one in (tmp_path / name).read_text().splitlines()]
     assert tools == [f"tool{number}" for number in range(20 - len(tools), 20)]
     assert all((tmp_path / name).stat().st_size <= 400 for name in names)
     assert os.stat(tmp_path / "audit.jsonl").st_mode & 0o077 == 0
-    (tmp_path / "more").mkdir()
-    for tool in ("first", "second"):
-        await wrote(tmp_path / "more" / "audit.jsonl", tool)
-    assert len((tmp_path / "more" / "audit.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_name_that_is_legal_stays_and_others_become_legal_unique_and_the_same_in_any_order():

@@ -79,35 +79,32 @@ async def test_what_is_no_tool_is_counted_and_the_rest_goes_in() -> None:
     bad = [{}, {"function": 3}, {"function": {"name": 7}}, {"type": "function", "function": {"name": " "}}]
     tangled: dict = {"properties": {}}
     tangled["properties"]["self"] = tangled  # a schema that holds itself
-    good = [
-        {"function": {"name": "walk", "parameters": tangled}},
-        {"name": "talk", "description": None},
-        *SHOP,
-        SHOP[0],
-    ]
+    walk = {"function": {"name": "walk", "parameters": tangled}}
+    good = [walk, {"name": "talk", "description": None}, *SHOP, SHOP[0]]
     assert await index.add([*bad, *good]) == 5
     assert index.skipped == {"no name": 3, "no function": 1, "same name twice": 1}
     assert names(await index.search("talk", k=1)) == [".talk"]
 
 
 class Moody:
-    """An embedder that fails when told to."""
+    """An embedder that tells texts about its subject from others, and fails when told to."""
 
     id = "moody"
     dimension = 2
 
-    def __init__(self) -> None:
-        self.mood: Exception | None = None
+    def __init__(self, *subject: str) -> None:
+        self.subject, self.mood = subject, None
 
     async def embed(self, texts):
         if self.mood is not None:
             raise self.mood
-        return np.array([[1.0, 0.0] if "song" in text else [0.0, 1.0] for text in texts], dtype=np.float32)
+        about = [any(word in text for word in self.subject) for text in texts]
+        return np.array([[1.0, 0.0] if each else [0.0, 1.0] for each in about], dtype=np.float32)
 
 
 @pytest.mark.parametrize("mood", [EmbedderUnavailable("away"), TextRefused("no")])
 async def test_words_find_what_an_embedder_that_fails_does_not(mood: Exception) -> None:
-    embedder = Moody()
+    embedder = Moody("song")
     index = ToolIndex(embedder)
     embedder.mood = mood
     await index.add([*SHOP, *MUSIC])
@@ -122,10 +119,5 @@ async def test_words_find_what_an_embedder_that_fails_does_not(mood: Exception) 
 
 
 async def test_vectors_find_what_shares_no_word() -> None:
-    class Knowing(Moody):
-        async def embed(self, texts):
-            about = [any(word in text for word in ("cart", "basket")) for text in texts]
-            return np.array([[1.0, 0.0] if each else [0.0, 1.0] for each in about], dtype=np.float32)
-
-    index = await filled(Knowing())
+    index = await filled(Moody("cart", "basket"))
     assert {*names(await index.search("my basket", k=2))} == {"shop.place_order", "shop.clear_cart"}

@@ -1,9 +1,12 @@
-"""What goes over the wire, with which key, and what is told of the answer, against a real HTTP server."""
+"""What becomes of a document: tools, names, schemas, and what is skipped. And what goes over the wire to a real HTTP
+server, with which key, and what is told of the answer."""
 
 import gzip
 import json
+import re
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,15 +14,16 @@ from typing import Any
 import anyio
 import pytest
 
-from actors.ports.errors import AdapterNotSetUp, LiveApiError, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
-from adapters.live import CallResult
+from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
+from adapters.live import CallResult, Operation
 from adapters.live.openapi import AuthSettings, OpenApiApi, OpenApiSettings
 from tests.support.http_api import Asked, HttpApi, Said
 
 pytestmark = pytest.mark.anyio
 OBJECT = {"R": 100, "G": 200}
 LIST = ["a b", "c"]
-PLAIN = {"headers": {"content-type": "text/plain"}}
+SERVER = "http://127.0.0.1:1"
+ENDLESS = r"^(([a-z])+.)+[A-Z]$\p{L}"
 
 
 def parameter(place: str, name: str = "color", **more: Any) -> dict[str, Any]:
@@ -28,6 +32,10 @@ def parameter(place: str, name: str = "color", **more: Any) -> dict[str, Any]:
 
 def body(schema: Any, kind: str = "application/json", **more: Any) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema}}, **more}}
+
+
+def posting(schema: Any, kind: str = "application/json", **more: Any) -> dict[str, Any]:
+    return {"post": {**more, **body(schema, kind)}}
 
 
 class Shop:
@@ -46,6 +54,24 @@ class Shop:
 
 
 Opened = Callable[..., Shop]
+Read = Callable[..., Awaitable[tuple[OpenApiApi, dict[str, Operation]]]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Reads a document: its text, or its paths and what else it has."""
+
+    async def reading(
+        paths: str | dict[str, Any], *, version: str = "3.1.0", components: Any = None, **settings: Any
+    ) -> tuple[OpenApiApi, dict[str, Operation]]:
+        info = {"title": "t", "version": "1"}
+        document = {"openapi": version, "info": info, "paths": paths, "components": components or {}}
+        where = tmp_path / "openapi.json"
+        where.write_text(paths if isinstance(paths, str) else json.dumps(document))
+        api = OpenApiApi("shop", OpenApiSettings(document=str(where), **{"server": SERVER, **settings}))
+        return api, {tool.name: tool for tool in await api.tools()}
+
+    return reading
 
 
 @pytest.fixture
@@ -54,20 +80,14 @@ def shop(tmp_path: Path) -> Iterator[Opened]:
     where = tmp_path / "document.json"
 
     def opened(
-        op: Any = None,
-        answer: Any = None,
-        *,
-        method: str = "get",
-        path: str = "/q",
-        document: Any = None,
-        environment: Any = None,
-        **settings: Any,
+        op: Any = None, answer: Any = None, at: str = "get /q", document: Any = None, keys: Any = None, **settings: Any
     ) -> Shop:
+        method, path = at.split()
         server = stack.enter_context(HttpApi(answer if callable(answer) or not answer else lambda _: answer))
         described = {"openapi": "3.1.0", "info": {}, "paths": {path: {method: {"operationId": "op", **(op or {})}}}}
         where.write_text(json.dumps(described | (document or {})))
         chosen = OpenApiSettings(document=str(where), **{"server": f"{server.url}/v1", **settings})
-        return Shop(server, OpenApiApi("shop", chosen, environment=environment or {}))
+        return Shop(server, OpenApiApi("shop", chosen, environment=keys or {}))
 
     with ExitStack() as stack:
         yield opened
@@ -102,21 +122,14 @@ def shop(tmp_path: Path) -> Iterator[Opened]:
         ("query", {"schema": {"type": "string"}}, None, ""),
         ("query", {"schema": {"type": ["string", "null"]}}, None, "color="),
         # A pattern that would hang is not run.
-        (
-            "query",
-            {"schema": {"type": "string", "pattern": r"^(([a-z])+.)+[A-Z]$\p{L}"}},
-            "a" * 60,
-            f"color={'a' * 60}",
-        ),
+        ("query", {"schema": {"type": "string", "pattern": ENDLESS}}, "a" * 60, f"color={'a' * 60}"),
         ("header", {}, ["a", "b"], "a,b"),
         ("header", {"explode": True}, OBJECT, "R=100,G=200"),
         ("cookie", {}, "dark", "color=dark"),
     ],
 )
-async def test_a_parameter_is_written_in_its_style(
-    shop: Opened, place: str, more: dict[str, Any], value: Any, wanted: str
-) -> None:
-    call = shop({"parameters": [parameter(place, **more)]}, path="/c/{color}/x" if place == "path" else "/q")
+async def test_a_parameter_is_written_in_its_style(shop: Opened, place, more, value, wanted) -> None:
+    call = shop({"parameters": [parameter(place, **more)]}, at="get /c/{color}/x" if place == "path" else "get /q")
     assert not (await call(color=value)).error
     headers = call.asked.headers
     sent = {"query": call.asked.query, "header": headers.get("color"), "cookie": headers.get("cookie")}
@@ -131,25 +144,15 @@ async def test_a_parameter_is_written_in_its_style(
         ({"type": "object", "properties": {"a": {}}}, "application/merge-patch+json", {"a": 1}, '{"a":1}'),
         ({"type": "array", "items": {"type": "integer"}}, "application/json", {"body": [1, 2]}, "[1,2]"),
         ({"type": "object"}, "application/json", {"body": {"any": 1}}, '{"any":1}'),
-        (
-            {"allOf": [{"type": "object", "properties": {"a": {}}}, {"properties": {"b": {}}}]},
-            "application/json",
-            {"a": 1, "b": 2},
-            '{"a":1,"b":2}',
-        ),
-        (
-            {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}},
-            "application/x-www-form-urlencoded",
-            {"a": "x y", "b": [1, 2], "c": {"d": 1}},
-            "a=x%20y&b=1&b=2&c=%7B%22d%22%3A1%7D",
-        ),
+        ({"allOf": [{"type": "object", "properties": {"a": {}}}, {"properties": {"b": {}}}]},
+         "application/json", {"a": 1, "b": 2}, '{"a":1,"b":2}'),
+        ({"type": "object", "properties": {"a": {}, "b": {}, "c": {}}}, "application/x-www-form-urlencoded",
+         {"a": "x y", "b": [1, 2], "c": {"d": 1}}, "a=x%20y&b=1&b=2&c=%7B%22d%22%3A1%7D"),
         ({"type": "string"}, "text/plain", {"body": "plain words"}, "plain words"),
     ],
 )  # fmt: skip
-async def test_a_body_is_written_in_its_media_type(
-    shop: Opened, schema: Any, kind: str, arguments: dict[str, Any], wanted: str
-) -> None:
-    call = shop(body(schema, kind), method="post")
+async def test_a_body_is_written_in_its_media_type(shop: Opened, schema, kind, arguments, wanted) -> None:
+    call = shop(body(schema, kind), at="post /q")
     assert not (await call(**arguments)).error
     assert call.asked.body.decode().replace("%2C", ",") == wanted
     assert call.asked.headers["content-type"] == kind
@@ -157,7 +160,7 @@ async def test_a_body_is_written_in_its_media_type(
 
 async def test_a_body_that_is_not_needed_and_not_given_is_not_sent(shop: Opened) -> None:
     optional = body({"type": "object", "required": ["a"], "properties": {"a": {}}}, required=False)
-    call = shop(optional, method="post")
+    call = shop(optional, at="post /q")
     assert not (await call()).error
     assert (call.asked.body, "content-type" in call.asked.headers) == (b"", False)
 
@@ -191,10 +194,8 @@ CHECKED = {
         ({"parameters": [parameter("header", "Authorization")]}, {"Authorization": "Bearer x"}, "no such argument"),
     ],
 )
-async def test_a_mistake_is_answered_with_its_place_and_never_sent(
-    shop: Opened, op: Any, arguments: dict[str, Any], named: str
-) -> None:
-    call = shop(op, method="post", path="/items/{id}/view" if "id" in str(op) else "/q")
+async def test_a_mistake_is_answered_with_its_place_and_never_sent(shop: Opened, op, arguments, named) -> None:
+    call = shop(op, at="post /items/{id}/view" if "id" in str(op) else "post /q")
     result = await call(**arguments)
     assert result.error
     assert named in result.text
@@ -209,31 +210,22 @@ DESCRIBED = {"responses": {"2XX": {"description": "", "content": {"application/j
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        pytest.param(
-            Said(status=404, body={"message": "no such item"}),
-            {"error": True, "status": 404, "text": 'HTTP 404: {"message": "no such item"}',
-             "structured": {"message": "no such item"}},
-            id="an error is an answer",
-        ),
-        pytest.param(
-            Said(body={"count": "three"}),
-            {"mismatch": "count: 'three' is not of type 'integer'", "error": False, "structured": {"count": "three"}},
-            id="not as described",
-        ),
-        pytest.param(Said(body=b"x" * 5_000_000, **PLAIN), {"truncated": True}, id="long"),
-        pytest.param(
-            Said(body=gzip.compress(b'{"a": 1}'), headers={"content-encoding": "gzip"}),
-            {"structured": {"a": 1}, "truncated": False}, id="compressed",
-        ),
-        pytest.param(
-            Said(body=gzip.compress(b"0" * 50_000_000), headers={"content-encoding": "gzip"}),
-            {"truncated": True}, id="a bomb",
-        ),
-        pytest.param(
-            Said(body=b"\x89PNG\0\0", headers={"content-type": "image/png"}),
-            {"text": "(image/png, 6 bytes: not shown)"}, id="binary",
-        ),
+        # An error is an answer.
+        (Said(status=404, body={"message": "no such item"}),
+         {"error": True, "status": 404, "text": 'HTTP 404: {"message": "no such item"}',
+          "structured": {"message": "no such item"}}),
+        # Not as described.
+        (Said(body={"count": "three"}),
+         {"mismatch": "count: 'three' is not of type 'integer'", "error": False, "structured": {"count": "three"}}),
+        (Said(body=b"x" * 5_000_000, headers={"content-type": "text/plain"}), {"truncated": True}),
+        (Said(body=gzip.compress(b'{"a": 1}'), headers={"content-encoding": "gzip"}),
+         {"structured": {"a": 1}, "truncated": False}),
+        # A bomb.
+        (Said(body=gzip.compress(b"0" * 50_000_000), headers={"content-encoding": "gzip"}), {"truncated": True}),
+        (Said(body=b"\x89PNG\0\0", headers={"content-type": "image/png"}),
+         {"text": "(image/png, 6 bytes: not shown)"}),
     ],
+    ids=["error", "mismatch", "long", "compressed", "bomb", "binary"],
 )  # fmt: skip
 async def test_what_is_told_of_an_answer(shop: Opened, answer: Said, told: dict[str, Any]) -> None:
     call = shop(DESCRIBED, answer)
@@ -259,9 +251,7 @@ AWAY = "retry-after"
         (late, LiveApiUnavailable, r"no answer within 0\.2 s", 1),
     ],
 )
-async def test_an_answer_that_is_none_is_an_error(
-    shop: Opened, answer: Any, error: type[LiveApiError], match: str | None, requests: int
-) -> None:
+async def test_an_answer_that_is_none_is_an_error(shop: Opened, answer, error, match, requests) -> None:
     call = shop(None, answer, timeout=0.2 if answer is late else 30.0)
     with pytest.raises(error, match=match) as caught:
         await call()
@@ -269,10 +259,12 @@ async def test_an_answer_that_is_none_is_an_error(
     assert match or getattr(caught.value, "retry_after", 0) == 7.0
 
 
-async def test_a_server_that_is_not_there_is_unavailable(shop: Opened) -> None:
+async def test_a_server_or_a_document_that_is_not_there_is_named(shop: Opened) -> None:
     call = shop(server="http://127.0.0.1:9")
     with pytest.raises(LiveApiUnavailable, match="cannot be reached"):
         await call()
+    with pytest.raises(AdapterNotSetUp, match=r"document = '/nowhere\.json' cannot be read"):
+        await OpenApiApi("shop", OpenApiSettings(document="/nowhere.json", server=SERVER)).tools()
 
 
 async def test_a_document_that_went_away_leaves_the_tools_that_it_had() -> None:
@@ -314,7 +306,7 @@ def secured(name: str) -> dict[str, Any]:
     return {
         "document": {"components": {"securitySchemes": SCHEMES}, "security": [{name: []}]},
         "auth": {name: AuthSettings(username="ada", key_env="KEY")},
-        "environment": {"KEY": SECRET},
+        "keys": {"KEY": SECRET},
     }
 
 
@@ -353,7 +345,7 @@ async def test_a_redirect_is_followed_on_the_same_host_alone(shop: Opened) -> No
                 return Said(status=307, headers={"location": f"{there}/v1/moved"}, body={})
             return Said(body={"moved": asked.method})
 
-        call = shop({"parameters": [parameter("query", "far")]}, answer, method="post", **secured("head"))
+        call = shop({"parameters": [parameter("query", "far")]}, answer, at="post /q", **secured("head"))
         assert (await call()).structured == {"moved": "POST"}
         result = await call(far=1)
     assert (result.error, result.status) == (True, 307)
@@ -393,9 +385,7 @@ async def test_a_password_is_exchanged_for_a_token_once_however_many_ask(shop: O
         ([{"nothing": 1}], ["password", "refresh_token", "password"]),  # the refresh token ran out
     ],
 )
-async def test_a_token_that_is_refused_is_renewed(
-    shop: Opened, tokens: list[dict[str, Any]], grants: list[str]
-) -> None:
+async def test_a_token_that_is_refused_is_renewed(shop: Opened, tokens, grants) -> None:
     first = {"access_token": "T1", "refresh_token": "R1"}
     call = shop(None, token_server("T2", first, *tokens, {"access_token": "T2"}), **secured("password"))
     assert not (await call()).error
@@ -443,6 +433,173 @@ async def test_a_document_cannot_send_keys_to_another_host(shop: Opened) -> None
 async def test_a_key_that_is_not_there_or_a_scheme_that_nobody_describes_is_named(shop: Opened) -> None:
     with pytest.raises(AdapterNotSetUp, match=r"auth\.k: key_file = .* cannot be read"):
         shop(auth={"k": AuthSettings(kind="bearer", key_file="/nowhere")})
-    call = shop(auth={"token": AuthSettings(key_env="KEY")}, environment={"KEY": SECRET})
+    call = shop(auth={"token": AuthSettings(key_env="KEY")}, keys={"KEY": SECRET})
     with pytest.raises(AdapterNotSetUp, match=r"auth\.token: .*kind"):
         await call()
+
+
+# Documents: what is made of them, and what of those that are none.
+
+
+async def test_an_operation_becomes_a_tool_whose_arguments_are_one_object(read: Read) -> None:
+    string = {"type": "string"}
+    (put,) = posting({"$ref": "#/components/schemas/I"}).values()
+    put |= {
+        "operationId": "put_item",
+        "summary": "Change an item",
+        "tags": ["items"],
+        "parameters": [
+            parameter("path", "id", schema={"type": "integer"}),
+            parameter("query", "dry", schema={"type": "boolean"}),
+            parameter("header", "X-Trace", schema=string),
+            parameter("cookie", "theme", schema=string),
+        ],
+        "responses": {"200": {"description": "", "content": {"application/json": {"schema": {"type": "object"}}}}},
+    }
+    schemas = {"I": {"type": "object", "required": ["name"], "properties": {"name": string}}}
+    api, tools = await read({"/items/{id}": {"put": put}}, components={"schemas": schemas})
+    tool = tools["put_item"]
+    assert list(tool.parameters["properties"]) == ["id", "dry", "X-Trace", "theme", "name"]
+    assert tool.parameters["required"] == ["id", "name"]
+    assert tool.parameters["additionalProperties"] is False
+    assert "$ref" not in json.dumps(tool.parameters)
+    assert (tool.description, tool.tags, tool.returns) == ("Change an item", ("items",), {"type": "object"})
+    assert not tool.claims_read_only
+    assert not api.read_only("put_item")
+
+
+async def test_yaml_is_read_as_json_has_it(read: Read) -> None:
+    _, tools = await read(
+        """
+openapi: 3.0.3
+info: {title: t, version: "1"}
+paths:
+  /on:
+    get:
+      operationId: on
+      parameters:
+        - {name: answer, in: query, schema: {type: string, enum: [yes, no, 2020-01-01], nullable: true}}
+      responses:
+        200: {description: fine, content: {application/json: {schema: {type: array, items: {type: integer}}}}}
+"""
+    )
+    answer = tools["on"].parameters["properties"]["answer"]
+    assert answer == {"type": ["string", "null"], "enum": ["yes", "no", "2020-01-01", None]}
+    assert tools["on"].returns == {"type": "array", "items": {"type": "integer"}}
+    assert tools["on"].claims_read_only
+
+
+async def test_a_page_of_yaml_cannot_become_a_gigabyte(read: Read) -> None:
+    lines = ["openapi: 3.1.0", "x0: &x0 {type: object, properties: {a: {type: string}}}"]
+    for number in range(1, 12):
+        inner = ", ".join(f"p{n}: *x{number - 1}" for n in range(10))
+        lines.append(f"x{number}: &x{number} {{type: object, properties: {{{inner}}}}}")
+    lines.append("paths: {/a: {post: {operationId: a, requestBody: {content: {application/json: {schema: *x11}}}}}}")
+    tracemalloc.start()
+    api, tools = await read("\n".join(lines))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(tools) + len(api.skipped) == 1
+    assert peak < 50_000_000
+
+
+async def test_a_schema_that_holds_itself_is_cut_and_says_so(read: Read) -> None:
+    reference = {"$ref": "#/components/schemas/Node"}
+    node = {"type": "object", "properties": {"name": {"type": "string"}, "next": reference}}
+    api, tools = await read({"/n": posting(reference, operationId="n")}, components={"schemas": {"Node": node}})
+    inner = tools["n"].parameters["properties"]["next"]
+    assert inner["type"] == "object"
+    assert "properties" not in inner
+    assert "Node" in tools["n"].description
+    assert not api.skipped
+
+
+async def test_what_cannot_be_offered_is_skipped_with_its_reason_and_the_rest_goes_on(read: Read) -> None:
+    elsewhere = "https://elsewhere.example"
+    wanted: dict[str, tuple[dict[str, Any], str]] = {
+        "POST /remote": (posting({"$ref": f"{elsewhere}/schema.json"}), "remote_reference"),
+        "POST /file": (posting({"$ref": "other.yaml#/A"}), "remote_reference"),
+        "POST /nothing": (posting({"$ref": "#/components/schemas/Nothing"}), "dangling_reference"),
+        "POST /upload": (posting({"type": "object"}, "multipart/form-data"), "media_type"),
+        "POST /bad": (posting({"type": "object", "properties": {"a": {"type": "no such type"}}}), "bad_schema"),
+        "GET /place": ({"get": {"parameters": [parameter("moon")]}}, "bad_parameter"),
+        "GET /style": ({"get": {"parameters": [parameter("query", style="baroque")]}}, "bad_parameter"),
+        "GET /other": ({"get": {"servers": [{"url": elsewhere}]}}, "other_server"),
+        "GET /list": ({"get": {"parameters": "none"}}, "dangling_reference"),
+        "GET /loop": ({"get": {"parameters": [{"$ref": "#/components/parameters/A"}]}}, "dangling_reference"),
+        "* no-slash": ({"get": {}}, "malformed"),
+        "* /item": ({"$ref": f"{elsewhere}/item.json"}, "remote_reference"),
+    }
+    paths = {where.split()[1]: item for where, (item, _) in wanted.items()}
+    loop = {"A": {"$ref": "#/components/parameters/B"}, "B": {"$ref": "#/components/parameters/A"}}
+    api, tools = await read(paths | {"/fine": {"get": {"operationId": "fine"}}}, components={"parameters": loop})
+    assert list(tools) == ["fine"]
+    assert {one.where: one.reason for one in api.skipped} == {where: reason for where, (_, reason) in wanted.items()}
+    assert api.counts["skipped_remote_reference"] == 3
+    with pytest.raises(LiveApiRefused, match="no operation 'nothing'"):
+        await api.call("nothing", {})
+
+
+async def test_names_are_unique_legal_and_the_same_in_any_order(read: Read) -> None:
+    long = "a-very-long-collection-of-things-that-somebody-gave-a-very-long-name"
+    paths: dict[str, Any] = {f"/{long}/{number}/{{id}}": {"get": {}, "delete": {}} for number in range(250)}
+    paths |= {"/a": {"get": {"operationId": "list items"}}, "/b": {"get": {"operationId": "list.items"}}}
+    api, tools = await read(paths)
+    assert len(tools) == 502
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in tools)
+    assert tools[next(iter(tools))].title == f"GET /{long}/0/{{id}}"
+    assert not api.skipped
+    _, again = await read(dict(reversed(paths.items())))
+    assert {one.title: one.name for one in again.values()} == {one.title: one.name for one in tools.values()}
+
+
+async def test_operations_are_left_out_by_name_and_beyond_the_limit(read: Read) -> None:
+    paths = {f"/{name}": {"get": {"operationId": name}} for name in ("user_list", "user_drop", "log_list")}
+    assert list((await read(paths, include=("user_*",), exclude=("*_drop",)))[1]) == ["user_list"]
+    api, tools = await read(paths, max_operations=2)
+    assert (len(tools), api.counts["skipped_too_many"]) == (2, 1)
+
+
+async def test_arguments_of_one_name_are_told_apart(read: Read) -> None:
+    item = posting({"type": "object", "properties": {"id": {"type": "boolean"}}}, operationId="p")
+    item["post"]["parameters"] = [parameter("path", "id"), parameter("query", "id"), parameter("query", "filter[name]")]
+    _, tools = await read({"/{id}": item})
+    assert list(tools["p"].parameters["properties"]) == ["id", "query_id", "filter_name", "body_id"]
+
+
+async def test_what_openapi_3_0_writes_in_its_own_way_is_translated(read: Read) -> None:
+    schema = {
+        "type": "object",
+        "required": ["a", "id"],
+        "properties": {
+            "id": {"type": "string", "readOnly": True},
+            "a": {"type": "number", "minimum": 0, "exclusiveMinimum": True, "nullable": True, "example": 3},
+            "b": {"$ref": "#/components/schemas/B", "description": "ignored beside a reference in 3.0"},
+        },
+    }
+    schemas = {"B": {"nullable": True, "allOf": [{"type": "string"}]}}
+    _, tools = await read({"/": posting(schema, operationId="p")}, version="3.0.3", components={"schemas": schemas})
+    assert tools["p"].parameters["properties"] == {
+        "a": {"type": ["number", "null"], "exclusiveMinimum": 0, "examples": [3]},
+        "b": {"anyOf": [{"allOf": [{"type": "string"}]}, {"type": "null"}]},
+    }
+    assert tools["p"].parameters["required"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "neither JSON nor YAML"),
+        ("[1]", "no object"),
+        ('{"swagger": "2.0", "paths": {}}', "3.0 and 3.1"),
+        ('{"openapi": "4.0.0"}', "3.0 and 3.1"),
+        ('{"openapi": "3.1.0", "paths": []}', "paths"),
+        ('{"openapi": "3.1.0", "paths": {}}', "name one in `server`"),
+        ("[" * 5000, "neither JSON nor YAML|nested too deep"),
+        *(("a: \n " + opening * 100_000, "neither JSON nor YAML") for opening in ("[", "a: [", "{a: ", "- ")),
+        ("a: !!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
+    ],
+)
+async def test_a_document_that_is_none_is_told(read: Read, text: str, told: str) -> None:
+    with pytest.raises(LiveApiMalformed, match=told):
+        await read(text, server="")
