@@ -12,50 +12,37 @@ from daemon.api.killswitch import ORIGIN, KillSwitch
 pytestmark = pytest.mark.anyio
 
 
-class Looks:
-    """A life of so many looks; what is to happen before each is in `steps`."""
+class Bench:
+    """A kill switch, and a life of so many looks; what is to happen before each but the first is in `steps`."""
 
-    def __init__(self, *steps) -> None:
-        self.draining, self._steps = anyio.Event(), list(steps)
+    def __init__(self, store: Store, state: Path) -> None:
+        self.store, self.kill, self.now = store, KillSwitch(state), 1.0
+        self.draining, self.steps = anyio.Event(), list[str]()
 
     def ready(self) -> None: ...
 
     def beat(self) -> None: ...
 
     async def pause(self, seconds: float) -> bool:
-        if not self._steps:
-            self.draining.set()
-            return False
-        await self._steps.pop(0)()
-        return True
-
-
-class Bench:
-    def __init__(self, store: Store, state: Path) -> None:
-        self.store, self.kill = store, KillSwitch(state)
-        self.now = 1.0
+        match self.steps.pop(0) if self.steps else "end":
+            case "end":
+                self.draining.set()
+            case "touch":
+                self.kill.path.write_text("incident 4711")
+            case "remove":
+                self.kill.path.unlink()
+            case "freeze" | "thaw" as kind:
+                await self.order(kind, "by hand", "control")
+        return not self.draining.is_set()
 
     async def order(self, kind, reason: str, origin: str = ORIGIN) -> None:
         self.now += 1
         directive = Directive(id=f"{self.now}", kind=kind, reason=reason, origin=origin, created=self.now)
         await self.store.save([directive])
 
-    async def touch(self, text: str = "incident 4711") -> None:
-        self.kill.path.write_text(text)
-
-    async def remove(self) -> None:
-        self.kill.path.unlink()
-
-    async def freeze(self) -> None:
-        await self.order("freeze", "by hand", "control")
-
-    async def thaw(self) -> None:
-        await self.order("thaw", "", "control")
-
-    async def nothing(self) -> None: ...
-
-    async def said(self, *steps) -> list[tuple[str, str]]:
-        await self.kill.watch(Looks(*steps), self.store, self.order)  # type: ignore[arg-type]
+    async def said(self, steps: str) -> list[tuple[str, str]]:
+        self.draining, self.steps = anyio.Event(), steps.split()
+        await self.kill.watch(self, self.store, self.order)  # type: ignore[arg-type]
         return [(item.kind, item.origin) for item in reversed(await self.store.directives())]
 
 
@@ -65,21 +52,20 @@ def bench(store: Store, tmp_path: Path) -> Bench:
 
 
 async def test_its_text_is_the_reason_and_what_cannot_be_read_stops_too(bench: Bench) -> None:
+    path = bench.kill.path
     assert bench.kill.reason() == ""
-    await bench.touch("  incident\n4711 \n")
-    assert bench.kill.reason() == "incident 4711"
-    await bench.touch("")
-    assert "FREEZE is there" in bench.kill.reason()
-    await bench.remove()
-    bench.kill.path.mkdir()
+    for text, reason in (("  incident\n4711 \n", "incident 4711"), ("", f"{path} is there")):
+        path.write_text(text)
+        assert bench.kill.reason() == reason
+    path.unlink()
+    path.mkdir()
     assert "cannot be read" in bench.kill.reason()
 
 
 async def test_a_file_that_was_removed_while_no_daemon_ran_is_noticed(bench: Bench) -> None:
-    await bench.touch()
-    await bench.said()
-    await bench.remove()
-    assert await bench.said() == [("freeze", ORIGIN), ("thaw", ORIGIN)]
+    await bench.said("touch nothing")
+    bench.kill.path.unlink()
+    assert await bench.said("") == [("freeze", ORIGIN), ("thaw", ORIGIN)]
 
 
 @pytest.mark.parametrize(
@@ -95,4 +81,4 @@ async def test_a_file_that_was_removed_while_no_daemon_ran_is_noticed(bench: Ben
 async def test_it_freezes_while_it_is_there_and_undoes_its_own_alone(
     bench: Bench, steps: str, said: list[tuple[str, str]]
 ) -> None:
-    assert await bench.said(*(getattr(bench, step) for step in steps.split())) == said
+    assert await bench.said(steps) == said

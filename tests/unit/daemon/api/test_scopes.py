@@ -3,16 +3,12 @@ opens what its scope says, nothing else."""
 
 import base64
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from daemon.api.admin import AdminOnly, admin_keys, refusal_figures
 from daemon.api.auth_throttle import AuthThrottle
@@ -133,52 +129,36 @@ async def test_a_teaching_key_knows_its_own_tenant_alone_and_drafts_what_an_oper
 # -- the door itself ---------------------------------------------------------------------------------------------------
 
 
-async def page(request: Request) -> Response:
-    return PlainTextResponse("here")
-
-
-@pytest.fixture
-async def http(path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an API of a route that no table names, whose key file has one agent's key at first."""
-    key(path, "agent")
-    app = Starlette(routes=[Route("/", page, methods=["GET", "POST"])])
-    guarded = AdminOnly(app, keys=admin_keys(path, "127.0.0.1"), routes=app.routes)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://here:8090") as client:
-        yield client
-
-
-async def test_without_an_admin_key_it_is_open_and_then_shut_to_all_but_those(
-    http: httpx.AsyncClient, path: Path
-) -> None:
-    assert (await http.get("/")).text == "here"
-    texts = {scope: key(path, scope) for scope in SCOPES}
-    told = (await http.get("/")).headers["www-authenticate"]
-    assert told.startswith("Basic "), "a browser is asked to log in"
-    login = base64.b64encode(f"anyone:{texts['admin']}".encode()).decode()
-    for shown in ({"authorization": f"Bearer {texts['admin']}"}, {"authorization": f"Basic {login}"}):
-        assert (await http.get("/", headers=shown)).text == "here"
-    for scope, text in texts.items():
-        answer = await http.post("/", headers={"x-evolved-key": text})
-        assert (answer.status_code == 200) == (scope == "admin")
-    for origin, status in (("http://evil", 403), ("null", 403), ("http://here:8090", 200)):
-        headers = {"x-evolved-key": texts["admin"], "origin": origin}
-        assert (await http.post("/", headers=headers)).status_code == status, "a page of another site gives no orders"
-    revoke_key(path, texts["admin"][4:16], now=1.0)
-    shown = (texts["agent"].encode(), texts["admin"].encode(), b"evk_", b"\xff")
-    answers = [await http.get("/", headers={b"x-evolved-key": one}) for one in shown]
+async def test_without_an_operators_key_it_is_open_and_then_shut_for_good(desk: Desk, path: Path) -> None:
+    agent, app = key(path, "agent"), desk.app(KeyRing(path, clock=lambda: 2.0))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+        assert (await http.get("/")).status_code == 200
+        admin = key(path)
+        told = (await http.get("/")).headers["www-authenticate"]
+        assert told.startswith("Basic "), "a browser is asked to log in"
+        login = base64.b64encode(f"anyone:{admin}".encode()).decode()
+        for shown in (f"Bearer {admin}", f"Basic {login}"):
+            assert (await http.get("/", headers={"authorization": shown})).status_code == 200
+        for origin, status in (("http://evil", 403), ("null", 403), ("http://127.0.0.1", 200)):
+            answer = await http.post("/api/freeze", json={}, headers={"x-evolved-key": admin, "origin": origin})
+            assert answer.status_code == status, "a page of another site gives no orders"
+        revoke_key(path, admin[4:16], now=1.0)
+        wrong = (agent.encode(), admin.encode(), b"evk_", b"\xff")
+        answers = [await http.get("/", headers={b"x-evolved-key": one}) for one in wrong]
     assert {(answer.status_code, answer.text) for answer in answers} == {(401, answers[0].text)}
-    assert texts["admin"] not in answers[1].text
+    assert admin not in answers[1].text
 
 
-async def test_wrong_keys_from_an_address_are_put_off_counted_and_never_shut_out_the_right_one(path: Path) -> None:
-    text, clock, refused = key(path), Clock(), Counter[str]()
-    app = Starlette(routes=[Route("/", page)])
+async def test_wrong_keys_from_an_address_are_put_off_counted_and_never_shut_out_the_right_one(
+    desk: Desk, path: Path
+) -> None:
+    text, clock, refused, app = key(path), Clock(), Counter[str](), desk.app()
     tries = AuthThrottle(most=3, seconds=60.0, clock=clock)
     guarded = AdminOnly(app, keys=KeyRing(path, clock=clock), routes=app.routes, tries=tries, refused=refused)
 
     async def ask(shown: str, address: str = "10.0.0.1") -> httpx.Response:
         transport = httpx.ASGITransport(guarded, client=(address, 5))
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get("/", headers={"x-evolved-key": shown} if shown else {})
 
     answers = [await ask("evk_wrong") for _ in range(5)]

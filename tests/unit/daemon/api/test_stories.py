@@ -1,13 +1,10 @@
-"""Runs and versions are told with their credit, their tokens, what a swap cost, and what became of them."""
-
-from pathlib import Path
+"""Runs are told with their credit and their tokens. Versions: `tests/unit/daemon/cli/test_history.py`."""
 
 import httpx
 import msgspec
 import pytest
 
-from actors.messages import Feedback, Handoff, Serving, Step, StepLabel, TokenRow, ToolCall, Verdict, pack_array
-from actors.messages.signing import sign
+from actors.messages import Feedback, Handoff, Step, StepLabel, TokenRow, ToolCall, pack_array
 from actors.store import Store
 from actors.store.records import Joined
 from actors.store.run_story import RunStory, run_story
@@ -15,8 +12,6 @@ from daemon.api.run_story import lines
 from daemon.api.trajectories import tokens_of
 from tests.support.credited import attributed
 from tests.support.experience import lesson
-from tests.support.fakes import candidate
-from tests.support.keys import key_pair
 
 pytestmark = pytest.mark.anyio
 
@@ -78,21 +73,23 @@ async def test_one_without_credit_is_told_too_and_none_is_404(store: Store, http
     await store.save([attributed("t1").trajectory])
     found = (await http.get("/api/trajectories/t1")).json()
     assert (found["judged"], found["steps"][0]["label"]) == (None, "ABSTAIN")
-    assert (await http.get("/api/trajectories/none")).status_code == 404
+    for path in ("trajectories/none", "versions/9", "versions/two", f"versions/{'9' * 30}"):
+        assert (await http.get(f"/api/{path}")).status_code == 404
 
 
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("source=elsewhere", "production, sandbox, probe"), ("outcome=fine", "success, failure"),
-        ("version=two", "version is 'two'"), ("limit=0", "from 1 on"), ("after=yesterday", "the page before"),
-        ("after=nan:x", "the page before"),
+        ("trajectories?source=elsewhere", "production, sandbox, probe"), ("versions?limit=0", "from 1 on"),
+        ("trajectories?outcome=fine", "success, failure"), ("trajectories?version=two", "version is 'two'"),
+        ("trajectories?limit=0", "from 1 on"), ("trajectories?after=yesterday", "the page before"),
+        ("trajectories?after=nan:x", "the page before"),
     ],
 )  # fmt: skip
 async def test_a_question_that_makes_no_sense_is_told_what_would(
     http: httpx.AsyncClient, query: str, said: str
 ) -> None:
-    answer = await http.get(f"/api/trajectories?{query}")
+    answer = await http.get(f"/api/{query}")
     assert answer.status_code == 422
     assert said in answer.json()["error"]["message"]
 
@@ -115,46 +112,3 @@ async def test_a_run_whose_cut_off_answer_nobody_verified_says_that_it_is_not_tr
     said = "\n".join(lines(story))
     assert ("not trained on: its last answer" in said) == bool(told)
     assert told in said
-
-
-@pytest.fixture
-async def versions(store: Store, http: httpx.AsyncClient, tmp_path: Path) -> httpx.AsyncClient:
-    key, _ = key_pair(tmp_path / "signing")
-    for number in (1, 2):
-        made = candidate(number, tmp_path / "versions" / f"v{number:06d}")
-        verdict = Verdict(
-            id=f"d{number}", version=number, path=made.path, manifest=made.manifest, incumbent=number - 1,
-            decision="promote", reason="measured", measurements={"success": 0.7, "drift_kl": 0.1}, created=number + 0.5,
-        )  # fmt: skip
-        await store.save([made, sign(verdict, key) if number == 1 else verdict])
-    swap = Serving(
-        id="s1", engine="a", version=1, previous=0, path="p", result="swapped", since=1.7, paused_seconds=0.05
-    )
-    refused = Serving(id="s2", engine="a", version=2, previous=1, path="p", result="refused", since=2.7, reason="full")
-    await store.save([swap, refused])
-    return http
-
-
-async def test_the_list_has_headlines_and_one_has_everything_and_says_what_is_not_signed(
-    versions: httpx.AsyncClient,
-) -> None:
-    told = (await versions.get("/api/versions")).json()
-    second, first = told["versions"]
-    assert (told["all"], second["version"], first["version"]) == (2, 2, 1)
-    assert first["verdict"]["measurements"] == {"success": 0.7}
-    assert first["swaps"][0]["paused_seconds"] == 0.05
-    assert first["served"] == [{"engine": "a", "since": 1.7, "until": None}]
-    assert second["setbacks"] == [{"at": 2.7, "kind": "refused", "who": "a", "reason": "full"}]
-    assert len((await versions.get("/api/versions?limit=1")).json()["versions"]) == 1
-    first, second = [(await versions.get(f"/api/versions/{number}")).json() for number in (1, 2)]
-    assert first["verdicts"][0]["measurements"] == {"success": 0.7, "drift_kl": 0.1}
-    assert first["verdicts"][0]["signature_problem"] == ""
-    assert second["verdicts"][0]["signature_problem"] != ""
-    assert [one["version"] for one in second["ancestry"]] == [1, 0]
-    assert first["on_disk"] is True
-
-
-async def test_a_version_that_is_not_there_is_404_and_a_limit_that_is_none_422(versions: httpx.AsyncClient) -> None:
-    for path in ("9", "two", "9" * 30):
-        assert (await versions.get(f"/api/versions/{path}")).status_code == 404
-    assert (await versions.get("/api/versions?limit=0")).status_code == 422

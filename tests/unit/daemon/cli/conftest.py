@@ -48,6 +48,7 @@ def evolved(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 REASON = "success fell [/x] [bold fell [red]:warning:\\"
 """As it was written, whatever it looks like."""
+MEASURED = {"success": 0.75, "tasks": 96.0, "drift_kl": 0.1}
 
 
 @pytest.fixture
@@ -66,13 +67,13 @@ def versions(evolved: Evolved, tmp_path: Path) -> Evolved:
     first, second = written.candidate(0), written.candidate(1)
     verdict = Verdict(
         id="j", version=1, path=second.path, manifest=second.manifest, incumbent=0, decision="promote", reason="better",
-        measurements={"success": 0.75, "tasks": 96.0}, created=12.0,
+        measurements=MEASURED, created=12.0,
     )  # fmt: skip
 
     def serving(version: int, since: float, result: str = "swapped") -> Serving:
         return Serving(
             id=f"s{since}", engine="serving", version=version, previous=0, path="", result=result, since=since,
-            reason="canary" if result == "rolled_back" else "",
+            reason="canary" if result == "rolled_back" else "", paused_seconds=0.05,
         )  # fmt: skip
 
     records = [

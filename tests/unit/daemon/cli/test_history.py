@@ -1,12 +1,19 @@
-"""What a person asks after an incident, answered from the store alone."""
+"""What a person asks after an incident, answered from the store alone; the control API tells the same."""
 
 import json
 import sqlite3
 
+import httpx
 import msgspec
+import pytest
+from starlette.applications import Starlette
 
 from actors.messages import Verdict
-from tests.unit.daemon.cli.conftest import REASON, Evolved
+from actors.store import Store
+from daemon.api.versions import VersionApi
+from daemon.settings.config import Config
+from daemon.upkeep.provenance import Provenance
+from tests.unit.daemon.cli.conftest import MEASURED, REASON, Evolved
 
 
 def test_history_tells_who_served_how_long_and_what_was_taken_back_why(versions: Evolved) -> None:
@@ -26,7 +33,7 @@ def test_why_tells_sources_measurements_and_that_the_signatures_are_good(version
     assert [item["version"] for item in told["ancestry"]] == [0]
     (batch,) = told["batches"]
     assert (batch["trajectories"], sum(source["trajectories"] for source in batch["sources"])) == (2, 2)
-    assert told["verdicts"][0]["measurements"] == {"success": 0.75, "tasks": 96.0}
+    assert told["verdicts"][0]["measurements"] == MEASURED
     assert told["metrics"] == {"kl_old": 0.01}
     assert told["manifest"]["on_disk"]
     shown = versions("why 1").out
@@ -35,13 +42,40 @@ def test_why_tells_sources_measurements_and_that_the_signatures_are_good(version
     assert REASON in shown
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("role", ["gate", "learner"])
+async def test_the_control_api_lists_the_same_with_headlines_and_tells_of_a_key_that_does_not_fit(
+    versions: Evolved, role: str
+) -> None:
+    config = Config(state_dir=str(versions.directory))
+    store = Store(config.store_url, clock=lambda: 50.0)
+    await store.open()
+    trusted = Provenance(config.provenance, versions.directory).trusted(role)
+    app = Starlette(routes=VersionApi(store, trusted, versions.directory / "versions").routes())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://daemon/api") as http:
+        told, newest = [(await http.get(f"versions?limit={most}")).json() for most in (9, 1)]
+        (one, zero), one_of_two = told["versions"], newest["versions"]
+        assert (told["all"], [item["version"] for item in one_of_two]) == (2, [1])
+        listed = [(item["version"], item["served"], item["setbacks"]) for item in (zero, one)]
+        assert listed == [(item["version"], item["served"], item["setbacks"]) for item in versions.json("history")]
+        assert one["verdict"]["measurements"] == {"success": 0.75, "tasks": 96.0}, "the others are in the whole story"
+        assert one["swaps"][0]["paused_seconds"] == 0.05
+        story, asked = (await http.get("versions/1")).json(), versions.json("why 1")
+        for name in ("ancestry", "batches", "metrics", "setbacks"):
+            assert story[name] == asked[name]
+        (verdict,) = story["verdicts"]
+        assert (verdict["measurements"], story["on_disk"]) == (MEASURED, True)
+        assert (verdict["signature_problem"] == "") == (role == "gate")
+    await store.aclose()
+
+
 def test_why_says_which_signature_is_not_good(versions: Evolved) -> None:
     manifest = versions.directory / "versions" / "v000001" / "manifest.json"
     manifest.write_bytes(manifest.read_bytes() + b" ")
     with sqlite3.connect(versions.directory / "evolved.db") as store:
         (body,) = store.execute("SELECT body FROM verdicts").fetchone()
         message = msgspec.msgpack.decode(body, type=Verdict)
-        forged = msgspec.structs.replace(message, measurements={"success": 0.99, "tasks": 96.0})
+        forged = msgspec.structs.replace(message, measurements={**MEASURED, "success": 0.99})
         store.execute("UPDATE verdicts SET body = ?", (msgspec.msgpack.encode(forged),))
     store.close()
     first, second = versions.json("why 1", 1)["problems"]

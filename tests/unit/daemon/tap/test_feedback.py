@@ -67,16 +67,6 @@ def test_a_list_is_as_many_records_in_order_and_has_an_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "param"),
-    [({"response_id": "r", "outcome": 2}, "[2].outcome"), ({"respons_id": "r"}, "[2].respons_id"), (7, "body")],
-)
-def test_one_fault_refuses_the_list_and_names_its_place(fault: object, param: str) -> None:
-    with pytest.raises(Refused) as refusal:
-        told([GOOD, GOOD, fault])
-    assert (refusal.value.status, refusal.value.param) == (422, param)
-
-
-@pytest.mark.parametrize(
     ("body", "param", "says"),
     [
         ({"outcome": 1}, "response_id", "give response_id"),
@@ -96,10 +86,14 @@ def test_one_fault_refuses_the_list_and_names_its_place(fault: object, param: st
         ({"response_id": "r", "kind": "comment"}, "text", "missing"),
         ({"respons_id": "r", "outcome": 1}, "respons_id", "did you mean response_id?"),
         ({"zzz": 1}, "zzz", "known are"),
+        ([GOOD, GOOD, {"response_id": "r", "outcome": 2}], "[2].outcome", "out of range"),
+        ([GOOD, GOOD, {"respons_id": "r"}], "[2].respons_id", "did you mean response_id?"),
+        ([GOOD, GOOD, 7], "body", ""),
         *((body, "body", "body: ") for body in (b"", b"{", b"[]", b'"x"', b"\xff", b'{"outcome": NaN}', b"[" * 5000)),
     ],
 )
-def test_what_is_wrong_is_named_with_its_remedy(body: dict | bytes, param: str, says: str) -> None:
+def test_what_is_wrong_is_named_with_its_remedy(body: dict | list | bytes, param: str, says: str) -> None:
+    """One fault refuses a list as a whole, and its place in it is named."""
     with pytest.raises(Refused) as refusal:
         read_feedback(body if isinstance(body, bytes) else json.dumps(body).encode(), "acme", 5.0)
     assert (refusal.value.status, refusal.value.param) == (422, param)
