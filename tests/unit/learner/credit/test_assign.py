@@ -1,4 +1,4 @@
-"""`assign`: sets, roles, skips and what was to be expected."""
+"""`assign`: sets, roles, skips, what was to be expected, and corrections of outcomes that were trained on."""
 
 import msgspec
 import numpy as np
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.credit import CreditSettings, assign
-from tests.unit.learner.maker import expecting, item, with_run
+from tests.unit.learner.maker import expecting, item, with_judgement, with_run
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
@@ -15,12 +15,16 @@ PAPER = CreditSettings(alpha=0.1, discount=1.0)
 
 @pytest.mark.parametrize(
     ("settings", "good", "bad"),
-    # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; (0.5, 0.5) / sigma, and (0.5, -1.5) / sigma
-    [(CreditSettings(), [0.5, 0.5], [0.5, -1.5]), (PAPER, [0.1, 0.05], [0.05 - 0.15, -0.15])],
-    ids=["each label is its own step's", "the paper: a tenth, and of later steps too"],
+    # outcomes -> +-1. Labels: means 1 and 0 however many steps, mu 0.5, sigma^2 1 - 0.25; what was not judged is none.
+    [
+        (CreditSettings(), [0.5], [0.5, -1.5, 0.0, 0.5, -1.5]),
+        (CreditSettings(discount=0.5), [0.5], [-0.28125, -1.5625, -0.125, -0.25, -1.5]),
+        (PAPER, [0.05], [-0.2, -0.25, -0.1, -0.1, -0.15]),
+    ],
+    ids=["each label is its own step's", "and half of it the step's before", "the paper: a tenth, and of later steps"],
 )
 def test_a_group_by_hand(settings, good, bad):
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], settings)
+    credits = assign([item(1.0, "+", group="g"), item(0.0, "+-?+-", group="g")], settings)
     sigma = 0.75**0.5
     assert credits.advantages[0] == pytest.approx(1 + np.array(good) / sigma)
     assert credits.advantages[1] == pytest.approx(-1 + np.array(bad) / sigma)
@@ -31,9 +35,11 @@ def first(credits):
 
 
 def test_groups_do_not_mix():
-    items = [item(1.0, group="a"), item(0.0, group="a"), item(0.8, group="b"), item(0.6, group="b")]
-    credits = assign(items, OUTCOME_ONLY)
-    assert [float(a[0]) for a in credits.advantages] == pytest.approx([1, -1, 1, -1])
+    items = [item(outcome, group="a") for outcome in (1.0, 0.0, 0.0, 0.0)]
+    items += [item(outcome, group="b") for outcome in (0.8, 0.6)]
+    # Of the first the mean is 0.25 and the population deviation sqrt(3)/4.
+    expected = [3**0.5, *[-(3**-0.5)] * 3, 1, -1]
+    assert first(assign(items, OUTCOME_ONLY)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("how", "skipped"), [({"role": "baseline"}, {}), ({"trainable": False}, {"not_trainable": 1})])
@@ -294,3 +300,40 @@ def test_an_answer_that_was_cut_off_on_the_way_does_not_make_the_run_one():
     steps = run.attributed.trajectory.steps
     went_on = with_run(run, steps=(msgspec.structs.replace(steps[0], cut="length"), steps[1]), graded=True)
     assert assign([item(1.0, group="g"), went_on], OUTCOME_ONLY).left == ("", "")
+
+
+COMPANY = [item(1.0, id="a"), item(0.0, id="b"), item(1.0, id="c")]
+PAST = {"c": 0.6}
+
+
+def corrected(outcome, before):
+    return msgspec.structs.replace(item(outcome, id="x"), corrects=before)
+
+
+def last(one, past=PAST, alpha=0.5):
+    """Advantages of `one` among the others."""
+    return assign(expecting([*COMPANY, one], past), CreditSettings(alpha=alpha)).advantages[-1]
+
+
+def test_a_run_trained_with_a_wrong_outcome_and_then_corrected_comes_to_the_right_update():
+    wrong, right = (last(item(outcome, id="x"), alpha=0.0) for outcome in (1.0, 0.0))
+    assert wrong + last(corrected(0.0, 1.0), alpha=0.0) == pytest.approx(right)
+
+
+@pytest.mark.parametrize(("new", "old", "sign"), [(0.0, 1.0, -1.0), (1.0, 0.0, 1.0), (0.5, 0.0, 1.0)])
+@pytest.mark.parametrize("past", [PAST, {}])
+def test_a_correction_has_the_sign_of_the_change_and_changes_nothing_for_others(new, old, sign, past):
+    assert (np.sign(last(corrected(new, old), past)) == sign).all()
+    both = ([*COMPANY, corrected(new, old)], COMPANY)
+    among, alone = (assign(expecting(each, past), CreditSettings()).advantages for each in both)
+    np.testing.assert_array_equal(among[:-1], alone)
+
+
+def test_step_labels_have_no_part_in_a_correction():
+    plain = corrected(0.0, 1.0)
+    np.testing.assert_array_equal(last(plain), last(with_judgement(plain, weight=0.0)))
+
+
+def test_a_correction_that_nothing_can_be_compared_with_is_left_out():
+    credits = assign([corrected(0.0, 1.0)], CreditSettings())
+    assert (credits.advantages, credits.left) == ((None,), ("zero_advantage",))
