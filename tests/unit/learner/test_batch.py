@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from actors.messages import TokenRow, pack_array
+from actors.messages import Processing, TokenRow, pack_array
 from learner.batch import TrajectoryBatch
-from learner.build import OLDEST, BuildSettings, build, strip
+from learner.build import OLDEST, BuildSettings, build
 from learner.credit import CreditSettings, assign
 from learner.errors import BatchFileInvalid
 from tests.unit.learner.maker import VOCABULARY, item, row
@@ -22,6 +22,10 @@ LIMITS = BuildSettings(
     max_staleness=2,
 )
 GOOD = row([5, 6, 7, 8], [-1, -1, 0, 0], version=3)
+
+
+def processed(**by):
+    return msgspec.structs.replace(GOOD, processing=Processing(**by))
 
 
 def built(*items, limits=LIMITS):
@@ -70,14 +74,6 @@ def test_only_guided_tokens_with_positive_advantage_are_boosted():
     assert np.all(batch.clip_low == np.float32(0.2))
 
 
-@given(ids=st.lists(st.integers(0, 9), min_size=2, max_size=30), cut=st.data())
-def test_what_was_put_in_is_what_is_cut_out(ids, cut):
-    start = cut.draw(st.integers(0, len(ids)))
-    hint = cut.draw(st.lists(st.integers(0, 9), max_size=8))
-    guided = np.array([*ids[:start], *hint, *ids[start:]])
-    assert strip(guided, (start, start + len(hint))).tolist() == ids
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -102,6 +98,13 @@ def test_what_was_put_in_is_what_is_cut_out(ids, cut):
         (row([5] * 65, [-1] * 64 + [0], version=3), "too_long"),
         (row([5, 6], [-1, 0], version=3, hint=(1, 9)), "hint_span"),
         (row([5, 6, 7], [-1, 0, 0], version=3, hint=(1, 2)), "hint_span"),  # would cut what was sampled
+        (processed(top_p=0.0), "processing"),  # that no engine can have done
+        (processed(top_k=-3), "processing"),
+        (processed(repetition_penalty=np.nan), "processing"),
+        (processed(repetition_penalty=0.0), "processing"),
+        (processed(min_p=1.5), "processing"),
+        (processed(presence_penalty=np.inf), "processing"),
+        (msgspec.structs.replace(processed(grammar=True), redacted=True), "grammar"),  # its context was another one
     ],
 )
 def test_a_row_that_cannot_be_trained_on_is_dropped_and_counted(bad, reason):
