@@ -35,8 +35,7 @@ def row(
     logprobs: Sequence[float] | None = None,
     version: int = 0,
     versions: Sequence[int] | None = None,
-    hint: tuple[int, int] = (0, 0),
-    temperature: float = 1.0,
+    **fields: Any,
 ) -> TokenRow:
     """A token row; by default every sampled token has log-prob -1 and came from `version`."""
     on = np.asarray(steps) >= 0
@@ -45,8 +44,7 @@ def row(
         step=pack_array(steps, "<i2"),
         logprobs=pack_array(np.where(on, -1.0, 0.0) if logprobs is None else logprobs, "<f4"),
         versions=pack_array(np.where(on, version, -1) if versions is None else versions, "<i4"),
-        hint=hint,
-        temperature=temperature,
+        **fields,
     )
 
 
@@ -55,31 +53,19 @@ def item(
     labels: str = "+",
     *,
     id: str = "t",
-    group: str = "",
     cluster: str = "c",
     role: str = "train",
     rows: Sequence[TokenRow] = (),
-    trainable: bool = True,
-    experience: Sequence[str] = (),
+    **fields: Any,
 ) -> BatchItem:
-    """A batch item with one step a character of `labels`: + good, - bad, ? abstained."""
+    """A batch item with one step a character of `labels`: + good, - bad, ? abstained; `fields` are of its run."""
     names = {"+": "GOOD", "-": "BAD", "?": "ABSTAIN"}
-    trajectory = Trajectory(
-        id=id,
-        steps=tuple(Step(exchange_id=f"{id}.{i}", row=0 if rows else -1) for i in range(len(labels))),
-        rows=tuple(rows),
-        outcome=outcome,
-        started=0.0,
-        ended=1.0,
-        group=group,
-        trainable=trainable,
-        experience_ids=tuple(experience),
-        source="sandbox" if group else "production",
-    )
-    attribution = Attribution(labels=tuple(StepLabel(names[c]) for c in labels), judge="test", rubric="1")
-    return BatchItem(
-        attributed=Attributed(id=id, trajectory=trajectory, attribution=attribution, cluster=cluster), role=role
-    )
+    source = "sandbox" if fields.get("group") else "production"
+    steps = tuple(Step(exchange_id=f"{id}.{i}", row=0 if rows else -1) for i in range(len(labels)))
+    told = {"rows": tuple(rows), "started": 0.0, "ended": 1.0, "source": source, **fields}
+    run = Trajectory(id=id, steps=steps, outcome=outcome, **told)
+    judged = Attribution(labels=tuple(StepLabel(names[c]) for c in labels), judge="test", rubric="1")
+    return BatchItem(attributed=Attributed(id=id, trajectory=run, attribution=judged, cluster=cluster), role=role)
 
 
 def token_batch(lengths: npt.ArrayLike, mask: npt.ArrayLike, **columns: Any) -> TrajectoryBatch:

@@ -42,7 +42,7 @@ def order(tmp_path):
         return row([*prompt, *said, *seen, *said], steps, version=0, hint=span)
 
     items = [
-        item(1.0, "+-", id="guided", group="g", rows=[made(hint=True)], experience=["x"]),
+        item(1.0, "+-", id="guided", group="g", rows=[made(hint=True)], experience_ids=("x",)),
         item(0.0, "-?", id="plain", group="g", rows=[made(hint=False)]),
         item(None, "+", id="unknown", rows=[made(hint=False)]),
         item(1.0, "+", id="ragged", group="h", rows=[row([1, 2], [0])]),
@@ -125,6 +125,7 @@ def test_a_step_says_who_acted_where_several_agents_did():
 def test_the_command_needs_no_torch_and_knows_what_is_not_there(order, capsys, tmp_path):
     code = (
         "import sys\nsys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "import learner.fit, daemon.cli.planning\n"  # nor do the figures of what fits
         f"from daemon.cli.main import main\nsys.exit(main(['learner', 'inspect', {str(order)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)

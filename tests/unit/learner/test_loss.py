@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from learner.loss import accepted_rows, effective_size, policy_loss  # noqa: E402
+from learner.loss import policy_loss  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -72,18 +72,3 @@ def test_clip_fractions_are_told_apart():
     sums = policy_loss(*columns, share=torch.ones(3) / 3, kl_coef=0.0, guided=guided).sums
     assert (int(sums["clipped_guided"]), int(sums["tokens_guided"])) == (1, 1)
     assert (int(sums["clipped_plain"]), int(sums["tokens_plain"])) == (1, 2)
-
-
-def test_a_row_is_rejected_for_its_geometric_mean_ratio():
-    # Row 0: mean log ratio (0.3 - 0.1) / 2 = 0.1, ratio 1.105. Row 1: -0.5, ratio 0.61. Row 2 is empty. Row 3: NaN.
-    proximal = torch.tensor([0.3, -0.5, -0.1, float("nan")])
-    kept = accepted_rows(proximal, torch.zeros(4), torch.tensor([0, 1, 0, 3]), 4, 0.2)
-    assert kept.tolist() == [True, False, True, False]
-    assert kept[torch.tensor([0, 1, 0, 3])].tolist() == [True, False, True, False]
-
-
-def test_effective_size_by_hand():
-    # (1 + 1 + 2)^2 / (1 + 1 + 4) = 16 / 6
-    assert effective_size(torch.tensor([1.0, 1.0, 2.0])) == pytest.approx(16 / 6)
-    assert effective_size(torch.full((7,), 0.3)) == pytest.approx(7.0)
-    assert (effective_size(torch.zeros(3)), effective_size(torch.zeros(0))) == (0.0, 0.0)

@@ -10,7 +10,6 @@ from learner.errors import CheckpointUnsupported  # noqa: E402
 from learner.trainers import native, packing  # noqa: E402
 from learner.trainers.files import load_model  # noqa: E402
 from learner.trainers.head import token_log_probs  # noqa: E402
-from learner.trainers.micro import Layout  # noqa: E402
 from tests.unit.learner.maker import VOCABULARY, tiny_model  # noqa: E402
 from tests.unit.learner.test_native import distance, random_batch, trainer, weights  # noqa: E402
 
@@ -116,13 +115,3 @@ def test_log_probs_and_their_gradients_are_those_of_the_plain_formula(kept, chun
     plain = grads(lambda h: torch.log_softmax(head(h) / (temperature or 1.0), -1).gather(1, target[:, None])[:, 0])
     for one, other in zip(ours, plain, strict=True):
         assert torch.allclose(one, other, atol=1e-12)
-
-
-def test_the_probe_has_lessons_only_where_there_is_nothing_else():
-    batch = random_batch(rows=40, guided=True)
-    layout = Layout(batch)
-    led, plain = np.flatnonzero(batch.guided), np.flatnonzero(batch.guided == 0)
-    assert not batch.guided[layout.probe(np.concatenate([led, plain]))].any()
-    assert not batch.guided[layout.probe(led)].any(), "others are taken from the rest of the batch"
-    every = Layout(msgspec.structs.replace(batch, guided=np.ones_like(batch.guided)))
-    assert len(every.probe(led))

@@ -126,28 +126,8 @@ def test_what_a_grammar_chose_moves_no_weight(warm_start) -> None:
     assert moved(0.0) > 0.0
 
 
-@pytest.mark.parametrize(
-    "by",
-    [
-        Processing(top_p=0.0),
-        Processing(top_k=-3),
-        Processing(repetition_penalty=math.nan),
-        Processing(repetition_penalty=0.0),
-        Processing(min_p=1.5),
-        Processing(presence_penalty=math.inf),
-    ],
-)
-def test_processing_that_no_engine_can_have_done_is_left_out_and_counted(by) -> None:
-    assert built(*pair(msgspec.structs.replace(PLAIN, processing=by))).dropped == {"processing": 1}
-
-
 def test_a_trainer_that_cannot_process_leaves_such_rows_out_and_says_so() -> None:
     limits = msgspec.structs.replace(LIMITS, processes=False)
     for by, kept in ((Processing(top_p=0.9), False), (Processing(grammar=True), True)):
         result = built(*pair(msgspec.structs.replace(PLAIN, processing=by)), limits=limits)
         assert result.dropped == ({} if kept else {"processing": 1})
-
-
-def test_a_grammar_is_not_looked_for_where_the_context_was_another_one() -> None:
-    redacted = msgspec.structs.replace(PLAIN, redacted=True, processing=Processing(grammar=True))
-    assert built(*pair(redacted)).dropped == {"grammar": 1}

@@ -30,6 +30,8 @@ from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.stub_bus import StubBus
 from tests.unit.learner.maker import VOCABULARY, item, order, row
 
+pytestmark = pytest.mark.anyio
+
 
 class FakeTrainer:
     """Adds the number of trained tokens to its weight."""
@@ -71,7 +73,6 @@ class Bench:
         save_file({"w": np.array([0.0])}, warm / "model.safetensors")
         self.directory, self.bus = directory, StubBus()
         self.settings = LearnerSettings(warm_start=str(warm))
-        self.registry = CollectorRegistry()
         self.trainer = FakeTrainer()
 
     @asynccontextmanager
@@ -122,20 +123,23 @@ def bench(tmp_path):
     return Bench(tmp_path)
 
 
-@pytest.mark.anyio
-async def test_each_order_becomes_a_candidate(bench):
+async def test_each_order_becomes_a_candidate_and_going_back_is_answered_with_the_old_version(bench):
+    back = Directive(id="d", kind="rollback", reason="", origin="", details={"version": "2", "to": "1"})
     async with bench.running():
         await bench.send(bench.order("a"), bench.order("b", version=0))
         first, second = await bench.until(2)
+        assert bench.sample("version") == 2
+        await bench.send(Directive(id="f", kind="freeze", reason="", origin=""), back)
+        went = (await bench.until(3))[-1]
     assert [(c.version, c.parent, c.batch_ids) for c in (first, second)] == [(1, 0, ("a",)), (2, 1, ("b",))]
+    assert (went.answer, went.version, went.path, went.batch_ids) == ("went_back", 1, first.path, ())
+    assert bench.trainer.weight == 4
     assert (await bench.bus.depth())["learner"].waiting == 0
-    assert bench.count("trained") == 2
-    assert bench.sample("version") == 2
-    assert bench.sample("tokens_total") == 8
+    assert (bench.count("trained"), bench.count("went_back")) == (2, 1)
+    assert (bench.sample("version"), bench.sample("tokens_total")) == (1, 8)
 
 
 @pytest.mark.promise
-@pytest.mark.anyio
 async def test_an_order_that_was_not_acked_is_answered_again_and_not_trained_again(bench):
     order = bench.order("a")
     async with bench.running():
@@ -155,7 +159,6 @@ async def test_an_order_that_was_not_acked_is_answered_again_and_not_trained_aga
     ("changes", "fail", "error"),
     [({"sha256": "0" * 64}, 0, "digest"), ({"path": "/nowhere/gone"}, 0, "No such file"), ({}, 3, "out of memory")],
 )
-@pytest.mark.anyio
 async def test_an_order_that_cannot_be_trained_on_is_parked_and_the_next_one_trained(bench, changes, fail, error):
     bench.trainer.fail = fail
     async with bench.running():
@@ -163,7 +166,8 @@ async def test_an_order_that_cannot_be_trained_on_is_parked_and_the_next_one_tra
         await bench.until(1)
         await bench.send(bench.order("good"))
         failed, trained = await bench.until(2)
-    assert (failed.version, failed.batch_ids, failed.answer) == (0, ("bad",), "failed")
+    assert (failed.version, failed.batch_ids, failed.answer, failed.metrics) == (0, ("bad",), "failed", {})
+    assert failed.no_gradient == {"bad0": "failed", "bad1": "failed"}
     assert trained.version == 1
     (dead,) = [o for o in bench.bus.published if o.subject == "dead.learner"]
     letter = msgspec.msgpack.decode(dead.data, type=DeadLetter)
@@ -174,7 +178,6 @@ async def test_an_order_that_cannot_be_trained_on_is_parked_and_the_next_one_tra
     assert bench.sample("retries_total", cause="file_missing") == (2 if "path" in changes else None)
 
 
-@pytest.mark.anyio
 async def test_a_broker_that_goes_away_is_waited_for(bench):
     async with bench.running():
         await bench.send(bench.order("a"))
@@ -185,23 +188,6 @@ async def test_a_broker_that_goes_away_is_waited_for(bench):
     assert bench.trainer.weight == 4
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["rollback", "rebase"])
-async def test_going_back_is_answered_with_the_old_version(bench, kind):
-    directive = Directive(id="d", kind=kind, reason="", origin="", details={"version": "2", "to": "1"})
-    async with bench.running():
-        await bench.send(bench.order("a"), bench.order("b"))
-        await bench.until(2)
-        await bench.send(Directive(id="f", kind="freeze", reason="", origin=""), directive)
-        candidate = (await bench.until(3))[-1]
-        assert bench.sample("version") == 1
-    assert (candidate.answer, candidate.version, candidate.batch_ids) == ("went_back", 1, ())
-    assert candidate.path == bench.candidates[0].path
-    assert bench.trainer.weight == 4
-    assert bench.count("went_back") == 1
-
-
-@pytest.mark.anyio
 async def test_staleness_is_a_histogram_in_updates_and_a_figure_that_an_order_lacks_is_not_shown(bench):
     bench.settings = msgspec.structs.replace(bench.settings, max_staleness=1)
     async with bench.running():
@@ -216,7 +202,6 @@ async def test_staleness_is_a_histogram_in_updates_and_a_figure_that_an_order_la
     assert bench.sample("skipped_total", reason="nothing_left") == 1
 
 
-@pytest.mark.anyio
 async def test_curves_are_written_for_tensorboard_if_a_directory_is_named(bench):
     pytest.importorskip("tensorboardX")
     curves = bench.directory / "curves"

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from actors.messages import Experience, pack_array
+from actors.messages import Experience
 from actors.messages.experience import lessons_text
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.rows import hint_span
@@ -76,10 +76,7 @@ def test_a_lesson_that_melts_into_its_surroundings_is_refused_and_not_half_cut(t
 def test_a_redacted_row_is_trained_as_a_stripped_one_without_its_boost_and_placeholders_are_context() -> None:
     """Its recorded log-probs are of another context, so they make no ratio and it may not be as old."""
     sampled = row([9, 9, 9, 4, 5, 6], [-1, -1, -1, 0, 0, 0])
-    gone = msgspec.structs.replace(
-        sampled, redacted=True, masked=1, step=pack_array([-1, -1, -1, 0, -1, 0], "<i2"),
-        versions=pack_array([-1, -1, -1, 0, -1, 0], "<i4"),
-    )  # fmt: skip
+    gone = row([9, 9, 9, 4, 5, 6], [-1, -1, -1, 0, -1, 0], redacted=True, masked=1)
     items = [item(1.0, id=key, rows=(one,)) for key, one in (("plain", sampled), ("redacted", gone))]
     credits = Credits((np.ones(1, np.float32),) * 2, ("", ""), {})
     made = build(items, credits, LIMITS)

@@ -138,15 +138,6 @@ def test_a_file_that_is_not_what_the_order_says_or_no_batch_is_refused(bench):
     assert bench.train("o1", group()).candidate.version == 1
 
 
-def test_an_order_given_up_is_done(bench):
-    asked = order(bench.directory, "o1", group())
-    candidate = bench.updater.give_up(asked)
-    assert (candidate.answer, candidate.batch_ids, candidate.metrics) == ("failed", ("o1",), {})
-    assert candidate.no_gradient == {"g1": "failed", "g2": "failed"}
-    again = bench.updater.apply(asked)
-    assert (again.result, again.candidate) == ("repeated", candidate)
-
-
 def test_one_bad_member_does_not_keep_the_others_from_training(bench):
     bad = item(0.0, "-", id="bad", group="g", rows=[row([5, 6], [-1, 0], logprobs=[0.0, np.nan])])
     outcome = bench.train("o1", [*group(), bad])
@@ -239,6 +230,4 @@ def test_an_order_from_a_branch_that_was_left_is_skipped_with_reasons(bench):
     assert (outcome.result, outcome.dropped) == ("skipped", {"stale": 2})
     assert (outcome.candidate.answer, outcome.candidate.version) == ("skipped", 1)
     assert outcome.candidate.no_gradient == {"g1": "stale", "g2": "stale"}
-    bench.start()
-    assert bench.train("late", group(version=2)).candidate == outcome.candidate
     assert bench.train("fresh", group(version=1)).candidate.parent == 1

@@ -3,9 +3,6 @@
 import random
 from collections import Counter
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from actors.curation.bandit import Gains
 
 
@@ -32,14 +29,3 @@ def test_a_cluster_that_is_being_forgotten_comes_back() -> None:
     before = gains.gain("healthy")
     told(gains, healthy=[1.0, 0.0] * 8)
     assert gains.gain("healthy") > 5 * before
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(allow_nan=True, allow_infinity=True)), max_size=300))
-def test_gains_stay_between_nothing_and_one_and_are_the_same_for_the_same_past(past) -> None:
-    one, two = Gains(), Gains()
-    for cluster, outcome in past:
-        one.observe(cluster, outcome)
-        two.observe(cluster, outcome)
-    for cluster in "abc":
-        assert 0.0 <= one.gain(cluster) <= 1.0
-        assert one.index(cluster) == two.index(cluster) > 0.0

@@ -11,7 +11,7 @@ import pytest
 from actors.curation.agents import LEARNED, PERIOD, SANDBOX, Agent, AgentLedger, AgentView, label_of
 from actors.curation.pace import ALL, EXAM
 from actors.curation.progress import Evidence, Facts, Learning, progress
-from actors.curation.remedies import _REMEDIES, calls_that_train, counted, tell
+from actors.curation.remedies import _REMEDIES, FEEDBACK, calls_that_train, counted, tell
 from actors.messages import Step, Trajectory
 from tests.support.credited import attributed
 
@@ -35,13 +35,12 @@ def told(**fields: Any) -> Learning:
     return progress(Facts(**{**values, **fields}))
 
 
-def at_the_limit(**fields: Any) -> Learning:
-    return told(**{"fresh": 0, "behind": 20, "lead": 4, "head": 14, **fields})
-
-
 QUIET = NOW - 8 * 3600
 SLOW = {"reported": every(900), "updated": NOW - 80_000}
 NOBODY = {"reported": [], "first_report": 0.0, "fresh": 0, "updated": 0.0, "answered": 0.0, "version": -1}
+LIMIT = {"fresh": 0, "behind": 20, "lead": 4, "head": 14}
+VERDICT = Evidence(version=14, since=NOW - 600, have=12, need=32, share=EXAM, reason="12 of 32 outcomes")
+TRIAL = Evidence(version=14, since=NOW - 600, have=10, need=32, share=ALL, until=NOW + 3000)
 SKIPPED = {"skipped_orders": 5, "skipped": {"zero_advantage": 33, "equal_outcomes": 7}}
 
 
@@ -68,6 +67,7 @@ def test_it_moves_waits_or_is_stuck(facts: dict[str, Any], state: str) -> None:
     assert told(**facts).state == state
 
 
+AHEAD = "20 reported runs wait: the learner (v14) is 4 updates ahead of v10."
 SHORT = "5 of 8 outcomes for the next update since 07:30 UTC; 230 runs have none yet."
 
 
@@ -96,10 +96,17 @@ SHORT = "5 of 8 outcomes for the next update since 07:30 UTC; 230 runs have none
         ({"groups_needed": 8, "groups": 2, "group_size": 8, "played": every(5), "wait_seconds": 1800.0}, "waiting",
          "groups", "2 of 8 groups of the sandbox since 07:30 UTC, and 5 of 8 outcomes; what there is, is ordered 30 "
          "min after it came, at the latest.", ""),
+        ({**LIMIT, "verdict": VERDICT}, "waiting", "verdict",
+         f"{AHEAD} The verdict on v14 waits since 07:50 UTC: 12 of 32 outcomes.", ""),
+        ({**LIMIT, "verdict": msgspec.structs.replace(VERDICT, since=NOW - 3601)}, "waiting", "verdict", AHEAD,
+         f'{FEEDBACK}; or decide yourself: evolved promote 14 --force --reason "..."'),
+        ({**LIMIT, "trial": TRIAL, "verdict": VERDICT}, "waiting", "trial",
+         f"{AHEAD} v14 is on trial since 07:50 UTC: 10 of 32 outcomes; it ends at 08:50 UTC at the latest.", ""),
         ({"fresh": 0, "behind": 20, "lead": None, "head": 14}, "waiting", "learner",
          "The learner stands at v14, which does not come of what serves (v10), and is to go back", "see that"),
     ],
-    ids=["few", "slow", "nobody", "night", "unfit", "frozen", "learner", "taught", "twice", "groups", "branch"],
+    ids=["few", "slow", "nobody", "night", "unfit", "frozen", "learner", "taught", "twice", "groups",
+         "verdict", "late verdict", "trial", "branch"],
 )  # fmt: skip
 def test_each_wait_has_its_sentence_and_its_remedy(
     facts: dict[str, Any], state: str, waits_for: str, sentence: str, remedy: str
@@ -109,25 +116,6 @@ def test_each_wait_has_its_sentence_and_its_remedy(
     assert learning.sentence.startswith(sentence)
     assert learning.remedy.startswith(remedy)
     assert bool(learning.remedy) == bool(remedy)
-
-
-def test_a_learner_at_its_limit_waits_for_the_verdict_or_the_trial_with_its_evidence() -> None:
-    verdict = Evidence(version=14, since=NOW - 600, have=12, need=32, share=EXAM, reason="12 of 32 outcomes")
-    learning = at_the_limit(verdict=verdict)
-    assert (learning.state, learning.waits_for, learning.have, learning.need) == ("waiting", "verdict", 12, 32)
-    assert learning.sentence == (
-        "20 reported runs wait: the learner (v14) is 4 updates ahead of v10. The verdict on v14 waits since 07:50 UTC: "
-        "12 of 32 outcomes."
-    )
-    assert learning.remedy == "", "an hour is no wait"
-    late = msgspec.structs.replace(verdict, since=NOW - 3601)
-    assert at_the_limit(verdict=late).remedy.endswith('decide yourself: evolved promote 14 --force --reason "..."')
-    trial = Evidence(version=14, since=NOW - 600, have=10, need=32, share=ALL, until=NOW + 3000)
-    learning = at_the_limit(trial=trial, verdict=Evidence(version=15, since=NOW))
-    assert (learning.waits_for, learning.have, learning.need) == ("trial", 10, 32)
-    assert (
-        "v14 is on trial since 07:50 UTC: 10 of 32 outcomes; it ends at 08:50 UTC at the latest." in learning.sentence
-    )
 
 
 def view(**fields: Any) -> AgentView:

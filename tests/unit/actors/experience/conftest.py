@@ -1,6 +1,5 @@
-"""A store, and an experiencer on it."""
+"""An experiencer on a store."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,6 @@ from tests.unit.actors.experience.made import World
 def anyio_backend() -> str:
     """Tasks take turns in one order, so that a round of probing is the same each time."""
     return "asyncio"
-
-
-@pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
-    store = Store(store_url, clock=lambda: 1000.0)
-    await store.open()
-    yield store
-    await store.aclose()
 
 
 @pytest.fixture

@@ -7,11 +7,14 @@ from pathlib import Path
 import msgspec
 
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience.navigator import Navigator
 from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
+from actors.experience.retrieval.settings import NavigatorSettings
 from actors.experience.skill_trials import SkillReplayer
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Directive, Experience, Message, Trajectory
+from actors.ports.embedders import Embedder
 from actors.ports.environments import Episode
 from actors.ports.extractors import Extractor
 from actors.store import Store
@@ -20,10 +23,23 @@ from adapters.embedders.hashing import HashingEmbedder
 from adapters.environments.travel import Drift, TravelDesk
 from tests.support.travelling import Clerk, plays
 
+_HASHING = HashingEmbedder()
+
 
 def lesson(id: str, when: str = "book", content: str = "search then book:buy", **fields: object) -> Experience:
     """An active lesson, unless `fields` say otherwise."""
     return Experience(**{"id": id, "when_to_use": when, "content": content, "state": "active", **fields})  # type: ignore[arg-type]
+
+
+async def navigator(
+    store: Store, *lessons: Experience, embedder: Embedder | None = _HASHING, **settings: object
+) -> Navigator:
+    """On a store that has these lessons."""
+    await store.save(lessons)
+    given = NavigatorSettings(**settings)  # type: ignore[arg-type]
+    actor = Navigator(given, store=store, embedder=embedder, rng=random.Random(0))
+    await actor.start()
+    return actor
 
 
 def traffic(count: int = 120, caller: str = "", **fields: object) -> list[Trajectory]:

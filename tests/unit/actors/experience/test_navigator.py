@@ -1,20 +1,15 @@
 """The navigator: which lessons a goal is given, in which order, and which never."""
 
-import random
-
 import msgspec
 import pytest
 
 from actors.experience import navigator as navigating
 from actors.experience.lessons import Practice, detail_of
 from actors.experience.navigator import Navigator
-from actors.experience.retrieval.settings import NavigatorSettings
-from actors.messages import Experience
 from actors.messages.experience import lessons_text
 from actors.store import Store
 from actors.system.actor import Received
-from adapters.embedders.hashing import HashingEmbedder
-from tests.unit.actors.experience.made import lesson
+from tests.unit.actors.experience.made import lesson, navigator
 
 pytestmark = pytest.mark.anyio
 
@@ -25,14 +20,6 @@ BOTH = "Cancel the order for:Mia and book a flight to:Oslo."
 CANCEL = lesson("cancel", "cancel", "before_cancel:check_policy then cancel:drop")
 RENAMED = Practice(intent="refund money", tool="zokari", what="instead", other="create_refund")
 WEATHER = lesson("weather", "weather", "weather:forecast")
-
-
-async def navigator(store: Store, *lessons: Experience, **settings: object) -> Navigator:
-    await store.save(lessons)
-    given = NavigatorSettings(**settings)  # type: ignore[arg-type]
-    actor = Navigator(given, store=store, embedder=HashingEmbedder(), rng=random.Random(0))
-    await actor.start()
-    return actor
 
 
 async def ids(actor: Navigator, goal: str, tenant: str = "default") -> list[str]:
@@ -102,9 +89,7 @@ async def test_tenants_never_see_each_others_lessons(store: Store):
 
 async def test_with_no_embedder_configured_words_alone_find_and_nothing_waits(store: Store):
     refund = lesson("refund", "get the money back for a broken parcel", "look the order up first")
-    await store.save([refund, WEATHER])
-    actor = Navigator(NavigatorSettings(), store=store, embedder=None, rng=random.Random(0))
-    await actor.start()
+    actor = await navigator(store, refund, WEATHER, embedder=None)
     await actor.tick()
     assert await ids(actor, "My parcels came broken, I want my money back please") == ["refund"]
     assert await ids(actor, "Sing me something in Latin") == []

@@ -83,9 +83,7 @@ def test_tools_that_are_gone_take_their_lessons_along_whatever_the_kind():
     pool = filled(10, skill, memory, learnt, other)
     pool.retire_about(frozenset({"book"}), "default")
     assert states(pool) == {"s": "retired", "m": "retired", "l": "retired", "o": "active"}
-    found = pool.get("l")
-    assert found is not None
-    assert found.reason == "its tool is gone"
+    assert pool.get("l").reason == "its tool is gone"
 
 
 def test_an_active_practice_takes_the_place_of_one_that_says_otherwise_and_of_none_that_only_its_writer_can_read():

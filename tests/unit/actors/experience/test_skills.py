@@ -58,7 +58,6 @@ def test_flags_and_small_numbers_are_part_of_a_skill():
     skill = draw_skills(made)[0]
     assert skill.content == "search(days=3, to from the goal) then book(fid from search, ok=true)"
     bound = bind(skill.calls, 0, "Fly to:Oslo", [])
-    assert bound is not None
     assert json.loads(bound.arguments) == {"days": 3, "to": "Oslo"}
     assert bind(skill.calls, 1, "Fly to:Oslo", [{"other": "F1"}]) is None, "the result does not hold it"
 
@@ -80,7 +79,6 @@ def test_goals_in_free_words_show_a_skill_that_finds_its_word_by_shape():
     assert "refund" in skill.when_to_use
     assert "A" not in skill.when_to_use
     bound = bind(skill.calls, 0, "I would like my refund, it is order B99 again", [])
-    assert bound is not None
     assert json.loads(bound.arguments) == {"id": "B99"}
     assert bind(skill.calls, 0, "I would like my refund", []) is None
 

@@ -1,7 +1,7 @@
 """Kinds where an embedding server is named: by vectors, and by words whenever it is not there."""
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -13,9 +13,8 @@ from actors.kinds.levels import Levels
 from actors.kinds.meanings import Meaning, Meanings
 from actors.kinds.neighbourhoods import FEW, Leader, Neighbourhoods
 from actors.messages import Step, Trajectory
+from actors.ports.errors import EmbedderUnavailable, TextRefused
 from actors.store import Store
-from adapters.embedders.openai import OpenAIEmbedder
-from tests.support.embedding_server import EmbeddingServer, listed
 from tests.support.fakes import Clock
 
 pytestmark = pytest.mark.anyio
@@ -57,98 +56,79 @@ def test_what_means_the_same_in_other_words_is_one_neighbourhood_also_without_a_
     assert again.near(goal(3, 2), Meaning("m/64", vector(3, 98))) == name
 
 
-class Server:
-    """Goals' topics as vectors over real HTTP; may be told to fail."""
+class Topics:
+    """An embedder that gives goals their topics' vectors; may be away, refuse a goal or become another model."""
+
+    id = "m"
 
     def __init__(self) -> None:
-        self.size, self.status, self.bad = SIZE, 200, ""
+        self.dimension, self.away, self.bad, self.asked = SIZE, False, "", 0
         self.known = {goal(topic, number): (topic, number) for topic in range(TOPICS) for number in range(8)}
 
-    def __call__(self, body: dict[str, object]) -> tuple[int, bytes]:
-        texts = body["input"]
-        assert isinstance(texts, list)
-        if self.status != 200:
-            return self.status, b"{}"
-        if self.bad and self.bad in texts:
-            return 400, b"{}"
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.asked += 1
+        if self.away:
+            raise EmbedderUnavailable("away")
+        if self.bad in texts:
+            raise TextRefused("not this one")
         places = [self.known.get(text, (TOPICS + 9, 0)) for text in texts]
-        return listed([vector(topic, 10 * topic + number, self.size).tolist() for topic, number in places])
+        return np.stack([vector(topic, 10 * topic + number, self.dimension) for topic, number in places])
 
 
-@pytest.fixture
-async def made(store_url: str) -> AsyncIterator[Callable[[EmbeddingServer, Clock], Meanings]]:
-    """Meanings by a server's vectors, at a time."""
-    store, embedders = Store(store_url, clock=lambda: 0.0), list[OpenAIEmbedder]()
-    await store.open()
-
-    def make(server: EmbeddingServer, ticks: Clock) -> Meanings:
-        embedders.append(OpenAIEmbedder("m", base_url=server.url, retries=0))
-        return Meanings(Embeddings(embedders[-1], store), ticks=ticks)
-
-    yield make
-    for one in embedders:
-        await one.aclose()
-    await store.aclose()
-
-
-async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(made) -> None:
-    script, ticks = Server(), Clock(0.0)
-    with EmbeddingServer(script) as server:
-        kinds, levels = Kinds(made(server, ticks)), Levels()
-        levels.meanings = kinds.meanings
-        await kinds.meanings.look([goal(topic, number) for topic in range(TOPICS) for number in (0, 1)])
-        for topic in range(TOPICS):
-            kinds.tell(run(topic, 0, 1.0))
-            levels.tell(run(topic, 0, 1.0))
-        assert kinds.kind(run(3, 1)) == kinds.kind(run(3, 0))
-        assert levels.alike(goal(3, 1)) == levels.alike(goal(3, 0))
-        assert kinds.figures["kinds_vectors_embedded"] == 2 * TOPICS
-        script.status = 503
-        await kinds.meanings.look([goal(3, 2)])
-        asked = len(server.asked)
-        await kinds.meanings.look([goal(3, 2)])
-        assert len(server.asked) == asked, "who failed is left alone for a while"
-        assert kinds.kind(run(3, 2)) != kinds.kind(run(3, 0))
-        assert kinds.meanings.counts["unavailable"] == 2
-        script.status, ticks.now = 200, 31.0
-        await kinds.meanings.look([goal(3, 2)])
-        assert kinds.kind(run(3, 2)) == kinds.kind(run(3, 0))
-        script.size, ticks.now = 32, 40.0
-        await kinds.meanings.look([goal(3, 3)])
-        ticks.now = 80.0
-        await kinds.meanings.look([goal(3, 3)])
-        assert kinds.meanings.counts["changed"] == 1
-        assert kinds.meanings.of(goal(3, 0)) is None, "made by the model of before"
-        found = kinds.meanings.of(goal(3, 3))
-        assert found is not None
-        assert found.vector.shape == (32,)
+async def test_kinds_and_levels_go_by_the_server_and_by_words_while_it_is_away_or_another(store: Store) -> None:
+    model, ticks = Topics(), Clock(0.0)
+    kinds, levels = Kinds(Meanings(Embeddings(model, store), ticks=ticks)), Levels()
+    levels.meanings = kinds.meanings
+    await kinds.meanings.look([goal(topic, number) for topic in range(TOPICS) for number in (0, 1)])
+    for topic in range(TOPICS):
+        kinds.tell(run(topic, 0, 1.0))
+        levels.tell(run(topic, 0, 1.0))
+    assert kinds.kind(run(3, 1)) == kinds.kind(run(3, 0))
+    assert levels.alike(goal(3, 1)) == levels.alike(goal(3, 0))
+    assert kinds.figures["kinds_vectors_embedded"] == 2 * TOPICS
+    model.away = True
+    await kinds.meanings.look([goal(3, 2)])
+    asked = model.asked
+    await kinds.meanings.look([goal(3, 2)])
+    assert model.asked == asked, "who failed is left alone for a while"
+    assert kinds.kind(run(3, 2)) != kinds.kind(run(3, 0))
+    assert kinds.meanings.counts["unavailable"] == 2
+    model.away, ticks.now = False, 31.0
+    await kinds.meanings.look([goal(3, 2)])
+    assert kinds.kind(run(3, 2)) == kinds.kind(run(3, 0))
+    model.dimension, ticks.now = 32, 40.0
+    await kinds.meanings.look([goal(3, 3)])
+    ticks.now = 80.0
+    await kinds.meanings.look([goal(3, 3)])
+    assert kinds.meanings.counts["changed"] == 1
+    assert kinds.meanings.of(goal(3, 0)) is None, "made by the model of before"
+    assert kinds.meanings.of(goal(3, 3)).vector.shape == (32,)
 
 
-async def test_one_bad_goal_costs_only_itself(made) -> None:
-    script = Server()
-    script.bad = goal(2, 0)
-    with EmbeddingServer(script) as server:
-        meanings = made(server, Clock(0.0))
-        await meanings.look([goal(topic, 0) for topic in range(TOPICS)])
+async def test_one_bad_goal_costs_only_itself(store: Store) -> None:
+    model = Topics()
+    model.bad = goal(2, 0)
+    meanings = Meanings(Embeddings(model, store), ticks=Clock(0.0))
+    await meanings.look([goal(topic, 0) for topic in range(TOPICS)])
     assert meanings.counts == {"embedded": TOPICS - 1, "refused": 1}
     assert meanings.of(goal(2, 0)) is None
     assert meanings.of(goal(3, 0)) is not None
 
 
-async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more(made) -> None:
+async def test_a_slow_server_costs_seconds_of_each_half_minute_and_no_more(store: Store) -> None:
     ticks = Clock(0.0)
 
-    def slow(body: dict[str, object]) -> tuple[int, bytes]:
-        ticks.now += 2.0
-        return Server()(body)
+    class Slow(Topics):
+        async def embed(self, texts: Sequence[str]) -> np.ndarray:
+            ticks.now += 2.0
+            return await super().embed(texts)
 
-    with EmbeddingServer(slow) as server:
-        meanings = made(server, ticks)
-        for number in range(10):
-            await meanings.look([f"goal {number}"])
-        counts = dict(meanings.counts)
-        assert counts["embedded"] + counts["unavailable"] == 10
-        assert counts["embedded"] <= 3
-        ticks.now += 30.0
-        await meanings.look(["goal 9"])
-        assert meanings.of("goal 9") is not None
+    meanings = Meanings(Embeddings(Slow(), store), ticks=ticks)
+    for number in range(10):
+        await meanings.look([f"goal {number}"])
+    counts = dict(meanings.counts)
+    assert counts["embedded"] + counts["unavailable"] == 10
+    assert counts["embedded"] <= 3
+    ticks.now += 30.0
+    await meanings.look(["goal 9"])
+    assert meanings.of("goal 9") is not None

@@ -3,7 +3,7 @@
 import pytest
 
 from actors.messages import ToolCall
-from actors.ports.answers import Answer, listed_tools, loops, offered, refuses, valid_calls
+from actors.ports.answers import Answer, loops, offered, refuses, valid_calls
 
 BOOK = {"type": "function", "function": {"name": "book", "parameters": {"type": "object", "required": ["to"]}}}
 
@@ -39,18 +39,3 @@ def test_going_round_in_circles_is_told_from_a_long_answer():
     assert loops(Answer(calls=(ToolCall("book", "{}"),) * 4))
     assert not loops(Answer(text=" ".join(f"step {n} of the plan is to look at flight K{n}" for n in range(30))))
     assert not loops(Answer(text="yes"))
-
-
-@pytest.mark.parametrize(
-    ("tools", "found"),
-    [
-        (b"", []),
-        (b"[", []),
-        (b"\xff\xfe\xff", []),
-        (b'{"name": "book"}', []),
-        (b"[" * 100_000, []),
-        (b'[{"name": "book"}, "find", null, {}]', [{"name": "book"}, {}]),
-    ],
-)
-def test_a_tool_list_is_what_of_it_can_be_read(tools, found):
-    assert listed_tools(tools) == found

@@ -40,9 +40,7 @@ def told(model: OutcomeModel, seed: int, numbers: range, *, right: float, **fiel
 
 
 def fit(model: OutcomeModel) -> None:
-    wanted = model.to_learn()
-    assert wanted is not None
-    model.adopt(learn(*wanted))
+    model.adopt(learn(*model.to_learn()))
 
 
 def taught(count: int = 200, *, right: float = 0.9, seed: int = 0) -> OutcomeModel:
@@ -53,9 +51,7 @@ def taught(count: int = 200, *, right: float = 0.9, seed: int = 0) -> OutcomeMod
 
 
 def chance(model: OutcomeModel, signals: dict[str, int], agent: str = "desk") -> float:
-    found = model.chance(agent, read(signals=signals, agent=agent))
-    assert found is not None
-    return found
+    return model.chance(agent, read(signals=signals, agent=agent))
 
 
 def test_it_learns_what_a_signal_is_worth_and_has_no_weight_without_skill() -> None:
@@ -73,7 +69,6 @@ def test_no_outcome_judges_its_own_run() -> None:
         own = read(f"r{number}", answer=f"word{chr(97 + number % 26)}{chr(97 + number // 26)}")
         model.tell(piece(number, float(rng.random() < 0.5), {}, vector=own))
     fit(model)
-    assert model.serving is not None
     assert (model.serving.skill.skill < 0.05, model.weight("desk")) == (True, 0.0)
 
 
@@ -138,7 +133,6 @@ def test_a_policy_that_learned_to_look_good_is_told_of_and_weighs_nothing() -> N
 def test_a_version_that_becomes_worse_than_the_one_before_gives_way() -> None:
     model = taught(120, right=0.95)
     first = model.serving
-    assert first is not None
     bad = msgspec.structs.replace(first, number=2, fitted=model._sequence, weights=[-one for one in first.weights])
     model._versions, model._serving = [first, bad], 2
     told(model, 5, range(120, 120 + 2 * FRESH), right=0.95)
@@ -150,7 +144,6 @@ def test_what_is_saved_comes_back_whole_and_what_was_changed_is_not_taken() -> N
     model, again = taught(100), OutcomeModel()
     model.read("desk", THANKS)
     data = model.to_save()
-    assert data is not None
     assert model.to_save() is None
     again.load(data)
     assert chance(again, THANKS) == chance(model, THANKS)
@@ -167,9 +160,7 @@ def test_what_is_saved_comes_back_whole_and_what_was_changed_is_not_taken() -> N
 def test_a_correction_is_the_same_run_and_erased_runs_are_learned_from_no_more() -> None:
     model = taught(60)
     model.tell(piece(5, 0.25, THANKS))
-    known = model.knows("r5")
-    assert known is not None
-    assert (len(model), known.outcome) == (60, 0.25)
+    assert (len(model), model.knows("r5").outcome) == (60, 0.25)
     model.erase({"r5"})
     assert (model.knows("r5"), model.serving) == (None, None)
 

@@ -7,7 +7,7 @@ import pytest
 
 from actors.messages import Step, Trajectory
 from actors.provisional import waiting
-from actors.provisional.outcome_model import Piece, learn
+from actors.provisional.outcome_model import learn
 from actors.provisional.waiting import RIPE, Provisional
 
 LATER = 1e9
@@ -24,12 +24,6 @@ def run(number: int, said: str = "", outcome: float | None = None, **fields) -> 
     return Trajectory(id=f"r{number}", **{**values, **fields})
 
 
-def known_of(known: Provisional, key: str) -> Piece:
-    piece = known.model.knows(key)
-    assert piece is not None
-    return piece
-
-
 @pytest.fixture
 def taught() -> Provisional:
     known, rng = Provisional(), random.Random(0)
@@ -37,9 +31,7 @@ def taught() -> Provisional:
         well = rng.random() < 0.6
         known.saw(run(number, "thanks, perfect" if well else "that is wrong", float(well)))
     known.ripen(LATER)
-    wanted = known.model.to_learn()
-    assert wanted is not None
-    assert known.model.adopt(learn(*wanted))
+    assert known.model.adopt(learn(*known.model.to_learn()))
     return known
 
 
@@ -66,7 +58,7 @@ def test_a_report_waits_for_the_aftermath_which_the_gates_runs_tell_of_too(exam)
     later = {"continues": "r1", "resumed_with": "that is wrong", "caller": "key1", "started": 12.0, "ended": 13.0}
     known.saw(run(2, outcome=1.0 if exam else None, **later), exam=exam)
     known.ripen(LATER)
-    assert known_of(known, "r1").vector.signals["complaint"] == -1
+    assert known.model.knows("r1").vector.signals["complaint"] == -1
     assert not exam or known.runs == ["r1"]
 
 
@@ -74,12 +66,12 @@ def test_a_late_report_is_learned_from_with_what_was_known_when_the_run_was_ripe
     taught.saw(run(500, "thanks, perfect"))
     taught.ripen(LATER)
     taught.told(run(500, "thanks, perfect", 0.0))
-    piece = known_of(taught, "r500")
+    piece = taught.model.knows("r500")
     assert (piece.outcome, piece.by, (piece.said or 0) > 0.8) == (0.0, 1, True)
     assert taught.counts["contradicted"] == 1, "the report wins, and that they differ is counted"
     assert taught.due(LATER, 10) == []
     taught.told(run(500, "thanks, perfect", 1.0, outcome_revision=1))
-    assert known_of(taught, "r500").outcome == 1.0
+    assert taught.model.knows("r500").outcome == 1.0
 
 
 def test_it_never_learns_from_what_it_said_itself(taught) -> None:

@@ -8,7 +8,6 @@ from actors.ports.environments import Observation
 from actors.ports.errors import EngineRejected
 from actors.rollout.episode_runner import play
 from actors.rollout.errors import EpisodeLost
-from actors.rollout.harness.rows import hint_span
 from tests.support.fakes import FakeEngine, FakeEnvironment
 
 pytestmark = pytest.mark.anyio
@@ -71,14 +70,6 @@ async def test_a_lesson_is_recorded_as_a_span_that_cuts_out_exactly(engine):
     ids = ids_array(played.rows[0].ids).tolist()
     assert "LESSON one" in engine.text(ids[start:end])
     assert (ids[:start] + ids[end:])[: len(plain)] == plain
-
-
-def test_hint_spans():
-    assert hint_span([1, 2, 5], [1, 2, 3, 4, 5]) == (2, 4)
-    assert hint_span([1, 2], [1, 2, 2]) == (2, 3)
-    for guided in ([1, 2], [9, 2, 3], [1]):
-        with pytest.raises(EpisodeLost):
-            hint_span([1, 2], guided)
 
 
 async def test_rows_split_where_the_engine_renders_otherwise(engine):

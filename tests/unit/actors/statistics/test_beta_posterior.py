@@ -5,11 +5,6 @@ import pytest
 from actors.statistics.beta_posterior import REACH, BetaPosterior
 
 
-def test_nothing_known_is_a_coin_that_might_be_any() -> None:
-    assert (BetaPosterior().mean, BetaPosterior().difficulty) == (0.5, 0.5)
-    assert BetaPosterior().promise == pytest.approx(2 / 3)
-
-
 def test_what_is_always_solved_is_easy_and_promises_nothing_and_so_does_what_never_is() -> None:
     easy, hard = BetaPosterior().after([1.0] * 64), BetaPosterior().after([0.0] * 64)
     assert easy.difficulty < 0.05
@@ -22,8 +17,3 @@ def test_old_outcomes_are_forgotten() -> None:
     changed = BetaPosterior().after([1.0] * 500).after([0.0] * 100)
     assert changed.mean < 0.1
     assert changed.successes + changed.failures <= REACH
-
-
-def test_outcomes_between_count_for_both_and_are_cut() -> None:
-    assert BetaPosterior().after([0.25]) == BetaPosterior(0.25, 0.75)
-    assert BetaPosterior().after([7.0]) == BetaPosterior(1.0, 0.0)

@@ -79,6 +79,11 @@ class Bench:
         await self.actor.start()
         await self.actor.handle([Received(item.id, TRAJECTORY_ATTRIBUTED, item) for item in items])
 
+    async def met(self, *items: Attributed) -> None:
+        """It sees them, and does what it does about them."""
+        await self.see(*items)
+        await self.actor.tick()
+
     async def tasks(self):
         return [one.task for one in await self.store.task_states()]
 
@@ -94,8 +99,7 @@ async def outcome(task: Task, calls: list[ToolCall]) -> float | None:
 async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store: Store) -> None:
     bench = Bench(store)
     failing = [run(f"f{n}", "A", good=False) for n in range(3)]
-    await bench.see(*failing)
-    await bench.actor.tick()
+    await bench.met(*failing)
     assert bench.urged.clusters == [cluster_of(failing[0].trajectory.goal)]
     assert await bench.tasks() == []
     assert bench.actor.counts == {"seen": 3, "urged": 3}
@@ -107,8 +111,7 @@ async def test_a_kind_that_the_environment_has_and_the_sandbox_does_not_play_bec
     store: Store,
 ) -> None:
     bench = Bench(store)
-    await bench.see(*[run(f"f{n}", "C", good=False) for n in range(3)])
-    await bench.actor.tick()
+    await bench.met(*[run(f"f{n}", "C", good=False) for n in range(3)])
     tasks = await bench.tasks()
     assert len(tasks) == 6
     assert {task.origin for task in tasks} == {"environment"}, "its own verifier judges them"
@@ -118,14 +121,12 @@ async def test_a_kind_that_the_environment_has_and_the_sandbox_does_not_play_bec
 
 async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_run_that_succeeded(store: Store) -> None:
     bench = Bench(store)
-    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True))
-    await bench.actor.tick()
+    await bench.met(*[run(f"f{n}", "D", good=False) for n in range(3)], run("won", "D", good=True))
     tasks = await bench.tasks()
     assert len({task.goal for task in tasks}) > 1
     assert all(task.origin == "production" and task.goal.startswith("Find a flight to:") for task in tasks)
     for task in tasks:
         spec = SyntheticTaskSpec.of(task)
-        assert spec is not None
         assert spec.made_from == ("f0", "f1", "f2", "won")
         assert task.goal.split("to:")[1].rstrip(".") in spec.base_goal, "its entities are those of its world"
         assert await outcome(task, [call.call(number) for number, call in enumerate(spec.reference)]) == 1.0
@@ -137,8 +138,7 @@ async def test_failures_wait_for_a_success_and_are_given_up_when_none_comes(
 ) -> None:
     monkeypatch.setattr(failures, "_PATIENCE", 3)
     bench = Bench(store)
-    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)])
-    await bench.actor.tick()
+    await bench.met(*[run(f"f{n}", "D", good=False) for n in range(3)])
     assert await bench.tasks() == []
     again = bench.make()
     await again.start()
@@ -159,8 +159,7 @@ async def test_a_way_of_the_policys_own_is_searched_for_where_nobody_succeeded(s
 
     bench = Bench(store)
     bench.actor = bench.make(Searcher())
-    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(3)])
-    await bench.actor.tick()
+    await bench.met(*[run(f"f{n}", "D", good=False) for n in range(3)])
     tasks = await bench.tasks()
     assert len(tasks) == 6
     assert all(task.spec["made_from"] == ["f0", "f1", "f2"] for task in tasks)
@@ -169,8 +168,7 @@ async def test_a_way_of_the_policys_own_is_searched_for_where_nobody_succeeded(s
 @pytest.mark.promise
 async def test_what_is_forgotten_is_no_failure_any_more_and_takes_its_tasks_along(store: Store) -> None:
     bench = Bench(store)
-    await bench.see(*[run(f"f{n}", "D", good=False) for n in range(4)], run("won", "D", good=True))
-    await bench.actor.tick()
+    await bench.met(*[run(f"f{n}", "D", good=False) for n in range(4)], run("won", "D", good=True))
     assert await bench.tasks()
     for name in ("f1", "g0"):
         selector = Selector(trajectories=(name,))
@@ -238,8 +236,7 @@ NO_TASK = {
 @pytest.mark.parametrize("items", NO_TASK.values(), ids=NO_TASK)
 async def test_no_task_is_made_where(store: Store, items) -> None:
     bench = Bench(store)
-    await bench.see(*items())
-    await bench.actor.tick()
+    await bench.met(*items())
     assert await bench.tasks() == []
 
 
@@ -269,14 +266,12 @@ async def test_three_failures_that_mean_the_same_become_tasks_each_a_request_as_
     monkeypatch.setattr(failures, "_VARIANTS", 40)
     bench = Bench(store)
     won = [run(f"won{n}", "D", good=True) for n in range(2)]
-    await bench.see(*(said(n) for n in range(3)), *won)
-    await bench.actor.tick()
+    await bench.met(*(said(n) for n in range(3)), *won)
     tasks = await bench.tasks()
     asked = {task.goal.split("to:")[0] for task in tasks}
     assert asked == {one.split("to:")[0] for one in SAID}, "every one of them, in the words that somebody used"
     for task in tasks:
         spec = SyntheticTaskSpec.of(task)
-        assert spec is not None
         assert set(spec.made_from) == {"s0", "s1", "s2", "won0", "won1"}
         assert spec.reference[0].arguments == {"to": task.goal.split("to:")[1].split()[0]}
         assert await outcome(task, [call.call(number) for number, call in enumerate(spec.reference)]) == 1.0
@@ -291,6 +286,5 @@ async def test_a_party_that_fails_at_everything_crowds_out_its_own_failures(
     quiet = [said(n, caller="quiet") for n in range(2)]
     odd = [attributed(f"o{n}", caller="loud", goal=f"{chr(97 + n)}zq {chr(97 + n)}wv", outcome=0.0) for n in range(20)]
     await bench.see(*quiet, *odd)
-    await bench.see(said(2), run("won0", "D", good=True), run("won1", "D", good=True))
-    await bench.actor.tick()
+    await bench.met(said(2), run("won0", "D", good=True), run("won1", "D", good=True))
     assert len(await bench.tasks()) == 6

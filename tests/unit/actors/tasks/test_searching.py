@@ -54,7 +54,6 @@ def search(skill: float, grader: Winning, **settings) -> tuple[ShadowSearch, Wor
 async def test_the_first_attempt_that_is_believed_is_the_way() -> None:
     made, worlds = search(0.5, Winning(), attempts=20)
     run = await made.search(worlds.sample(3, "train", None), "reach it")
-    assert run is not None
     assert (run.goal, run.source, [call.name for step in run.steps for call in step.tool_calls]) == (
         "reach it", "sandbox", ["win", "finish"],
     )  # fmt: skip

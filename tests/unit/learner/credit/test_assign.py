@@ -1,4 +1,4 @@
-"""`assign`: sets, roles, skips and what was to be expected."""
+"""`assign`: sets, roles, skips, what was to be expected, and corrections of outcomes that were trained on."""
 
 import msgspec
 import numpy as np
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.credit import CreditSettings, assign
-from tests.unit.learner.maker import expecting, item, with_run
+from tests.unit.learner.maker import expecting, item, with_judgement, with_run
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
@@ -15,12 +15,16 @@ PAPER = CreditSettings(alpha=0.1, discount=1.0)
 
 @pytest.mark.parametrize(
     ("settings", "good", "bad"),
-    # outcomes -> +-1. Labels: means 1 and 0, mu 0.5, sigma^2 0.75; (0.5, 0.5) / sigma, and (0.5, -1.5) / sigma
-    [(CreditSettings(), [0.5, 0.5], [0.5, -1.5]), (PAPER, [0.1, 0.05], [0.05 - 0.15, -0.15])],
-    ids=["each label is its own step's", "the paper: a tenth, and of later steps too"],
+    # outcomes -> +-1. Labels: means 1 and 0 however many steps, mu 0.5, sigma^2 1 - 0.25; what was not judged is none.
+    [
+        (CreditSettings(), [0.5], [0.5, -1.5, 0.0, 0.5, -1.5]),
+        (CreditSettings(discount=0.5), [0.5], [-0.28125, -1.5625, -0.125, -0.25, -1.5]),
+        (PAPER, [0.05], [-0.2, -0.25, -0.1, -0.1, -0.15]),
+    ],
+    ids=["each label is its own step's", "and half of it the step's before", "the paper: a tenth, and of later steps"],
 )
 def test_a_group_by_hand(settings, good, bad):
-    credits = assign([item(1.0, "++", group="g"), item(0.0, "+-", group="g")], settings)
+    credits = assign([item(1.0, "+", group="g"), item(0.0, "+-?+-", group="g")], settings)
     sigma = 0.75**0.5
     assert credits.advantages[0] == pytest.approx(1 + np.array(good) / sigma)
     assert credits.advantages[1] == pytest.approx(-1 + np.array(bad) / sigma)
@@ -30,10 +34,26 @@ def first(credits):
     return [None if advantage is None else float(advantage[0]) for advantage in credits.advantages]
 
 
-def test_groups_do_not_mix():
-    items = [item(1.0, group="a"), item(0.0, group="a"), item(0.8, group="b"), item(0.6, group="b")]
-    credits = assign(items, OUTCOME_ONLY)
-    assert [float(a[0]) for a in credits.advantages] == pytest.approx([1, -1, 1, -1])
+PAIR = [item(1.0, group="g"), item(0.0, group="g")]
+FOUR = [item(outcome, group="four") for outcome in (1.0, 0.0, 0.0, 0.0)]
+ALONE = [item(1.0, cluster="a"), item(0.0, cluster="b"), item(1.0, cluster="c")]
+
+
+@pytest.mark.parametrize(
+    ("items", "means", "advantages"),
+    [
+        # mean 0.25, population deviation sqrt(3)/4; the pair beside them is compared with itself
+        ([*FOUR, *PAIR], {}, [3**0.5, *[-(3**-0.5)] * 3, 1, -1]),
+        (PAIR, {"c": 0.9}, [1, -1]),  # a group with its mean, whatever was expected
+        ([item(1e7, group="g"), *PAIR], {}, [None, 1, -1]),  # beyond all measure, which spoils nobody else's
+        (ALONE, {"a": 0.8, "b": 0.2}, [0.5, -0.5, 1.25]),  # of the third nothing is known: the others' mean is a half
+        (PAIR[:1], {"c": 0.2}, [2.0]),  # alone of its group
+        (ALONE[:2], {"a": float("nan")}, [2.5, -2.5]),  # an estimate that is no number is none
+        (ALONE[:2], {"b": float("inf")}, [2.5, -2.5]),
+    ],
+)
+def test_what_outcomes_are_compared_with(items, means, advantages):
+    assert first(assign(expecting(items, means), OUTCOME_ONLY)) == pytest.approx(advantages)
 
 
 @pytest.mark.parametrize(("how", "skipped"), [({"role": "baseline"}, {}), ({"trainable": False}, {"not_trainable": 1})])
@@ -45,35 +65,17 @@ def test_a_baseline_or_untrainable_member_counts_in_the_mean_and_gets_nothing(ho
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
-    [(item(None), "no_outcome"), (item(float("nan")), "no_outcome"), (item(1.0, ""), "no_steps")],
+    [
+        (item(None), "no_outcome"),
+        (item(float("nan")), "no_outcome"),
+        (item(1e7), "outcome_range"),
+        (item(1.0, ""), "no_steps"),
+    ],
 )
 def test_what_has_no_credit_is_left_out_of_everything(bad, reason):
     credits = assign([bad, item(1.0, group="g"), item(0.0, group="g")], OUTCOME_ONLY)
     assert credits.left[0] == reason
     assert credits.advantages[1] == pytest.approx([1])
-
-
-def test_what_was_to_be_expected_of_a_run_is_subtracted_from_its_outcome():
-    items = [item(1.0, cluster="a"), item(0.0, cluster="b"), item(1.0, cluster="c")]
-    credits = assign(expecting(items, {"a": 0.8, "b": 0.2}), OUTCOME_ONLY)
-    # Of the third nothing is known: the others' mean is a half.
-    assert first(credits) == pytest.approx([0.5, -0.5, 1.25])
-
-
-def test_a_group_is_compared_with_its_mean_whatever_was_expected():
-    group = expecting([item(outcome, group="g") for outcome in (1.0, 0.0)], {"c": 0.9})
-    assert first(assign(group, OUTCOME_ONLY)) == pytest.approx([1.0, -1.0])
-
-
-@pytest.mark.parametrize("mean", [float("nan"), float("inf")])
-def test_an_estimate_that_is_no_number_is_none(mean):
-    items = [item(1.0), item(0.0, cluster="other")]
-    assert first(assign(expecting(items, {"c": mean}), OUTCOME_ONLY)) == first(assign(items, OUTCOME_ONLY))
-
-
-def test_a_lone_group_member_falls_back_to_its_estimate():
-    credits = assign(expecting([item(1.0, group="g")], {"c": 0.2}), OUTCOME_ONLY)
-    assert credits.advantages[0] == pytest.approx([2.0])
 
 
 def test_a_run_alone_of_which_nothing_is_known_is_left_out_labels_and_all():
@@ -147,18 +149,12 @@ def test_whatever_comes_in_an_advantage_is_a_number_or_a_counted_reason(rows, se
     assert all(np.isfinite(value) for value in credits.statistics.values())
 
 
-def test_an_outcome_beyond_all_measure_is_none_and_spoils_nobody_elses():
-    credits = assign([item(1e7, group="g"), item(1.0, group="g"), item(0.0, group="g")], OUTCOME_ONLY)
-    assert first(credits) == pytest.approx([None, 1, -1])
-    assert credits.skipped == {"outcome_range": 1}
-
-
 def test_advantages_of_tasks_made_here_are_scaled_and_those_of_others_are_not():
     group = [item(1.0, "+-", group="g"), item(0.0, "-+", group="g")]
     full, half = assign(group, CreditSettings()), assign([with_run(one, scale=0.5) for one in group], CreditSettings())
     for whole, halved in zip(full.advantages, half.advantages, strict=True):
         assert halved == pytest.approx(0.5 * whole)
-    mixed = assign([with_run(item(1.0, group="g"), scale=0.25), item(0.0, group="g")], OUTCOME_ONLY)
+    mixed = assign([item(1.0, group="g", scale=0.25), item(0.0, group="g")], OUTCOME_ONLY)
     assert first(mixed) == pytest.approx([0.25, -1.0]), "the baseline is the group's, whatever the scale"
 
 
@@ -172,7 +168,7 @@ def test_advantages_of_tasks_made_here_are_scaled_and_those_of_others_are_not():
     ],
 )
 def test_a_scale_that_leaves_nothing_leaves_no_gradient_and_one_above_one_is_one(scale, left, gets):
-    made = assign([with_run(item(1.0, group="g"), scale=scale), item(0.0, group="g")], OUTCOME_ONLY)
+    made = assign([item(1.0, group="g", scale=scale), item(0.0, group="g")], OUTCOME_ONLY)
     assert made.left == (left, "")
     assert first(made) == pytest.approx([gets, -1.0])
 
@@ -267,6 +263,7 @@ def test_without_a_kind_the_runs_own_agent_and_cluster_stand_in():
     [
         ({"source": "production"}, "length", ""),  # reported
         ({"source": "production", "graded": True}, "length", "cut_off"),
+        ({"source": "production", "provisional": True}, "length", "cut_off"),
         ({"source": "production", "graded": True}, "", ""),
         ({"source": "sandbox", "closed_by": "finish"}, "length", ""),  # verified
         ({"source": "sandbox", "closed_by": "finish", "graded": True}, "length", "cut_off"),
@@ -294,3 +291,40 @@ def test_an_answer_that_was_cut_off_on_the_way_does_not_make_the_run_one():
     steps = run.attributed.trajectory.steps
     went_on = with_run(run, steps=(msgspec.structs.replace(steps[0], cut="length"), steps[1]), graded=True)
     assert assign([item(1.0, group="g"), went_on], OUTCOME_ONLY).left == ("", "")
+
+
+COMPANY = [item(1.0, id="a"), item(0.0, id="b"), item(1.0, id="c")]
+PAST = {"c": 0.6}
+
+
+def corrected(outcome, before):
+    return msgspec.structs.replace(item(outcome, id="x"), corrects=before)
+
+
+def last(one, past=PAST, alpha=0.5):
+    """Advantages of `one` among the others."""
+    return assign(expecting([*COMPANY, one], past), CreditSettings(alpha=alpha)).advantages[-1]
+
+
+def test_a_run_trained_with_a_wrong_outcome_and_then_corrected_comes_to_the_right_update():
+    wrong, right = (last(item(outcome, id="x"), alpha=0.0) for outcome in (1.0, 0.0))
+    assert wrong + last(corrected(0.0, 1.0), alpha=0.0) == pytest.approx(right)
+
+
+@pytest.mark.parametrize(("new", "old", "sign"), [(0.0, 1.0, -1.0), (1.0, 0.0, 1.0), (0.5, 0.0, 1.0)])
+@pytest.mark.parametrize("past", [PAST, {}])
+def test_a_correction_has_the_sign_of_the_change_and_changes_nothing_for_others(new, old, sign, past):
+    assert (np.sign(last(corrected(new, old), past)) == sign).all()
+    both = ([*COMPANY, corrected(new, old)], COMPANY)
+    among, alone = (assign(expecting(each, past), CreditSettings()).advantages for each in both)
+    np.testing.assert_array_equal(among[:-1], alone)
+
+
+def test_step_labels_have_no_part_in_a_correction():
+    plain = corrected(0.0, 1.0)
+    np.testing.assert_array_equal(last(plain), last(with_judgement(plain, weight=0.0)))
+
+
+def test_a_correction_that_nothing_can_be_compared_with_is_left_out():
+    credits = assign([corrected(0.0, 1.0)], CreditSettings())
+    assert (credits.advantages, credits.left) == ((None,), ("zero_advantage",))

@@ -15,10 +15,6 @@ PAPER = CreditSettings(alpha=0.1, discount=1.0)
 SETTINGS = [CreditSettings(), PAPER, CreditSettings(discount=0.5)]
 
 
-def weighed(made: BatchItem, weight: float) -> BatchItem:
-    return with_judgement(made, weight=weight)
-
-
 def silenced(made: BatchItem) -> BatchItem:
     labels = made.attributed.attribution.labels
     return with_judgement(made, labels=tuple(msgspec.structs.replace(label, label="ABSTAIN") for label in labels))
@@ -45,7 +41,7 @@ batches = st.lists(made, min_size=2, max_size=8)
 @given(batches, st.sampled_from(SETTINGS), st.data())
 def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credit, data):
     out = data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
-    zero = [weighed(one, 0.0) if off else one for one, off in zip(items, out, strict=True)]
+    zero = [with_judgement(one, weight=0.0) if off else one for one, off in zip(items, out, strict=True)]
     silent = [silenced(one) if off else one for one, off in zip(items, out, strict=True)]
     same(assign(zero, credit), assign(silent, credit))
 
@@ -53,13 +49,13 @@ def test_weight_zero_is_bit_for_bit_what_abstaining_on_all_steps_is(items, credi
 @pytest.mark.parametrize(("weight", "counts"), [(math.nan, 0.0), (-1.0, 0.0), (-math.inf, 0.0), (7.0, 1.0)])
 def test_a_weight_that_is_no_trust_is_zero_and_one_above_one_is_one(weight, counts):
     items = [item(1.0, "++", group="g"), item(0.0, "+-", group="g")]
-    odd, plain = ([weighed(one, each) for one in items] for each in (weight, counts))
+    odd, plain = ([with_judgement(one, weight=each) for one in items] for each in (weight, counts))
     same(assign(odd, PAPER), assign(plain, PAPER))
 
 
 def test_weights_by_hand():
     # Means 1 and 0 with weights 1 and 1/2: mu = 2/3, sigma^2 = 1 - 4/9; the second's scores count half.
-    items = [item(1.0, "++", group="g"), weighed(item(0.0, "+-", group="g"), 0.5)]
+    items = [item(1.0, "++", group="g"), with_judgement(item(0.0, "+-", group="g"), weight=0.5)]
     credits = assign(items, CreditSettings())
     sigma = (5 / 9) ** 0.5
     assert credits.advantages[0] == pytest.approx([1 + (1 / 3) / sigma] * 2)

@@ -1,6 +1,5 @@
 """The library behind an embedder that goes away, changes its model, or answers nonsense: nothing is lost or mixed."""
 
-import random
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -10,13 +9,11 @@ import pytest
 from actors.experience import navigator as navigating
 from actors.experience.navigator import Navigator
 from actors.experience.retrieval import embedding, library
-from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
-from actors.ports.embedders import Embedder
 from actors.ports.errors import EmbedderUnavailable
 from actors.store import Store
 from adapters.embedders.hashing import HashingEmbedder
-from tests.unit.actors.experience.made import lesson
+from tests.unit.actors.experience.made import lesson, navigator
 
 pytestmark = pytest.mark.anyio
 TOPICS = ("refund money", "flight seat", "weather storm", "password reset", "invoice tax")
@@ -48,12 +45,6 @@ def lessons(count: int = 40, prefix: str = "l", **fields: object) -> list[Experi
     return [lesson(f"{prefix}{n}", f"{TOPICS[n % 5]} {n}", f"step {n}", **fields) for n in range(count)]
 
 
-async def navigator(store: Store, embedder: Embedder) -> Navigator:
-    actor = Navigator(NavigatorSettings(), store=store, embedder=embedder, rng=random.Random(0))
-    await actor.start()
-    return actor
-
-
 async def right(actor: Navigator) -> bool:
     """Whether the search finds what is about refunds, and by vectors as well as words."""
     found = await actor.search("refund money", "default", 5)
@@ -61,14 +52,13 @@ async def right(actor: Navigator) -> bool:
 
 
 async def test_a_restart_embeds_nothing_twice_unless_another_model_answers_to_the_name(store: Store):
-    await store.save(lessons())
-    await navigator(store, Changing())
+    await navigator(store, *lessons(), embedder=Changing())
     again = Changing()
-    actor = await navigator(store, again)
+    actor = await navigator(store, embedder=again)
     assert (len(again.embedded), actor.figures["waiting"]) == (1, 0), "the probe, whether it is the same model"
     assert await right(actor)
     other = Changing(HashingEmbedder(dimension=64, ngram=2))
-    actor = await navigator(store, other)
+    actor = await navigator(store, embedder=other)
     assert (len(other.embedded), actor.figures["embedder_changes"]) == (41, 1)
     assert await right(actor)
 
@@ -76,8 +66,7 @@ async def test_a_restart_embeds_nothing_twice_unless_another_model_answers_to_th
 async def test_lessons_that_came_while_the_embedder_was_away_get_their_vectors_when_it_is_back(store: Store):
     embedder = Changing()
     embedder.away = True
-    await store.save(lessons())
-    actor = await navigator(store, embedder)
+    actor = await navigator(store, *lessons(), embedder=embedder)
     assert actor.figures["waiting"] == 40
     assert await right(actor)  # by words
     embedder.away = False
@@ -90,8 +79,7 @@ async def test_lessons_that_came_while_the_embedder_was_away_get_their_vectors_w
 
 async def test_another_dimension_makes_all_be_embedded_anew_and_never_mixes(store: Store):
     embedder = Changing()
-    await store.save(lessons())
-    actor = await navigator(store, embedder)
+    actor = await navigator(store, *lessons(), embedder=embedder)
     embedder.model = HashingEmbedder(dimension=96)
     assert await right(actor)  # by words: no vector of 96 can be compared with one of 64
     assert actor.figures["by_words"] == 1
@@ -114,8 +102,7 @@ async def test_one_bad_vector_costs_one_lesson_its_vector_and_is_counted(store: 
         return vectors
 
     embedder.spoil = spoil
-    await store.save(lessons())
-    actor = await navigator(store, embedder)
+    actor = await navigator(store, *lessons(), embedder=embedder)
     for _ in range(5):
         await actor.tick()
     assert actor.figures["waiting"] == 1
@@ -135,15 +122,14 @@ async def test_an_embedder_that_hangs_is_not_waited_for(store: Store, monkeypatc
     await store.save(lessons())
     monkeypatch.setattr(embedding, "_TIMEOUT", 0.05)
     monkeypatch.setattr(embedding, "_QUESTION_TIMEOUT", 0.05)
-    actor = await navigator(store, Hangs())
+    actor = await navigator(store, embedder=Hangs())
     assert await right(actor)
     assert actor.figures["embedder_unavailable"] > 0
 
 
 async def test_while_the_embedder_is_away_not_every_question_waits_for_it(store: Store):
     embedder = Changing()
-    await store.save(lessons())
-    actor = await navigator(store, embedder)
+    actor = await navigator(store, *lessons(), embedder=embedder)
     embedder.away = True
     for _ in range(3):
         assert await right(actor)
@@ -156,7 +142,7 @@ async def test_the_pool_of_a_tenant_is_bounded_and_the_most_useful_stay(store: S
     useful = lesson("useful", "refund money", "x", tenant="loud", guided=(9, 9), unguided=(9, 0))
     await store.save([useful, *flood, *lessons()])
     monkeypatch.setattr(library, "_MOST", 100)
-    actor = await navigator(store, Changing())
+    actor = await navigator(store, embedder=Changing())
     assert actor.figures["lessons"] <= 140
     assert actor.figures["left_out"] >= 201
     assert await right(actor)
@@ -168,12 +154,11 @@ async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(
 ):
     await store.save(lessons(3))
     monkeypatch.setattr(navigating, "_REFRESH_SECONDS", 0.0)
-    actor = await navigator(store, Changing())
+    actor = await navigator(store, embedder=Changing())
     await store.save([lesson("l1", "", "", state="retired", revision=1)])
     await actor.tick()
     await actor._prune()
     assert {one.id for _, one in await actor.search("flight seat", "default", 9)}.isdisjoint({"l1"})
     space = actor._embeddings.space
-    assert space is not None
     kept = await store.prune_embeddings(space.embedder, space.dimension, set(), 0.0)
     assert kept == 2
