@@ -32,36 +32,16 @@ class Case(msgspec.Struct, frozen=True):
     rendered: bool = False
 
 
-class Figures(msgspec.Struct):
-    cases: int = 0
-    hits: int = 0
-    false_alarms: int = 0
-    missed: int = 0
-
-    @property
-    def precision(self) -> float:
-        return self.hits / (self.hits + self.false_alarms) if self.hits + self.false_alarms else float("nan")
-
-    @property
-    def recall(self) -> float:
-        return self.hits / (self.hits + self.missed) if self.hits + self.missed else float("nan")
-
-
 def load(part: str) -> list[Case]:
     """The cases of `part`: "build", "unseen" or "later"."""
     lines = (CASES / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
     return [msgspec.json.decode(line, type=Case) for line in lines]
 
 
-def measure(cases: Iterable[Case]) -> Figures:
-    figures = Figures()
-    for case in cases:
-        verdict = read(case.text)
-        figures.cases += 1
-        figures.hits += verdict == case.label == "failed"
-        figures.false_alarms += verdict == "failed" != case.label
-        figures.missed += verdict != "failed" == case.label
-    return figures
+def measure(cases: Iterable[Case]) -> tuple[int, int, int]:
+    """How many failed calls were found, which there were, and how many were said to be."""
+    pairs = [(read(case.text) == "failed", case.label == "failed") for case in cases]
+    return sum(said and true for said, true in pairs), sum(true for _, true in pairs), sum(said for said, _ in pairs)
 
 
 def main() -> None:
@@ -72,16 +52,17 @@ def main() -> None:
     for part, cases in {_FROZEN: parts["unseen"] + parts["later"], **parts}.items():
         kinds = sorted({case.kind for case in cases})
         for kind in ("", *kinds):
-            found = measure(case for case in cases if not kind or case.kind == kind)
-            failed = found.hits + found.missed
-            low, high = wilson(found.hits, failed)
-            recall = f"{found.recall:.3f} [{low:.3f}, {high:.3f}]"
-            rows.append((f"{part} {kind}".strip(), found.cases, failed, f"{found.precision:.3f}", recall))
+            own = [case for case in cases if not kind or case.kind == kind]
+            hits, failed, said = measure(own)
+            low, high = wilson(hits, failed)
+            precision, recall = (hits / of if of else float("nan") for of in (said, failed))
+            told = f"{recall:.3f} [{low:.3f}, {high:.3f}]"
+            rows.append((f"{part} {kind}".strip(), len(own), failed, f"{precision:.3f}", told))
             if part == _FROZEN:
                 end = f"_{kind}" if kind else ""
-                figures |= {f"cases{end}": found.cases}
+                figures |= {f"cases{end}": len(own)}
                 if failed:
-                    figures |= {f"precision_failed{end}": found.precision, f"recall_failed{end}": found.recall}
+                    figures |= {f"precision_failed{end}": precision, f"recall_failed{end}": recall}
     report.table("Tool answers", ("part", "cases", "failed", "precision", "recall"), rows)
     report.write(args.json, "tool_results", figures)
 
