@@ -30,8 +30,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
     """What the comment before it says."""
 
-    @property
-    def place(self) -> str:
+    def __str__(self) -> str:
         return f"{self.page}:{self.line}"
 
     @property
@@ -77,24 +76,17 @@ def blocks_of(page: Path) -> Iterator[Block]:
             raise ValueError(f"{name}:{number + 1}: the fence is never closed")
         above = [line for line in lines[max(0, number - 2) : number] if line.strip()]
         mark = _MARK.match(above[-1]) if above else None
-        yield Block(
-            page=name,
-            line=number + 1,
-            language=language,
-            text="\n".join(line.removeprefix(indent) for line in lines[number + 1 : end]) + "\n",
-            mark=mark[1] if mark else "",
-        )
+        text = "\n".join(line.removeprefix(indent) for line in lines[number + 1 : end]) + "\n"
+        yield Block(page=name, line=number + 1, language=language, text=text, mark=mark[1] if mark else "")
         number = end + 1
 
 
 def prose(page: Path) -> str:
     """A page without its fenced blocks, line by line in place."""
-    kept: list[str] = []
-    fenced = False
-    for line in page.read_text(encoding="utf-8").splitlines():
-        if _FENCE.match(line):
-            fenced = not fenced
-            kept.append("")
-        else:
-            kept.append("" if fenced else line)
-    return "\n".join(kept)
+    lines, fenced = page.read_text(encoding="utf-8").splitlines(), False
+    for number, line in enumerate(lines):
+        fence = _FENCE.match(line)
+        fenced ^= bool(fence)
+        if fenced or fence:
+            lines[number] = ""
+    return "\n".join(lines)

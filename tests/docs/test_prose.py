@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -15,6 +16,7 @@ from tests.docs.commands import faults, mentioned_faults
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _LINK = re.compile(r"!?\[[^\]\[]*\]\(([^)\s]+)\)")
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)+")
+_FILE = re.compile(r"\.(py|md|toml|yml|json|jsonl|log|safetensors|db|pem|sig|sh)$")
 _PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
 
 
@@ -42,52 +44,49 @@ def _is_code(name: str) -> bool:
     return any(end.with_suffix(".py").exists() or end.is_dir() for end in ends)
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_commands_that_prose_names_exist(page: Path) -> None:
-    wrong: list[str] = []
+def _commands(page: Path) -> Iterator[str]:
     for code in _CODE.findall(re.sub(r"\n\s*", " ", prose(page))):
         if code.startswith("evolved ") and not re.match(r"evolved (-|[a-z]+_)", code):
-            wrong += mentioned_faults(code)
+            yield from mentioned_faults(code)
         elif code.startswith(("make ", "python -m ")):
-            wrong += faults(re.sub(r"[\[\]]", " ", code).split())
-    assert not wrong
+            yield from faults(re.sub(r"[\[\]]", " ", code).split())
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_settings_that_prose_names_exist(page: Path) -> None:
+def _settings(page: Path) -> Iterator[str]:
     sections = {field.name for field in msgspec.structs.fields(Config)}
-    named = {
-        code.partition(" ")[0]
-        for code in _CODE.findall(prose(page))
-        if _SETTING.fullmatch(code.partition(" ")[0]) and code.partition(".")[0] in sections
-    }
-    files = re.compile(r"\.(py|md|toml|yml|json|jsonl|log|safetensors|db|pem|sig|sh)$")
-    assert not [n for n in sorted(named) if not files.search(n) and not _is_setting(n) and not _is_code(n)]
+    for name in (code.partition(" ")[0] for code in _CODE.findall(prose(page))):
+        named = _SETTING.fullmatch(name) and name.partition(".")[0] in sections and not _FILE.search(name)
+        if named and not _is_setting(name) and not _is_code(name):
+            yield name
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_links_lead_to_pages_and_sections_that_exist(page: Path) -> None:
-    wrong: list[str] = []
+def _links(page: Path) -> Iterator[str]:
     for target in _LINK.findall(prose(page)):
-        if re.match(r"[a-z]+:", target):
-            continue
         path, _, anchor = target.partition("#")
         found = (page.parent / path).resolve() if path else page
+        if re.match(r"[a-z]+:", target):
+            continue
         if not found.exists():
-            wrong.append(f"{target}: no such file")
+            yield f"{target}: no such file"
         elif anchor and anchor not in _anchors(found):
-            wrong.append(f"{target}: no such section; there are {', '.join(sorted(_anchors(found)))}")
-    assert not wrong
+            yield f"{target}: no such section; there are {', '.join(sorted(_anchors(found)))}"
 
 
+def _files(page: Path) -> Iterator[str]:
+    """Files of the repository, and functions in them."""
+    for name in _CODE.findall(prose(page)):
+        ours = re.fullmatch(r"(actors|adapters|daemon|docs|learner|locks|ops|tests)/[\w./-]+", name)
+        if ours and not (ROOT / name).exists():
+            yield name
+    for path, name in re.findall(r"\b((?:actors|adapters|daemon|learner)/[\w/]+\.py):(\w+)", page.read_text()):
+        if not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text()):
+            yield f"{path}:{name}"
+
+
+@pytest.mark.parametrize("missing", [_commands, _settings, _links, _files], ids=lambda check: check.__name__[1:])
 @pytest.mark.parametrize("page", _PAGES)
-def test_files_of_the_repository_that_prose_names_exist(page: Path) -> None:
-    named = {
-        code
-        for code in _CODE.findall(prose(page))
-        if re.fullmatch(r"(actors|adapters|daemon|docs|learner|locks|ops|tests)/[\w./-]+", code)
-    }
-    assert not [name for name in sorted(named) if not (ROOT / name).exists()]
+def test_what_prose_names_exists(page: Path, missing: Callable[[Path], Iterator[str]]) -> None:
+    assert list(missing(page)) == []
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:
@@ -115,12 +114,3 @@ def test_make_help_tells_of_every_target_that_is_no_file() -> None:
 def test_the_readme_names_the_python_that_the_package_needs() -> None:
     said = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert f"Python {said.removeprefix('>=')}" in (ROOT / "README.md").read_text()
-
-
-@pytest.mark.parametrize("page", _PAGES)
-def test_functions_that_pages_name_are_in_the_files_that_they_name(page: Path) -> None:
-    named = re.findall(r"\b((?:actors|adapters|daemon|learner)/[\w/]+\.py):(\w+)", page.read_text())
-    wrong = [
-        f"{path}:{name}" for path, name in named if not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text())
-    ]
-    assert not wrong

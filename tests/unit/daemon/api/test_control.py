@@ -94,23 +94,6 @@ async def test_freeze_and_thaw_send_a_directive_with_its_reason(desk: Controls) 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "status", "said"),
-    [
-        (b"reason=x", "application/x-www-form-urlencoded", 415, ""), (b"{}", "text/plain", 415, ""),
-        (b'{"x":' + b"[" * 100_000, "application/json", 422, ""), (b'{"reason": "\xff"}', "application/json", 422, ""),
-        (b"[1]", "application/json", 422, "incident"),
-    ],
-    ids=["a form of another page", "text", "nested without an end", "no text", "no object"],
-)  # fmt: skip
-async def test_a_body_that_is_no_order_freezes_nothing(
-    desk: Controls, body: bytes, kind: str, status: int, said: str
-) -> None:
-    answer = await desk.client.post("/api/freeze", content=body, headers={"content-type": kind})
-    assert (answer.status_code, desk.ordered) == (status, [])
-    assert said in answer.text
-
-
 async def test_another_host_is_not_answered_an_unknown_letter_is_404_and_metrics_are_text(desk: Controls) -> None:
     assert (await desk.client.get("/api/status", headers={"host": "evil.example"})).status_code == 400
     letters = [(await desk.client.post(f"/api/dead/{key}/retry")).status_code for key in ("known", "other")]

@@ -32,6 +32,8 @@ async def test_the_list_narrows_by_tenant_state_kind_and_words(desk: Desk, http:
     assert await ids("kind=skill") == ["d"]
     assert await ids("q=the+booking") == ["d"]
     assert await ids("limit=2") == ["c", "b"]
+    found = await http.post(f"{BASE}/search", json={"text": "booking", "tenant": "acme", "kinds": ["skill"]})
+    assert [item["lesson"]["id"] for item in found.json()] == ["d"]
     assert "there are candidate, active" in await refused(await http.get(f"{BASE}?state=bad"), 422)
     assert "limit" in await refused(await http.get(f"{BASE}?limit=-1"), 422)
 
@@ -48,26 +50,12 @@ async def test_one_comes_with_its_revisions_and_sources(desk: Desk, http: httpx.
     assert "no lesson nobody" in await refused(await http.get(f"{BASE}/nobody"), 404)
 
 
-async def test_search_asks_for_the_tenants_lessons_in_use(desk: Desk, http: httpx.AsyncClient) -> None:
-    await desk.store.save(
-        [
-            lesson("a", content="pay by card"), lesson("b", content="pay by card", state="candidate"),
-            lesson("c", content="pay by card", tenant="zeta"), lesson("d", content="pay", kind="skill"),
-        ]
-    )  # fmt: skip
-
-    async def ids(**body: object) -> list[str]:
-        answer = await http.post(f"{BASE}/search", json={"text": "pay by card", "tenant": "acme", **body})
-        return [item["lesson"]["id"] for item in answer.json()]
-
-    assert await ids() == ["a", "d"]
-    assert await ids(k=1) == ["a"]
-    assert await ids(kinds=["skill"]) == ["d"]
-    assert set(await ids(states=None)) == {"a", "b", "d"}
-    assert await ids(tenant="zeta") == ["c"]
-    for body, said in (({"text": " "}, "text"), ({"k": 0}, "k is 0"), ({"kinds": ["song"]}, "kinds"), ({"x": 1}, "x")):
-        answer = await http.post(f"{BASE}/search", json={"text": "pay", **body})
-        assert said in await refused(answer, 422)
+@pytest.mark.parametrize(
+    ("body", "said"), [({"text": " "}, "text"), ({"k": 0}, "k is 0"), ({"kinds": ["song"]}, "kinds"), ({"x": 1}, "x")]
+)
+async def test_a_search_that_makes_no_sense_is_refused(http: httpx.AsyncClient, body: dict, said: str) -> None:
+    """What one finds: `tests/integration/test_experience.py`, and above."""
+    assert said in await refused(await http.post(f"{BASE}/search", json={"text": "pay", **body}), 422)
 
 
 async def test_an_operators_lesson_is_a_candidate_told_to_all_and_on_record(
@@ -158,14 +146,18 @@ async def test_lessons_from_what_was_forgotten_here_do_not_come_back_by_import(
     assert (told["added"], told["forgotten"]) == (1, 1)
 
 
-async def test_a_form_on_another_page_can_do_nothing_and_bodies_are_bounded_json(http: httpx.AsyncClient) -> None:
-    for path in ("", "/search", "/import", "/forget", "/a/state"):
-        answer = await http.post(f"{BASE}{path}", content=b"{}", headers={"content-type": "text/plain"})
-        assert "application/json" in await refused(answer, 415)
-        assert (await http.post(f"{BASE}{path}", json={}, headers={"origin": "http://evil"})).status_code == 403
-    for content, status, said in (
-        (b" " * ((1 << 20) + 1), 413, "1,048,576 bytes"), (b"{", 422, "the body"), (b"\xff", 422, "the body"),
-        (b"[]", 422, "the body"),
-    ):  # fmt: skip
-        answer = await http.post(f"{BASE}/search", content=content, headers={"content-type": "application/json"})
-        assert said in await refused(answer, status)
+async def test_a_form_on_another_page_can_do_nothing_and_bodies_are_bounded_json(
+    desk: Desk, http: httpx.AsyncClient
+) -> None:
+    json = {"content-type": "application/json"}
+    for path in ("freeze", "experience", *(f"experience/{name}" for name in ("search", "import", "forget", "a/state"))):
+        for kind in ("text/plain", "application/x-www-form-urlencoded"):
+            answer = await http.post(f"/api/{path}", content=b"reason=x", headers={"content-type": kind})
+            assert "application/json" in await refused(answer, 415)
+        assert (await http.post(f"/api/{path}", json={}, headers={"origin": "http://evil"})).status_code == 403
+        for wrong in (b"{", b'{"reason": "\xff"}', b"[1]", b'{"x":' + b"[" * 100_000):
+            answer = await http.post(f"/api/{path}", content=wrong, headers=json)
+            assert "the body" in await refused(answer, 422)
+    large = await http.post(f"{BASE}/search", content=b" " * ((1 << 20) + 1), headers=json)
+    assert "1,048,576 bytes" in await refused(large, 413)
+    assert desk.ordered == []

@@ -3,7 +3,6 @@
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from actors.system.lifecycle import ActorState, Status
@@ -17,32 +16,25 @@ def client(status: Status, unready: float = 0.0, *, critical: bool = True) -> ht
         name="curator", status=status, restarts=0, last_error="", beat_age=0.0, note="", critical=critical,
         unready_seconds=unready,
     )  # fmt: skip
-    app = Starlette(
-        middleware=[
-            Middleware(Health, actors=lambda: [state]),
-            Middleware(TrustedHostMiddleware, allowed_hosts=["localhost"]),
-        ]
-    )
+    app = Health(TrustedHostMiddleware(Starlette(), allowed_hosts=["localhost"]), actors=lambda: [state])
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://10.1.2.3:8090")
 
 
-async def test_it_is_ready_once_its_actors_have_started() -> None:
-    async with client("starting") as one:
+@pytest.mark.parametrize(
+    ("status", "unready", "critical", "told"),
+    [
+        ("starting", 0.0, True, "starting"), ("waiting", 0.0, True, "ok"), ("waiting", STUCK_SECONDS + 1, False, "ok"),
+        *((status, STUCK_SECONDS + 1, True, "stuck") for status in ("waiting", "backoff", "starting", "stalled")),
+    ],
+)  # fmt: skip
+async def test_it_is_ready_once_its_actors_have_started_and_while_those_that_are_needed_get_on(
+    status: Status, unready: float, critical: bool, told: str
+) -> None:
+    async with client(status, unready, critical=critical) as one:
         assert (await one.get("/healthz")).status_code == 200
         answer = await one.get("/readyz")
-        assert (answer.status_code, answer.json()["waits_for"]) == (503, ["curator"])
-    async with client("waiting") as one:
-        assert (await one.get("/readyz")).status_code == 200
-
-
-@pytest.mark.parametrize("status", ["waiting", "backoff", "starting", "stalled"])
-async def test_what_is_needed_and_does_not_get_on_is_not_ready(status: Status) -> None:
-    async with client(status, STUCK_SECONDS + 1) as one:
-        answer = await one.get("/readyz")
-        assert (answer.status_code, answer.json()) == (503, {"status": "stuck", "waits_for": ["curator"]})
-        assert (await one.get("/healthz")).status_code == 200
-    async with client("waiting", STUCK_SECONDS + 1, critical=False) as one:
-        assert (await one.get("/readyz")).status_code == 200
+    waits = {} if told == "ok" else {"waits_for": ["curator"]}
+    assert (answer.status_code, answer.json()) == (503 if waits else 200, {"status": told, **waits})
 
 
 async def test_everything_else_keeps_its_door() -> None:

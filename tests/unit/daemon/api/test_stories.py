@@ -1,4 +1,4 @@
-"""Runs are told with their credit and their tokens. Versions: `tests/unit/daemon/cli/test_history.py`."""
+"""Runs are told with their credit and their tokens. Versions: `tests/browser`."""
 
 import httpx
 import msgspec

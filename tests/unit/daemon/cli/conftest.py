@@ -48,7 +48,7 @@ def evolved(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 REASON = "success fell [/x] [bold fell [red]:warning:\\"
 """As it was written, whatever it looks like."""
-MEASURED = {"success": 0.75, "tasks": 96.0, "drift_kl": 0.1}
+MEASURED = {"success": 0.75, "tasks": 96.0}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def versions(evolved: Evolved, tmp_path: Path) -> Evolved:
     def serving(version: int, since: float, result: str = "swapped") -> Serving:
         return Serving(
             id=f"s{since}", engine="serving", version=version, previous=0, path="", result=result, since=since,
-            reason="canary" if result == "rolled_back" else "", paused_seconds=0.05,
+            reason="canary" if result == "rolled_back" else "",
         )  # fmt: skip
 
     records = [

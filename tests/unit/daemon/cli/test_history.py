@@ -1,18 +1,11 @@
-"""What a person asks after an incident, answered from the store alone; the control API tells the same."""
+"""What a person asks after an incident, answered from the store alone. What the control API tells: `tests/browser`."""
 
 import json
 import sqlite3
 
-import httpx
 import msgspec
-import pytest
-from starlette.applications import Starlette
 
 from actors.messages import Verdict
-from actors.store import Store
-from daemon.api.versions import VersionApi
-from daemon.settings.config import Config
-from daemon.upkeep.provenance import Provenance
 from tests.unit.daemon.cli.conftest import MEASURED, REASON, Evolved
 
 
@@ -40,33 +33,6 @@ def test_why_tells_sources_measurements_and_that_the_signatures_are_good(version
     assert "signature good" in shown
     assert "v1 <- v0" in shown
     assert REASON in shown
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("role", ["gate", "learner"])
-async def test_the_control_api_lists_the_same_with_headlines_and_tells_of_a_key_that_does_not_fit(
-    versions: Evolved, role: str
-) -> None:
-    config = Config(state_dir=str(versions.directory))
-    store = Store(config.store_url, clock=lambda: 50.0)
-    await store.open()
-    trusted = Provenance(config.provenance, versions.directory).trusted(role)
-    app = Starlette(routes=VersionApi(store, trusted, versions.directory / "versions").routes())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://daemon/api") as http:
-        told, newest = [(await http.get(f"versions?limit={most}")).json() for most in (9, 1)]
-        (one, zero), one_of_two = told["versions"], newest["versions"]
-        assert (told["all"], [item["version"] for item in one_of_two]) == (2, [1])
-        listed = [(item["version"], item["served"], item["setbacks"]) for item in (zero, one)]
-        assert listed == [(item["version"], item["served"], item["setbacks"]) for item in versions.json("history")]
-        assert one["verdict"]["measurements"] == {"success": 0.75, "tasks": 96.0}, "the others are in the whole story"
-        assert one["swaps"][0]["paused_seconds"] == 0.05
-        story, asked = (await http.get("versions/1")).json(), versions.json("why 1")
-        for name in ("ancestry", "batches", "metrics", "setbacks"):
-            assert story[name] == asked[name]
-        (verdict,) = story["verdicts"]
-        assert (verdict["measurements"], story["on_disk"]) == (MEASURED, True)
-        assert (verdict["signature_problem"] == "") == (role == "gate")
-    await store.aclose()
 
 
 def test_why_says_which_signature_is_not_good(versions: Evolved) -> None:

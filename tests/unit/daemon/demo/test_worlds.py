@@ -144,11 +144,10 @@ EPISODES = [{"event": "episode", "response_id": one} for one in ("r1", "r2")]
             "r1 r2", [("t", 1.0, "r1", "r2")], EPISODES[1:],
             {"requests": 2, "lost": 0, "doubled": 0, "episodes": 1, "outcomes": 1}, id="all is well",
         ),
-        pytest.param("r1", [], [], {"lost": 1}, id="lost"),
-        pytest.param("r1 r2", [("t", 1.0, "r1"), ("u", None, "r1")], [], {"doubled": 1, "outcomes": 1}, id="doubled"),
         pytest.param(
-            "r1 r2", [], [{"event": "failed", "error": "502"}, {"event": "feedback_failed"}],
-            {"failed": 1, "feedback_failed": 1}, id="failures that the agents saw",
+            "r1", [("t", 1.0, "r1"), ("u", None, "r1")],
+            [{"event": "failed", "error": "502"}, {"event": "feedback_failed"}],
+            {"lost": 1, "doubled": 1, "outcomes": 1, "failed": 1, "feedback_failed": 1}, id="nothing is well",
         ),
         pytest.param(
             "r1 r2", [("t", 1.0, "r1"), ("u", None, "r2")], [*EPISODES, {"event": "feedback", "status": 202}],

@@ -1,4 +1,7 @@
-"""From spool to bus: every record once, in order, whatever the bus does meanwhile; the cursor never runs ahead."""
+"""From spool to bus: every record once, in order, whatever the bus does meanwhile; the cursor never runs ahead.
+
+That what comes again after a crash counts once: `tests/chaos/test_pipeline.py`.
+"""
 
 import contextlib
 import random
@@ -71,14 +74,9 @@ class Rig:
         self.draining = anyio.Event()
         self.unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
         self.shipper = Shipper(
-            directories,
-            self.bus,
-            settings=ShipperSettings(),
-            pace=pace,
-            metrics=ShipperMetrics(self.registry),
-            rng=random.Random(1),
-            loader=loader,
-        )
+            directories, self.bus, settings=ShipperSettings(), pace=pace, metrics=ShipperMetrics(self.registry),
+            rng=random.Random(1), loader=loader,
+        )  # fmt: skip
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -127,18 +125,6 @@ async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path, ends:
                 await rig.published(2)
                 assert rig.unit.status == "ready"
     assert len(SpoolReader(tmp_path).read()) == (2 if ends else 0)
-
-
-@pytest.mark.promise
-async def test_after_a_crash_records_come_again_under_the_same_ids(tmp_path: Path) -> None:
-    spool(tmp_path, call(0), call(1))
-    first, second = Rig(tmp_path), Rig(tmp_path)
-    async with first.running():
-        await first.published(2)
-    (tmp_path / "cursor").unlink()
-    async with second.running():
-        await second.published(2)
-    assert [item.id for item in first.bus.published] == [item.id for item in second.bus.published]
 
 
 async def test_a_record_that_cannot_be_decoded_is_parked_with_the_reason_and_does_not_stop_the_others(
