@@ -1,6 +1,6 @@
 """What lessons are worth on the travel desk, and how fast bad ones go.
 
-    python -m tests.benchmarks.experience [--seeds 3] [--parts lessons planted] [--json FILE]
+    python -m tests.benchmarks.experience [--seeds 3] [--json FILE]
 
 Guided against unguided: three policies before training on the base desk, and the same three, trained on it, after
 `book` became `buy`. The lessons are the experiencer's own, drawn from unguided rollouts on training tasks and, after
@@ -14,8 +14,10 @@ The checkpoints are those of the ablation (`python -m tests.benchmarks.ablation 
 """
 
 import asyncio
+import itertools
 import logging
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Coroutine, Sequence
@@ -25,8 +27,6 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 import structlog
-import torch
-from tokenizers import Tokenizer
 
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.experience.lesson_ab_test import TrialSettings
@@ -44,15 +44,14 @@ from actors.tool_results.tool_calls import position
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.drift import BASE, Variant
 from tests.benchmarks import report
-from tests.benchmarks.ablation import bases
+from tests.benchmarks.ablation import plan
 from tests.benchmarks.ablation.attempts import Attempt
-from tests.benchmarks.ablation.player import Player, Shape, Tokens, Weights
+from tests.benchmarks.ablation.player import Player
 from tests.warmstart import chat
 
 T = TypeVar("T")
 TURNS = 10
 """Of a probe's episode at most."""
-PARTS = ("lessons", "planted")
 FAMILIES = "ABC"
 RENAME = Drift(rename={"book": "buy"})
 COLD, HELD_OUT, GROUP = 128, 256, 8
@@ -71,38 +70,22 @@ BAD = (
 MADE_UP = ("acquire", "reserve_all", "drop", "settle", "confirm", "obtain", "approve", "sync_desk")
 
 
-class Guided(Attempt):
-    """An attempt that saw `lessons` in its prompt, or none."""
-
-    def __init__(self, task: Task, variant: Variant, lessons: Sequence[Experience] = ()) -> None:
-        super().__init__(task, variant)
-        self.given = lessons
-        if lessons:
-            self.opening = chat.opening(task.goal, variant.tools(), lessons_text(lessons))
-
-    def run(self, number: int, player: Player, at: float) -> Trajectory:
-        """What the rollout would have recorded, without tokens."""
-        run = self.trajectory(number, Tokens([], [], []), player, 1)
-        ids = tuple(lesson.id for lesson in self.given)
-        return msgspec.structs.replace(
-            run, id=f"r{number}", rows=(), experience_ids=ids, started=at, ended=at, min_version=1, max_version=1
-        )
+def shown(task: Task, variant: Variant, lessons: Sequence[Experience] = ()) -> Attempt:
+    """An attempt that sees `lessons` in its prompt, or none."""
+    return Attempt(task, variant, lessons_text(lessons), tuple(lesson.id for lesson in lessons))
 
 
 class Policy:
     def __init__(self, directory: Path, seed: int) -> None:
-        shape = msgspec.json.decode((directory / "config.json").read_bytes(), type=Shape)
-        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        self.player = Player(Weights(directory, shape), tokenizer)
-        self.noise = torch.Generator().manual_seed(seed)
+        self._player, self._noise = Player(directory), random.Random(seed)
 
     def play(self, attempts: Sequence[Attempt]) -> list[bool]:
-        self.player.play(attempts, self.noise)
+        self._player.play(attempts, self._noise)
         return [attempt.solved for attempt in attempts]
 
     async def probe(self, episode: Episode, seed: int) -> None:
         """A `Player` for probes: the policy itself plays the edited episode."""
-        self.player.play([Probed(episode)], self.noise)
+        self._player.play([Probed(episode)], self._noise)
 
 
 class Probed:
@@ -150,9 +133,9 @@ async def drawn(policy: Policy, drift: Drift, work: Path) -> list[Experience]:
     )
     actor = Experiencer(ExperiencerSettings(), store=store, prober=prober, clock=time.time)
     await actor.start()
-    attempts = [Guided(environment.sample(i, "train", FAMILIES), BASE) for i in range(COLD)]
+    attempts = [shown(environment.sample(i, "train", FAMILIES), BASE) for i in range(COLD)]
     policy.play(attempts)
-    runs = [attempt.run(i, policy.player, time.time()) for i, attempt in enumerate(attempts)]
+    runs = [attempt.trajectory(i, 1, at=time.time()) for i, attempt in enumerate(attempts)]
     credit = Attribution(labels=(), judge="none", rubric="")
     result = await actor.handle(
         [Received(run.id, "", Attributed(id=run.id, trajectory=run, attribution=credit)) for run in runs]
@@ -174,8 +157,8 @@ def compare(policy: Policy, variant: Variant, lessons: Sequence[Experience], see
     """Guided and unguided attempts at the same held-out tasks."""
     desk = TravelDesk()
     tasks = [desk.sample(1_000_000 * (seed + 1) + i, "heldout", FAMILIES) for i in range(HELD_OUT)]
-    guided = policy.play([Guided(task, variant, fitting(task.goal, lessons)) for task in tasks])
-    return Pairs.count(guided, policy.play([Guided(task, variant) for task in tasks]))
+    guided = policy.play([shown(task, variant, fitting(task.goal, lessons)) for task in tasks])
+    return Pairs.count(guided, policy.play([shown(task, variant) for task in tasks]))
 
 
 class Books:
@@ -185,52 +168,43 @@ class Books:
         self.now, self._pool = 0.0, LessonPool(10)
         self._pool.load([lesson])
         self._reviewing = Reviewing(TrialSettings(), pool=self._pool, memory=1024, between=0.0, clock=lambda: self.now)
-        self.id, self.uses = lesson.id, 0
+        self.lesson, self.uses = lesson, 0
 
     def add(self, runs: Sequence[Trajectory]) -> None:
         """A group of rollouts; then the review."""
         self.now += 1.0
         for run in runs:
-            self.uses += self.id in run.experience_ids
+            self.uses += bool(run.experience_ids)
             self._reviewing.remember(run)
         self._reviewing.review()
         # Counting goes on from the first use: what `updated` becomes on a change of state is the actor's affair.
         self._pool.revised(self.now)
-
-    @property
-    def lesson(self) -> Experience:
-        found = self._pool.get(self.id)
-        assert found is not None
-        return found
+        self.lesson = self._pool.get(self.lesson.id) or self.lesson
 
 
 def planted(policy: Policy, variant: Variant, lesson: Experience, seed: int) -> tuple[int | None, str, float]:
     """Rollouts that saw `lesson` until it was retired (None: it was not), the last state's reason, and the gain."""
-    desk, books, number, gone = TravelDesk(), Books(lesson), 0, False
-    rng, sides = random.Random(seed), {True: [0, 0], False: [0, 0]}
-    for _ in range(MOST_GROUPS):
-        attempts: list[Guided] = []
-        for _ in range(4):  # played together for speed; the books see group after group
-            task = next(
-                task for task in iter(lambda: desk.sample(rng.randrange(10**6), "train", FAMILIES), None)
-                if position(task.goal, lesson.when_to_use) is not None
-            )  # fmt: skip
-            attempts += [Guided(task, variant, [lesson] if i < GROUP // 2 else ()) for i in range(GROUP)]
-        policy.play(attempts)
-        for first in range(0, len(attempts), GROUP):
-            runs = [one.run(number + i, policy.player, books.now) for i, one in enumerate(attempts[first:][:GROUP])]
+    desk, books, number = TravelDesk(), Books(lesson), 0
+    rng, outcomes = random.Random(seed), {True: list[float](), False: list[float]()}
+    named = (desk.sample(rng.randrange(10**6), "train", FAMILIES) for _ in itertools.count())
+    tasks = (task for task in named if position(task.goal, lesson.when_to_use) is not None)
+    while books.lesson.state != "retired" and books.uses < MOST_GROUPS * GROUP // 2:
+        # Four groups are played together for speed; the books see group after group.
+        groups = [
+            [shown(task, variant, [lesson] if i < GROUP // 2 else ()) for i in range(GROUP)]
+            for task in itertools.islice(tasks, 4)
+        ]
+        policy.play([attempt for group in groups for attempt in group])
+        for group in groups:
+            runs = [attempt.trajectory(number + i, 1, at=books.now) for i, attempt in enumerate(group)]
             number += GROUP
             for run in runs:
-                side = sides[bool(run.experience_ids)]
-                side[0] += 1
-                side[1] += run.outcome == 1.0
+                outcomes[bool(run.experience_ids)].append(run.outcome or 0.0)
             books.add(runs)
-            if gone := books.lesson.state == "retired":
+            if books.lesson.state == "retired":
                 break
-        if gone or books.uses >= MOST_GROUPS * 4:
-            break
-    gain = sides[True][1] / sides[True][0] - sides[False][1] / sides[False][0]
-    return (books.uses if gone else None), books.lesson.reason, gain
+    gain = statistics.fmean(outcomes[True]) - statistics.fmean(outcomes[False])
+    return (books.uses if books.lesson.state == "retired" else None), books.lesson.reason, gain
 
 
 def bad_lessons(seed: int) -> list[Experience]:
@@ -247,16 +221,11 @@ def bad_lessons(seed: int) -> list[Experience]:
 def main() -> None:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=3, help="policies, 1 to 3 (default 3)")
-    parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=PARTS, help="default: both; planted tries what lessons drew"
-    )
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    seeds = list(bases.WARM_STARTS[: options.seeds])
+    seeds = range(options.seeds)
     figures, found = _lessons(seeds)
-    if "planted" in options.parts:
-        figures |= _planted(seeds, found)
-    report.write(options.json, "experience", figures, seeds)
+    report.write(options.json, "experience", figures | _planted(seeds, found), seeds)
 
 
 Drawn = dict[tuple[str, int], list[Experience]]
@@ -269,11 +238,11 @@ def _lessons(seeds: Sequence[int]) -> tuple[dict[str, float], Drawn]:
     found: Drawn = {}
     with tempfile.TemporaryDirectory() as work:
         for name, checkpoint, drift in (
-            ("before training", bases.warm_start, Drift()), ("after a rename", bases.trained, RENAME),
+            ("before training", plan.warm_start, Drift()), ("after a rename", plan.trained, RENAME),
         ):  # fmt: skip
             total = [0, 0, 0, 0]
             for seed in seeds:
-                policy = Policy(bases.require(checkpoint(seed)), seed)
+                policy = Policy(checkpoint(seed), seed)
                 lessons = asyncio.run(drawn(policy, drift, Path(work) / f"{checkpoint.__name__}-{seed}"))
                 found[name, seed] = lessons
                 pairs = compare(policy, Variant.of(drift), lessons, seed)
@@ -305,7 +274,7 @@ def _planted(seeds: Sequence[int], found: Drawn) -> dict[str, float]:
         return went, gain
 
     for seed in seeds:
-        trained = Policy(bases.require(bases.trained(seed)), seed + 100)
+        trained = Policy(plan.trained(seed), seed + 100)
         for drift in (Drift(), RENAME):
             for lesson in bad_lessons(10 * seed + len(drift.rename)):
                 went, _ = tried("bad", trained, drift, lesson, seed)
@@ -313,7 +282,7 @@ def _planted(seeds: Sequence[int], found: Drawn) -> dict[str, float]:
                 uses += [went] if went is not None else []
         for name, policy, drift in (
             ("after a rename", trained, RENAME),
-            ("before training", Policy(bases.require(bases.warm_start(seed)), seed + 200), Drift()),
+            ("before training", Policy(plan.warm_start(seed), seed + 200), Drift()),
         ):
             for lesson in found[name, seed]:
                 fresh = msgspec.structs.replace(lesson, state="candidate", updated=0.0)

@@ -4,8 +4,8 @@
 
 First its test by betting (`actors.statistics.paired_sequential`), looked at after every batch, with the margin, alpha
 and beta of the defaults. Then whole trials, holds judged again as the gatekeeper does: `SandboxTrial` with coins for
-episodes, candidates exactly as good as the incumbent (A/A), worse ones, and chains of equal versions, each judged
-against the last that was promoted.
+episodes, on chains of equal versions (A/A), each judged against the last that was promoted, and on a candidate that is
+worse on one family alone.
 """
 
 import random
@@ -26,14 +26,11 @@ BUDGETS = (128, 512)
 SCENARIOS = [
     # incumbent's success, candidate's minus it, correlation of the two on a task
     ("equal", 0.8, 0.0, 0.3),
-    ("equal, alike", 0.9, 0.0, 0.6),
-    ("equal, half", 0.5, 0.0, 0.3),
     ("worse by the margin", 0.8, -0.05, 0.3),
     ("worse by 10 points", 0.8, -0.10, 0.3),
     ("worse by 20 points", 0.8, -0.20, 0.3),
     ("better by 5 points", 0.8, 0.05, 0.3),
     ("better by 10 points", 0.8, 0.10, 0.3),
-    ("better by 30 points", 0.4, 0.30, 0.3),
 ]
 FAMILIES = 4
 SPREAD = 0.15
@@ -146,13 +143,9 @@ def whole(comparisons: int, seed: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     rows: list[list[object]] = []
     cases: list[tuple[str, Skill, int]] = [
-        ("A/A", lambda version, family: 0.8, 1),
         ("A/A, chains of 10 equal versions", lambda version, family: 0.8, 10),
-        ("A/B, worse by 10 points", lambda version, family: 0.8 - 0.1 * version, 1),
-        ("A/B, worse by 20 points", lambda version, family: 0.8 - 0.2 * version, 1),
         ("A/B, 15 better on three families, 30 worse on the fourth",
          lambda version, family: 0.75 + version * (-0.3 if family == 0 else 0.15), 1),
-        ("A/B, better by 10 points", lambda version, family: 0.8 + 0.1 * version, 1),
     ]  # fmt: skip
     for name, skill, length in cases:
         lives = range(seed, seed + comparisons // length)

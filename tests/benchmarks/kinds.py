@@ -18,14 +18,12 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-import torch
 
 from actors.kinds.clusters import template_of
 from actors.messages import BatchItem
+from daemon.demo.world import WARM_START
 from tests.benchmarks import report
-from tests.benchmarks.ablation import bases
-from tests.benchmarks.ablation.loop import Loop
-from tests.benchmarks.ablation.plan import Setup
+from tests.benchmarks.ablation.loop import Loop, Setup
 
 ARMS = ("desk", "free", "none")
 WANTED = 0.8
@@ -48,69 +46,54 @@ _CLOSINGS = (
 _FILLERS = ("really", "again", "today", "kindly", "for our office", "as usual", "at last", "if you can", "this time")
 
 
-class Phrases:
-    """Paraphrases of the desk's goals, no two of one template."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng, self._seen = Random(f"phrases-{seed}"), set[str]()
-
-    def __call__(self, family: str) -> str:
-        """A goal of the desk's `family`: A books, B cancels, C does both."""
-        while True:
-            words = [self._one(_OPENINGS), self._one(_ASKING)]
-            if family in "BC":
-                words += [self._one(_CANCEL), self._one(_ORDER)]
-            words += ["and"] if family == "C" else []
-            if family in "AC":
-                words += [self._one(_BOOK), self._one(_FLIGHT)]
-            words += [self._one(_FILLERS), self._one(_CLOSINGS)]
-            goal = " ".join(word for word in words if word)
-            template = template_of(goal)
-            if template not in self._seen:
-                self._seen.add(template)
-                return goal
-
-    def _one(self, words: Sequence[str]) -> str:
-        return self._rng.choice(words)
+def paraphrase(rng: Random, goal: str) -> str:
+    """What the desk's `goal` asks for, in other words."""
+    parts = [_OPENINGS, _ASKING]
+    if "Cancel" in goal:
+        parts += [_CANCEL, _ORDER]
+        parts += [("and",)] if "ook a flight" in goal else []
+    if "Cancel" not in goal or "ook a flight" in goal:
+        parts += [_BOOK, _FLIGHT]
+    drawn = [rng.choice(words) for words in (*parts, _FILLERS, _CLOSINGS)]
+    return " ".join(filter(None, drawn))
 
 
 class LiveLoop(Loop):
     """The ablation's loop on live traffic."""
 
-    def __init__(self, arm: str, setup: Setup, base: Path, seed: int, work: Path) -> None:
-        super().__init__(setup, base, seed, work)
-        self._arm, self._phrases = arm, None if arm == "desk" else Phrases(seed)
+    def __init__(self, arm: str, setup: Setup, seed: int, work: Path) -> None:
+        super().__init__(setup, WARM_START, seed, work)
+        self._arm, self._rng, self._seen = arm, Random(f"phrases-{seed}"), set[str]()
 
-    def _said(self, item: BatchItem) -> BatchItem:
-        """`item` as it comes from production, in one or another's words."""
-        run = item.attributed.trajectory
-        goal = run.goal
-        if self._phrases is not None:
-            cancels, books = "Cancel" in goal, "ook a flight" in goal
-            goal = self._phrases("C" if cancels and books else "B" if cancels else "A")
-        run = msgspec.structs.replace(run, source="production", goal=goal)
-        return msgspec.structs.replace(item, attributed=msgspec.structs.replace(item.attributed, trajectory=run))
+    def _said(self, goal: str) -> str:
+        """`goal` as production asks for it: but for the desk's own, in words of no template that was there before."""
+        if self._arm == "desk":
+            return goal
+        while True:
+            found = paraphrase(self._rng, goal)
+            if (template := template_of(found)) not in self._seen:
+                self._seen.add(template)
+                return found
 
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
-        live = [self._said(item) for item in fresh]
+        live: list[BatchItem] = []
+        for item in fresh:
+            run = item.attributed.trajectory
+            run = msgspec.structs.replace(run, source="production", goal=self._said(run.goal))
+            attributed = msgspec.structs.replace(item.attributed, trajectory=run)
+            live.append(msgspec.structs.replace(item, attributed=attributed))
         return live if self._arm == "none" else super()._expecting(live)
 
 
 def cell(arm: str, setup: Setup, seed: int) -> tuple[int, bool]:
     """Runs until held-out success was 80 % (the limit if it never was), and whether it was."""
-    torch.set_num_threads(1)
-    base = bases.require(bases.warm_start(0))
     with tempfile.TemporaryDirectory() as work:
-        loop = LiveLoop(arm, setup, base, seed, Path(work))
-        reached = 0
+        loop = LiveLoop(arm, setup, seed, Path(work))
         for number in range(1, setup.updates + 1):
             loop.update()
-            if number % setup.eval_every == 0 and loop.measure().success >= WANTED:
-                reached = number
-                break
-        found = (reached or setup.updates) * RUNS, bool(reached)
-    print(f"{arm}, seed {seed}: {found}", flush=True)
-    return found
+            if number % setup.eval_every == 0 and loop.measure() >= WANTED:
+                return number * RUNS, True
+    return setup.updates * RUNS, False
 
 
 def main() -> None:
@@ -124,7 +107,11 @@ def main() -> None:
         learner={"lr": options.lr, "credit": {"alpha": 0.0}},
     )  # fmt: skip
     seeds = range(options.seeds)
-    found = {arm: [cell(arm, setup, seed) for seed in seeds] for arm in ARMS}
+    found: dict[str, list[tuple[int, bool]]] = {arm: [] for arm in ARMS}
+    for arm, own in found.items():
+        for seed in seeds:
+            own.append(cell(arm, setup, seed))
+            print(f"{arm}, seed {seed}: {own[-1]}", flush=True)
     medians = {arm: statistics.median(runs for runs, _ in own) for arm, own in found.items()}
     rows = [
         (arm, f"{medians[arm]:.0f}", " ".join(f"{'' if reached else '>'}{runs}" for runs, reached in own))

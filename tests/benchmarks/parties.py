@@ -19,6 +19,7 @@ Lessons are drawn from calls and not from reports: there each of the loud party'
 A verdict counts as changed if it is another than with the same runs and a party that does not lie.
 """
 
+import itertools
 import json
 import random
 import tempfile
@@ -183,9 +184,11 @@ async def _swapped(cell: Cell, success: float, *, lie: bool) -> str:
 
 async def lessons(cell: Cell) -> dict[str, str]:
     """Whether the lesson that `check` goes before `book` is active, where it is false and where it is true."""
-    async with _store() as one, _store() as other:
-        false, true = await _learned(cell, one, needed=False), await _learned(cell, other, needed=True)
-        return {"false lesson": false, "true lesson": true}
+    found: dict[str, str] = {}
+    for name, needed in (("false lesson", False), ("true lesson", True)):
+        async with _store() as store:
+            found[name] = await _learned(cell, store, needed=needed)
+    return found
 
 
 async def _learned(cell: Cell, store: Store, *, needed: bool) -> str:
@@ -244,36 +247,27 @@ WANTED = {
 """The right verdict on each."""
 
 
-async def attacked(part: str, share: float, *, loud: bool, seeds: Sequence[int]) -> tuple[int, int, int]:
+async def attacked(part: str, share: float, *, loud: bool, seeds: Sequence[int]) -> np.ndarray:
     """Verdicts, how many are right where nobody lies, and how many the lies changed."""
-    verdicts = right = changed = 0
-    for honest in HONEST:
-        for seed in seeds:
-            cell = Cell(honest, share, loud, seed)
-            lied = await VERDICTS[part](cell)
-            truth = await VERDICTS[part](msgspec.structs.replace(cell, lies=False))
-            verdicts += len(truth)
-            right += sum(verdict == WANTED[name] for name, verdict in truth.items())
-            changed += sum(lied[name] != verdict for name, verdict in truth.items())
-    return verdicts, right, changed
+    found = np.zeros(3, int)
+    for honest, seed in itertools.product(HONEST, seeds):
+        cell = Cell(honest, share, loud, seed)
+        lied = await VERDICTS[part](cell)
+        truth = await VERDICTS[part](msgspec.structs.replace(cell, lies=False))
+        for name, verdict in truth.items():
+            found += (1, verdict == WANTED[name], verdict != lied[name])
+    return found
 
 
 async def measure(seeds: Sequence[int]) -> dict[str, float]:
-    figures: dict[str, float] = {"share": 0.2}
+    figures: dict[str, float] = {}
     rows: list[list[object]] = []
-    for share in SHARES:
-        for part in VERDICTS:
-            key = f"share_{share * 100:.0f}_{part}"
-            found = {loud: await attacked(part, share, loud=loud, seeds=seeds) for loud in (False, True)}
-            verdicts, right, changed = (sum(both) for both in zip(*found.values(), strict=True))
-            for loud, (of, _, lost) in found.items():
-                figures[f"{key}_changed_{'loud' if loud else 'honest'}_feedback"] = lost / of
-            figures |= {
-                f"{key}_changed": changed / verdicts, f"{key}_verdicts": verdicts,
-                f"{key}_right_without_lies": right / verdicts,
-            }  # fmt: skip
-            rows.append([f"{share:.0%} {part}", verdicts, right, *(lost for *_, lost in found.values())])
-    figures |= {f"{part}_changed": figures[f"share_20_{part}_changed"] for part in VERDICTS}
+    for share, part in itertools.product(SHARES, VERDICTS):
+        honest, loud = [await attacked(part, share, loud=loud, seeds=seeds) for loud in (False, True)]
+        verdicts, right, changed = (int(count) for count in honest + loud)
+        key = f"share_{share * 100:.0f}_{part}"
+        figures |= {f"{key}_verdicts": verdicts, f"{key}_right_without_lies": right, f"{key}_changed": changed}
+        rows.append([f"{share:.0%} {part}", verdicts, right, honest[2], loud[2]])
     report.table(
         f"Verdicts: {len(seeds)} seeds beside 4, 5, 8 honest parties",
         ["liar's share", "verdicts", "right without lies", "changed by honest feedback", "by loud feedback"], rows,

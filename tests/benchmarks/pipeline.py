@@ -27,6 +27,8 @@ from tests.support.patience import Late, until
 from tests.support.pipeline import Agents, Pipeline, pipeline
 
 _PATIENCE = 300.0
+BLOWS = (("nats", 0.0), ("nats", 5.0), ("daemon", 0.0), ("daemon", 2.0))
+"""Who is stopped for so many seconds, or killed where it is none."""
 
 
 async def settled(running: Pipeline, agents: Agents) -> None:
@@ -80,12 +82,17 @@ async def chaos(directory: Path, exchanges: int, rate: float, seed: int) -> Acco
         agents = Agents(running.tap_port)
 
         async def strike() -> None:
-            blows = [kill_nats, stop_nats, kill_daemon, stop_daemon]
             while True:
                 await asyncio.sleep(rng.uniform(1.0, 3.0))
-                blow = rng.choice(blows)
-                print(f"  {agents.calls:6} calls  {running.rows():6} rows  {blow.__name__.replace('_', ' ')}")
-                await blow(running)
+                victim, stopped = rng.choice(BLOWS)
+                send = running.nats if victim == "nats" else running.daemon.signal
+                print(f"  {agents.calls:6} calls  {running.rows():6} rows  {victim}, {stopped:g} s")
+                if not stopped:
+                    send(signal.SIGKILL)
+                    continue
+                send(signal.SIGSTOP)
+                await asyncio.sleep(stopped)
+                send(signal.SIGCONT)
 
         async def keep_alive() -> None:
             while True:
@@ -103,26 +110,6 @@ async def chaos(directory: Path, exchanges: int, rate: float, seed: int) -> Acco
         running.daemon.signal(signal.SIGCONT)
         await settled(running, agents)
         return running.account(agents)
-
-
-async def kill_nats(running: Pipeline) -> None:
-    running.nats(signal.SIGKILL)
-
-
-async def stop_nats(running: Pipeline) -> None:
-    running.nats(signal.SIGSTOP)
-    await asyncio.sleep(5.0)
-    running.nats(signal.SIGCONT)
-
-
-async def kill_daemon(running: Pipeline) -> None:
-    running.daemon.signal(signal.SIGKILL)
-
-
-async def stop_daemon(running: Pipeline) -> None:
-    running.daemon.signal(signal.SIGSTOP)
-    await asyncio.sleep(2.0)
-    running.daemon.signal(signal.SIGCONT)
 
 
 async def run(directory: Path, options: argparse.Namespace) -> None:

@@ -34,7 +34,7 @@ from tests.benchmarks import report
 from tests.benchmarks.timing import Worker
 
 K, OURS, BRUTE = 5, "navigator", "numpy, brute force"
-SIZES = (1_000, 10_000)
+DIMENSION, QUESTIONS = 384, 100
 LOOP = """
 for line in sys.stdin:
     query = queries[int(line)]
@@ -77,11 +77,10 @@ Answer = tuple[float, list[int]]
 class Looked:
     """An embedder whose answers are known: what is measured is what comes after."""
 
-    id = "looked-up"
+    id, dimension = "looked-up", DIMENSION
 
-    def __init__(self, known: dict[str, np.ndarray], dimension: int) -> None:
-        self._known, self.dimension = known, dimension
-        self._other = np.eye(dimension, dtype=np.float32)[0]
+    def __init__(self, known: dict[str, np.ndarray]) -> None:
+        self._known, self._other = known, np.eye(DIMENSION, dtype=np.float32)[0]
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
         return np.stack([self._known.get(text, self._other) for text in texts])
@@ -90,24 +89,24 @@ class Looked:
 class Peer(Worker):
     """A way of searching in its own interpreter: asked by the number of a question, it answers with its own time."""
 
-    def __init__(self, python: str, code: str, threads: int, folder: Path) -> None:
+    def __init__(self, python: str, code: str, folder: Path) -> None:
         files = folder / "vectors.npy", folder / "queries.npy"
-        count = str(threads)
-        super().__init__([python, "-c", OPEN + code + LOOP, *files], OMP_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
+        super().__init__([python, "-c", OPEN + code + LOOP, *files], OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
     def search(self, number: int) -> Answer:
         answer = self.ask(str(number))
         return float(answer["seconds"]), answer["found"]
 
 
-def data(rng: np.random.Generator, count: int, questions: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lessons `(count, d)` around centres of uneven popularity, and questions `(questions, d)` near some of them."""
+def data(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lessons `(count, d)` around centres of uneven popularity, and questions `(q, d)` near some of them."""
+    d = DIMENSION
     centres = rng.standard_normal((max(16, count // 200), d))
     popular = 1.0 / np.arange(1, len(centres) + 1) ** 0.7
     which = rng.choice(len(centres), count, p=popular / popular.sum())
     lessons = unit(centres[which] + 0.8 * rng.standard_normal((count, d)))
-    near = lessons[rng.choice(count, questions, replace=False)]
-    return lessons, unit(near + 0.6 / np.sqrt(d) * rng.standard_normal((questions, d)))
+    near = lessons[rng.choice(count, QUESTIONS, replace=False)]
+    return lessons, unit(near + 0.6 / np.sqrt(d) * rng.standard_normal((QUESTIONS, d)))
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -128,27 +127,17 @@ def words(rng: random.Random, count: int, size: int) -> list[str]:
     return [" ".join(rng.choices(vocabulary, cum_weights=weights, k=size)) for _ in range(count)]
 
 
-async def navigator(store: Store, embedder: Looked) -> Navigator:
-    made = Navigator(NavigatorSettings(), store=store, embedder=embedder, rng=random.Random(0))
-    await made.start()
-    while made.figures["waiting"]:
-        await made.tick()
-    return made
-
-
 async def measure(count: int, arguments: argparse.Namespace) -> dict[str, float]:
     """Everything at one size; prints the table."""
-    rng, d = np.random.default_rng(arguments.seed + count), arguments.dimension
-    vectors, queries = data(rng, count, arguments.questions, d)
+    vectors, queries = data(np.random.default_rng(count), count)
     right = [nearest(vectors, query) for query in queries]
-    draw = random.Random(arguments.seed + count)
+    draw = random.Random(count)
     texts, asked = words(draw, count, 24), [f"q{n} {text}" for n, text in enumerate(words(draw, len(queries), 12))]
     lessons = [
         Experience(id=str(number), when_to_use=f"case {number}", content=text, state="active")
         for number, text in enumerate(texts)
     ]
-    known = {text_of(lesson): vector for lesson, vector in zip(lessons, vectors, strict=True)}
-    known.update(zip(asked, queries, strict=True))
+    known = dict(zip([*map(text_of, lessons), *asked], [*vectors, *queries], strict=True))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -156,69 +145,58 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, float]
         await store.open()
         for start in range(0, count, 5000):
             await store.save(lessons[start : start + 5000])
-        embedder = Looked(known, d)
-        ours = await navigator(store, embedder)
+        ours = Navigator(NavigatorSettings(), store=store, embedder=Looked(known), rng=random.Random(0))
+        await ours.start()
+        while ours.figures["waiting"]:
+            await ours.tick()
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "queries.npy", queries)
-        peers = {
-            BRUTE: Peer(sys.executable, NUMPY, 1, folder), "faiss flat, bare": Peer(sys.executable, FAISS, 1, folder),
-        }  # fmt: skip
+        plans = {BRUTE: (sys.executable, NUMPY), "faiss flat, bare": (sys.executable, FAISS)}
         if arguments.hnswlib:
-            peers["hnswlib (M 16, ef 64)"] = Peer(arguments.hnswlib, HNSWLIB, 2, folder)
+            plans["hnswlib (M 16, ef 64)"] = (arguments.hnswlib, HNSWLIB)
+        peers = {way: Peer(*plan, folder) for way, plan in plans.items()}
 
-        async def by(made: Navigator, number: int) -> Answer:
+        async def navigated(number: int) -> Answer:
             began = time.perf_counter()
-            found = await made.search(asked[number], "default", K)
+            found = await ours.search(asked[number], "default", K)
             return time.perf_counter() - began, [int(lesson.id) for _, lesson in found]
 
         seconds: dict[str, list[float]] = {way: [] for way in (OURS, *peers)}
         hits: dict[str, list[float]] = {way: [] for way in seconds}
-        ratios: list[float] = []
         for round_number in range(arguments.rounds + 1):
-            taken: dict[str, list[float]] = {way: [] for way in seconds}
             for number in range(len(queries)):
                 for way in draw.sample(list(seconds), len(seconds)):
-                    spent, found = await by(ours, number) if way == OURS else peers[way].search(number)
-                    taken[way].append(spent)
-                    hits[way].append(len(right[number] & set(found)) / K)
-            if round_number:  # the first warms caches up
-                for way, spent in taken.items():
-                    seconds[way] += spent
-                ratios.append(statistics.median(taken[OURS]) / statistics.median(taken[BRUTE]))
+                    spent, found = await navigated(number) if way == OURS else peers[way].search(number)
+                    if round_number:  # the first warms caches up
+                        seconds[way].append(spent)
+                        hits[way].append(len(right[number] & set(found)) / K)
         for peer in peers.values():
             peer.close()
         await store.aclose()
     recall = {way: statistics.fmean(each) for way, each in hits.items()}
-    numpy = np.median(seconds[BRUTE])
+    p50, p99 = ({way: 1e3 * float(np.quantile(each, at)) for way, each in seconds.items()} for at in (0.5, 0.99))
     rows = [
-        (way, *(f"{1e3 * np.quantile(taken, share):.2f}" for share in (0.5, 0.99)), f"{np.median(taken) / numpy:.2f}",
-         f"{recall[way]:.4f}")
-        for way, taken in seconds.items()
-    ]  # fmt: skip
-    report.table(f"{count:,} lessons, {d} dimensions", ("", "p50, ms", "p99, ms", "p50 / numpy", f"recall@{K}"), rows)
-    size = f"{count:.0e}".replace("e+0", "e")
-    return {
-        f"p50_vs_numpy_{size}": statistics.median(ratios),
-        f"recall_{size}": recall[OURS],
-        f"p50_ms_{size}": 1e3 * float(np.quantile(seconds[OURS], 0.5)),
-        f"p99_ms_{size}": 1e3 * float(np.quantile(seconds[OURS], 0.99)),
-    }
+        (way, f"{p50[way]:.2f}", f"{p99[way]:.2f}", f"{p50[way] / p50[BRUTE]:.2f}", f"{recall[way]:.4f}")
+        for way in seconds
+    ]
+    report.table(
+        f"{count:,} lessons, {DIMENSION} dimensions", ("", "p50, ms", "p99, ms", "p50 / numpy", f"recall@{K}"), rows
+    )
+    found = {"p50_vs_numpy": p50[OURS] / p50[BRUTE], "recall": recall[OURS], "p50_ms": p50[OURS], "p99_ms": p99[OURS]}
+    return {f"{what}_{count:.0e}".replace("e+0", "e"): value for what, value in found.items()}
 
 
 def main() -> None:
     parser = report.arguments(__doc__ or "")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="lessons")
-    parser.add_argument("--dimension", type=int, default=384)
-    parser.add_argument("--questions", type=int, default=100, help="a round")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000], help="lessons")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hnswlib", metavar="PYTHON", default="", help="an interpreter that has hnswlib and numpy")
     arguments = parser.parse_args()
     ranking.WORDS = 0.0  # vectors alone, as the peers have it
     figures: dict[str, float] = {}
     for count in arguments.sizes:
         figures |= asyncio.run(measure(count, arguments))
-    report.write(arguments.json, "retrieval", figures, [arguments.seed])
+    report.write(arguments.json, "retrieval", figures)
 
 
 if __name__ == "__main__":

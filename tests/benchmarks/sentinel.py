@@ -3,8 +3,7 @@
     python -m tests.benchmarks.sentinel --seeds 200 --json build/sentinel.json
 
 Each seed is one swap: 200 runs of a middling agent, then up to 384 of a changed one. The delay is the number of runs
-under the new version when the monitor spoke up. Honest improvements count accusations of reward hacking; how often
-equal versions are accused is `sentinel_equal`'s.
+under the new version when the monitor spoke up. How often equal versions are accused is `sentinel_equal`'s.
 """
 
 import math
@@ -17,24 +16,16 @@ from tests.support.behaviour import Behaviour, stream
 
 BEFORE, AFTER = 200, 384
 USUAL = Behaviour()
-HONEST: dict[str, dict[str, object]] = {
-    "better, judged so": {"success": 0.85, "good": (0.5, 0.85)},
-    "much better, judged so": {"success": 0.9, "good": (0.6, 0.9)},
-}
 PLANTED: list[tuple[str, str, dict[str, object]]] = [
-    ("judge +0.15, outcome flat", "hacking", {"good": (0.65, 0.95)}),
     ("judge +0.25, outcome flat", "hacking", {"good": (0.8, 0.99)}),
-    ("judge +0.1, outcome -0.2", "hacking", {"good": (0.67, 0.97), "success": 0.5}),
     ("outcome -0.2", "outcomes", {"success": 0.5}),
     ("outcome -0.4", "outcomes", {"success": 0.3}),
     ("outcome -0.7", "outcomes", {"success": 0.0}),
     ("invalid calls 2 % -> 15 %", "validity", {"invalid": 0.15}),
     ("invalid calls 2 % -> 30 %", "validity", {"invalid": 0.3}),
     ("length x1.6", "length", {"length": 64.0}),
-    ("length x2", "length", {"length": 80.0}),
     ("steps x2", "steps", {"steps": 10.0}),
     ("questions 10 % -> 30 %", "questions", {"asks": 0.3}),
-    ("questions 10 % -> 50 %", "questions", {"asks": 0.5}),
     ("circles 2 % -> 20 %", "loops", {"loops": 0.2}),
 ]
 
@@ -54,12 +45,6 @@ def main() -> None:
     args = parser.parse_args()
     seeds, figures = range(args.seeds), dict[str, float]()
     rows: list[tuple[object, ...]] = []
-    for name, changed in HONEST.items():
-        alarms = sum(math.isfinite(found_after(seed, changed, "hacking")) for seed in seeds)
-        figures[f"false_alarms, {name}"] = alarms
-        rows.append((name, f"{alarms} of {args.seeds} swaps accused of hacking"))
-    report.table("False alarms", ("new version", "alarms"), rows)
-    rows = []
     for name, cause, changed in PLANTED:
         delays = sorted(found_after(seed, changed, cause) for seed in seeds)
         middle, most = statistics.median_low(delays), delays[math.ceil(0.9 * len(delays)) - 1]

@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +73,8 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 PLAIN = Measure("plain c1", False, 1, turns=3, share=0.5)
-STREAM = Measure("stream c1", True, 1, share=0.5)
 PLAIN_32, STREAM_32 = Measure("plain c32", False, 32), Measure("stream c32", True, 32)
-MEASURES = (PLAIN, STREAM, PLAIN_32, STREAM_32)
+MEASURES = (PLAIN, PLAIN_32, STREAM_32)
 
 
 class Row:
@@ -145,7 +144,7 @@ class Bench:
                 tap = stack.enter_context(tap_process(folder, engine_port, redaction=redaction, **settings))
                 targets.append(Target(name, tap.port, tap))
             for target in targets:
-                for measure in (PLAIN, STREAM):
+                for measure in (PLAIN, STREAM_32):
                     self._load(target, measure, requests=WARM_UP)
             turns = [measure for measure in MEASURES for _ in range(measure.turns)]
             self._rng.shuffle(turns)
@@ -281,15 +280,6 @@ def show(rows: Mapping[str, Row]) -> None:
             print(f"VOID {name}, {measure.name if measure else 'all of it'}: {why}")
 
 
-@contextlib.contextmanager
-def standing(engine_port: int, directory: Path, *, key: str, with_litellm: bool) -> Iterator[dict[str, int]]:
-    with contextlib.ExitStack() as stack:
-        ports = {DIRECT: engine_port, NGINX: stack.enter_context(peers.nginx(engine_port, directory / "nginx"))}
-        if with_litellm:
-            ports[LITELLM] = stack.enter_context(peers.litellm(engine_port, directory / "litellm", key))
-        yield ports
-
-
 def main() -> int:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--rounds", type=int, default=5)
@@ -304,16 +294,16 @@ def main() -> int:
     BUILD.mkdir(exist_ok=True)
     try:
         native = Native(BUILD / "native")
-        with (
-            tempfile.TemporaryDirectory(dir=BUILD) as name,
-            native.engine() as engine_port,
-        ):
-            directory = Path(name)
+        with contextlib.ExitStack() as stack:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=BUILD)))
+            engine_port = stack.enter_context(native.engine())
+            ports = {DIRECT: engine_port, NGINX: stack.enter_context(peers.nginx(engine_port, directory / "nginx"))}
+            if not options.no_litellm:
+                ports[LITELLM] = stack.enter_context(peers.litellm(engine_port, directory / "litellm", key))
             bench = Bench(native, directory, seconds=options.seconds, key=key, rng=random.Random(options.seed))
-            with standing(engine_port, directory, key=key, with_litellm=not options.no_litellm) as ports:
-                for number in range(options.rounds):
-                    bench.round(engine_port, ports)
-                    print(f"round {number + 1} of {options.rounds}, {report.machine()['load']}", flush=True)
+            for number in range(options.rounds):
+                bench.round(engine_port, ports)
+                print(f"round {number + 1} of {options.rounds}, {report.machine()['load']}", flush=True)
     except (peers.PeerError, NativeError) as error:
         sys.exit(str(error))
     bench.compare_lengths()

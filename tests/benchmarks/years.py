@@ -48,7 +48,8 @@ from tests.support.process import listens
 
 DAY = 86400.0
 _PAGE = 500
-_ENGINES = ("one", "two")
+_YOUNG, _REPEATS = 0.01, 9
+"""The young store's part of the old one; and how often each request is made."""
 _ROUTES = (
     "/api/status", "/api/success", "/api/judge", "/api/trajectories", "/api/trajectories/{run}",
     "/api/versions", "/api/versions/{version}", "/api/dead", "/api/experience",
@@ -84,7 +85,7 @@ def records(rng: random.Random, *, versions: int, trajectories: int, now: float)
             incumbent=version - 1, decision="promote" if promoted else "reject", reason="as it is",
             measurements={f"figure_{n}": rng.random() for n in range(80)}, created=at + 60,
         )  # fmt: skip
-        for engine in _ENGINES if promoted else ():
+        for engine in ("one", "two") if promoted else ():
             yield Serving(
                 id=f"serving-{engine}-{version:06d}", engine=engine, version=version, previous=version - 1,
                 path=f"weights/v{version:06d}", result="swapped", since=at + 90, paused_seconds=0.4, total_seconds=5,
@@ -105,7 +106,7 @@ def _run(rng: random.Random, key: str, at: float, version: int) -> Iterator[Mess
     calls = [f"{key}-{n}" for n in range(3)]
     for number, call in enumerate(calls):
         yield Exchange(
-            id=call, endpoint="/v1/chat/completions", engine=_ENGINES[0], model="m", started=at + number, duration=0.5,
+            id=call, endpoint="/v1/chat/completions", engine="one", model="m", started=at + number, duration=0.5,
             status=200, request=b'{"messages": []}' * 250, response=b'{"choices": []}' * 20, response_id=f"r-{call}",
         )  # fmt: skip
     steps = tuple(
@@ -164,71 +165,49 @@ async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
     return {"hourly round, longest write": longest, "commit of ten trajectories": statistics.median(commits)}
 
 
-def measure(here: Installation, names: dict[str, str], repeats: int) -> dict[str, float]:
+def measure(here: Installation, **names: str) -> dict[str, float]:
     """Seconds by request, and MB that the daemon holds afterwards."""
     found: dict[str, float] = {}
     with here.running("broker") as broker:
         broker.until(lambda: here.broker_listens)
-        started = time.monotonic()
         with here.running("run") as daemon:
             daemon.until(lambda: daemon.said("system_ready") and listens(here.ports["control"]), 600)
-            found["start-up"] = time.monotonic() - started
             with httpx.Client(base_url=f"http://127.0.0.1:{here.ports['control']}", timeout=300) as client:
                 for route in _ROUTES:
-                    times = [answered(client, route.format(**names)) for _ in range(repeats)]
+                    times: list[float] = []
+                    for _ in range(_REPEATS):
+                        started = time.perf_counter()
+                        client.get(route.format(**names)).raise_for_status()
+                        times.append(time.perf_counter() - started)
                     found[f"GET {route}"] = statistics.median(times)
-            found["daemon MB"] = _resident(daemon.process.pid)
+            status = Path(f"/proc/{daemon.process.pid}/status").read_text()
+            found["daemon MB"] = int(status.partition("VmRSS:")[2].split()[0]) / 1024
     return found
-
-
-def answered(client: httpx.Client, route: str) -> float:
-    """Seconds until the daemon has answered."""
-    started = time.perf_counter()
-    answer = client.get(route)
-    if answer.status_code != 200:
-        raise SystemExit(f"{route}: {answer.status_code} {answer.text[:300]}")
-    return time.perf_counter() - started
-
-
-def _resident(pid: int) -> float:
-    line = next(one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
 
 
 def main() -> None:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--versions", type=int, default=10_000, metavar="N", help="in the old store (%(default)s)")
     parser.add_argument("--trajectories", type=int, default=150_000, metavar="N", help="in it (%(default)s)")
-    parser.add_argument("--young", type=float, default=0.01, metavar="SHARE", help="the young one's part (%(default)s)")
-    parser.add_argument("--repeats", type=int, default=9, metavar="N", help="of each request (%(default)s)")
     asked = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as place:
-        for name, share in (("young", asked.young), ("old", 1.0)):
+        for name, share in (("young", _YOUNG), ("old", 1.0)):
             versions, runs = max(10, int(asked.versions * share)), max(10, int(asked.trajectories * share))
             here, now = Installation(Path(place) / name), time.time()
             state, url = here.config.state, here.config.store_url
             state.mkdir(mode=0o700)
             anyio.run(fill, url, records(random.Random(1), versions=versions, trajectories=runs, now=now))
-            rows[name] = measure(here, {"run": f"run-{runs // 2:07d}", "version": str(versions // 2)}, asked.repeats)
+            rows[name] = measure(here, run=f"run-{runs // 2:07d}", version=str(versions // 2))
             rows[name] |= anyio.run(housekeeping, url, state, now)
-            rows[name]["database MB"] = (state / "evolved.db").stat().st_size / 2**20
-    young, old = rows["young"], rows["old"]
+    young, old = rows.values()
     report.table(
-        f"seconds: {asked.versions:,} versions, {asked.trajectories:,} trajectories, beside {asked.young:.0%} of them",
-        ("", "young", "old", "ratio"),
+        f"seconds: {asked.versions:,} versions, {asked.trajectories:,} trajectories, beside {_YOUNG:.0%} of them",
+        ("", *rows, "ratio"),
         [(name, f"{young[name]:,.3f}", f"{old[name]:,.3f}", f"{old[name] / young[name]:,.1f}") for name in old],
     )
-    slowest = max(value for name, value in old.items() if name.startswith("GET"))
-    figures = {
-        "slowest_request_seconds": slowest,
-        "longest_write_seconds": old["hourly round, longest write"],
-        "start_up_seconds": old["start-up"],
-        "daemon_megabytes": old["daemon MB"],
-        "commit_ratio": old["commit of ten trajectories"] / young["commit of ten trajectories"],
-    }
-    report.write(asked.json, "years", figures, [1])
+    report.write(asked.json, "years", {f"{store}, {what}": n for store in rows for what, n in rows[store].items()}, [1])
 
 
 if __name__ == "__main__":

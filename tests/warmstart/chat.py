@@ -16,6 +16,31 @@ END = "<|im_end|>"
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
+Segment = tuple[str, bool]
+"""A piece of a conversation, and whether the model wrote it."""
+
+
+class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode as a demonstrator played it."""
+
+    system: str = SYSTEM
+    hint: str
+    """Lines to append to the system text, each after a newline; empty without a hint."""
+    goal: str
+    tools: list[dict[str, Any]]
+    turns: list[tuple[tuple[ToolCall, ...], str, tuple[dict[str, Any], ...]]]
+    """Each turn's calls, its words, and the messages that followed."""
+    solved: bool
+
+    def segments(self) -> list[Segment]:
+        """As text to train on."""
+        pieces = [(opening(self.goal, self.tools, self.hint, self.system), False)]
+        for calls, text, after in self.turns:
+            read = continuation(*(one["content"] for one in after), role=after[0]["role"]) if after else ""
+            pieces += [(turn(calls, text) + END, True), (read, False)]
+        return pieces[:-1]
+
+
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any]

@@ -21,7 +21,8 @@ from adapters.environments.service_desk import grammar
 from adapters.environments.service_desk.agents import AGENTS, ROLES
 from adapters.environments.travel import words
 from tests.warmstart import chat, model, service_demonstrations, tokenizer, travel_demonstrations, travel_words
-from tests.warmstart.train import Segment, Settings, Words, train
+from tests.warmstart.chat import Segment
+from tests.warmstart.train import Settings, Words, train
 
 BASE_PARTS = (
     "find", "search", "list", "check", "book", "cancel", "quote", "weather", "next", "finish",
@@ -57,8 +58,7 @@ SAID = (
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
-    examples: Callable[[int], Iterator[list[Segment]]]
-    """Endless demonstrations of a seed."""
+    demonstrator: Callable[..., travel_demonstrations.Demonstrator | service_demonstrations.Demonstrator]
     words: Callable[[], Words]
     texts: Callable[[], list[str]] = list
     """What the vocabulary is made from, beside `words`."""
@@ -68,38 +68,16 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     habits: Any
 
 
-def travel_examples(demonstrator: travel_demonstrations.Demonstrator) -> Iterator[list[Segment]]:
-    """Endless demonstrations of the travel desk as weighted text."""
+def examples(demonstrator: Any) -> Iterator[list[Segment]]:
+    """Endless demonstrations as text."""
     while True:
-        shown = demonstrator.demonstrate()
-        turns = [(chat.action(call), chat.continuation(seen)) for call, seen in shown.turns]
-        yield _conversation(chat.opening(shown.goal, shown.tools, shown.hint), turns)
-
-
-def service_examples(demonstrator: service_demonstrations.Demonstrator) -> Iterator[list[Segment]]:
-    """Endless demonstrations of the service desk as weighted text."""
-    while True:
-        shown = demonstrator.demonstrate()
-        turns = [
-            (chat.turn(calls, text), chat.continuation(*(one["content"] for one in after), role=after[0]["role"]))
-            if after
-            else (chat.turn(calls, text), "")
-            for calls, text, after in shown.turns
-        ]
-        yield _conversation(chat.opening(shown.goal, shown.tools, shown.hint, shown.system), turns)
-
-
-def _conversation(opening: str, turns: list[tuple[str, str]]) -> list[Segment]:
-    pieces = [(opening, False)]
-    for written, read in turns:
-        pieces += [(written + chat.END, True), (read, False)]
-    return pieces[:-1]
+        yield demonstrator.demonstrate().segments()
 
 
 def _travel_texts() -> list[str]:
     """The same for every seed, so that all warm starts share their ids; without made names, which would be words."""
     habits = travel_demonstrations.Habits(made=0.0)
-    shown = travel_examples(travel_demonstrations.Demonstrator(random.Random("vocabulary"), habits))
+    shown = examples(travel_demonstrations.Demonstrator(random.Random("vocabulary"), habits))
     texts = ["".join(text for text, _ in next(shown)) for _ in range(VOCABULARY_TEXTS)]
     return texts + [chat.continuation(json.dumps({"error": error})) for error in ERRORS]
 
@@ -143,17 +121,13 @@ def _service_words() -> Words:
 
 COURSES = {
     "travel": Course(
-        examples=lambda seed: travel_examples(
-            travel_demonstrations.Demonstrator(random.Random(f"demonstrations-{seed}"))
-        ),
+        demonstrator=travel_demonstrations.Demonstrator,
         words=_travel_words,
         texts=_travel_texts,
         habits=travel_demonstrations.Habits(),
     ),
     "service": Course(
-        examples=lambda seed: service_examples(
-            service_demonstrations.Demonstrator(random.Random(f"demonstrations-{seed}"))
-        ),
+        demonstrator=service_demonstrations.Demonstrator,
         words=_service_words,
         pieces=_service_pieces,
         settings=Settings(drill_steps=300, imitation_steps=1800),
@@ -185,7 +159,8 @@ def run(
     if start is not None:
         old, before = load(start)
         model.take_over(made, vocabulary.get_vocab(), old, before.get_vocab())
-    seconds = train(made, vocabulary, course.examples(seed), parts, settings=settings, seed=seed, progress=progress)
+    shown = examples(course.demonstrator(random.Random(f"demonstrations-{seed}")))
+    seconds = train(made, vocabulary, shown, parts, settings=settings, seed=seed, progress=progress)
     _save(made, vocabulary, config, out)
     recipe: dict[str, Any] = {
         "command": f"python -m tests.warmstart --world {world} --out DIR --seed {seed}"

@@ -21,6 +21,7 @@ from adapters.environments.service_desk.agents import AGENTS, NO_DRIFT, Agent, D
 from adapters.environments.service_desk.desk import Case, Desk, Turn
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.grammar import Wish
+from tests.warmstart.chat import Demonstration
 from tests.warmstart.service_oracle import DOES, LOOKS, PREPARES, good_turns, next_call
 from tests.warmstart.tool_names import made_tool_name
 
@@ -62,19 +63,6 @@ PURPOSES: dict[Wish, str] = {
 }  # fmt: skip
 
 AGENT_OF = {role: agent for agent in AGENTS.values() for role in agent.tools}
-
-
-class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
-    """One episode as a demonstrator played it."""
-
-    system: str
-    hint: str
-    """Lines to append to the system text, each after a newline; empty without a hint."""
-    goal: str
-    tools: list[dict[str, Any]]
-    turns: list[tuple[tuple[ToolCall, ...], str, tuple[dict[str, Any], ...]]]
-    """Each turn's calls, its words, and the messages that followed."""
-    solved: bool
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):

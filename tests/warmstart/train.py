@@ -16,10 +16,9 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 from transformers import Qwen2ForCausalLM
 
+from tests.warmstart.chat import Segment
 from tests.warmstart.tokenizer import single
 
-Segment = tuple[str, bool]
-"""A piece of a conversation, and whether the model wrote it."""
 Batch = tuple[torch.Tensor, torch.Tensor]
 """Token ids `(B, T)` int64 and weights `(B, T)` float32, zero on the padding at the right."""
 

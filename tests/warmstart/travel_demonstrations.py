@@ -19,22 +19,12 @@ from adapters.environments.travel.desk import Desk, Ticket
 from adapters.environments.travel.drift import BASE, Variant
 from adapters.environments.travel.environment import step
 from adapters.environments.travel.words import CITIES, PEOPLE, RECORD_IDS
+from tests.warmstart.chat import Demonstration
 from tests.warmstart.tool_names import made_tool_name
 from tests.warmstart.travel_oracle import Action, good_actions
 from tests.warmstart.travel_words import HELD_OUT, HELD_OUT_PAIRS, SUFFIXES, VERBS
 
 FAMILY_MIX = "AAABBBCCCDLLL"
-
-
-class Demonstration(msgspec.Struct, frozen=True, kw_only=True):
-    """One episode as a demonstrator played it."""
-
-    hint: str
-    """Lines to append to the system text, each after a newline; empty without a hint."""
-    goal: str
-    tools: list[dict[str, Any]]
-    turns: list[tuple[ToolCall, str]]
-    """Each call with the observation that followed it."""
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,13 +80,13 @@ class Demonstrator:
         desk = Desk(f"demonstration-{rng.random()}", family, variant)
         kinds = "".join(ticket.kind for ticket in desk.tickets)
         play = _Play(rng, habits, desk, hinted)
-        turns: list[tuple[ToolCall, str]] = []
+        turns: list[tuple[tuple[ToolCall, ...], str, tuple[dict[str, Any], ...]]] = []
         while not desk.done:
             name, arguments = play.action()
-            call = ToolCall(name, json.dumps(arguments))
-            turns.append((call, step(desk, [call]).text))
+            calls = (ToolCall(name, json.dumps(arguments)),)
+            turns.append((calls, "", ({"role": "tool", "content": step(desk, calls).text},)))
         hint = "".join("\n" + line for line in hints(kinds, variant)) if hinted else ""
-        return Demonstration(hint=hint, goal=desk.goal, tools=variant.tools(), turns=turns)
+        return Demonstration(hint=hint, goal=desk.goal, tools=variant.tools(), turns=turns, solved=desk.solved)
 
     def _variant(self, hinted: bool) -> Variant:
         """A desk for one demonstration: invented names with a hint, the usual ones without."""
