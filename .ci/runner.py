@@ -233,12 +233,8 @@ class Runner:
             command = [sys.executable, str(Path(__file__).with_name("supervisor.py")), str(directory)]
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.running.append(Job(record, directory, cores, process))
-        where = directory.relative_to(ROOT)
-        self._say(
-            f"{suite.name}: begins ({where}/log)"
-            if first
-            else f"{suite.name}: again, alone: {', '.join(record.failing)}"
-        )
+        how = f"begins ({directory.relative_to(ROOT)}/log)" if first else f"again, alone: {', '.join(record.failing)}"
+        self._say(f"{suite.name}: {how}")
 
     def _take(self, job: Job) -> None:
         record, answer = job.record, job.directory / "ended.json"
@@ -289,7 +285,9 @@ class Runner:
             with contextlib.suppress(OSError):
                 job.process.kill()
         kill_descendants()
-        os._exit(self._close())
+        status = self._close()
+        sys.stdout.flush()  # a pipe's buffer would go with the process
+        os._exit(status)
 
     # --- What is told ---
 

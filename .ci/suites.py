@@ -121,10 +121,8 @@ def set_up() -> bool:
     """The environment that every suite wants, before two of them make it at once."""
     for number in range(3):
         time.sleep(REGISTRY_PAUSE_SECONDS if number else 0)
-        if (
-            subprocess.run(["make", "--no-print-directory", "setup"], cwd=ROOT, stdin=subprocess.DEVNULL).returncode
-            == 0
-        ):
+        made = subprocess.run(["make", "--no-print-directory", "setup"], cwd=ROOT, stdin=subprocess.DEVNULL)
+        if made.returncode == 0:
             return True
     return False
 
@@ -135,16 +133,12 @@ def prove() -> int:
         told = (("EVOLVED_PLANTED", directory),)
         suites = (
             Suite(
-                "planted",
-                20,
-                tier=1,
-                tests=(".ci/planted", "-k", "not breaks_a_promise"),
-                environment=told,
+                "planted", 20, tier=1, tests=(".ci/planted", "-k", "not breaks_a_promise"), environment=told,
                 hang_seconds=2.0,
             ),
             Suite("planted-promise", 20, tier=1, tests=(".ci/planted", "-k", "breaks_a_promise"), environment=told),
             Suite("no-set-up", 20, needs=("no-registry-has-this",), pause_seconds=0.1),
-        )
+        )  # fmt: skip
         runner = Runner(suites, bounded=False, logs=ROOT / "build" / "ci-planted", ledger=None)
         status = runner.run()
     once = ("test_is_late_once", "test_is_late_with_a_promise_once", "test_hangs_in_python_once")

@@ -130,9 +130,9 @@ def kill_descendants() -> list[str]:
     return sorted(killed.values())
 
 
-def tail(path: Path, characters: int = 6_000) -> str:
+def tail(path: Path) -> str:
     """The end of a log; nothing where there is none."""
-    return path.read_bytes()[-characters:].decode("utf-8", "replace") if path.exists() else ""
+    return path.read_bytes()[-6_000:].decode("utf-8", "replace") if path.exists() else ""
 
 
 class Supervisor:
@@ -197,14 +197,9 @@ class Supervisor:
             argv += ["-n", "0"] if "-n" in argv else []
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                argv,
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                argv, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
-            )
+            )  # fmt: skip
 
     def _watch(self, process: "subprocess.Popen[bytes]", end: float) -> bool:
         """Wait until it ends; whether it was killed for a test that hung, and others are left to run."""

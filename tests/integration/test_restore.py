@@ -25,6 +25,7 @@ from daemon.settings.control import ControlSettings
 from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import rewind
 from daemon.upkeep.restore import restore
+from tests.support.databases import opened_store
 from tests.support.nats import opened_bus, running_broker
 from tests.support.patience import within
 from tests.support.ports import free_port
@@ -41,12 +42,6 @@ def quiet(_: str) -> None:
 
 def settings(state: Path) -> Config:
     return Config(state_dir=str(state), control=ControlSettings(port=free_port()))
-
-
-async def opened(config: Config) -> Store:
-    store = Store(config.store_url, clock=lambda: 1000.0)
-    await store.open()
-    return store
 
 
 async def subscribed(bus: NatsBus) -> Subscription:
@@ -81,35 +76,32 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
     async def drill(host) -> None:
         async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
             await bus.publish([outgoing(TRAFFIC_EXCHANGE, exchange(f"r{n}", 0)) for n in range(CALLS)])
-            store = await opened(config)
-            subscription = await subscribed(bus)
-            assert await handle(store, subscription, 100) == (100, 0)
-            async with anyio.create_task_group() as group:
-                group.start_soon(handle, store, subscription, 120)
-                made = await anyio.to_thread.run_sync(
-                    lambda: backup(config, out, settings=None, with_keys=False, with_weights=False, say=quiet)
-                )
-            await handle(store, subscription, 80, last=True)  # the broker has an ack for all of them
-            assert len(await store.open_exchanges()) == CALLS
-            await store.aclose()
+            async with opened_store(config.store_url) as store:
+                subscription = await subscribed(bus)
+                assert await handle(store, subscription, 100) == (100, 0)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(handle, store, subscription, 120)
+                    made = await anyio.to_thread.run_sync(
+                        lambda: backup(config, out, settings=None, with_keys=False, with_weights=False, say=quiet)
+                    )
+                await handle(store, subscription, 80, last=True)  # the broker has an ack for all of them
+                assert len(await store.open_exchanges()) == CALLS
 
             shutil.rmtree(state)  # the disk is gone
             done = restore(config, out, force=False, say=quiet)
             assert done.contents == made
-            store = await opened(config)
-            before = len(await store.open_exchanges())
-            assert 100 <= before < CALLS
-            assert str(store.audit_head) == made.head
-            # Without more, nothing would come again: the broker believes that all is done.
-            assert await handle(store, await subscribed(bus), 0, last=True) == (0, 0)
-            assert await rewind(store, bus) == 1
-            assert await handle(store, await subscribed(bus), CALLS, last=True) == (CALLS - before, before)
-            assert sorted(call.id for call in await store.open_exchanges()) == sorted(
-                f"x-default-r{n}-0" for n in range(CALLS)
-            )
-            assert await rewind(store, bus) == 0
-            assert await handle(store, await subscribed(bus), 0, last=True) == (0, 0)
-            await store.aclose()
+            async with opened_store(config.store_url) as store:
+                before = len(await store.open_exchanges())
+                assert 100 <= before < CALLS
+                assert str(store.audit_head) == made.head
+                # Without more, nothing would come again: the broker believes that all is done.
+                assert await handle(store, await subscribed(bus), 0, last=True) == (0, 0)
+                assert await rewind(store, bus) == 1
+                assert await handle(store, await subscribed(bus), CALLS, last=True) == (CALLS - before, before)
+                found = sorted(call.id for call in await store.open_exchanges())
+                assert found == sorted(f"x-default-r{n}-0" for n in range(CALLS))
+                assert await rewind(store, bus) == 0
+                assert await handle(store, await subscribed(bus), 0, last=True) == (0, 0)
         assert ask(config.store_url, verify).problem == ""
         assert ask(config.store_url, lambda connection: check(connection, None, quiet)).findings == ()
 
@@ -122,10 +114,9 @@ def made(tmp_path: Path) -> Config:
     config = settings(tmp_path / "state")
 
     async def fill() -> None:
-        store = await opened(config)
-        await store.save([exchange("a", n) for n in range(40)])
-        await store.save([Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
-        await store.aclose()
+        async with opened_store(config.store_url) as store:
+            await store.save([exchange("a", n) for n in range(40)])
+            await store.save([Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
 
     anyio.run(fill)
     for name in ("keys/gate/private.pem", "versions/v000000/model.safetensors", "versions/v000000/manifest.json",

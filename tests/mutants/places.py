@@ -23,7 +23,7 @@ ROOMS = {
     "ledger": Room(
         ("actors/system/ledger.py", "actors/store/ledger.py", "actors/store/saving.py", "actors/store/outcomes.py",
          "actors/store/outcome_reading.py", "actors/store/waiting.py"),
-        ("tests/unit/actors/store", "tests/unit/actors/system", "tests/integration/test_late_feedback.py"),
+        ("tests/unit/actors/store", "tests/unit/actors/system"),
     ),
     "outbox": Room(
         ("actors/system/outbox.py", "actors/system/nats_*.py", "actors/system/claim_check.py"),

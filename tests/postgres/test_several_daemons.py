@@ -25,17 +25,11 @@ def directive(key: str) -> Directive:
     return Directive(id=key, kind="notice", reason="test", origin="test", created=1.0)
 
 
-async def together(stores: list[Store], work) -> list:
-    """What `work` answers for each store, all at once."""
-    answers: list = [None] * len(stores)
-
-    async def one(number: int) -> None:
-        answers[number] = await work(stores[number], number)
-
+async def together(stores: list[Store], work) -> None:
+    """`work` with each store, all at once."""
     async with anyio.create_task_group() as group:
-        for number in range(len(stores)):
-            group.start_soon(one, number)
-    return answers
+        for number, store in enumerate(stores):
+            group.start_soon(work, store, number)
 
 
 @pytest.fixture
@@ -48,15 +42,16 @@ async def daemons(open_stores: Callable[..., Store]) -> list[Store]:
 async def test_each_input_is_handled_by_one_of_them_and_the_audit_trail_is_whole(
     daemons: list[Store], postgres: Cluster, database: str
 ):
-    async def handle(store: Store, number: int) -> int:
-        mine = 0
+    taken: list[bool] = []
+
+    async def handle(store: Store, number: int) -> None:
         for turn in range(INPUTS):
             key = f"i{(turn + 7 * number) % INPUTS}"  # each in another order, so that they meet
             made = directive(f"d-{key}-{number}")
-            mine += await store.commit("gate", [key], [made], [Outgoing("policy.directive", f"o-{key}-{number}", b"x")])
-        return mine
+            output = Outgoing("policy.directive", f"o-{key}-{number}", b"x")
+            taken.append(await store.commit("gate", [key], [made], [output]))
 
-    taken = await together(daemons, handle)
+    await together(daemons, handle)
     assert sum(taken) == INPUTS
     first = daemons[0]
     assert {await store.state_get("store.schema") for store in daemons} == {wanted().encode()}, "made once"

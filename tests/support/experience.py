@@ -1,6 +1,7 @@
 """A pool of lessons behind the real control API, with the plainest search that does."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,28 +44,19 @@ async def lessons_of(store: Store) -> dict[str, Experience]:
     return {found.id: found for found in await store.experiences()}
 
 
-class WordSearch:
-    """Scores lessons by the share of the question's words that they have."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    async def search(
-        self,
-        text: str,
-        tenant: str,
-        k: int,
-        kinds: Collection[str] | None = None,
-        states: Collection[str] | None = None,
-    ) -> list[tuple[float, Experience]]:
-        words = set(text.lower().split())
-        scored = [
-            (len(words & set(f"{found.when_to_use} {found.content}".lower().split())) / len(words), found)
-            for found in await self.store.experiences()
-            if found.tenant == tenant and found.kind in (kinds or (found.kind,))
-            and found.state in (states or (found.state,))
-        ]  # fmt: skip
-        return sorted((one for one in scored if one[0] > 0), key=lambda one: -one[0])[:k]
+async def by_words(
+    store: Store, text: str, tenant: str, k: int, kinds: Collection[str] | None = None,
+    states: Collection[str] | None = None,
+) -> list[tuple[float, Experience]]:  # fmt: skip
+    """Lessons, scored by the share of the question's words that they have."""
+    words = set(text.lower().split())
+    scored = [
+        (len(words & set(f"{found.when_to_use} {found.content}".lower().split())) / len(words), found)
+        for found in await store.experiences()
+        if found.tenant == tenant and found.kind in (kinds or (found.kind,))
+        and found.state in (states or (found.state,))
+    ]  # fmt: skip
+    return sorted((one for one in scored if one[0] > 0), key=lambda one: -one[0])[:k]
 
 
 class Desk:
@@ -79,7 +71,7 @@ class Desk:
         self.renewed, self.fleet, self.kill, self.registry = 0, Fleet(), KillSwitch(state), CollectorRegistry()
         self.key, self.keys = key_pair(state / "signing")
         self.pool = ExperiencePool(
-            store=store, search=WordSearch(store).search, redact=Redactor(RedactionSettings()).text, send=self._send,
+            store=store, search=partial(by_words, store), redact=Redactor(RedactionSettings()).text, send=self._send,
             renew=self._renew, clock=clock,
         )  # fmt: skip
         forgetter = Forgetter(store=store, lessons=forget, memory=state / "learner", renew=self._renew, clock=clock)

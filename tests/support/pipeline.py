@@ -15,7 +15,7 @@ import sqlalchemy.exc
 
 from daemon.demo.world import answers
 from tests.benchmarks.native import Native
-from tests.support.installation import Installation
+from tests.support.installation import Tapped
 from tests.support.patience import until, within
 
 TURNS = 4
@@ -115,29 +115,20 @@ def _text(answer: bytes) -> str:
     return "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
 
 
-class Pipeline(Installation):
+class Pipeline(Tapped):
     """Broker, tap and daemon in one directory, before the compiled engine."""
 
     def __init__(self, directory: Path, engine: int, **overrides: object) -> None:
         url = f"http://127.0.0.1:{engine}"
         super().__init__(directory, engines={"url": url}, shadow={"url": url})
         self.configure(**overrides)
-        self.tap_port = self.ports["tap"]
-        self._control = f"http://127.0.0.1:{self.ports['control']}"
-        self.broker, self.tap, self.daemon = (self.child(name, name) for name in ("broker", "tap", "run"))
-
-    async def start(self, *, daemon: bool = True) -> None:
-        """Start what is asked for, and wait until it answers."""
-        self.broker.start()
-        self.tap.start()
-        await until(lambda: asyncio.to_thread(answers, f"http://127.0.0.1:{self.tap_port}/health"), "the tap answers")
-        if daemon:
-            await self.start_daemon()
+        self.daemon = self.child("run", "run")
 
     async def start_daemon(self) -> None:
         """Start the daemon, and wait until its actors are at work."""
         self.daemon.start()
-        await until(lambda: asyncio.to_thread(answers, f"{self._control}/api/status"), "the daemon answers", 120)
+        control = f"http://127.0.0.1:{self.ports['control']}/api/status"
+        await until(lambda: asyncio.to_thread(answers, control), "the daemon answers", 120)
 
     def nats(self, number: int) -> None:
         """Send a signal to nats-server itself, below `evolved broker`."""
@@ -175,7 +166,9 @@ async def pipeline(directory: Path, *, daemon: bool = True, **overrides: object)
     with Native(Path("build/native")).engine() as engine:
         running = Pipeline(directory, engine, **overrides)
         try:
-            await running.start(daemon=daemon)
+            await running.start_tap()
+            if daemon:
+                await running.start_daemon()
             yield running
         finally:
             await asyncio.to_thread(running.stop)
