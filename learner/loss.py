@@ -37,21 +37,6 @@ def log_ratio_kl(log_ratio: Tensor) -> Tensor:
     return log_ratio.exp() - log_ratio - 1
 
 
-def accepted_rows(now: Tensor, sampled: Tensor, row: Tensor, rows: int, limit: float) -> Tensor:
-    """Whether the geometric mean of a row's ratios lies within `1 - limit` and `1 + limit`, `(B,)`; log-probs are
-    `(R,)`.
-
-    The mean over tokens, not the product, so that a long row is not rejected for its length (`seq_mean_k1` of verl's
-    rollout correction). A row without tokens has ratio 1, one with a log-prob that is not finite is rejected.
-    """
-    sums = torch.zeros(rows, dtype=torch.float64, device=row.device)
-    counts = torch.zeros_like(sums)
-    sums.index_add_(0, row, (now - sampled).double())
-    counts.index_add_(0, row, torch.ones_like(row, dtype=torch.float64))
-    mean = (sums / counts.clamp(min=1)).exp()
-    return (mean >= 1 - limit) & (mean <= 1 + limit)
-
-
 def effective_size(weights: Tensor) -> float:
     """Effective sample size of importance weights, `(sum w)^2 / sum w^2`, in tokens: `len(weights)` if all are equal.
 

@@ -49,10 +49,6 @@ class LearnerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     kl_coef: NotNegative = 0.001
     """Weight of the penalty towards version 0; 0 saves the reference model and its forward."""
-    sequence_limit: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
-    """Rows are left out if their tokens' probability, in the geometric mean, has moved by more than this part since
-    they were sampled; guided rows never. 0.1 was measured better on samples four updates old; it costs a forward. 0 for
-    no limit."""
     kl_limit: NotNegative = 0.05
     """Most that one update may move the policy, in nats a token (k3 on a probe of its own rows): a step beyond it is
     halved until it fits, or undone, and the rest of the update is left out. 0 for no guard."""

@@ -87,8 +87,6 @@ class Asking:
     async def _ask(self, trajectory: Trajectory) -> Attribution | Refusal:
         spent = self.budget.used_up()
         if spent:
-            if self.budget.settings.when_spent == "wait":
-                raise DependencyUnavailable(f"judge {self.judge.name}: its budget of {spent} is spent; waiting for it")
             return Refusal("budget", f"budget of {spent} is spent")
         probe = self.breaker.open
         if not self.breaker.allows():

@@ -1,4 +1,4 @@
-"""`Budget`: what judgements may cost, in tokens and in money, in any day.
+"""`Budget`: what judgements may cost in any day, in tokens; what they cost in money is told.
 
 The day slides in slots of five minutes; the slot that it begins in counts whole. What is under way is expected to cost
 what judgements cost on average; a limit is passed by no more than they differ from that.
@@ -6,7 +6,7 @@ what judgements cost on average; a limit is passed by no more than they differ f
 
 from collections import deque
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -19,15 +19,10 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the judge may cost. 0: no limit."""
+    """What the judge may cost. Beyond it steps get no label; their outcome still counts."""
 
     tokens_per_day: NotNegative = 0
-    """LLM tokens, prompts and answers."""
-    money_per_day: NotNegative = 0.0
-    """In the currency of the judge's price list."""
-    when_spent: Literal["abstain", "wait"] = "abstain"
-    """What happens to trajectories while a limit is reached. `abstain`: their steps get no label, their outcome still
-    counts. `wait`: they stay in the stream, and everything behind them, until the window has moved on."""
+    """LLM tokens, prompts and answers; 0: no limit."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +41,6 @@ class _Slot(msgspec.Struct, array_like=True):
 class _Kept(msgspec.Struct):
     slots: list[_Slot]
     tokens: float
-    money: float
 
 
 class Budget:
@@ -55,21 +49,15 @@ class Budget:
     def __init__(self, settings: BudgetSettings, clock: Callable[[], float]) -> None:
         self.settings, self._clock = settings, clock
         self._slots: deque[_Slot] = deque()
-        self._tokens = self._money = 0.0
+        self._tokens = 0.0
+        """That a judgement costs on average."""
         self._asked = 0
 
     def used_up(self) -> str:
         """Which limit another judgement could pass, empty if none."""
-        spent, limits = self.spent(), self.settings
         # What is asked now counts as well, or a limit that nobody could ever pay would never stop anything.
-        tokens, money = self._asked * self._tokens, self._asked * self._money
-        for name, used, limit in (
-            ("tokens per day", spent.tokens_day + tokens, limits.tokens_per_day),
-            ("money per day", spent.money_day + money, limits.money_per_day),
-        ):
-            if limit and used >= limit:
-                return name
-        return ""
+        used, limit = self.spent().tokens_day + self._asked * self._tokens, self.settings.tokens_per_day
+        return "tokens per day" if limit and used >= limit else ""
 
     def begin(self) -> None:
         """A judgement is asked for."""
@@ -87,9 +75,7 @@ class Budget:
         slot = self._slots[-1]
         slot.tokens += tokens
         slot.money += money
-        share = 1.0 - _MEMORY if self._tokens or self._money else 1.0
-        self._tokens += share * (tokens - self._tokens)
-        self._money += share * (money - self._money)
+        self._tokens += (1.0 - _MEMORY if self._tokens else 1.0) * (tokens - self._tokens)
 
     def spent(self) -> Spent:
         """In the day that ends now."""
@@ -100,12 +86,12 @@ class Budget:
 
     def dump(self) -> bytes:
         """For `load`, in another life."""
-        return msgspec.msgpack.encode(_Kept(list(self._slots), self._tokens, self._money))
+        return msgspec.msgpack.encode(_Kept(list(self._slots), self._tokens))
 
     def load(self, data: bytes) -> None:
         """Go on from what `dump` gave."""
         kept = msgspec.msgpack.decode(data, type=_Kept)
-        self._slots, self._tokens, self._money = deque(kept.slots), kept.tokens, kept.money
+        self._slots, self._tokens = deque(kept.slots), kept.tokens
         self._forget()
 
     def _forget(self) -> None:

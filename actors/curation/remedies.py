@@ -110,10 +110,6 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "were left out, for their update had moved as far as it may",
         "nothing, if few are: train.max_step_kl bounds an update; else lower train.lr",
     ),
-    "sequence_limit": (
-        "were sampled too differently from what is trained now",
-        "report outcomes sooner",
-    ),
     "nonfinite_gradient": ("had a gradient that is not finite", _LEARNER),
     "failed": ("were in an update that failed", _LEARNER),
     "skipped": ("were in an order that the learner skipped", _LEARNER),

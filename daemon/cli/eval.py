@@ -74,7 +74,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
         max_tokens=arguments.max_tokens,
         temperature=arguments.temperature,
     )
-    url = arguments.engine or config.engines.serving.url
+    url = arguments.engine or config.engines[0].url
     key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")
     result = anyio.run(
         evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key, harness(config.rollout)

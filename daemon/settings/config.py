@@ -33,7 +33,8 @@ from daemon.ingest.otlp_receiver import IntakeSettings
 from daemon.ingest.shipper import ShipperSettings
 from daemon.live.settings import LiveSettings
 from daemon.settings.control import ControlSettings
-from daemon.tap.settings import TapSettings, UpstreamSettings
+from daemon.settings.tables import Engine, Shadow
+from daemon.tap.settings import TapSettings
 from daemon.upkeep.provenance import ProvenanceSettings
 from daemon.upkeep.retention import RetentionSettings
 from daemon.upkeep.weights import WeightsSettings
@@ -41,41 +42,6 @@ from learner.settings import LearnerSettings
 
 SERVING, SHADOW = "serving", "shadow"
 """Names of the engines if there is one that serves, and of the one that no agent sees."""
-
-
-class EngineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An engine that speaks vLLM's HTTP surface."""
-
-    url: str = ""
-    """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
-    api_key_file: str = ""
-    """File that holds the key it was started with (vLLM's --api-key or VLLM_API_KEY); empty if it wants none."""
-
-
-class FleetEngine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of several engines that answer your agents."""
-
-    name: str
-    """Its name everywhere: in records, at the tap, in `evolved status`."""
-    url: str
-    """Base URL, without /v1. Its development endpoints must be reachable from the daemon and from nobody else."""
-    weight: float = 1.0
-    """Its share of new trajectories, relative to the others'."""
-    api_key_file: str = ""
-    """File that holds the key it was started with (vLLM's --api-key or VLLM_API_KEY); empty if it wants none."""
-
-
-class EnginesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The engines."""
-
-    serving: EngineSettings = EngineSettings(url="http://127.0.0.1:8000")
-    """Answers your agents, if there is one such engine."""
-    fleet: tuple[FleetEngine, ...] = ()
-    """Several engines that answer your agents, instead of `serving`: [[engines]] with name, url and weight. They
-    are swapped in this order, the first one that answers is the canary. The tap has them behind it too, unless
-    engines gives it other addresses under the same names."""
-    shadow: EngineSettings = EngineSettings(url="http://127.0.0.1:8001")
-    """Takes every candidate: rollouts and the gate run on it, agents never."""
 
 
 class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,7 +96,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     store: StoreSettings = StoreSettings()
     control: ControlSettings = ControlSettings()
     cluster: ClusterSettings = ClusterSettings()
-    engines: EnginesSettings = EnginesSettings()
+    engines: tuple[Engine, ...] = (Engine(SERVING, "http://127.0.0.1:8000"),)
+    """Those that answer agents, in the order in which they are swapped: the first that answers is the canary."""
+    shadow: Shadow = Shadow("http://127.0.0.1:8001")
+    """Takes every candidate: rollouts and the gate run on it, agents never."""
     sandbox: SandboxSettings = SandboxSettings()
     judge: AdapterSettings = AdapterSettings(name="rules")
     embedder: AdapterSettings = AdapterSettings(name="hashing")
@@ -191,20 +160,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def serving_engines(config: Config) -> dict[str, str]:
     """The engines that answer agents: URL by name, in the order in which they are swapped."""
-    fleet = config.engines.fleet
-    return {one.name: one.url for one in fleet} if fleet else {SERVING: config.engines.serving.url}
+    return {one.name: one.url for one in config.engines}
 
 
 def tap_settings(config: Config) -> TapSettings:
-    """What the tap is told, with spool, keys and routes where this machine keeps them, and the daemon's engines."""
+    """What the tap is told, with spool, keys and routes where this machine keeps them."""
     door = msgspec.structs.replace(config.tap.door, keys_file=str(config.keys or ""))
-    tap = msgspec.structs.replace(
+    return msgspec.structs.replace(
         config.tap, spool_dir=str(config.spool), door=door, routes_file=str(config.state / config.tap.routes_file)
     )
-    if not config.engines.fleet or tap.upstreams:
-        return tap
-    upstreams = tuple(UpstreamSettings(url=one.url, name=one.name, weight=one.weight) for one in config.engines.fleet)
-    return msgspec.structs.replace(tap, upstreams=upstreams)
 
 
 def curator_settings(config: Config) -> CuratorSettings:

@@ -81,7 +81,8 @@ def parts_of(config: tables.Config) -> parts.Config:
         store=StoreSettings(url=config.database.url, password_file=config.database.password_file),
         control=where(config.control),
         cluster=ClusterSettings(address=_reached_at(config.control), lease_seconds=pace.lease_seconds),
-        engines=_engines(config),
+        engines=config.engines,
+        shadow=config.shadow,
         sandbox=parts.SandboxSettings(
             environment=config.sandbox.environment, options=config.sandbox.options, workers=config.sandbox.workers,
             tool_search=config.sandbox.tools_shown,
@@ -171,19 +172,6 @@ def _bus(nats: tables.Nats) -> BusSettings:
         replicas=nats.replicas, password_file=nats.secret_file if user else "",
         credentials_file="" if user else nats.secret_file,
     )  # fmt: skip
-
-
-def _engines(config: tables.Config) -> parts.EnginesSettings:
-    shadow = parts.EngineSettings(url=config.shadow.url, api_key_file=config.shadow.key_file)
-    if len(config.engines) == 1 and config.engines[0].name == parts.SERVING:
-        (one,) = config.engines
-        serving = parts.EngineSettings(url=one.url, api_key_file=one.key_file)
-        return parts.EnginesSettings(serving=serving, shadow=shadow)
-    fleet = tuple(
-        parts.FleetEngine(name=one.name, url=one.url, weight=one.weight, api_key_file=one.key_file)
-        for one in config.engines
-    )
-    return parts.EnginesSettings(fleet=fleet, shadow=shadow)
 
 
 def _asking(name: str, options: Mapping[str, Any], llm: tables.Llm, who: set[str]) -> parts.AdapterSettings:

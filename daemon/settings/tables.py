@@ -29,15 +29,15 @@ class Model(Table, frozen=True):
 class Engine(Table, frozen=True):
     name: str
     url: str
-    key_file: str
-    weight: Amount
-    logprobs: Literal["raw", "processed"]
-    ca_file: str
+    key_file: str = ""
+    weight: Amount = 1.0
+    logprobs: Literal["raw", "processed"] = "raw"
+    ca_file: str = ""
 
 
 class Shadow(Table, frozen=True):
     url: str
-    key_file: str
+    key_file: str = ""
 
 
 class Database(Table, frozen=True):

@@ -22,7 +22,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Optimizer steps that were taken and kept; 0 means the weights are as they were."""
     metrics: dict[str, float]
     untrained: dict[int, str] = {}
-    """Rows with something to train of which no step that was kept was made, with the reason of each: `sequence_limit`,
+    """Rows with something to train of which no step that was kept was made, with the reason of each:
     `nonfinite_gradient`, `update_limit`."""
 
 

@@ -1,4 +1,4 @@
-"""What an update's ratio is taken to, and which rows and batches are not worth it.
+"""What an update's ratio is taken to, and which batches are not worth it.
 
 Shared by all trainers, before the first step: the ratio is taken to the recorded log-probs, but for guided rows to
 log-probs recomputed in the context that the lesson was cut out of: the recorded ones were measured to erase the lesson.
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from learner.batch import TrajectoryBatch
 from learner.errors import BatchRefused
-from learner.loss import LOG_RATIO_LIMIT, accepted_rows, effective_shares, log_ratio_kl
+from learner.loss import LOG_RATIO_LIMIT, effective_shares, log_ratio_kl
 from learner.trainers.micro import Ints, Layout
 
 FREE = 0.05
@@ -78,19 +78,16 @@ def check(batch: TrajectoryBatch, layout: Layout, *, vocabulary: int, max_tokens
         raise BatchRefused(f"{strange} recorded log-probs are not finite", reason="nonfinite_log_probs")
 
 
-def prepare(
-    columns: Columns, layout: Layout, sequence_limit: float, score: Callable[[Ints], Tensor]
-) -> tuple[Ints, dict[str, float]]:
-    """Put old log-probs in place; rows to train on, ascending, and what is to be told. `score` is called once at most,
-    so on several ranks it may be a collective.
+def prepare(columns: Columns, layout: Layout, score: Callable[[Ints], Tensor]) -> dict[str, float]:
+    """Put old log-probs in place; what is to be told. `score` is called once at most, so on several ranks it may be a
+    collective.
 
-    BatchRefused: `rejected`, no row is within the limit; `nonfinite_log_probs`, the present weights make some.
+    BatchRefused: `nonfinite_log_probs`, the present weights make some.
     """
-    every, metrics = layout.trained, dict[str, float]()
     wanted = _grammar(layout.batch) | (layout.batch.guided > 0)
-    scored = every if sequence_limit > 0 else every[wanted[every]]
+    scored, metrics = layout.trained[wanted[layout.trained]], dict[str, float]()
     if not len(scored):
-        return every, metrics
+        return metrics
     at, now = columns.of(scored), columns.behaviour.clone()
     now[at] = score(scored)
     if not bool(torch.isfinite(now).all()):
@@ -107,16 +104,7 @@ def prepare(
         # How far the stripped context is from the one that was sampled in: what a plain ratio would have to bridge.
         metrics["guided_log_ratio"] = float((now - columns.behaviour)[columns.guided].mean())
     columns.old = torch.where(columns.guided, now, columns.behaviour)
-    if sequence_limit == 0:
-        return every, metrics
-    row = torch.from_numpy(layout.row).to(now.device)
-    judged = torch.where(columns.guided, columns.behaviour, now)
-    within = accepted_rows(judged, columns.behaviour, row, layout.batch.rows, sequence_limit)
-    rows = every[within.cpu().numpy()[every]]
-    metrics["rows_rejected"] = float(len(every) - len(rows))
-    if not len(rows):
-        raise BatchRefused(f"all {len(every)} rows are outside of the sequence limit", reason="rejected")
-    return rows, metrics
+    return metrics
 
 
 def judge(columns: Columns, at: Tensor, now: Tensor) -> dict[str, float]:

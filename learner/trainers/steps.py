@@ -96,10 +96,9 @@ class Update:
     def run(self, seed: int) -> UpdateReport:
         """See `Trainer.update`."""
         settings, by, layout, columns = self._settings, self._by, self._layout, self._columns
-        every, metrics = prepare(columns, layout, settings.sequence_limit, lambda rows: by.score(layout, rows))
+        every, metrics = layout.trained, prepare(columns, layout, lambda rows: by.score(layout, rows))
         dealt = layout.deal(settings.mini_batches, seed, every)
-        untrained = dict.fromkeys(np.setdiff1d(layout.trained, every).tolist(), "sequence_limit")
-        untrained |= dict.fromkeys(every.tolist(), "update_limit")
+        untrained = dict.fromkeys(every.tolist(), "update_limit")
         anchor = by.anchor(layout, every)
         if anchor is not None:
             self._reference = torch.zeros_like(columns.old)

@@ -74,7 +74,7 @@ function budget({ limits, spent, used_up: over }) {
           "p",
           {},
           tag("warn", `used up: ${over}`),
-          ` ${limits.when_spent === "abstain" ? "What comes now gets no label." : "What comes now waits."}`,
+          " What comes now gets no label.",
         )
       : null,
     table(

@@ -17,7 +17,6 @@ from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 from adapters.judges.rules import RulesJudge
-from tests.support.fakes import Clock
 from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.travelling import plays
 
@@ -185,26 +184,11 @@ async def test_the_same_trajectory_under_another_id_costs_nothing():
 
 async def test_a_spent_budget_abstains_and_is_counted():
     judge = Priced(0)
-    actor = Attributor(plain(budget=BudgetSettings(money_per_day=5.0), concurrency=1), judge=judge)
+    actor = Attributor(plain(budget=BudgetSettings(tokens_per_day=50), concurrency=1), judge=judge)
     found = [record.attribution for record in await handled(actor, received(20))]
     assert judge.asked == 5
-    assert sum(label.reason == "budget of money per day is spent" for one in found for label in one.labels[:1]) == 15
+    assert sum(label.reason == "budget of tokens per day is spent" for one in found for label in one.labels[:1]) == 15
     assert actor.counts["abstained_budget"] == 15
-
-
-async def test_a_budget_that_is_waited_for_keeps_what_was_judged():
-    judge, clock = Priced(0), Clock(1e6)
-    budget = BudgetSettings(tokens_per_day=50, when_spent="wait")
-    actor = Attributor(plain(budget=budget, concurrency=1), judge=judge, clock=clock)
-    batch = received(8)
-    for _ in range(3):
-        with pytest.raises(DependencyUnavailable, match="tokens per day"):
-            await actor.handle(batch)
-    assert judge.asked == 5
-    clock.now += 90_000.0
-    found = await handled(actor, batch)
-    assert (judge.asked, len(found)) == (8, 8)
-    assert (actor.counts["judged"], actor.counts["cached"]) == (8, 0)
 
 
 class Coin(Priced):
