@@ -9,11 +9,9 @@ from actors.curation.batch_sampling import Shares, Unit, draw
 from actors.curation.curriculum import Curriculum
 
 
-def unit(
-    name: str, cluster: str = "c", *, tenant: str = "t", caller: str = "", task: str = "", version: int = 0,
-    ended: float = 0.0,
-) -> Unit:  # fmt: skip
-    return Unit(name=name, cluster=cluster, tenant=tenant, caller=caller, task=task, version=version, ended=ended)
+def unit(name: str, cluster: str = "c", **fields) -> Unit:
+    plain = {"tenant": "t", "caller": "", "task": "", "version": 0, "ended": 0.0}
+    return Unit(name=name, cluster=cluster, **(plain | fields))
 
 
 def many(cluster: str, count: int, **fields) -> list[Unit]:

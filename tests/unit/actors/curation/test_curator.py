@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from actors.experience.retrieval.embedding import Embeddings
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import ENOUGH
 from actors.kinds.meanings import Meanings
-from actors.messages import Attributed, BatchOrder, Directive, Feedback, Serving, decode_batch
+from actors.messages import Attributed, BatchOrder, Directive, Feedback, MalformedMessage, Serving, decode_batch
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
@@ -23,6 +22,7 @@ from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY
 from adapters.embedders.hashing import HashingEmbedder
 from tests.support.credited import attributed, candidate, group
 from tests.support.driving import Driver
+from tests.unit.actors.kinds.test_levels import ASKED
 
 pytestmark = pytest.mark.anyio
 MIXED = [0.0, 1.0, 1.0, 0.0]
@@ -77,13 +77,10 @@ def read(order: BatchOrder) -> bytes:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, store_url: str) -> AsyncIterator[Bench]:
-    store = Store(store_url, clock=lambda: 0.0)
-    await store.open()
+async def bench(tmp_path: Path, store: Store) -> Bench:
     made = Bench(store, tmp_path)
     await made.driver.actor.start()
-    yield made
-    await store.aclose()
+    return made
 
 
 async def test_an_order_names_a_file_with_its_members(bench: Bench) -> None:
@@ -91,6 +88,8 @@ async def test_an_order_names_a_file_with_its_members(bench: Bench) -> None:
     (order,) = await bench.credit(*items)
     data = read(order)
     assert [item.attributed for item in decode_batch(data)] == items
+    with pytest.raises(MalformedMessage):
+        decode_batch(data[:-1])
     assert (order.sha256, order.size) == (hashlib.sha256(data).hexdigest(), len(data))
     assert (order.groups, order.production, order.min_version) == (1, 0, 0)
     assert [stored.id for stored in await bench.store.batches()] == [order.id]
@@ -189,17 +188,9 @@ async def test_what_the_pool_has_no_room_for_at_a_restart_has_its_reason(bench: 
     assert bench.driver.actor.pool.waiting == 3
 
 
-FREE = (
-    "Please refund the invoice that I paid twice",
-    "the customer wants a refund of an invoice, it was paid two times",
-    "Could you refund invoice A-17? We paid it twice last week",
-    "I paid this invoice twice and want a refund",
-)
-
-
 def free(key: str, number: int, outcome: float) -> Attributed:
     """Production in words of its own."""
-    return attributed(key, goal=f"{FREE[number % 4]} ({key})", outcome=outcome, cluster=f"c-{key}")
+    return attributed(key, goal=f"{ASKED[number % 4]} ({key})", outcome=outcome, cluster=f"c-{key}")
 
 
 async def test_runs_without_a_group_go_with_what_was_to_be_expected_of_them(bench: Bench) -> None:

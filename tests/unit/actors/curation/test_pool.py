@@ -39,7 +39,6 @@ def traffic(*items: Attributed, **settings) -> TrainingPool:
 
 
 def ids(selected: Selected | None) -> list[str]:
-    assert selected is not None
     return [item.attributed.id for item in selected.items]
 
 
@@ -68,15 +67,6 @@ def test_a_group_that_stays_incomplete_is_used_if_it_is_large_enough() -> None:
     assert made.select(59.0) is None
     assert ids(made.select(60.0)) == ["a-0", "a-1", "a-2"]
     assert made.counts["group too small"] == 2
-
-
-def test_guided_attempts_must_be_fresher_than_others() -> None:
-    plain = group("a", MIXED)[:3]
-    guided = [attributed("a-3", source="sandbox", group="a", experience_ids=("e",))]
-    made = pool(*plain, *guided, groups_per_batch=1)
-    move(made, 2)
-    assert ids(made.select(1.0)) == ["a-0", "a-1", "a-2"]
-    assert made.counts["stale"] == 1
 
 
 def test_production_joins_groups_up_to_its_share() -> None:
@@ -226,7 +216,6 @@ def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:
     for number in range(8):
         made.add(attributed(f"r{number}"), 0.0)
     selected = made.select(0.0)
-    assert selected is not None
     corrected = [item for item in selected.items if item.corrects is not None]
     assert [item.attributed.id for item in corrected] == ["loud1", "quiet"]
     assert len(selected.items) == 10

@@ -58,14 +58,9 @@ async def tried(world: World, guided: Sequence[float], unguided: Sequence[float]
         await world.see(*[rollout(name, goal, world.now, outcome, ids) for name, outcome in told])
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_candidate_that_helps_becomes_active_and_then_is_learnt(world: World, monkeypatch: pytest.MonkeyPatch):
     for name, value in {"MIN_TRIALS": 8, "RETIRE_TRIALS": 8, "MAX_TRIALS": 16, "RETIRE_HIGH": 1.0}.items():
         monkeypatch.setattr(lesson_ab_test, name, value)
-
-
-@pytest.mark.usefixtures("quick")
-async def test_a_candidate_that_helps_becomes_active_and_then_is_learnt(world: World):
     await world.see(*traffic())
     world.now += 100
     await tried(world, [1.0] * 8, [0.0] * 8, goal="Cancel the order.")

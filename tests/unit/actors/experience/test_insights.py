@@ -8,12 +8,13 @@ import pytest
 
 from actors.experience import opinions
 from actors.experience.forgetting import forget
-from actors.messages import Experience, Trajectory
+from actors.messages import Trajectory
 from actors.ports.errors import ExtractorUnavailable
 from actors.ports.extractors import Insight
 from actors.store.erasing import Scope, Selector
 from tests.support.travelling import play
 from tests.unit.actors.experience.made import World, lesson, traffic
+from tests.unit.actors.kinds.test_levels import ASKED
 
 pytestmark = pytest.mark.anyio
 ADVICE = Insight("cancelling an order", "Ask for the policy before you cancel the order.")
@@ -60,20 +61,16 @@ async def seen(world: World, count: int, name: str, ticks: int = 2, **fields: ob
     return runs
 
 
-async def insights(world: World) -> list[Experience]:
-    return await world.of_kind("insight")
-
-
 async def test_an_insight_is_a_candidate_and_a_like_one_brings_it_sources(world: World, model: Scripted):
     await seen(world, 8, "a", ticks=3)
     assert len(model.shown) == 1, "not asked again without news"
-    (found,) = await insights(world)
+    (found,) = await world.of_kind("insight")
     assert (found.state, found.origin, found.when_to_use) == ("candidate", "llm:test", "cancelling an order")
     assert set(found.sources) == {run.id for run in model.shown[0]}
     assert found.independent == len(found.sources)
     model.lessons = (LIKE,)
     await seen(world, 8, "b")
-    (found,) = await insights(world)
+    (found,) = await world.of_kind("insight")
     assert found.content == ADVICE.content
     assert {source.split("-")[0] for source in found.sources} == {"a", "b"}
     assert (len(model.shown), world.actor.counts["merged"]) == (2, 1)
@@ -85,13 +82,13 @@ async def test_with_several_keys_one_key_is_shown_at_a_time_and_its_lesson_waits
     await seen(world, 1, "x", ticks=0, caller="key-2")
     await seen(world, 8, "a", caller="key-1")
     assert {run.caller for run in model.shown[0]} == {"key-1"}
-    (found,) = await insights(world)
+    (found,) = await world.of_kind("insight")
     assert (found.state, found.reason) == ("quarantined", "1 of 2 independent sources")
     model.lessons = (LIKE,)
     await seen(world, 8, "b", caller="key-1")
-    assert (await insights(world))[0].state == "quarantined", "the same key again makes it no truer"
+    assert (await world.of_kind("insight"))[0].state == "quarantined", "the same key again makes it no truer"
     await seen(world, 8, "c", caller="key-2")
-    (found,) = await insights(world)
+    (found,) = await world.of_kind("insight")
     assert (found.state, found.independent, found.reason) == ("candidate", 2, "")
 
 
@@ -104,7 +101,7 @@ async def test_one_of_four_parties_has_a_third_of_the_room_for_lessons_and_no_mo
     for number, word in enumerate(words):
         model.lessons = (Insight(f"{word} {word}", f"{word} {word} {word} first"),)
         await seen(world, 6, f"l{number}", ticks=1, caller="key-1")
-    assert len(await insights(world)) == 3
+    assert len(await world.of_kind("insight")) == 3
     assert world.actor.counts["refused_party"] == len(model.shown) - 3 > 0
 
 
@@ -122,7 +119,7 @@ async def test_an_extractor_that_is_away_stalls_nothing_and_is_asked_again(world
     await world.see(*traffic(30))
     model.away = False
     await world.tick(30.0, times=2)
-    assert len(await insights(world)) == 1
+    assert len(await world.of_kind("insight")) == 1
 
 
 async def test_an_import_that_says_the_same_is_merged_and_the_better_supported_stays(world: World, model: Scripted):
@@ -130,7 +127,7 @@ async def test_an_import_that_says_the_same_is_merged_and_the_better_supported_s
     told = {"kind": "insight", "state": "candidate", "sources": ("elsewhere",), "independent": 1}
     await world.store.save([lesson("imported", LIKE.when_to_use, LIKE.content, origin="import", **told)])
     await world.tick(30.0, times=2)
-    found = {one.origin: one for one in await insights(world)}
+    found = {one.origin: one for one in await world.of_kind("insight")}
     assert found["import"].state == "retired"
     assert found["import"].reason == f"says the same as {found['llm:test'].id}"
 
@@ -142,7 +139,9 @@ async def test_what_is_forgotten_leaves_the_window_and_is_not_drawn_from_again(w
     await world.store.erase(Scope(trajectories=ids))
     await forget(world.store, ids, lambda: world.now)
     await world.tick(30.0, times=5)
-    assert [(one.state, one.reason, one.content) for one in await insights(world)] == [("retired", "forgotten", "")]
+    assert [(one.state, one.reason, one.content) for one in await world.of_kind("insight")] == [
+        ("retired", "forgotten", "")
+    ]
     assert world.actor.counts["forgotten"] == 1
     await world.begin()
     await world.tick(30.0, times=5)
@@ -153,14 +152,8 @@ async def test_what_is_forgotten_leaves_the_window_and_is_not_drawn_from_again(w
 async def test_goals_in_free_words_that_mean_about_the_same_make_one_question(
     world: World, model: Scripted, told: bool
 ):
-    goals = (
-        "Please refund the invoice that I paid twice", "I want a refund: this invoice was paid twice",
-        "the customer paid an invoice twice and wants a refund", "refund invoice, paid twice by mistake",
-    )  # fmt: skip
-    runs = [
-        msgspec.structs.replace(run, goal=goal, caller="")
-        for run, goal in zip(cancels(4, "free"), goals, strict=True)
-    ]  # fmt: skip
+    asked = zip(cancels(4, "free"), ASKED, strict=False)
+    runs = [msgspec.structs.replace(run, goal=goal, caller="") for run, goal in asked]
     for run in runs if told else ():
         world.actor.kinds.tell(run)
     await world.see(*runs)

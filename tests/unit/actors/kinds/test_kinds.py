@@ -2,6 +2,7 @@
 
 import random
 import time
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,7 +13,7 @@ from actors.kinds.estimates import HALF, OUTCOMES, Estimates, Piece
 from actors.kinds.kinds import Kinds
 from actors.kinds.neighbourhoods import Neighbourhoods
 from actors.messages import Step, Trajectory
-from tests.support.credited import candidate
+from tests.support.credited import attributed, candidate
 
 REFUNDS = (
     "Please refund the invoice that I paid twice",
@@ -27,36 +28,11 @@ PASSWORDS = (
 TOOLS = b'[{"type":"function","function":{"name":"find"}},{"type":"function","function":{"name":"act"}}]'
 
 
-def run(
-    number: int,
-    goal: str,
-    outcome: float | None = None,
-    *,
-    tenant: str = "t",
-    caller: str = "",
-    role: str = "clerk#1",
-    tools: bytes = TOOLS,
-    lessons: tuple[str, ...] = (),
-) -> Trajectory:
-    return Trajectory(
-        id=f"{tenant}-{caller}-{number}", tenant=tenant, caller=caller, goal=goal, tools=tools, outcome=outcome,
-        steps=(Step(exchange_id="x", role=role),), started=0.0, ended=1.0, experience_ids=lessons,
-    )  # fmt: skip
-
-
-def mean(kinds: Kinds, told: Trajectory) -> float:
-    """What is to be expected of a run."""
-    found = kinds.estimate(told)
-    assert found is not None
-    return found.mean
-
-
-def test_goals_in_free_words_that_share_what_matters_are_one_kind() -> None:
-    places = Neighbourhoods()
-    found = [places.place(goal, "p") for pair in zip(REFUNDS, PASSWORDS, strict=True) for goal in pair]
-    assert len(set(found[0::2])) == 1
-    assert len(set(found[1::2])) == 1
-    assert found[0] != found[1]
+def run(number: int, goal: str, outcome: float | None = None, *, role: str = "clerk#1", **fields: Any) -> Trajectory:
+    """Of the clerk of tenant t, unless `fields` say otherwise."""
+    told = {"tenant": "t", "caller": "", "tools": TOOLS, "steps": (Step(exchange_id="x", role=role),), **fields}
+    key = f"{told['tenant']}-{told['caller']}-{number}"
+    return attributed(key, goal=goal, outcome=outcome, **told).trajectory
 
 
 @pytest.mark.parametrize(
@@ -74,27 +50,15 @@ def test_an_estimate_is_of_the_kind_and_not_of_the_agent_alone() -> None:
     for number in range(40):
         kinds.tell(run(number, f"{REFUNDS[number % 3]} no {number}", 1.0))
         kinds.tell(run(1000 + number, f"{PASSWORDS[number % 3]} at {number}", 0.0))
-    assert mean(kinds, run(5001, PASSWORDS[1])) < 0.15
+    assert kinds.estimate(run(5001, PASSWORDS[1])).mean < 0.15
     easy, new = (kinds.estimate(run(5000, goal)) for goal in (REFUNDS[1], "translate the annual report into Dutch"))
-    assert easy is not None
-    assert new is not None
     assert easy.mean > 0.85
     assert 0.35 < new.mean < 0.65
     assert new.variance > 2 * easy.variance
 
 
-def test_a_run_has_no_part_in_its_own_estimate() -> None:
-    def of(outcome: float) -> float:
-        kinds = Kinds()
-        for number in range(6):
-            kinds.tell(run(number, REFUNDS[number % 3], float(number % 2)))
-        mine = run(99, REFUNDS[0], outcome)
-        kinds.tell(mine)
-        return mean(kinds, mine)
-
-    assert of(0.0) == of(1.0)
-    kinds = Kinds()
-    alone = run(1, REFUNDS[0], 1.0)
+def test_of_a_run_alone_nothing_is_to_be_expected() -> None:
+    kinds, alone = Kinds(), run(1, REFUNDS[0], 1.0)
     kinds.tell(alone)
     assert kinds.estimate(alone) is None
 
@@ -111,7 +75,7 @@ def test_under_a_policy_that_stays_the_expected_advantage_is_zero() -> None:
             runs.append((kind, run(number, f"{rng.choice(goals[kind])} {number}", outcome)))
             kinds.tell(runs[-1][1])
         for kind, told in runs[-60:]:
-            advantages[kind].append((told.outcome or 0.0) - mean(kinds, told))
+            advantages[kind].append((told.outcome or 0.0) - kinds.estimate(told).mean)
     for kind, own in advantages.items():
         # Outcomes of one seed share their estimates: the error is that of the means by seed, and this allows three.
         assert abs(np.mean(own)) < 3 * 0.5 / np.sqrt(len(own)) + 0.02, (kind, np.mean(own))
@@ -126,8 +90,6 @@ def test_what_the_policy_was_long_ago_counts_less() -> None:
         estimates.tell(Piece(f"old{number}", "t", "a", path, 0.0, 0))
         estimates.tell(Piece(f"new{number}", "t", "a", path, 1.0, 8))
     then, now = estimates.estimate(path, version=0), estimates.estimate(path, version=8)
-    assert then is not None
-    assert now is not None
     assert then.mean < 0.1
     assert now.mean > 0.9
 
@@ -143,23 +105,16 @@ def test_one_party_of_five_does_not_set_what_others_are_measured_against() -> No
         for extra in range(4):
             kinds.tell(run(10 * number + extra, REFUNDS[number % 3], 0.0, caller="liar"))
     asked = run(999, REFUNDS[0], caller="a")
-    assert abs(mean(kinds, asked) - mean(honest, asked)) < 0.12
-
-
-def test_tenants_share_nothing() -> None:
-    kinds = Kinds()
-    for number in range(20):
-        kinds.tell(run(number, REFUNDS[0], 1.0, tenant="one"))
-    assert kinds.estimate(run(1, REFUNDS[0], tenant="two")) is None
+    assert abs(kinds.estimate(asked).mean - honest.estimate(asked).mean) < 0.12
 
 
 def test_runs_that_saw_lessons_are_an_arm_of_their_own() -> None:
     kinds = Kinds()
     for number in range(30):
         kinds.tell(run(number, REFUNDS[0], 0.0))
-        kinds.tell(run(100 + number, REFUNDS[0], 1.0, lessons=("l",)))
-    assert mean(kinds, run(999, REFUNDS[0])) < 0.2
-    assert mean(kinds, run(999, REFUNDS[0], lessons=("l",))) > 0.8
+        kinds.tell(run(100 + number, REFUNDS[0], 1.0, experience_ids=("l",)))
+    assert kinds.estimate(run(999, REFUNDS[0])).mean < 0.2
+    assert kinds.estimate(run(999, REFUNDS[0], experience_ids=("l",))).mean > 0.8
 
 
 @pytest.mark.parametrize(
@@ -178,7 +133,7 @@ def test_an_agent_that_is_renamed_keeps_what_is_known_of_it(role: str, tools: by
         kinds.tell(run(100 + number, PASSWORDS[number % 3], 0.0))
     renamed = run(999, PASSWORDS[0], role=role, tools=tools)
     assert kinds.kind(renamed) == kinds.kind(run(999, PASSWORDS[0]))
-    assert mean(kinds, renamed) < 0.2
+    assert kinds.estimate(renamed).mean < 0.2
     kinds.place(renamed)
     assert (len(kinds.agents), kinds.agents.renamed) == (1, 1)
 
@@ -210,7 +165,7 @@ def test_a_correction_changes_what_a_run_counts_for_and_a_drift_forgets_its_agen
         for number in range(10):
             kinds.tell(run(number, REFUNDS[0], outcome))
             kinds.tell(run(number, REFUNDS[0], 0.0, tenant="other"))
-        assert mean(kinds, run(99, REFUNDS[1])) == pytest.approx(outcome, abs=0.2)
+        assert kinds.estimate(run(99, REFUNDS[1])).mean == pytest.approx(outcome, abs=0.2)
         assert len(kinds.estimates) == 20
     kinds.drifted({"agent": "t/clerk#1"})
     assert kinds.estimate(run(99, REFUNDS[0])) is None
@@ -237,5 +192,5 @@ def test_a_flood_of_agents_goals_and_parties_is_bounded_and_counted() -> None:
     assert len(kinds.agents) <= AGENTS
     assert len(kinds.estimates) <= OUTCOMES
     assert kinds.figures["kinds_forgotten"] > 0
-    assert mean(kinds, run(999, REFUNDS[0], tenant="quiet")) > 0.8
+    assert kinds.estimate(run(999, REFUNDS[0], tenant="quiet")).mean > 0.8
     assert len(kinds.to_save() or b"") < 4_000_000

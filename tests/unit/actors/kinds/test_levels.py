@@ -4,8 +4,9 @@ import random
 
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import AGENTS, ENOUGH, GOALS, PLACES, REST, Levels
-from actors.messages import Step, Trajectory
+from actors.messages import Trajectory
 from tests.simulation.words import bfcl
+from tests.unit.actors.kinds.test_kinds import run
 
 ASKED = (
     "Please refund the invoice that I paid twice",
@@ -17,13 +18,6 @@ ASKED = (
     "how do I get a refund of the invoice that we paid two times",
     "my invoice was paid twice: refund!",
 )
-
-
-def run(number: int, goal: str, *, caller: str = "", role: str = "clerk#1"):
-    return Trajectory(
-        id=f"{caller}{number}", tenant="t", caller=caller, goal=goal, outcome=1.0,
-        steps=(Step(exchange_id="x", role=role),), started=0.0, ended=1.0,
-    )  # fmt: skip
 
 
 def told(*runs: Trajectory) -> Levels:
@@ -79,7 +73,7 @@ def test_a_flood_of_one_party_pushes_out_no_kind_of_others() -> None:
     assert levels.forgotten > 0
 
 
-def test_asking_learns_nothing_and_a_restart_keeps_everything() -> None:
+def test_asking_learns_nothing() -> None:
     rng = random.Random(2)
     goals = [rng.choice(bfcl()) for _ in range(600)]
     asked, silent = Levels(), Levels()
@@ -88,12 +82,5 @@ def test_asking_learns_nothing_and_a_restart_keeps_everything() -> None:
             asked.kind(other)
         asked.tell(run(number, goal))
         silent.tell(run(number, goal))
-    again = Levels()
-    again.load(silent.to_save())
-    assert silent.to_save() is None, "nothing new"
-    for levels in (asked, again):
-        assert [levels.kind(goal) for goal in bfcl()] == [silent.kind(goal) for goal in bfcl()]
-        assert len(levels) == len(silent) > 5
-    again.tell(run(9999, goals[0]))
-    silent.tell(run(9999, goals[0]))
-    assert again.to_save() == silent.to_save()
+    assert [asked.kind(goal) for goal in bfcl()] == [silent.kind(goal) for goal in bfcl()]
+    assert len(asked) == len(silent) > 5

@@ -1,5 +1,5 @@
 """Messages survive the wire unchanged, bytes that are none are refused with the field at fault, and what their records
-compute: versions of tokens, distances along the tree of versions, rows that grow."""
+compute: versions of tokens, and distances along the tree of versions."""
 
 from typing import get_args
 
@@ -12,26 +12,18 @@ from hypothesis import strategies as st
 from actors.messages import (
     SCHEMA,
     AnyMessage,
-    Attributed,
-    Attribution,
-    BatchItem,
     Exchange,
     Feedback,
     Lineage,
     MalformedMessage,
-    RowBuilder,
-    Trajectory,
     UnsupportedSchema,
     VersionSpan,
     decode,
-    decode_batch,
     derived_id,
     encode,
-    encode_batch,
     floats_array,
     ids_array,
     pack_array,
-    steps_array,
     token_versions,
     version_number,
 )
@@ -90,16 +82,6 @@ def test_what_is_no_message_is_refused_and_what_a_later_version_adds_is_ignored(
         Exchange(id="x", started=0.0, duration=0.0, status=200, request=b"", response=b"")  # pyright: ignore
 
 
-def test_batch_files_round_trip_and_refuse_truncation() -> None:
-    run = Trajectory(id="t", steps=(), started=0.0, ended=1.0)
-    attribution = Attribution(labels=(), judge="j", rubric="r")
-    item = BatchItem(attributed=Attributed(id="t", trajectory=run, attribution=attribution))
-    data = encode_batch([item, item])
-    assert decode_batch(data) == (item, item)
-    with pytest.raises(MalformedMessage):
-        decode_batch(data[:-1])
-
-
 def test_arrays_keep_their_values_in_little_endian_bytes_and_ids_depend_on_every_part() -> None:
     ids = [0, 1, 152_000]
     assert pack_array(ids, "<i4") == b"\0\0\0\0\1\0\0\0\xc0\x51\2\0"
@@ -151,28 +133,3 @@ def test_a_parent_that_is_no_older_is_ignored() -> None:
     tree.add(1, 2)
     tree.add(3, 3)
     assert (tree.line(3), tree.line(1)) == ([3], [1, 0])
-
-
-def ids(*numbers: int) -> bytes:
-    return pack_array(numbers, "<i4")
-
-
-def test_in_a_row_context_is_masked_and_every_sampled_token_keeps_its_own() -> None:
-    row = RowBuilder(0.7, hint=(0, 1))
-    for step, prompt, sampled in ((2, ids(1, 2), ids(3)), (5, ids(1, 2, 3, 4), ids(5, 6))):
-        assert row.continued_by(prompt)
-        logprobs, versions = pack_array([-0.5] * (len(sampled) // 4), "<f4"), ids(*[step] * (len(sampled) // 4))
-        row.extend(step, prompt=prompt, sampled=sampled, logprobs=logprobs, versions=versions)
-    packed = row.pack()
-    assert ids_array(packed.ids).tolist() == [1, 2, 3, 4, 5, 6]
-    assert steps_array(packed.step).tolist() == [-1, -1, 2, -1, 5, 5]
-    assert floats_array(packed.logprobs).tolist() == [0, 0, -0.5, 0, -0.5, -0.5]
-    assert ids_array(packed.versions).tolist() == [-1, -1, 2, -1, 5, 5]
-    assert (packed.hint, packed.temperature, len(row)) == ((0, 1), 0.7, 6)
-    # Only a prompt that begins with exactly its ids continues it.
-    for more, fits in (((), True), ((9,), True)):
-        assert row.continued_by(ids(1, 2, 3, 4, 5, 6, *more)) == fits
-    for other in ((1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 7, 6), (0, 1, 2, 3, 4, 5, 6)):
-        assert not row.continued_by(ids(*other))
-    row.assume(8)
-    assert ids_array(row.pack().versions).tolist() == [-1, -1, 8, -1, 8, 8]

@@ -4,7 +4,6 @@ import shutil
 import stat
 import threading
 from hashlib import sha256
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,7 +11,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from actors.messages import Verdict, decode, encode
-from actors.messages.signing import BadKey, PublicKeys, SigningKey, canonical, record_problem, sign, trust
+from actors.messages.signing import BadKey, PublicKeys, canonical, record_problem, sign, trust
+from tests.support.keys import key_pair
 
 NAN = float("nan")
 VERDICT = Verdict(
@@ -21,17 +21,12 @@ VERDICT = Verdict(
 )  # fmt: skip
 
 
-def pair(directory: Path, name: str = "gate") -> tuple[SigningKey, PublicKeys]:
-    trusted = directory / f"{name}-public.pem"
-    return SigningKey.load(directory / f"{name}-private.pem", trusted), PublicKeys(trusted)
-
-
 def test_a_key_is_made_once_private_and_its_public_half_trusted(tmp_path):
     directory = tmp_path / "state" / "keys"
-    key, keys = pair(directory)
-    assert pair(directory)[0].fingerprint == key.fingerprint
-    assert stat.S_IMODE((directory / "gate-private.pem").stat().st_mode) == 0o600
-    assert sorted(file.name for file in directory.iterdir()) == ["gate-private.pem", "gate-public.pem"]
+    key, keys = key_pair(directory)
+    assert key_pair(directory)[0].fingerprint == key.fingerprint
+    assert stat.S_IMODE((directory / "private.pem").stat().st_mode) == 0o600
+    assert sorted(file.name for file in directory.iterdir()) == ["private.pem", "public.pem"]
     assert keys.signer("manifest", b"x", key.sign("manifest", b"x")) == key.fingerprint
     # What is signed is the line that the manual says.
     line = f"evolved manifest sha256:{sha256(b'x').hexdigest()}\n".encode()
@@ -40,13 +35,13 @@ def test_a_key_is_made_once_private_and_its_public_half_trusted(tmp_path):
 
 def test_processes_that_start_together_have_one_key(tmp_path):
     found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(pair(tmp_path)[0].fingerprint)) for _ in range(16)]
+    threads = [threading.Thread(target=lambda: found.append(key_pair(tmp_path)[0].fingerprint)) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert (len(found), len(set(found))) == (16, 1)
-    assert len(PublicKeys(tmp_path / "gate-public.pem").keys()) == 1
+    assert len(PublicKeys(tmp_path / "public.pem").keys()) == 1
 
 
 FOREIGN = X25519PrivateKey.generate().private_bytes(
@@ -56,13 +51,13 @@ FOREIGN = X25519PrivateKey.generate().private_bytes(
 
 @pytest.mark.parametrize("content", [b"", b"no pem", b"ab" * 32, FOREIGN], ids=["empty", "text", "hex", "foreign"])
 def test_a_useless_private_key_is_refused_by_name(tmp_path, content):
-    (tmp_path / "gate-private.pem").write_bytes(content)
-    with pytest.raises(BadKey, match=r"gate-private.pem holds no ed25519 private key"):
-        pair(tmp_path)
+    (tmp_path / "private.pem").write_bytes(content)
+    with pytest.raises(BadKey, match=r"private.pem holds no ed25519 private key"):
+        key_pair(tmp_path)
 
 
 def test_a_signature_survives_the_wire_and_a_field_that_a_later_version_adds(tmp_path):
-    key, keys = pair(tmp_path)
+    key, keys = key_pair(tmp_path)
     signed = decode(encode(sign(VERDICT, key)))
     assert isinstance(signed, Verdict)
     assert record_problem(signed, keys) == ""
@@ -91,29 +86,29 @@ def test_a_signature_survives_the_wire_and_a_field_that_a_later_version_adds(tmp
     ],
 )
 def test_any_change_breaks_it_and_the_text_names_the_file(tmp_path, change):
-    key, keys = pair(tmp_path)
+    key, keys = key_pair(tmp_path)
     problem = record_problem(msgspec.structs.replace(sign(VERDICT, key), **change), keys)
     assert str(keys.path) in problem
     assert "evolved provenance trust" in problem
 
 
 def test_another_key_or_none_or_one_for_something_else_does_not_pass(tmp_path):
-    other, _ = pair(tmp_path / "elsewhere")
-    key, keys = pair(tmp_path)
+    other, _ = key_pair(tmp_path / "elsewhere")
+    key, keys = key_pair(tmp_path)
     assert record_problem(sign(VERDICT, other), keys)
     assert record_problem(VERDICT, keys) == "the verdict is not signed"
     of_a_manifest = key.sign("manifest", canonical(VERDICT))
     assert record_problem(msgspec.structs.replace(VERDICT, signature=of_a_manifest), keys)
-    shutil.copy(tmp_path / "elsewhere" / "gate-private.pem", tmp_path / "gate-private.pem")
-    assert pair(tmp_path)[0].fingerprint == other.fingerprint
+    shutil.copy(tmp_path / "elsewhere" / "private.pem", tmp_path / "private.pem")
+    assert key_pair(tmp_path)[0].fingerprint == other.fingerprint
     assert record_problem(sign(VERDICT, other), keys), "a private key that somebody brought is not trusted by itself"
 
 
 def test_while_keys_are_exchanged_old_and_new_both_pass_and_then_the_old_does_not(tmp_path):
-    old, keys = pair(tmp_path)
+    old, keys = key_pair(tmp_path)
     signed_before = sign(VERDICT, old)
-    (tmp_path / "gate-private.pem").unlink()
-    new, _ = pair(tmp_path)
+    (tmp_path / "private.pem").unlink()
+    new, _ = key_pair(tmp_path)
     assert new.fingerprint != old.fingerprint
     assert [record_problem(sign(VERDICT, key), keys) for key in (old, new)] == ["", ""]
     keys.path.write_text(new.public_pem)
@@ -122,15 +117,15 @@ def test_while_keys_are_exchanged_old_and_new_both_pass_and_then_the_old_does_no
 
 
 def test_a_key_brought_from_another_node_is_trusted_once(tmp_path):
-    theirs, _ = pair(tmp_path / "there")
-    _, keys = pair(tmp_path / "here")
+    theirs, _ = key_pair(tmp_path / "there")
+    _, keys = key_pair(tmp_path / "here")
     assert trust(keys.path, f"# of the learner in hall 2\n{theirs.public_pem}")
     assert not trust(keys.path, theirs.public_pem)
     assert record_problem(sign(VERDICT, theirs), keys) == ""
 
 
 def test_public_keys_that_are_not_there_or_not_to_be_believed_are_told_with_the_remedy(tmp_path):
-    key, keys = pair(tmp_path)
+    key, keys = key_pair(tmp_path)
     problem = record_problem(sign(VERDICT, key), PublicKeys(tmp_path / "absent.pem"))
     assert "absent.pem" in problem
     assert "copy it" in problem
@@ -138,5 +133,5 @@ def test_public_keys_that_are_not_there_or_not_to_be_believed_are_told_with_the_
     assert "chmod" in record_problem(sign(VERDICT, key), keys)
     keys.path.chmod(0o600)
     keys.path.write_text("-----BEGIN PUBLIC KEY-----\nnope\n-----END PUBLIC KEY-----\n")
-    with pytest.raises(BadKey, match=r"gate-public.pem"):
+    with pytest.raises(BadKey, match=r"public.pem"):
         PublicKeys(keys.path).keys()

@@ -27,7 +27,7 @@ from actors.messages import (
 from actors.monitoring.sentinel import Sentinel, SentinelSettings
 from actors.provisional.waiting import RIPE
 from actors.store import Guessed, Joined, Store
-from actors.store.run_story import RunStory, run_story
+from actors.store.run_story import run_story
 from actors.system.actor import Received
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
 from tests.support.credited import attributed, candidate
@@ -58,8 +58,7 @@ class World:
         self.verdicts: list[Directive] = []
 
     async def closes(self, *items: Attributed) -> None:
-        await self.store.save([item.trajectory for item in items])
-        await self.store.save(items)
+        await self.store.save([*(item.trajectory for item in items), *items])
         await self.watched(*(item.trajectory for item in items), *items)
         await self.driver.feed(TRAJECTORY_ATTRIBUTED, *items)
 
@@ -102,7 +101,6 @@ class World:
 
     async def revisions(self, key: str) -> list[tuple[int, str, float | None]]:
         found = await self.store.ask(lambda connection: run_story(connection, key))
-        assert isinstance(found, RunStory)
         return [(one.revision, one.rank, one.outcome) for one in found.revisions]
 
     async def judges(self) -> dict[str, Any]:
@@ -161,8 +159,6 @@ async def test_what_judges_is_the_same_and_gate_and_sentinel_come_to_the_same(tm
             run = item.attributed.trajectory
             if run.provisional:
                 assert not held_out(run.id)
-                assert item.estimate is not None
-                assert run.outcome is not None
                 assert (run.outcome > item.estimate.mean) == TRUTH[int(run.id[3:])]
         for world in (without, with_):
             for version in (0, 1):
@@ -202,8 +198,7 @@ async def test_what_is_reported_later_corrects_what_was_guessed_also_after_a_res
 
         # A report that comes while the batch is written is the next revision.
         late = recorded(3000, True, world.now)
-        await world.store.save([late.trajectory])
-        await world.store.save([late])
+        await world.store.save([late.trajectory, late])
         await world.says(late.id, 0.0)
         order = BatchOrder(
             id="late", path="", sha256="", size=0, trajectories=(late.id,), revisions=(0,), created=world.now

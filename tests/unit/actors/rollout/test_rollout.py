@@ -1,7 +1,6 @@
 """Rounds of sandbox groups, on a clock that jumps."""
 
 import random
-from collections.abc import Collection
 
 import anyio
 import msgspec
@@ -124,16 +123,6 @@ async def test_an_engine_that_comes_late_is_waited_for():
     assert bench.rollout.lost == {}
 
 
-async def test_tasks_never_repeat_across_restarts():
-    bench = Bench()
-    await bench.run(10)
-    bench.rollout, bench.context = bench.make(), FakeContext(bench.store)
-    await bench.run(10)
-    seeds = [seed for _, seed in bench.environment.begun]
-    assert sorted(set(seeds)) == [0, 1, 2, 3, 4, 5]
-    assert len(seeds) == 24 + 6, "four attempts each, and one look at what the agent has"
-
-
 class Kinds(FakeEnvironment):
     """Task by task another kind."""
 
@@ -197,24 +186,17 @@ async def test_a_quarantined_lesson_is_shown_to_nobody():
     assert not any(run.experience_ids for run in found)
 
 
-class Asked(FakeRetriever):
-    """Keeps what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(LESSON)
-        self.asked: list[tuple[str, str, frozenset[str]]] = []
-
-    async def lessons(self, goal: str, tenant: str = "default", step: str = "", tools: Collection[str] = ()):
-        self.asked.append((tenant, step, frozenset(tools)))
-        return await super().lessons(goal, tenant, step, tools)
-
-
 async def test_lessons_are_looked_up_by_the_goal_and_the_tools():
-    bench = Bench(groups=1, tenant="acme")
-    bench.retriever = Asked()
-    bench.rollout = bench.make()
+    bench, asked = Bench(LESSON, groups=1, tenant="acme"), []
+    lessons = bench.retriever.lessons
+
+    async def noted(goal, tenant="default", step="", tools=()):
+        asked.append((tenant, step, frozenset(tools)))
+        return await lessons(goal, tenant, step, tools)
+
+    bench.retriever.lessons = noted
     found = await bench.run(30)
-    assert bench.retriever.asked == [("acme", "", frozenset({"win", "lose", "finish"}))]
+    assert asked == [("acme", "", frozenset({"win", "lose", "finish"}))]
     assert sum(bool(run.experience_ids) for run in found) == 2
 
 

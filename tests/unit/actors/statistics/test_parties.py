@@ -7,15 +7,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from actors.statistics.parties import (
-    CAP,
-    EVIDENCE,
-    binds,
-    in_turn,
-    newest,
-    set_aside,
-    thinned,
-)
+from actors.statistics.parties import CAP, EVIDENCE, binds, in_turn, newest, set_aside, thinned
 
 FOUR = ["a"] * 8 + ["b"] * 8 + ["c"] * 8 + ["d"] * 8
 

@@ -139,19 +139,19 @@ async def test_what_promises_to_teach_goes_first_but_not_for_ever(
     assert min(played.count("a1"), played.count("a2")) >= 2
 
 
-async def test_where_no_attempt_succeeds_the_same_task_is_offered_more_openly_told(bench: Bench) -> None:
-    spec = SyntheticTaskSpec(
-        base={}, base_goal="g", reference=(ReferenceCall("win"),), verifier="state", environment="fake"
-    )  # fmt: skip
-    task = Task(id="a1", goal="a", environment="fake", origin="production", spec=msgspec.to_builtins(spec))
-    await bench.store.offer([task])
-    for _ in range(2):
-        await bench.round([0.0, 0.0])
-    assert (await bench.state("a1")).state == "set_aside"
-    (eased,) = [one.task for one in await bench.store.task_states() if one.task.id != "a1"]
-    assert eased.goal == "a\n(It takes win.)"
-    assert bench.mixture.counts["eased"] == 1
-    for _ in range(2):
-        await bench.round([1.0, 1.0])
-    assert (await bench.state(eased.id)).state == "set_aside"
-    assert bench.mixture.counts["eased"] == 1
+async def test_where_no_attempt_succeeds_the_same_task_is_offered_ever_more_openly_told(bench: Bench) -> None:
+    calls = (ReferenceCall("find", {"name": "Mia"}), ReferenceCall("win"))
+    spec = SyntheticTaskSpec(base={"seed": 1}, base_goal="g", reference=calls, verifier="state", environment="fake")
+    told = {"environment": "fake", "origin": "production", "spec": msgspec.to_builtins(spec)}
+    await bench.store.offer([Task(id=name, goal=name, **told) for name in ("easy", "hard")])
+    for _ in range(8):
+        for name in await bench.drawn():
+            await bench.mixture.report(name, [float(name == "easy")] * 2)
+        bench.now += 1.0
+    tasks = sorted((one.task for one in await bench.store.task_states()), key=lambda task: -task.difficulty)
+    assert [task.goal for task in tasks] == [
+        "easy", "hard", "hard\n(It takes find, then win.)", 'hard\n(It takes find {"name":"Mia"}, then win {}.)',
+    ]  # fmt: skip
+    worlds = [msgspec.structs.replace(spec, told=times) for times in (0, 0, 1, 2)]
+    assert [SyntheticTaskSpec.of(task) for task in tasks] == worlds, "but for what is told they are the same"
+    assert bench.mixture.counts["eased"] == 2
