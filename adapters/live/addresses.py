@@ -28,19 +28,17 @@ _RESOLVE_SECONDS = 10.0
 class AddressGuard:
     """What may be connected to."""
 
-    def __init__(self, *, allow_private: Sequence[str] = (), allow_http: Sequence[str] = ()) -> None:
+    def __init__(self, *, allow_private: Sequence[str] = ()) -> None:
         """
         Args:
             allow_private: hosts, addresses and networks that may be reached although they are not public, without TLS
                 too.
-            allow_http: public hosts that may be spoken to without TLS.
 
         Raises:
             ValueError: a network that is none.
         """
         self._hosts = frozenset(entry.lower() for entry in allow_private if _network(entry) is None)
         self._networks = tuple(net for entry in allow_private if (net := _network(entry)) is not None)
-        self._http = frozenset(host.lower() for host in allow_http)
 
     async def check(self, url: str) -> str:
         """The address that `url` may be connected to, its name resolved."""
@@ -77,7 +75,7 @@ class AddressGuard:
                 f"{host} is at {address}, which is not public; if it is meant, name the host, the address or its "
                 "network in apis.allow_hosts"
             )
-        if not tls and host not in self._http:
+        if not tls:
             raise LiveApiRefused(f"{host}: http:// only to hosts in apis.allow_hosts; use https://")
 
 

@@ -22,9 +22,9 @@ examples:
   evolved adapters test docs
   evolved adapters remove docs
 
-Secrets are files in STATE_DIR/secrets ([live] secrets_dir), named bare: crm-token is STATE_DIR/secrets/crm-token. They
+Secrets are files in STATE_DIR/secrets, named bare: crm-token is STATE_DIR/secrets/crm-token. They
 are never sent to the daemon. Programs (MCP over stdio) and Python functions are registered in config.toml alone.
-An address must be public and https, unless [live] allow_private or allow_http lists its host.
+An address must be public and https, unless apis.allow_hosts lists its host.
 """
 
 

@@ -35,7 +35,7 @@ from daemon.composition.registry import GROUP
 from daemon.errors import ConfigError, DaemonError, OrderRefused
 from daemon.live import record as live_record
 from daemon.live.orders import REMOTE, AddOrder, entry
-from daemon.live.settings import NAME, START_SECONDS, Entry, Health, LiveSettings
+from daemon.live.settings import NAME, SECRETS, START_SECONDS, Entry, Health, LiveSettings
 from daemon.settings import toml
 
 log = structlog.get_logger(__name__)
@@ -146,9 +146,9 @@ class Live:
             StartFailed: what was added at run time cannot be read.
         """
         self._settings, self._clock, self._note = settings, clock, note
-        self._file, self._secrets = state / "live" / "adapters.json", state / settings.secrets_dir
+        self._file, self._secrets = state / "live" / "adapters.json", state / SECRETS
         try:
-            self._guard = AddressGuard(allow_private=settings.allow_private, allow_http=settings.allow_http)
+            self._guard = AddressGuard(allow_private=settings.allow_private)
         except ValueError as error:
             raise ConfigError(f"apis.allow_hosts: {error}") from error
         self._audit = AuditLog(state / "live" / "audit.jsonl")

@@ -7,6 +7,8 @@ import msgspec
 
 NAME = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}")
 """What an API may be called; its tools are NAME__TOOL."""
+SECRETS = "secrets"
+"""Directory below `state_dir` of the files that an API added at run time may name as secrets."""
 START_SECONDS = 60.0
 """In which an API must list its tools to be added."""
 Origin = Literal["config", "entry point", "control"]
@@ -18,10 +20,6 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     allow_private: tuple[str, ...] = ()
     """Hosts, addresses and networks (10.2.0.0/16) that an API added at run time may lead to although they are not
     public; without TLS too."""
-    allow_http: tuple[str, ...] = ()
-    """Public hosts that such an API may be spoken to without TLS."""
-    secrets_dir: str = "secrets"
-    """Directory, below `state_dir` unless it is absolute, of the files that such an API may name as secrets."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -148,7 +148,7 @@ def parts_of(config: tables.Config) -> parts.Config:
             )
         ),
         learner=_learner(config, pace),
-        weights=_weights(config.weights),
+        weights=_weights(config.weights, config.keep.versions),
         retention=RetentionSettings(trajectories_days=config.keep.runs_days, exchanges_days=config.keep.calls_days),
     )  # fmt: skip
 
@@ -288,9 +288,9 @@ def _learner(config: tables.Config, pace: Pace) -> LearnerSettings:
     )  # fmt: skip
 
 
-def _weights(weights: tables.Weights) -> WeightsSettings:
+def _weights(weights: tables.Weights, keep: int) -> WeightsSettings:
     host, port = address(weights.listen, "weights.listen") if weights.listen else ("127.0.0.1", 0)
     return WeightsSettings(
         server=ServerSettings(host=host, port=port, token_file=weights.token_file if weights.listen else ""),
-        pull=PullSettings(url=weights.source, token_file=weights.token_file if weights.source else ""),
+        pull=PullSettings(url=weights.source, token_file=weights.token_file if weights.source else "", keep=keep),
     )

@@ -29,6 +29,7 @@ from actors.store.backup import copy
 from actors.store.retention import served_last
 from actors.store.schema import check
 from daemon.errors import TransferFailed
+from daemon.live.settings import SECRETS
 from daemon.settings.config import Config
 from learner.memory import Memory
 
@@ -109,7 +110,7 @@ def _fill(
     for name in names:
         _take(config.state, name, aside / "state")
     if with_keys:
-        _take(config.state, config.live.secrets_dir, aside / "state")
+        _take(config.state, SECRETS, aside / "state")
     for path in sorted((config.state / "versions").glob("v*")):
         for name in (MANIFEST, SIGNATURE):
             _take(config.state, f"versions/{path.name}/{name}", aside / "state")

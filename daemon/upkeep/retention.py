@@ -1,12 +1,10 @@
 """What is kept for how long, looked after every hour by the daemon: feedback, calls, trajectories, the judge's words
-and orders, some hundred rows a transaction, then a pause; and weights.
+and orders, some hundred rows a transaction, then a pause. Weights go with whoever writes them here (`keep.versions`).
 
-Never taken: see `actors.store.retention`; weights that serve, served last, are pinned, on trial or among the newest
-two; the audit trail.
+Never taken: see `actors.store.retention`; the audit trail.
 """
 
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,6 @@ from sqlalchemy.engine import make_url
 from actors.store import Store
 from actors.store import retention as old
 from actors.store.retention import Removed
-from adapters.weights.disk import remove
 from daemon.collectors.figures import counter, gauge
 
 log = structlog.get_logger(__name__)
@@ -39,8 +36,6 @@ _ROUND = 10_000
 """Rows that are looked for at a time."""
 _PAUSE = 0.05
 """Seconds between two, for those that write to the store meanwhile."""
-_VERSION = re.compile(r"v(\d{6,})")
-_NEWEST = 2
 _OTHER = "other"
 KINDS = ("batches", "claims", "learner", "lessons", "live", "spool", "versions", "broker")
 """Directories below `state_dir` that are told apart."""
@@ -56,9 +51,6 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     on, stay."""
     exchanges_days: Days = 90.0
     """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
-    versions_kept: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Newest versions whose weights are kept here; 0: as keep.versions says. Version 0, what serves, served last, is
-    pinned or on trial stays besides."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -127,8 +119,6 @@ class Retention:
         unused, ordered = now - _JUDGEMENTS_DAYS * _DAY, now - _BATCHES_DAYS * _DAY
         await self._steps("judgements", lambda c: old.judgements(c, unused), draining)
         await self._steps("batches", lambda c: old.batches(c, ordered), draining)
-        if settings.versions_kept:
-            await self._versions(settings.versions_kept)
         self.usage = await self._measure()
         if self.rows:
             log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.usage.total)
@@ -183,25 +173,6 @@ class Retention:
                 return
             await anyio.sleep(self._pause)
 
-    async def _versions(self, keep: int) -> None:
-        """Remove weights but the newest `keep` and those that somebody needs."""
-        directory = self._state / "versions"
-        pinned = _pinned(directory)
-        if pinned is None:
-            log.warning("pinned_unreadable", path=str(directory / "pinned"))
-            return
-        trial = await self._store.ask(old.on_trial)
-        last = await self._store.ask(old.served_last, _NEWEST)
-        found = (_VERSION.fullmatch(path.name) for path in directory.glob("v*")) if directory.is_dir() else ()
-        numbers = sorted(int(match.group(1)) for match in found if match)
-        for number in numbers[: -max(keep, _NEWEST)]:
-            if number in pinned | trial | last | {0}:
-                continue
-            path = directory / f"v{number:06d}"
-            size = _size(path)
-            await anyio.to_thread.run_sync(remove, path)
-            self._note("versions", Removed(1, size))
-
     def _note(self, kind: str, done: Removed) -> None:
         if done.rows:
             self.rows[kind] += done.rows
@@ -223,7 +194,7 @@ class Retention:
 
 
 def retention_figures(retention: Retention) -> Iterator[Metric]:
-    yield counter("evolved_retention_removed", "Rows, files or versions taken out for age.", retention.rows, "kind")
+    yield counter("evolved_retention_removed", "Rows taken out for age.", retention.rows, "kind")
     yield counter("evolved_retention_removed_bytes", "Their bytes.", retention.bytes, "kind")
     yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage.kinds, "kind")
 
@@ -232,16 +203,6 @@ def database_file(url: str) -> Path | None:
     """The SQLite file at `url`; None for a database elsewhere."""
     parsed = make_url(url)
     return Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
-
-
-def _pinned(directory: Path) -> set[int] | None:
-    """Versions that must stay; None if the list cannot be read, which protects all."""
-    try:
-        return {int(line.split()[0]) for line in (directory / "pinned").read_text().splitlines() if line.strip()}
-    except FileNotFoundError:
-        return set()
-    except (OSError, ValueError):
-        return None
 
 
 def _size(path: Path) -> int:

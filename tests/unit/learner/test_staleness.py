@@ -40,25 +40,19 @@ def shifted(*by):
     return [[-1.0 + each, -1.0 + each] for each in by]
 
 
-def test_rows_whose_probability_moved_too_far_are_left_out_and_counted():
-    columns, layout, score, asked = arranged([[-0.2, -1.8], *shifted(1.0, -1.0, 5.0)])
-    rows, metrics = prepare(columns, layout, 0.5, score)
-    assert asked == [[0, 1, 2, 3]], "one forward for all that is wanted"
-    # The first is judged by the mean of its row; guided ones not by the context that they were stripped of.
-    assert rows.tolist() == [0, GUIDED]
-    assert metrics["rows_rejected"] == 2
+def test_guided_rows_alone_are_scored_once_for_what_their_ratio_is_taken_to():
+    columns, layout, score, asked = arranged(shifted(1.0, -1.0, 5.0, 2.0))
+    metrics = prepare(columns, layout, score)
+    assert asked == [[GUIDED]]
+    assert metrics["guided_log_ratio"] == pytest.approx(2.0)
+    assert columns.old.tolist() == [-1.0] * 6 + [1.0] * 2
 
 
-@pytest.mark.parametrize(
-    ("now", "reason"),
-    [(shifted(1.0, 1.0, 1.0, 1.0), "rejected"), (shifted(0.0, 0.0, 0.0, float("nan")), "nonfinite_log_probs")],
-)
-def test_rejected_rows_alone_or_weights_that_give_no_number_are_refused_before_anything_moves(now, reason):
-    columns, layout, score, _ = arranged(now)
-    columns.guided[:] = False
+def test_weights_that_give_no_number_are_refused_before_anything_moves():
+    columns, layout, score, _ = arranged(shifted(0.0, 0.0, 0.0, float("nan")))
     with pytest.raises(BatchRefused) as refused:
-        prepare(columns, layout, 0.5, score)
-    assert refused.value.reason == reason
+        prepare(columns, layout, score)
+    assert refused.value.reason == "nonfinite_log_probs"
 
 
 def test_effective_shares_and_divergence_are_told_apart_for_guided_tokens():

@@ -38,7 +38,7 @@ async def test_what_must_not_be_reached_is_refused_however_it_is_written(url, to
 
 async def test_what_the_operator_lists_may_be_reached_by_name_address_or_network():
     assert await AddressGuard().check("https://1.1.1.1/mcp") == "1.1.1.1"
-    assert await AddressGuard(allow_http=("1.1.1.1",)).check("http://1.1.1.1/mcp") == "1.1.1.1"
+    assert await AddressGuard(allow_private=("1.1.1.1",)).check("http://1.1.1.1/mcp") == "1.1.1.1"
     for entry in ("localhost", "127.0.0.1", "127.0.0.0/8"):
         guard = AddressGuard(allow_private=(entry, "::1"))
         assert await guard.check("http://localhost:8080/") in ("127.0.0.1", "::1")

@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving, Step, Task, Verdict
+from actors.messages import BatchOrder, Candidate, Experience, Feedback, Step, Task
 from actors.store import Dropped, Joined, Store
 from actors.store.archive import ask
 from actors.store.integrity import check
-from daemon.upkeep.retention import Retention, RetentionSettings, retention_figures
+from daemon.upkeep.retention import Retention, RetentionSettings
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
 
@@ -114,37 +114,6 @@ async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None
     await kept.store.save([*orders, version])
     await kept.retention().round()
     assert {order.id for order in await kept.store.batches()} == {"answered", "newest"}
-
-
-async def test_weights_that_serve_served_last_are_pinned_or_on_trial_stay(kept: Kept) -> None:
-    for number in range(10):
-        kept.version(number)
-    (kept.state / "versions" / "pinned").write_text("3 serving\n")
-    candidates = [Candidate(id=f"c{n}", version=n, parent=n - 1, path="", files=(), manifest="") for n in range(1, 10)]
-    verdicts = [
-        Verdict(id=f"j{n}", version=n, path="", manifest="", incumbent=0, decision="reject", reason="")
-        for n in range(1, 7)
-    ]
-    servings = [
-        Serving(id=f"s{n}", engine="one", version=n, previous=0, path="", result="swapped", since=float(at))
-        for at, n in enumerate((1, 2, 4))
-    ]
-    await kept.store.save([*candidates, *verdicts, *servings])
-    retention = kept.retention(versions_kept=2)
-    await retention.round()
-    left = sorted(int(path.name[1:]) for path in (kept.state / "versions").glob("v*"))
-    assert left == [0, 2, 3, 4, 7, 8, 9]
-    samples = [s for metric in retention_figures(retention) for s in metric.samples]
-    figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
-    assert figures["evolved_retention_removed_total", "versions"] == 3
-    assert figures["evolved_retention_removed_bytes_total", "versions"] == 3000
-    assert figures["evolved_state_bytes", "versions"] == 7000 + len("3 serving\n")
-    (kept.state / "versions" / "pinned").write_text("not a number")
-    await kept.store.save(
-        [Verdict(id="j9", version=9, path="", manifest="", incumbent=0, decision="reject", reason="")]
-    )
-    await kept.retention(versions_kept=2).round()
-    assert sorted(int(path.name[1:]) for path in (kept.state / "versions").glob("v*")) == left
 
 
 async def test_many_rows_go_in_small_transactions(kept: Kept) -> None:
