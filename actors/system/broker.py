@@ -40,9 +40,8 @@ _START_SECONDS = 20.0
 _STOP_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
 _SYNC = "1s"
-"""How often the store is written to disk. "always", before each confirmation, is some twenty times slower; nats-server's
-own default is two minutes. If the machine loses power, what was confirmed since is lost: agents' calls come again from
-the tap's spool, what the actors made of them may not."""
+"""How often the store is written to disk: if power fails, what was confirmed since is lost. Agents' calls come again
+from the tap's spool, what was made of them may not. "always" takes twenty times as long."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Before a server that could not write is restarted; doubles while that happens again at once."""
 

@@ -45,7 +45,7 @@ class Redactor:
             InvalidRedaction: names the setting and what to write instead.
         """
         require_valid(settings)
-        self._enabled = settings.enabled
+        self._enabled = bool(settings.kinds or settings.patterns or settings.strict)
         placeholders = Placeholders(read_key(settings))
         self._finder = Finder(settings, placeholders)
         self._strict = Strict(placeholders, lambda name: self._finder.clean([name])) if settings.strict else None

@@ -32,9 +32,8 @@ class PatternSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class RedactionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[redaction]` in config.toml."""
+    """`[redact]` in config.toml."""
 
-    enabled: bool = True
     strict: bool = False
     """Keep no free text at all: messages, arguments, tool results, schemas and comments become placeholders, and token
     ids go; roles, names of tools and models, counts, times, versions and outcomes stay. Monitoring goes on; nothing is

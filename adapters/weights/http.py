@@ -50,8 +50,6 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     daemon and engines see the same state_dir."""
     token_file: str = ""
     """File that holds the server's token."""
-    ca_file: str = ""
-    """PEM file of the authority behind an https address; empty for the system's."""
     bytes_per_second: int = 0
     """Most that a pull takes of the network, on average; 0 for no limit."""
     keep: int = 8

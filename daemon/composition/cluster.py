@@ -40,8 +40,6 @@ _ANYWHERE = ("/api/freeze", "/api/thaw", "/api/promote", "/api/rollback", "/api/
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """This daemon among several (docs/several-machines.md). One alone needs nothing of it."""
 
-    name: str = ""
-    """Its name in `evolved status`; empty for host name and process id."""
     address: str = ""
     """URL at which the others' users reach its control API; empty for http://control.host:control.listen."""
     lease_seconds: Annotated[float, msgspec.Meta(ge=1.0, le=60.0)] = 3.0
@@ -54,7 +52,7 @@ class Member:
 
     def __init__(self, settings: ClusterSettings, address: str, *, sole: bool) -> None:
         # Two daemons may be given one name; their leases must not be taken for one another's.
-        self.holder = f"{settings.name or f'{socket.gethostname()}-{os.getpid()}'}-{uuid4().hex[:6]}"
+        self.holder = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         self.address = settings.address or address
         self.sole = sole
         self.seconds = max(settings.lease_seconds, _SOLE_SECONDS) if sole else settings.lease_seconds

@@ -5,7 +5,7 @@ import random
 
 import anyio
 
-from actors.system.broker import HOST, Broker
+from actors.system.broker import Broker
 from actors.system.errors import BrokerFailed, Escalated
 from actors.system.lifecycle import Restart
 from actors.system.notify import Notify
@@ -16,19 +16,17 @@ from daemon.settings.config import Config
 
 
 def main(config: Config) -> int:
-    """Run until SIGTERM; the exit status. Raises StartFailed: another broker runs here, its port is taken, or nats-
-    server does not stay up."""
+    """Run until SIGTERM; the exit status. Raises StartFailed: another broker runs here, or nats-server does not stay
+    up."""
 
     preflight.state_directory(config)
 
     async def serve() -> int:
         broker = Broker(config.state / "broker", config.broker)
         try:
-            # First: a nats-server that outlived our kill -9 still has the port.
             await broker.take_over()
         except BrokerFailed as error:
             raise StartFailed(str(error)) from error
-        preflight.port_free(HOST, config.broker.port, "broker.port")
         supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
         supervisor.add("broker", broker.serve, Restart(max_delay=2.0))
         try:

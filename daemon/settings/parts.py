@@ -225,7 +225,7 @@ def _intake(config: tables.Config) -> IntakeSettings:
 def _redaction(config: tables.Config) -> RedactionSettings:
     redact, strict, key = config.redact, "text" in config.redact.kinds, config.state / "keys" / "placeholders.key"
     return RedactionSettings(
-        enabled=bool(redact.kinds or redact.patterns), strict=strict,
+        strict=strict,
         kinds=tuple(kind for kind in redact.kinds if kind != "text"),
         patterns=tuple(PatternSettings(name=one.name, regex=one.regex) for one in redact.patterns),
         allow=tuple(text for text in redact.allow if not _regex(text)),

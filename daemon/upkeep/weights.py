@@ -61,12 +61,12 @@ class _Blocks(FileResponse):
 
 def server(settings: ServerSettings, versions: Path) -> Starlette:
     """The application that serves `versions`."""
-    token = read_token(settings.token_file, "weights.token_file")
+    token = read_token(settings.token_file)
     if not token and not is_loopback(settings.host):
         raise ConfigError(
             f"weights.listen {settings.host!r}: others can reach it and it asks for no token; write one "
-            "(openssl rand -hex 32 > FILE), set weights.token_file here and weights.token_file at the "
-            "engines' node, or listen on 127.0.0.1"
+            "(openssl rand -hex 32 > FILE) and name it here and at the engines' node as weights.token_file, or listen on "
+            "127.0.0.1"
         )
     expected = f"Bearer {token}".encode()
 
@@ -107,28 +107,24 @@ def source(settings: PullSettings, versions: Path, *, check: Check) -> tuple[Wei
         return SharedPath(check=check), None
     if not settings.url.startswith(("http://", "https://")):
         raise ConfigError(f"weights.source {settings.url!r}: write it with http:// or https://")
-    token = read_token(settings.token_file, "weights.token_file")
-    try:
-        context = ssl.create_default_context(cafile=settings.ca_file or None)
-    except OSError as error:
-        raise ConfigError(f"SSL_CERT_FILE {settings.ca_file}: {error}; give a file of PEM certificates") from error
+    token = read_token(settings.token_file)
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    http = httpx.AsyncClient(headers=headers, verify=context, trust_env=False)
+    http = httpx.AsyncClient(headers=headers, verify=ssl.create_default_context(), trust_env=False)
     trimmed = msgspec.structs.replace(settings, url=settings.url.rstrip("/"))
     return HttpPull(trimmed, versions, check=check, http=http), http
 
 
-def read_token(file: str, setting: str) -> str:
+def read_token(file: str) -> str:
     """The token in `file`, empty if no file is named."""
     if not file:
         return ""
     try:
         token = Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{setting} {file}: {error}; make one with: openssl rand -hex 32 > FILE") from error
+        raise ConfigError(f"weights.token_file {file}: {error}; make one with: openssl rand -hex 32 > FILE") from error
     if len(token) < _SHORTEST_TOKEN or len(token.split()) != 1:
         raise ConfigError(
-            f"{setting} {file}: write one word of at least {_SHORTEST_TOKEN} characters into it: openssl rand -hex 32"
+            f"weights.token_file {file}: write one word of at least {_SHORTEST_TOKEN} characters into it: openssl rand -hex 32"
         )
     return token
 
