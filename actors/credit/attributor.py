@@ -40,8 +40,6 @@ _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
 _BATCH = 64
 """Trajectories taken at a time. The daemon judges one such batch while it writes another."""
-LONGEST = 840.0
-"""Seconds that a batch may take; below what the daemon's supervisor allows between two signs of life."""
 _LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 FEEDBACK = "feedback"
 """Judge and rubric of a trajectory that no judge saw."""

@@ -38,11 +38,6 @@ def surely_above(differences: Sequence[float], mean: float, error: float) -> boo
     return log_capital(differences, mean) >= -np.log(error)
 
 
-def surely_below(differences: Sequence[float], mean: float, error: float) -> bool:
-    """Whether the test at level `error` says that the mean of `differences` is below `mean`."""
-    return surely_above([-value for value in differences], -mean, error)
-
-
 def e_value(differences: Sequence[float], mean: float) -> float:
     """Evidence against "the mean is `mean` or more": its inverse is a p-value that is valid at any time, 1 at most."""
     return float(np.exp(min(log_capital([-value for value in differences], -mean), 700.0)))

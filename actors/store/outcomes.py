@@ -31,7 +31,6 @@ Word = Literal["told", "correction", "equal", "outdated", "not_final", "capped",
 """What a report did: it was the first, corrected it, or changed nothing: said the same, came after a newer one, is no
 final outcome, is a correction too many, is no number."""
 Channel = Literal["training", "kinds", "lessons", "tasks", "gate"]
-CHANNELS: tuple[Channel, ...] = get_args(Channel)
 NONE, ORDERED, TRAINED = "none", "ordered", "trained"
 GIVEN_UP = "given up"
 _HELD_OUT = "held out"

@@ -64,9 +64,8 @@ def server(settings: ServerSettings, versions: Path) -> Starlette:
     token = read_token(settings.token_file)
     if not token and not is_loopback(settings.host):
         raise ConfigError(
-            f"weights.listen {settings.host!r}: others can reach it and it asks for no token; write one "
-            "(openssl rand -hex 32 > FILE) and name it here and at the engines' node as weights.token_file, or listen on "
-            "127.0.0.1"
+            f"weights.listen {settings.host!r}: others can reach it and it asks for no token; name a file of one here "
+            "and at the engines' node, weights.token_file (openssl rand -hex 32 > FILE), or listen on 127.0.0.1"
         )
     expected = f"Bearer {token}".encode()
 
@@ -124,7 +123,7 @@ def read_token(file: str) -> str:
         raise ConfigError(f"weights.token_file {file}: {error}; make one with: openssl rand -hex 32 > FILE") from error
     if len(token) < _SHORTEST_TOKEN or len(token.split()) != 1:
         raise ConfigError(
-            f"weights.token_file {file}: write one word of at least {_SHORTEST_TOKEN} characters into it: openssl rand -hex 32"
+            f"weights.token_file {file}: write one word of {_SHORTEST_TOKEN} characters or more: openssl rand -hex 32"
         )
     return token
 

@@ -20,8 +20,6 @@ from learner.errors import CheckpointInvalid
 from learner.trainers.files import save_tensors
 from learner.versions import weight_files
 
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-
 
 def local(tensor: Tensor) -> Tensor:
     """This rank's part, sharing memory."""
