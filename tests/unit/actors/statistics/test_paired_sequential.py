@@ -10,6 +10,10 @@ from actors.statistics.paired_sequential import confidence_sequence, e_value, lo
 differences = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), max_size=120)
 
 
+def surely_below(differences, mean, error):
+    return surely_above([-value for value in differences], -mean, error)
+
+
 def looks(
     rng: np.random.Generator, shares: tuple[float, float], batch: int = 16, tasks: int = 256
 ) -> list[list[float]]:
@@ -21,9 +25,7 @@ def looks(
 
 def test_equal_versions_are_rejected_no_more_often_than_stated_however_often_one_looks():
     rng, beta = np.random.default_rng(1), 0.1
-    rejected = sum(
-        any(surely_above([-one for one in seen], 0.0, beta) for seen in looks(rng, (0.15, 0.15))) for _ in range(200)
-    )
+    rejected = sum(any(surely_below(seen, 0.0, beta) for seen in looks(rng, (0.15, 0.15))) for _ in range(200))
     assert rejected <= beta * 200
 
 
@@ -37,11 +39,7 @@ def test_a_much_worse_version_is_found_out_nearly_always_and_soon():
     rng = np.random.default_rng(3)
     ends = []
     for _ in range(100):
-        ends.append(
-            next(
-                (len(seen) for seen in looks(rng, (0.05, 0.35)) if surely_above([-one for one in seen], 0.0, 0.05)), 999
-            )
-        )
+        ends.append(next((len(seen) for seen in looks(rng, (0.05, 0.35)) if surely_below(seen, 0.0, 0.05)), 999))
     assert sorted(ends)[94] <= 128
 
 
@@ -52,7 +50,7 @@ def test_the_limits_enclose_the_estimate_and_agree_with_the_tests(values):
     if abs(interval.low + 0.05) > 1e-6:
         assert surely_above(values, -0.05, 0.05) == (interval.low > -0.05)
     if abs(interval.high) > 1e-6:
-        assert surely_above([-value for value in values], 0.0, 0.05) == (interval.high < 0)
+        assert surely_below(values, 0.0, 0.05) == (interval.high < 0)
 
 
 def test_nothing_seen_says_nothing():
