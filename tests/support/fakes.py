@@ -290,12 +290,13 @@ class FakeEnvironment:
 
     def __init__(self) -> None:
         self.names = ["win", "lose", "finish"]
+        self.system = "desk"
         self.broken: set[int] = set()
         self.begun: list[tuple[str, int]] = []
         self.episodes: list[FakeEpisode] = []
 
     def profile(self) -> Profile:
-        return Profile(name=self.name, description="wins or loses")
+        return Profile(name=self.name, description="wins or loses", system=self.system)
 
     def tools(self) -> list[dict[str, Any]]:
         return [{"type": "function", "function": {"name": name, "parameters": {}}} for name in self.names]

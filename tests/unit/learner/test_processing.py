@@ -93,7 +93,7 @@ def scored(batch, now):
     layout = Layout(batch)
     columns = Columns(batch, layout, torch.device("cpu"))
     values = torch.tensor(now, dtype=torch.float32)
-    _, metrics = prepare(columns, layout, 0.0, lambda rows: values[torch.from_numpy(layout.columns(rows))])
+    metrics = prepare(columns, layout, lambda rows: values[torch.from_numpy(layout.columns(rows))])
     return columns, metrics
 
 

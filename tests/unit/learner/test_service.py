@@ -220,7 +220,7 @@ async def test_curves_are_written_for_tensorboard_if_a_directory_is_named(bench)
 def test_without_the_package_or_a_place_curves_are_refused_by_name(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     pytest.importorskip("tensorboardX")
-    with pytest.raises(TensorBoardUnavailable, match="tensorboard_dir"):
+    with pytest.raises(TensorBoardUnavailable, match=r"train\.tensorboard"):
         TensorBoard(tmp_path / "file" / "below", clock=lambda: 0.0)
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(TensorBoardUnavailable, match="pip install"):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,9 +12,9 @@ from actors.curation.pace import ALL, EXAM
 from actors.curation.progress import Evidence, Facts, Learning, progress
 from actors.curation.remedies import _REMEDIES, FEEDBACK, calls_that_train, counted, tell
 from actors.messages import Step, Trajectory
+from daemon.settings.reading import defaults
 from tests.support.credited import attributed
 
-CONFIG = Path(__file__).parents[4] / "config.toml"
 NOW = 1_800_000_000.0
 """2027-01-15 08:00 UTC, a Friday."""
 
@@ -183,10 +182,8 @@ def test_reasons_are_counted_the_commonest_first_and_every_setting_that_a_remedy
     assert counted({"a": 1, "stale": 9, "b": 2, "temperature 0": 5}) == (
         "9 were too old for the weights that are trained; 5 were sampled at temperature 0; 2 b; 1 for other reasons"
     )
-    known, section = set[str](), ""
-    for line in CONFIG.read_text().splitlines():
-        section = line.strip("[]") if line.startswith("[") else section
-        known.add(f"{section}.{line.lstrip('# ').split(' ')[0]}")
+    tables = {name: table[0] if isinstance(table, list) else table for name, table in defaults().items()}
+    known = {f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table}
     named = {found for _, change in _REMEDIES.values() for found in re.findall(r"\b[a-z]+\.[a-z_]+\b", change)}
     assert {name for name in named if not name.endswith(".md")} <= known
 

@@ -28,9 +28,7 @@ class Bench:
     def __init__(self, *lessons: Experience, environment: FakeEnvironment | None = None, **settings) -> None:
         self.store, self.engine = FakeStore(), FakeEngine(skill={0: 0.5})
         self.environment = environment or FakeEnvironment()
-        self.settings = RolloutSettings(
-            **{"groups": 3, "group_size": 4, "stall_seconds": 60.0, "system": "desk", **settings}
-        )
+        self.settings = RolloutSettings(**{"groups": 3, "group_size": 4, "stall_seconds": 60.0, **settings})
         self.retriever = FakeRetriever(*lessons)
         self.old: set[int] = set()
         """Versions that are too old to be trained on."""
@@ -148,7 +146,8 @@ async def test_a_broken_task_costs_its_group_only():
 
 
 async def test_a_lesson_that_cannot_be_cut_out_is_lost_and_counted():
-    bench = Bench(LESSON, system="not the template's")
+    bench = Bench(LESSON)
+    bench.environment.system = "not the template's"
     assert len(await bench.run(30)) == 6
     assert bench.rollout.lost == {"hint_not_separable": 6}
 
@@ -170,12 +169,9 @@ async def test_episodes_are_limited_at_once():
     assert most == 5
 
 
-@pytest.mark.parametrize(
-    ("settings", "guided"),
-    [({"eta": 0.5}, 6), ({"guidance": "none"}, 0), ({"guidance": "all", "eta": 0.25}, 12), ({"eta": 0.25}, 3)],
-)
-async def test_who_sees_lessons_in_a_group(settings: dict[str, object], guided: int):
-    found = await Bench(LESSON, **settings).run(30)
+@pytest.mark.parametrize(("share", "guided"), [(0.5, 6), (0.0, 0), (1.0, 12), (0.25, 3)])
+async def test_who_sees_lessons_in_a_group(share: float, guided: int):
+    found = await Bench(LESSON, guided_share=share).run(30)
     assert len(found) == 12
     assert sum(bool(run.experience_ids) for run in found) == guided
 
