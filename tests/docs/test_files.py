@@ -4,7 +4,6 @@ import ast
 import importlib
 import json
 import tomllib
-from typing import Any
 
 import pytest
 
@@ -16,25 +15,21 @@ from tests.docs.blocks import Block, blocks, blocks_of, pages
 _LANGUAGES = {"sh", "toml", "json", "python", "text"}
 
 
-def _ids(found: list[Block]) -> list[Any]:
-    return [pytest.param(block, id=block.place) for block in found]
-
-
 def test_every_block_says_what_it_is() -> None:
     found = [block for page in pages() for block in blocks_of(page)]
-    assert not [f"{block.place}: {block.language!r}" for block in found if block.language not in _LANGUAGES]
+    assert not [f"{block}: {block.language!r}" for block in found if block.language not in _LANGUAGES]
 
 
-@pytest.mark.parametrize("block", _ids(blocks("toml")))
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
 def test_settings_are_taken_by_the_configuration(block: Block) -> None:
     table = tomllib.loads(block.text)
     if not block.foreign:
-        config = reading.checked(reading.laid_over(reading.defaults(), table, block.place), block.place)
+        config = reading.checked(reading.laid_over(reading.defaults(), table, str(block)), str(block))
         for name, api in parts_of(config).adapters.items():
-            toml.convert(api.get("policy", {}), PolicySettings, f"{block.place}: apis.{name}.policy")
+            toml.convert(api.get("policy", {}), PolicySettings, f"{block}: apis.{name}.policy")
 
 
-@pytest.mark.parametrize("block", _ids(blocks("json")))
+@pytest.mark.parametrize("block", blocks("json"), ids=str)
 def test_json_parses_as_one_document_or_line_by_line(block: Block) -> None:
     try:
         json.loads(block.text)
@@ -43,11 +38,11 @@ def test_json_parses_as_one_document_or_line_by_line(block: Block) -> None:
             json.loads(line)
 
 
-@pytest.mark.parametrize("block", _ids(blocks("python")))
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_compiles_and_imports_what_exists(block: Block) -> None:
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    tree = compile(block.text, block.place, "exec", flags=flags | ast.PyCF_ONLY_AST)
-    compile(tree, block.place, "exec", flags=flags)
+    tree = compile(block.text, str(block), "exec", flags=flags | ast.PyCF_ONLY_AST)
+    compile(tree, str(block), "exec", flags=flags)
     assert isinstance(tree, ast.Module)
     for statement in ast.walk(tree):
         if isinstance(statement, ast.ImportFrom) and statement.module:
