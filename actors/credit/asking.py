@@ -1,7 +1,7 @@
 """`Asking`: one question to the judge, within what it may take, what it may cost, and how often it may fail.
 
 An answer is labels, or the reason why there are none. `DependencyUnavailable` means: nothing is decided, come again
-later; so it is while the judge is away, or when its budget is spent and the setting is to wait.
+later; so it is while the judge is away.
 """
 
 from collections.abc import Callable

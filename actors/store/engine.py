@@ -193,5 +193,5 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
         return None
     path = Path(url.database or "").absolute()
     if "full" in text:
-        text += f"; make room on the disk of {path.parent} (what is kept: [retention]), or move state_dir"
+        text += f"; make room on the disk of {path.parent} (what is kept: [keep]), or move state_dir"
     return StoreUnavailable(f"{path}: {text}")

@@ -23,7 +23,7 @@ class StoreUnavailable(StoreError, DependencyUnavailable):
 
 
 class StoreMisconfigured(StoreError, ValueError):
-    """Names the setting under [store] and the remedy; shows no password."""
+    """Names the setting under [database] and the remedy; shows no password."""
 
 
 class StoreDamaged(StoreError):

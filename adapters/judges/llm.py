@@ -37,7 +37,7 @@ class LlmSettings(EndpointSettings, frozen=True, kw_only=True, forbid_unknown_fi
     name: str = "llm"
     """Stands in `Attribution.judge`; give two of them different ones."""
     patience: float = 100.0
-    """Seconds for one trajectory, all calls and attempts included; keep it below `attributor.timeout`."""
+    """Seconds for one trajectory, all calls and attempts included; keep it below the attributor's 120 s."""
     shape: Shape = Shape()
     screen: bool = True
     """Where the log speaks to its judge, its author gains nothing by it (`screening`)."""

@@ -38,7 +38,7 @@ class PanelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     quorum: int = 0
     """Equal votes that a label needs; 0: more than half of the members. All of them: unanimity."""
     timeout: float = 110.0
-    """Seconds after which a member counts as away; keep it below `attributor.timeout`."""
+    """Seconds after which a member counts as away; keep it below the attributor's 120 s."""
 
 
 class PanelJudge:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from daemon.settings.config import Config
 
 DB_HELP = """\
-The store: SQLite in state_dir, or PostgreSQL, whichever [store] names.
+The store: SQLite in state_dir, or PostgreSQL, whichever [database] names.
 
 examples:
   evolved db status                               schema, size, what is kept since when

@@ -13,7 +13,7 @@ EXAMPLES = {
   evolved run --config config.toml --set control.listen=8091
   kill -HUP PID                              read the settings again; `evolved status` says what waits for a restart""",
     "broker": """\
-  evolved broker --config config.toml        where [bus] names no NATS of your own""",
+  evolved broker --config config.toml        where [nats] names no NATS of your own""",
     "learner": """\
   evolved learner --config config.toml
   evolved learner --set model.path=/srv/models/qwen""",

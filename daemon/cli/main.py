@@ -204,7 +204,7 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
     add("tap", _tap, "Pass /v1/* through to the engine and copy what goes by into the spool.")
     add("run", _run, "Run the daemon: actors, store, control API, dashboard.")
-    add("broker", _broker, "Run nats-server with generated credentials, as [broker] says.")
+    add("broker", _broker, "Run nats-server with generated credentials.")
 
     engine = commands.add_parser(
         "engine",

@@ -41,7 +41,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """This daemon among several (docs/several-machines.md). One alone needs nothing of it."""
 
     address: str = ""
-    """URL at which the others' users reach its control API; empty for http://control.host:control.listen."""
+    """URL at which the others' users reach its control API; empty for the address that it listens at."""
     lease_seconds: Annotated[float, msgspec.Meta(ge=1.0, le=60.0)] = 3.0
     """So long after a leader has died another daemon may lead; it also has to manage that long without the database.
     With SQLite it has no effect."""

@@ -193,7 +193,7 @@ class Reader:
         record = from_line(line)
         if self._redactor.strict and isinstance(record, Trajectory | Attributed):
             raise InvalidLine(
-                "a run is made of texts, and redaction.strict keeps none: import its exchanges and feedback"
+                "a run is made of texts, and redact.kinds = ['text'] keeps none: import its exchanges and feedback"
             )
         return [record]
 

@@ -47,7 +47,7 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sampling: float = 1.0
     """The share of trajectories that is kept, 0 to 1, for tenants that `tenants` does not name."""
     tenants: dict[str, TenantSettings] = {}
-    """The same by tenant: [tap.door.tenants.NAME] with sampling."""
+    """The same by tenant: [tenants.NAME] with its share."""
 
 
 class Visitor(msgspec.Struct, frozen=True, gc=False):

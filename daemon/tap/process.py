@@ -1,7 +1,7 @@
 """The tap as a process: drains on SIGTERM, and tells the service manager. SIGHUP means nothing to it.
 
 Under systemd its socket unit keeps what arrives during a restart for the next one; without, a second tap
-does not start on a port that one listens on, unless `tap.share_port` says so; one that drains has let go of it.
+does not start on a port that one listens on; one that drains has let go of it.
 """
 
 import asyncio
