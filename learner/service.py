@@ -316,7 +316,7 @@ def _metrics_server(settings: LearnerSettings, registry: CollectorRegistry) -> I
             if error.errno != errno.EADDRINUSE:
                 raise MetricsUnavailable(
                     f"train.metrics = {where!r}, port {port}: {error.strerror or error}; name an address of "
-                    "this machine and a port that this user may open, or set train.metrics = 0 for no metrics"
+                    "this machine and a port that this user may open, or leave train.metrics empty for none"
                 ) from error
         else:
             break

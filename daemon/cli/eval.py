@@ -19,7 +19,7 @@ Attempt each of N held-out tasks n times with the weights that an engine serves,
   best@n  the share of tasks that at least one of the n attempts solved: what is within reach
 
 with 95 % intervals, for all tasks and for each family of goals. The engine serves its agents meanwhile. Attempts are
-played as the rollout plays: sandbox.harness and sandbox.harness hold here too.
+played as the rollout plays: sandbox.harness holds here too.
 
 examples:
   evolved eval --env travel --n 8

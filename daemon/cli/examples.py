@@ -6,11 +6,11 @@ from collections.abc import Iterator
 EXAMPLES = {
     "tap": """\
   evolved tap --config config.toml
-  evolved tap --set engines.url=http://127.0.0.1:8000 --set tap.listen=8080
+  evolved tap --set engines.url=http://127.0.0.1:8000 --set tap.listen=127.0.0.1:8080
   kill -HUP PID                              read the settings again; nobody loses a request""",
     "run": """\
   evolved run --config config.toml
-  evolved run --config config.toml --set control.listen=8091
+  evolved run --config config.toml --set control.listen=127.0.0.1:8091
   kill -HUP PID                              read the settings again; `evolved status` says what waits for a restart""",
     "broker": """\
   evolved broker --config config.toml        where [nats] names no NATS of your own""",

@@ -25,7 +25,7 @@ export function draw(data, { status, act }) {
           empty(
             "No outcome yet.",
             "Point your agents' base URL at the tap, ",
-            el("code", {}, status.tap ?? "see tap.listen and tap.listen"),
+            el("code", {}, status.tap ?? "see tap.listen"),
             ", and report outcomes to ",
             el("code", {}, "/v1/feedback"),
             ".",
