@@ -162,11 +162,12 @@ def _too_costly(number: int, frame: object) -> None:
 
 def _redactor(order: Order) -> "Redactor | None":
     """The redactor as ordered; its detectors are not even loaded if there is to be none."""
-    if not order.redaction.get("enabled", True):
+    told = order.redaction
+    if not (told.get("kinds", True) or told.get("patterns") or told.get("strict")):
         return None
     from adapters.redaction import RedactionSettings, Redactor
 
-    return Redactor(msgspec.convert(order.redaction, RedactionSettings))
+    return Redactor(msgspec.convert(told, RedactionSettings))
 
 
 def main() -> None:

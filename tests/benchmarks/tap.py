@@ -46,8 +46,8 @@ BUILD = Path(__file__).parents[2] / "build"
 DIRECT, NGINX, LITELLM = "direct", "nginx", "litellm"
 CAPTURE, IDS, REDACTED = "tap: capture", "tap: + ids", "tap: + redaction"
 SETTINGS: dict[str, tuple[bool, dict[str, Any]]] = {
-    CAPTURE: (False, {"enabled": False}),
-    IDS: (True, {"enabled": False}),
+    CAPTURE: (False, {"kinds": ()}),
+    IDS: (True, {"kinds": ()}),
     REDACTED: (True, {}),
 }
 """Whether token ids are asked for, and the settings of the redaction."""

@@ -86,7 +86,7 @@ def test_a_server_with_tls_opens_and_one_that_wants_our_certificate_says_what_to
 ) -> None:
     for clients in (None, authority.chain):
         text = f"{tls(authority.certificate('server', '127.0.0.1'), clients=clients)}\n{user()}"
-        with server(tmp_path / str(clients is None), text) as one:
+        with server(tmp_path / f"clients-{clients is not None}", text) as one:
             settings = BusSettings(
                 url=one.url.replace("nats:", "tls:"), user="evolved", password_file=secret, ca_file=str(authority.chain)
             )

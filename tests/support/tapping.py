@@ -16,7 +16,7 @@ from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Asked, Engine
 from tests.support.patience import until, within
 
-NO_REDACTION = {"enabled": False}
+NO_REDACTION = {"kinds": ()}
 BODY = {"model": "desk", "messages": [{"role": "user", "content": "hello"}]}
 
 

@@ -230,7 +230,7 @@ def test_a_port_that_another_tap_listens_on_is_shared_only_if_that_is_told() -> 
     with first:
         port = port_of([first])
         first.listen()
-        with pytest.raises(PortTaken, match=r"tap\.port = \d+ .*Address already in use.*tap\.share_port = true"):
+        with pytest.raises(PortTaken, match=r"tap\.port = \d+ .*Address already in use.*takes another"):
             bind("127.0.0.1", port, "tap.port")
         bind("127.0.0.1", port, "tap.port", shared=True)[0].close()
     bind("127.0.0.1", port, "tap.port")[0].close()

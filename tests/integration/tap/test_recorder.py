@@ -21,7 +21,7 @@ from tests.support.tapping import BODY, Rig, running_tap
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
-SLOW = {"enabled": True, "patterns": ({"name": "slow", "regex": "poison(a+)+$"},)}
+SLOW = {"patterns": ({"name": "slow", "regex": "poison(a+)+$"},)}
 """A pattern of the kind that takes for ever; on "poisonaaaa…b" it does."""
 
 
