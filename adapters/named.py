@@ -1,4 +1,4 @@
-"""Adapters inside of adapters: members of a panel or an ensemble are named as `judge.name` and `sandbox.grader` name one."""
+"""Adapters inside of adapters: a panel or an ensemble names its members as `judge` and `sandbox.grader` name one."""
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
