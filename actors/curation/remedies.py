@@ -136,9 +136,7 @@ def in_words(reason: str) -> str:
 def remedy(reason: str) -> str:
     """What to change if runs teach nothing for `reason`; empty if that is not known."""
     if reason.startswith("redacted"):
-        return (
-            "send less of such data to the model, or take its pattern out of [redact] (docs/security.md, Redaction)"
-        )
+        return "send less of such data to the model, or take its pattern out of [redact] (docs/security.md, Redaction)"
     return _REMEDIES[reason][1] if reason in _REMEDIES else ""
 
 
