@@ -29,7 +29,7 @@ def named(settings: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, s
     elif isinstance(settings, dict):
         pairs = [(str(key), value) for key, value in settings.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     elif isinstance(settings, tuple | list):
-        pairs = [(str(number), value) for number, value in enumerate(settings)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        pairs = [(getattr(value, "name", str(number)), value) for number, value in enumerate(settings)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     else:
         return
     for name, value in pairs:
@@ -51,7 +51,7 @@ async def _secrets(scene: Scene) -> Sequence[Finding]:
 
 def _secrets_now(config: Config) -> list[Finding]:
     found: list[Finding] = []
-    for name, value in named(config):
+    for name, value in named(config.told):
         if _ends(name, _SECRETS):
             found += _secret(name, Path(value))
     provenance = Provenance(config.provenance, config.state)
@@ -104,7 +104,7 @@ async def _doors(scene: Scene) -> Sequence[Finding]:
 
 async def _certificates(scene: Scene) -> Sequence[Finding]:
     found: list[Finding] = []
-    for name, value in named(scene.config):
+    for name, value in named(scene.config.told):
         if _ends(name, _CERTIFICATES):
             found += await aside(_certificate, name, Path(value), scene.now)
     return found

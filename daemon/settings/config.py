@@ -32,8 +32,8 @@ from daemon.errors import ConfigError
 from daemon.ingest.otlp_receiver import IntakeSettings
 from daemon.ingest.shipper import ShipperSettings
 from daemon.live.settings import LiveSettings
+from daemon.settings import tables
 from daemon.settings.control import ControlSettings
-from daemon.settings.tables import Engine, Shadow
 from daemon.tap.settings import TapSettings
 from daemon.upkeep.provenance import ProvenanceSettings
 from daemon.upkeep.retention import RetentionSettings
@@ -87,6 +87,8 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything. `state` and `spool` are where this machine keeps it."""
 
+    told: tables.Config | None = None
+    """As the file has it."""
     state_dir: str = "/var/lib/evolved"
     """Directory for spool, store, versions, keys and batches."""
     seed: int = 0
@@ -96,9 +98,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     store: StoreSettings = StoreSettings()
     control: ControlSettings = ControlSettings()
     cluster: ClusterSettings = ClusterSettings()
-    engines: tuple[Engine, ...] = (Engine(SERVING, "http://127.0.0.1:8000"),)
+    engines: tuple[tables.Engine, ...] = (tables.Engine(SERVING, "http://127.0.0.1:8000"),)
     """Those that answer agents, in the order in which they are swapped: the first that answers is the canary."""
-    shadow: Shadow = Shadow("http://127.0.0.1:8001")
+    shadow: tables.Shadow = tables.Shadow("http://127.0.0.1:8001")
     """Takes every candidate: rollouts and the gate run on it, agents never."""
     sandbox: SandboxSettings = SandboxSettings()
     judge: AdapterSettings = AdapterSettings(name="rules")

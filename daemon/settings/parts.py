@@ -74,6 +74,7 @@ def parts_of(config: tables.Config) -> parts.Config:
     """What each part takes of `config`."""
     pace = PACES[config.profile]
     return parts.Config(
+        told=config,
         state_dir=config.state_dir,
         seed=config.seed,
         broker=BrokerSettings(store_bytes=int(config.limits.streams_gb * (1 << 30))),
