@@ -53,8 +53,7 @@ PRODUCTION = Pace(
     beta2=0.999, weight_decay=0.01, stall_seconds=60.0, group_seconds=120.0, mix_share=0.125,
     gate_seconds=60.0, replay_gate_seconds=60.0, gate_tick_seconds=5.0, gate_batch=32, gate_verdicts=4,
     replay_margin=0.0, probe_attempts=4, probe_tokens=256, prompts=64, entropy_low=0.2, drift_rows=64, kl_limit=0.5,
-    surprise_limit=1.0, reconcile_seconds=5.0, trial_seconds=60.0,
-    lease_seconds=3.0,
+    surprise_limit=1.0, reconcile_seconds=5.0, trial_seconds=60.0, lease_seconds=3.0,
 )  # fmt: skip
 TOY = Pace(
     beta2=0.99, weight_decay=0.0, stall_seconds=30.0, group_seconds=15.0,

@@ -31,8 +31,7 @@ class AddressGuard:
     def __init__(self, *, allow_private: Sequence[str] = ()) -> None:
         """
         Args:
-            allow_private: hosts, addresses and networks that may be reached although they are not public, without TLS
-                too.
+            allow_private: hosts, addresses and networks that may be reached although not public, and without TLS.
 
         Raises:
             ValueError: a network that is none.

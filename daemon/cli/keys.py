@@ -14,11 +14,10 @@ from rich.table import Column
 from daemon.cli.output import OutputTable, print_json, screen
 from daemon.errors import ConfigError
 from daemon.settings.config import Config
+from daemon.settings.parts import KEYS
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import PREFIX, Key, add_key, read_keys, revoke_key
 
-DEFAULT_FILE = "keys/keys.json"
-"""Below `state_dir`, while no setting names another."""
 _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _SPAN = re.compile(r"(\d{1,5})([hdw])")
 _TENANT_LENGTH = 256
@@ -26,7 +25,7 @@ _TENANT_LENGTH = 256
 
 def run(arguments: argparse.Namespace, config: Config) -> int:
     """Do what the command line says."""
-    path = arguments.file or config.keys or config.state / DEFAULT_FILE
+    path = arguments.file or config.keys or config.state / KEYS
     try:
         return _ACTIONS[arguments.action](arguments, config, path)
     except KeysUnusable as error:

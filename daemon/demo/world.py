@@ -29,7 +29,6 @@ START_SECONDS = 300.0
 """That a child has to answer, on a machine as slow as may be. One that ends is told of at once."""
 STOP_SECONDS = 40.0
 """That a child has to end: more than the daemon (10 s) and the learner (30 s) drain, with their clean-up after that."""
-WARM_START = WORLDS["travel"].warm_start
 
 
 class World:

@@ -162,12 +162,11 @@ def _too_costly(number: int, frame: object) -> None:
 
 def _redactor(order: Order) -> "Redactor | None":
     """The redactor as ordered; its detectors are not even loaded if there is to be none."""
-    told = order.redaction
-    if not (told.get("kinds", True) or told.get("patterns") or told.get("strict")):
+    if not any((order.redaction.get("kinds", True), order.redaction.get("patterns"), order.redaction.get("strict"))):
         return None
     from adapters.redaction import RedactionSettings, Redactor
 
-    return Redactor(msgspec.convert(told, RedactionSettings))
+    return Redactor(msgspec.convert(order.redaction, RedactionSettings))
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from actors.kinds.clusters import template_of
 from actors.messages import BatchItem
-from daemon.demo.world import WARM_START
+from daemon.demo.worlds import WORLDS
 from tests.benchmarks import report
 from tests.benchmarks.ablation.loop import Loop, Setup
 
@@ -62,7 +62,7 @@ class LiveLoop(Loop):
     """The ablation's loop on live traffic."""
 
     def __init__(self, arm: str, setup: Setup, seed: int, work: Path) -> None:
-        super().__init__(setup, WARM_START, seed, work)
+        super().__init__(setup, WORLDS["travel"].warm_start, seed, work)
         self._arm, self._rng, self._seen = arm, Random(f"phrases-{seed}"), set[str]()
 
     def _said(self, goal: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from daemon.demo.world import WARM_START
+from daemon.demo.worlds import WORLDS
 from tests.benchmarks.ablation.loop import Curve, Setup, run
 from tests.warmstart import courses
 
@@ -82,7 +82,7 @@ def play(cell: Cell, end: float | None) -> Curve | None:
 
 
 def warm_start(seed: int) -> Path:
-    return WARM_START if seed == 0 else _there(f"warmstart-{seed}")
+    return WORLDS["travel"].warm_start if seed == 0 else _there(f"warmstart-{seed}")
 
 
 def trained(seed: int) -> Path:

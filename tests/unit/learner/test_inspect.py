@@ -10,7 +10,7 @@ from rich.console import Console
 
 from actors.messages import Handoff, encode_batch
 from daemon.cli.main import main
-from daemon.demo.world import WARM_START
+from daemon.demo.worlds import WORLDS
 from learner.credit import CreditSettings
 from learner.errors import BatchFileInvalid
 from learner.inspect import Known, TrajectoryView, decoder, inspect
@@ -19,7 +19,7 @@ from learner.settings import LearnerSettings
 from tests.unit.learner.maker import acted, item, row, with_run
 
 SETTINGS = LearnerSettings(credit=CreditSettings(alpha=0.0))
-TOKENIZER = WARM_START / "tokenizer.json"
+TOKENIZER = WORLDS["travel"].warm_start / "tokenizer.json"
 HOSTILE = "ok \x1b[2J<script>alert(1)</script>\u202e\x00\x9b \"'>&"
 
 

@@ -12,7 +12,7 @@ from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.rows import hint_span
 from adapters.engines.embedded.prompts import Prompts
 from adapters.environments.travel import TravelDesk
-from daemon.demo.world import WARM_START
+from daemon.demo.worlds import WORLDS
 from learner.build import BuildSettings, build, strip
 from learner.credit import Credits
 from tests.support.chat_templates import write_qwen
@@ -37,7 +37,7 @@ def templates(tmp_path_factory) -> dict[str, Prompts]:
         str(t) for t in TOOLS
     ]
     qwen = write_qwen(tmp_path_factory.mktemp("qwen"), corpus)
-    return {"desk": Prompts(WARM_START), "qwen": Prompts(Path(qwen))}
+    return {"desk": Prompts(WORLDS["travel"].warm_start), "qwen": Prompts(Path(qwen))}
 
 
 def encoded(prompts: Prompts, system: str, lessons: str) -> list[list[int]]:

@@ -151,3 +151,19 @@ def test_whoever_has_a_user_at_the_servers_has_his_password_and_else_a_credentia
     named = parts.load(None, ["nats.url=tls://me@a:1, tls://me@b:1", "nats.secret_file=s"]).bus
     assert (named.servers, named.user, named.password_file) == (("tls://a:1", "tls://b:1"), "me", "s")
     assert parts.load(None, ["nats.url=tls://a:1", "nats.secret_file=s"]).bus.credentials_file == "s"
+
+
+def test_keys_count_when_they_are_there_and_where_nobody_may_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [f"state_dir={tmp_path}"]
+    assert parts.load(None, told).keys is None
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "keys.json").touch()
+    assert parts.load(None, told).keys == tmp_path / "keys" / "keys.json"
+
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", denied)
+    assert parts._there(tmp_path / "nothing")
