@@ -32,7 +32,6 @@ class Guidance:
         timeout: float,
         failed: Callable[[Exception], None],
         context: ContextTemplate,
-        system: str,
     ) -> None:
         """
         Args:
@@ -40,11 +39,10 @@ class Guidance:
             timeout: seconds for one answer of engine or environment.
             failed: told when the retriever breaks down; the group goes on without.
             context: what of a history stands in a prompt.
-            system: system text of the model's chat template, where an episode's opening has none.
         """
         self._retriever, self._engine, self._environment = retriever, engine, environment
         self._tenant, self._most, self._timeout, self._failed = tenant, most, timeout, failed
-        self._context, self._system = context, system
+        self._context = context
 
     async def of(self, task: Task) -> tuple[tuple[Experience, ...], Sequence[int]]:
         """Lessons for `task`, and the ids of its opening without them.
@@ -62,8 +60,9 @@ class Guidance:
             lessons = await self._lessons(task, episode.tools)
             if not lessons:
                 return (), ()
+            system = self._environment.profile().system
             return lessons, await opening_ids(
-                self._engine, episode, timeout=self._timeout, context=self._context, system=self._system
+                self._engine, episode, timeout=self._timeout, context=self._context, system=system
             )
 
     async def _lessons(self, task: Task, tools: list[dict[str, Any]]) -> tuple[Experience, ...]:

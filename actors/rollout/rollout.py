@@ -96,7 +96,6 @@ class Rollout:
                 retriever, engine=engine, environment=environment, tenant=settings.tenant, most=settings.lessons,
                 timeout=settings.step_timeout,
                 failed=partial(self._count, "lessons_unavailable", 1), context=harness.context,
-                system=environment.profile().system,
             )  # fmt: skip
         self._mixture, self._trains = mixture, trains
         self._own = OwnTasks(

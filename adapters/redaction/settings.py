@@ -63,11 +63,11 @@ def require_valid(settings: RedactionSettings) -> None:
         if kind not in KINDS:
             near = difflib.get_close_matches(kind, KINDS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"write some of {', '.join(KINDS)}"
-            raise InvalidRedaction(f"redact.kinds: {kind!r} is no kind; {hint}")
+            raise InvalidRedaction(f"redact.kinds: there is no kind {kind!r}; {hint}")
     if settings.strict and not settings.key_file:
         raise InvalidRedaction(
-            'redact.kinds has "text" and there is no key: the calls of a run are told by digests that need one; make'
-            " one, openssl rand -hex 32 > STATE_DIR/keys/placeholders.key, that tap and daemon may read"
+            'redact.kinds has "text", which needs a key for its digests: openssl rand -hex 32 > STATE_DIR/keys/'
+            "placeholders.key, readable for tap and daemon"
         )
     names: set[str] = set()
     for number, pattern in enumerate(settings.patterns):

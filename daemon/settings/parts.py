@@ -26,7 +26,6 @@ from actors.gate.safety import SafetySettings
 from actors.gate.sandbox_trial import SandboxTrialSettings
 from actors.monitoring.sentinel import SentinelSettings
 from actors.monitoring.settings import JudgeSettings, MonitorSettings, VersionSettings
-from actors.pace import PACES, Pace
 from actors.rollout.settings import RolloutSettings
 from actors.store.settings import StoreSettings
 from actors.system.broker import BrokerSettings
@@ -46,6 +45,7 @@ from daemon.live.settings import LiveSettings
 from daemon.settings import config as parts
 from daemon.settings import reading, tables, toml
 from daemon.settings.control import where
+from daemon.settings.pace import PACES, Pace
 from daemon.settings.reading import address, nats_servers
 from daemon.tap.admission import DoorSettings, TenantSettings
 from daemon.tap.keys import is_loopback
@@ -176,9 +176,10 @@ def _bus(nats: tables.Nats) -> BusSettings:
 
 
 def _asking(name: str, options: Mapping[str, Any], llm: tables.Llm, who: set[str]) -> parts.AdapterSettings:
-    """The adapter `name`; those in `who` ask [llm] where their own options name no endpoint."""
-    shared = {"url": llm.url, "model": llm.model, "key_file": llm.key_file, **llm.options} if name in who else {}
-    return parts.AdapterSettings(name=name, options={**shared, **options})
+    """The adapter `name`. Those in `who` ask [llm] where their options name no endpoint: its key goes to it alone."""
+    shared = {"url": llm.url, "model": llm.model, "key_file": llm.key_file, **llm.options}
+    asks = name in who and "url" not in options
+    return parts.AdapterSettings(name=name, options={**(shared if asks else {}), **options})
 
 
 def _embedder(embeddings: tables.Embeddings) -> parts.AdapterSettings:

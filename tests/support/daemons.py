@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from actors.messages import SIGNATURE, Attributed, Candidate, decode
-from actors.pace import TOY
+from daemon.settings.pace import TOY
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.databases import opened_store

@@ -167,3 +167,12 @@ def test_keys_count_when_they_are_there_and_where_nobody_may_look(
 
     monkeypatch.setattr(Path, "exists", denied)
     assert parts._there(tmp_path / "nothing")
+
+
+def test_an_endpoint_of_ones_own_never_gets_the_key_of_the_shared_one() -> None:
+    shared = ["llm.url=http://l/v1", "llm.model=m", "llm.key_file=k", "judge.name=llm"]
+    asked = {"url": "http://l/v1", "model": "m", "key_file": "k"}
+    assert parts.load(None, shared).judge.options == asked
+    assert parts.load(None, [*shared, "judge.options.model=n"]).judge.options == {**asked, "model": "n"}
+    own = ["judge.options.url=http://j/v1", "judge.options.model=n"]
+    assert parts.load(None, [*shared, *own]).judge.options == {"url": "http://j/v1", "model": "n"}

@@ -48,7 +48,7 @@ ALONE = [item(1.0, cluster="a"), item(0.0, cluster="b"), item(1.0, cluster="c")]
         ([item(1e7, group="g"), *PAIR], {}, [None, 1, -1]),  # beyond all measure, which spoils nobody else's
         (ALONE, {"a": 0.8, "b": 0.2}, [0.5, -0.5, 1.25]),  # of the third nothing is known: the others' mean is a half
         (PAIR[:1], {"c": 0.2}, [2.0]),  # alone of its group
-        (ALONE[:2], {"a": float("nan")}, [2.5, -2.5]),  # an estimate that is no number is none
+        (ALONE[:2], {"a": float("nan")}, [2.5, -2.5]),  # NaN counts as no estimate
         (ALONE[:2], {"b": float("inf")}, [2.5, -2.5]),
     ],
 )

@@ -44,7 +44,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     reconcile_seconds: float
     """Between two looks of the swapper at the engines when nothing is heard."""
     lease_seconds: float
-    """So long after a leading daemon has died another one may lead."""
+    """Seconds from the death of the daemon that leads until another one may."""
     trial_seconds: float
     """A trial lasts so long at least."""
 
