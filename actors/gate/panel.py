@@ -38,6 +38,10 @@ class Report(msgspec.Struct, frozen=True):
     """By the measurement's name in the verdict."""
 
 
+VERDICT_SECONDS = 600.0
+"""For one verdict; what is measured by then counts, and what it leaves open is held."""
+
+
 class Check(Protocol):
     """Something that is measured of both versions on the same evidence."""
 
@@ -56,23 +60,16 @@ class Check(Protocol):
         ...
 
 
-class PanelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds of a verdict."""
-
-    verdict_seconds: float = 600.0
-    """Seconds for one verdict; what is measured by then counts, and what it leaves open is held."""
-
-
 class Panel:
     """`Trial` of a trial and the checks beside it."""
 
-    def __init__(self, settings: PanelSettings, *, trial: Trial, checks: Sequence[Check]) -> None:
-        self._settings, self._trial, self._checks = settings, trial, checks
+    def __init__(self, *, trial: Trial, checks: Sequence[Check], seconds: float = VERDICT_SECONDS) -> None:
+        self._trial, self._checks, self._seconds = trial, checks, seconds
 
     async def compare(
         self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
     ) -> Comparison:
-        deadline = min(deadline, anyio.current_time() + self._settings.verdict_seconds)
+        deadline = min(deadline, anyio.current_time() + self._seconds)
         findings: list[Finding] = []
         figures: dict[str, float] = {}
         effect = await self._trial.compare(candidate, incumbent, served, load, deadline=deadline)

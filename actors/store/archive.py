@@ -15,7 +15,6 @@ from actors.store import tables as t
 from actors.store.engine import chunks, open_read_only
 from actors.store.errors import StoreUnavailable
 from actors.store.schema import check
-from actors.store.settings import DEFAULTS, StoreSettings
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
 _PAGE = 200
@@ -33,10 +32,10 @@ class Archive:
 
     def __init__(
         self, url: str, kind: Kind, *, since: float | None = None, until: float | None = None,
-        tenant: str | None = None, settings: StoreSettings = DEFAULTS,
+        tenant: str | None = None, password_file: str = "",
     ) -> None:  # fmt: skip
         """Reads the ids of what ended (calls: began; feedback: came) from `since` on, and before `until`."""
-        self._engine = open_read_only(url, settings)
+        self._engine = open_read_only(url, password_file)
         self._row, time = _ROWS[kind]
         wanted = select(self._row.id).order_by(time, self._row.id)
         if since is not None:
@@ -74,14 +73,14 @@ class Archive:
         self._engine.dispose()
 
 
-def ask(url: str, question: Callable[[Connection], R], settings: StoreSettings = DEFAULTS) -> R:
+def ask(url: str, question: Callable[[Connection], R], password_file: str = "") -> R:
     """The answer of `question`, a function of a connection that only reads.
 
     Raises:
         StoreUnavailable: no such database, or it cannot be read.
         SchemaMismatch: written by an evolved with other tables.
     """
-    engine = open_read_only(url, settings)
+    engine = open_read_only(url, password_file)
     try:
         with engine.connect() as connection:
             check(connection)

@@ -22,7 +22,6 @@ from sqlalchemy.exc import DBAPIError
 from actors.store.engine import open_engine
 from actors.store.errors import StoreUnavailable
 from actors.store.postgresql import read_password
-from actors.store.settings import StoreSettings
 
 Report = Callable[[int, int], None]
 """Told how many bytes of how many are done."""
@@ -36,12 +35,12 @@ _SECONDS = 6 * 3600.0
 """After which pg_dump or pg_restore is given up."""
 
 
-def copy(url: str, directory: Path, report: Report, settings: StoreSettings) -> Path:
+def copy(url: str, directory: Path, report: Report, password_file: str = "") -> Path:
     """Copy the database at `url` into `directory`; the file, for its owner alone."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         target = directory / POSTGRESQL
-        _run(["pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={target}"], parsed, settings)
+        _run(["pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={target}"], parsed, password_file)
         target.chmod(0o600)
         return target
     source, target = Path(parsed.database or "").absolute(), directory / SQLITE
@@ -74,7 +73,7 @@ def _copy_sqlite(source: Path, target: Path, report: Report) -> None:
         new.execute("PRAGMA journal_mode=DELETE").fetchone()
 
 
-def put_back(url: str, dump: Path, settings: StoreSettings) -> None:
+def put_back(url: str, dump: Path, password_file: str = "") -> None:
     """Fill the empty PostgreSQL database at `url` from `dump`.
 
     Raises:
@@ -82,13 +81,13 @@ def put_back(url: str, dump: Path, settings: StoreSettings) -> None:
     """
     _run(
         ["pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", str(dump)],
-        make_url(url), settings, database_option=True,
+        make_url(url), password_file, database_option=True,
     )  # fmt: skip
 
 
-def set_aside(url: str, name: str, settings: StoreSettings) -> None:
+def set_aside(url: str, name: str, password_file: str = "") -> None:
     """Move all that is in the PostgreSQL database's schema "public" into one called `name`."""
-    engine = open_engine(url, settings)
+    engine = open_engine(url, password_file)
     quoted = engine.dialect.identifier_preparer.quote(name)
     try:
         with engine.begin() as connection:
@@ -102,7 +101,7 @@ def set_aside(url: str, name: str, settings: StoreSettings) -> None:
         engine.dispose()
 
 
-def _run(command: list[str], url: URL, settings: StoreSettings, *, database_option: bool = False) -> None:
+def _run(command: list[str], url: URL, password_file: str, *, database_option: bool = False) -> None:
     """A tool of PostgreSQL's client."""
     tool = shutil.which(command[0])
     if tool is None:
@@ -110,7 +109,7 @@ def _run(command: list[str], url: URL, settings: StoreSettings, *, database_opti
             f"{command[0]} is not on PATH, and copies of PostgreSQL are its work; install the client tools of the "
             "server's version (Debian: apt install postgresql-client)"
         )
-    secret = read_password(settings.password_file) if settings.password_file else str(url.password or "")
+    secret = read_password(password_file) if password_file else str(url.password or "")
     # As libpq reads it, without the secret: a command line is seen by everybody on the machine.
     plain = url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
     environment = {**os.environ, **({"PGPASSWORD": secret} if secret else {})}

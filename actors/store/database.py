@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from actors.store import postgresql
 from actors.store.engine import fold, open_engine, outage, reading
 from actors.store.leases import Leases
-from actors.store.settings import StoreSettings
+from actors.store.settings import CONNECTIONS
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -24,14 +24,14 @@ _ATTEMPTS = 5
 class Database:
     """Runs functions of a connection, each in a transaction of its own."""
 
-    def __init__(self, url: str, settings: StoreSettings) -> None:
+    def __init__(self, url: str, password_file: str = "") -> None:
         """Nothing is opened yet."""
-        self._engine = open_engine(url, settings)
+        self._engine = open_engine(url, password_file)
         self._reading = reading(self._engine)
         self._writing = self._engine.execution_options(writing=True)
         self._writer = threading.Lock()
-        self.leases = Leases(url, settings)
-        self._limiter = anyio.CapacityLimiter(settings.connections)
+        self.leases = Leases(url, password_file)
+        self._limiter = anyio.CapacityLimiter(CONNECTIONS)
 
     async def read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
         """What `work` answers from one state of the database."""

@@ -23,7 +23,6 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from actors.store import postgresql
 from actors.store import settings as waits
 from actors.store.errors import StoreMisconfigured, StoreUnavailable
-from actors.store.settings import StoreSettings
 from actors.store.tables import Base
 
 T = TypeVar("T")
@@ -37,11 +36,12 @@ _DEFECTS = ("no such table", "no such column", "syntax error", "has no column")
 """SQLite reports defects of a statement in the class of errors that it reports outages in; waiting cures none."""
 
 
-def open_engine(url: str, settings: StoreSettings) -> Engine:
-    """An engine for `url`: `sqlite:///path/to/file.db` or `postgresql+psycopg://...`."""
+def open_engine(url: str, password_file: str = "", connections: int = waits.CONNECTIONS) -> Engine:
+    """An engine for `url`: `sqlite:///path/to/file.db` or `postgresql+psycopg://...`, whose user's password is in
+    `password_file`, read anew for every connection: a change needs no restart."""
     parsed = _parsed(url)
     if parsed.get_backend_name() != "sqlite":
-        return postgresql.open_postgresql(parsed, settings)
+        return postgresql.open_postgresql(parsed, password_file, connections)
     if not parsed.database or parsed.database == ":memory:":
         raise StoreMisconfigured("the store is used from several threads: an SQLite database must be a file")
     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
@@ -86,11 +86,11 @@ def located(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
 
-def open_read_only(url: str, settings: StoreSettings) -> Engine:
+def open_read_only(url: str, password_file: str = "") -> Engine:
     """An engine that writes nothing and makes nothing."""
     parsed = _parsed(url)
     if parsed.get_backend_name() != "sqlite":
-        return reading(postgresql.open_postgresql(parsed, settings))
+        return reading(postgresql.open_postgresql(parsed, password_file, waits.CONNECTIONS))
     path = Path(parsed.database or "").absolute()
     if not path.is_file():
         raise StoreUnavailable(

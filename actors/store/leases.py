@@ -17,7 +17,6 @@ from sqlalchemy import Connection, case, func, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from actors.store.engine import insert_new, open_engine, outage, table_of
-from actors.store.settings import StoreSettings
 from actors.store.tables import LeaseRow
 from actors.system.errors import Deposed
 from actors.system.leadership import Standing
@@ -38,10 +37,10 @@ class _Fence(msgspec.Struct, frozen=True):
 class Leases:
     """The rows, in a store's database. Statements run beside the store's own: a renewal does not wait for a writer."""
 
-    def __init__(self, url: str, settings: StoreSettings) -> None:
+    def __init__(self, url: str, password_file: str = "") -> None:
         """Nothing is opened yet."""
         # Connections of their own, and not in line with the store's writers: a renewal waits for none of them.
-        self._engine = open_engine(url, msgspec.structs.replace(settings, connections=_THREADS))
+        self._engine = open_engine(url, password_file, _THREADS)
         sqlite = self._engine.dialect.name == "sqlite"
         self._writing = self._engine.execution_options(writing=True) if sqlite else self._engine
         self._limiter = anyio.CapacityLimiter(_THREADS)

@@ -18,7 +18,6 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from actors.store import settings as waits
 from actors.store.errors import StoreMisconfigured, StoreUnavailable
-from actors.store.settings import StoreSettings
 
 DRIVER = "postgresql+psycopg"
 _NAMES = ("postgresql", "postgres", DRIVER)
@@ -31,7 +30,7 @@ _OUTAGES = re.compile(r"08|40|53|57|58|25006|25P03|55P03")
 and system; and of others: a standby that takes no writes yet, one ended for idling, a lock not had in time."""
 
 
-def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
+def open_postgresql(url: URL, password_file: str, connections: int) -> Engine:
     """An engine; nothing is connected yet."""
     if url.drivername not in _NAMES:
         raise StoreMisconfigured(
@@ -45,7 +44,7 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
         engine = create_engine(
             url.set(drivername=DRIVER),
             pool_pre_ping=True,
-            pool_size=settings.connections,
+            pool_size=connections,
             max_overflow=0,
             pool_timeout=waits.LOCK_SECONDS + waits.CONNECT_SECONDS,
             hide_parameters=True,
@@ -58,8 +57,8 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def _dial(_: Any, __: Any, ___: Any, arguments: dict[str, Any]) -> None:  # pyright: ignore[reportUnusedFunction]
-        if settings.password_file:
-            arguments["password"] = read_password(settings.password_file)
+        if password_file:
+            arguments["password"] = read_password(password_file)
         defaults = {
             "application_name": "evolved",
             "connect_timeout": max(2, math.ceil(waits.CONNECT_SECONDS)),
@@ -76,7 +75,7 @@ def open_postgresql(url: URL, settings: StoreSettings) -> Engine:
     def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         limits = {
             "lock_timeout": waits.LOCK_SECONDS,
-            "statement_timeout": settings.statement_seconds,
+            "statement_timeout": waits.STATEMENT_SECONDS,
             "idle_in_transaction_session_timeout": waits.IDLE_SECONDS,
         }
         with connection.cursor() as cursor:

@@ -35,7 +35,6 @@ from actors.store.lineage import Lineage, lineage
 from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
-from actors.store.settings import DEFAULTS, StoreSettings
 from actors.store.spans import first_served
 from actors.store.tasks import TaskState
 from actors.system.bus import Outgoing
@@ -59,15 +58,15 @@ def _question(
 class Store:
     """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
 
-    def __init__(self, url: str, *, clock: Callable[[], float], settings: StoreSettings = DEFAULTS) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], float], password_file: str = "") -> None:
         """Nothing is opened yet: see `open`.
 
         Args:
             url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or `postgresql+psycopg://user@host/database`.
             clock: unix seconds, for the times at which rows were written.
-            settings: all but `url`, which is empty there for the default.
+            password_file: file with the password of PostgreSQL's user; read anew for every connection.
         """
-        self._url, self._database = url, Database(url, settings)
+        self._url, self._database = url, Database(url, password_file)
         self._read, self._write, self.leases = self._database.read, self._database.write, self._database.leases
         self.ask, self.change = self._database.read, self._database.write
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one

@@ -32,6 +32,8 @@ from actors.system.lifecycle import Lifecycle
 _log = structlog.get_logger(__name__)
 _LOOK_SECONDS = 1.0
 """Between two questions for the server's health, or two looks at its disk."""
+_MAX_PAYLOAD = 4 << 20
+"""nats-server advises 8 MiB at most."""
 _SYSTEM_USER = "system"
 HOST = "127.0.0.1"
 """Without TLS nobody else may listen; a NATS for several machines is one of your own."""
@@ -44,17 +46,6 @@ _SYNC = "1s"
 from the tap's spool, what was made of them may not. "always" takes twenty times as long."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Before a server that could not write is restarted; doubles while that happens again at once."""
-
-
-class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The embedded nats-server."""
-
-    port: int = 0
-    """0 takes a free one, and keeps it as long as it stays free."""
-    max_payload: int = 4 << 20
-    """Bytes; larger records go by claim check. nats-server advises 8 MiB at most."""
-    store_bytes: int = 16 << 30
-    """Limit of the store on disk; the streams' max_bytes are reserved from it."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -89,9 +80,14 @@ def server_binary() -> Path:
 class Broker:
     """One nats-server child."""
 
-    def __init__(self, directory: Path, settings: BrokerSettings | None = None) -> None:
+    def __init__(self, directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOAD) -> None:
+        """
+        Args:
+            store_bytes: limit of the store on disk; the streams' max_bytes are reserved from it.
+            max_payload: bytes; larger records go by claim check.
+        """
         self._directory = directory.absolute()
-        self._settings = settings or BrokerSettings()
+        self._store_bytes, self._max_payload = store_bytes, max_payload
         self._process: anyio.abc.Process | None = None
         self._port = 0
         self._server_name = f"evolved-{secrets.token_hex(8)}"
@@ -253,7 +249,7 @@ class Broker:
         with contextlib.suppress(BrokerFailed):
             earlier = self.credentials
         # Once clients know the port, a restart keeps it or fails: on another one nobody would find us.
-        port = self._port or self._settings.port or _free_port(HOST, _port_of(earlier))
+        port = self._port or _free_port(HOST, _port_of(earlier))
         self._port = port
         password = earlier.password if earlier else secrets.token_urlsafe(32)
         credentials = Credentials(f"nats://{HOST}:{port}", "evolved", password)
@@ -267,13 +263,13 @@ class Broker:
                 f"log_file: {quoted['nats.log']}",
                 "logfile_size_limit: 8MB",
                 "logfile_max_num: 2",
-                f"max_payload: {self._settings.max_payload}",
+                f"max_payload: {self._max_payload}",
                 f"authorization {{ users: [ {_user(credentials.user, credentials.password)} ] }}",
                 f"accounts {{ SYS {{ users: [ {_user(_SYSTEM_USER, self._system_password)} ] }} }}",
                 "system_account: SYS",
                 "jetstream {",
                 f"  store_dir: {quoted['jetstream']}",
-                f"  max_file_store: {self._settings.store_bytes}",
+                f"  max_file_store: {self._store_bytes}",
                 f"  sync_interval: {json.dumps(_SYNC)}",
                 "}",
             ),

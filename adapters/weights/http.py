@@ -11,14 +11,12 @@ takes too long stops and says how far it is; the next one goes on from there, in
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import BinaryIO
 
 import anyio
 import anyio.to_thread
 import httpx
-import msgspec
 import structlog
 
 from actors.messages import MANIFEST, SIGNATURE, FileDigest, Manifest
@@ -42,44 +40,28 @@ _SPARE_BYTES = 1 << 30
 """Left free on the disk: database and spool live there too."""
 
 
-class PullSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pulling versions from another node."""
-
-    url: str = ""
-    """Where the learner serves its versions (`weights.server` there), such as "http://10.0.0.7:8095"; empty: learner,
-    daemon and engines see the same state_dir."""
-    token_file: str = ""
-    """File that holds the server's token."""
-    bytes_per_second: int = 0
-    """Most that a pull takes of the network, on average; 0 for no limit."""
-    keep: int = 8
-    """Newest versions that are kept here; version 0 and what the swapper pinned are kept besides."""
-
-
 class HttpPull:
     """A `WeightSource` that copies versions below a directory of its own."""
 
     def __init__(
         self,
-        settings: PullSettings,
+        url: str,
         directory: Path,
         *,
+        keep: int,
         check: Check,
         http: httpx.AsyncClient,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         """
         Args:
+            url: where the learner serves its versions, such as "http://10.0.0.7:8095".
             directory: where version directories appear.
+            keep: newest versions that are kept here; version 0 and what the swapper pinned are kept besides.
             http: with the server's token among its headers; its closing is the caller's.
-            clock: seconds from anywhere.
         """
-        self._settings, self._directory, self._check = settings, directory, check
-        self._http, self._clock, self._sleep = http, clock, sleep
+        self._url, self._keep, self._directory = url, keep, directory
+        self._check, self._http = check, http
         self._lock = anyio.Lock()
-        self._due = 0.0
-        """When the next byte may come."""
         self._hashes: dict[Path, tuple[int, hashlib._Hash]] = {}
         """Of partial files: length and digest so far, so that a call that goes on need not read them again."""
         self.counts: dict[str, int] = dict.fromkeys(
@@ -110,8 +92,8 @@ class HttpPull:
         return await anyio.to_thread.run_sync(look)
 
     async def _pull(self, version: int, wanted: str, target: Path) -> None:
-        began = self._clock()
-        where = f"{self._settings.url}/{target.name}"
+        began = time.monotonic()
+        where = f"{self._url}/{target.name}"
         content = await self._small(f"{where}/{MANIFEST}", _MANIFEST_BYTES)
         signature = await self._small(f"{where}/{SIGNATURE}", _SIGNATURE_BYTES, missing=b"")
         manifest = check_manifest(
@@ -131,12 +113,14 @@ class HttpPull:
         def finish() -> list[int]:
             disk.appear(aside, target)
             self._hashes.clear()
-            return disk.prune(self._directory, self._settings.keep, version)
+            return disk.prune(self._directory, self._keep, version)
 
         gone = await anyio.to_thread.run_sync(finish)
         self.counts["pulled"] += 1
         size = sum(entry.size for entry in manifest.files)
-        _log.info("weights_pulled", version=version, bytes=size, seconds=round(self._clock() - began, 3), deleted=gone)
+        _log.info(
+            "weights_pulled", version=version, bytes=size, seconds=round(time.monotonic() - began, 3), deleted=gone
+        )
 
     def _prepare(self, aside: Path, version: int, manifest: Manifest, content: bytes, signature: bytes) -> None:
         with disk.writing(aside):
@@ -194,7 +178,7 @@ class HttpPull:
             if empty >= _ATTEMPTS:
                 raise WeightsUnavailable(f"{where}/{entry.name}: {problem or 'cut short'}; {here} bytes are here")
             _log.info("weights_cut", file=entry.name, at=here, reason=problem)
-            await self._sleep(min(_LONGEST_WAIT, 0.1 * 2**empty))
+            await anyio.sleep(min(_LONGEST_WAIT, 0.1 * 2**empty))
 
     def _so_far(self, part: Path, size: int) -> tuple[int, "hashlib._Hash"]:
         """Length and digest of what is here of a file."""
@@ -245,14 +229,12 @@ class HttpPull:
                             block, pending = pending, bytearray()
                             offset += len(block)
                             await anyio.to_thread.run_sync(self._append, part, file, digest, block, offset)
-                            await self._pace(len(block))
                     finally:
                         # Also when time is up: over a slow line a call may bring less than one block.
                         if pending:
                             offset += len(pending)
                             with anyio.CancelScope(shield=True):
                                 await anyio.to_thread.run_sync(self._append, part, file, digest, pending, offset)
-                    await self._pace(len(pending))
         except httpx.HTTPError as error:
             return f"{type(error).__name__}: {error}"
         return "" if offset == size else "the answer ended early"
@@ -268,20 +250,13 @@ class HttpPull:
         self._hashes[part] = (offset, digest)
         self.counts["bytes"] += len(block)
 
-    async def _pace(self, size: int) -> None:
-        if self._settings.bytes_per_second <= 0:
-            return
-        now = self._clock()
-        self._due = max(self._due, now) + size / self._settings.bytes_per_second
-        await self._sleep(self._due - now)
-
     async def _small(self, url: str, limit: int, missing: bytes | None = None) -> bytes:
         """A file that is held whole. Raises WeightsUnavailable: not after some attempts; CheckpointRefused: there is
         none, or it is larger than `limit`."""
         problem = ""
         for attempt in range(_ATTEMPTS):
             if attempt:
-                await self._sleep(min(_LONGEST_WAIT, 0.1 * 2**attempt))
+                await anyio.sleep(min(_LONGEST_WAIT, 0.1 * 2**attempt))
             try:
                 async with self._http.stream("GET", url, timeout=_SILENCE) as answer:
                     if answer.status_code == 404 and missing is not None:

@@ -16,7 +16,8 @@ from daemon.api.tls import ServerTls, server_tls
 from daemon.collectors.figures import Figures, gauge
 from daemon.composition.resources import Resources
 from daemon.processes.asgi import serve
-from daemon.settings.config import Config
+from daemon.settings import control as settings
+from daemon.settings.tables import Config
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +34,7 @@ def control_task(
 ) -> Callable[[Lifecycle], Awaitable[None]]:
     """The control API's task; `make` lacks what depends on the bus."""
     store, bus = parts.store, parts.bus
-    where = config.control
+    where = settings.where(config.control)
     tls = server_tls(where.tls_cert, where.tls_key, section="control")
     keys = admin_keys(config.keys, where.host, protected=tls is not None or where.behind_tls_proxy)
     if tls is not None:
@@ -52,7 +53,7 @@ def control_task(
         describe={
             "sandbox": config.sandbox.environment or None,
             "engines": {name: engine.url for name, engine in parts.engines.items()},
-            "tap": f"http://{config.tap.host}:{config.tap.port}",
+            "tap": f"http://{config.tap.listen}",
         },
     )
 
@@ -71,7 +72,14 @@ def control_task(
         async with anyio.create_task_group() as group:
             group.start_soon(observe, lifecycle)
             group.start_soon(
-                partial(serve, control.app(where.allowed_hosts, keys), where, tls=tls, ready=lifecycle.ready)
+                partial(
+                    serve,
+                    control.app(where.allowed_hosts, keys),
+                    where.host,
+                    where.port,
+                    tls=tls,
+                    ready=lifecycle.ready,
+                )
             )
             await lifecycle.draining.wait()
             group.cancel_scope.cancel()

@@ -11,13 +11,13 @@ from actors.messages.signing import record_problem
 from actors.ports.errors import AdapterError
 from actors.store.history import Why
 from adapters.weights import check_directory
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 from daemon.upkeep.provenance import Provenance
 
 
 def explain(found: Why, config: Config) -> dict[str, Any]:
     """`found` as JSON knows it; `problems` lists signatures and digests that are not good."""
-    provenance = Provenance(config.provenance, config.state)
+    provenance = Provenance(config.state)
     gate, candidate = provenance.trusted("gate"), found.candidate
     problems: list[str] = []
 

@@ -10,7 +10,7 @@ from daemon.cli.options import json_option, settings_options
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from daemon.settings.config import Config
+    from daemon.settings.tables import Config
 
 DB_HELP = """\
 The store: SQLite in state_dir, or PostgreSQL, whichever [database] names.
@@ -76,7 +76,7 @@ def add_db(add: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from actors.store import StoreError
     from daemon.errors import TransferFailed
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     config = load(arguments.config, arguments.set)
     try:
@@ -128,7 +128,7 @@ def _asked(config: "Config", question: Any) -> Any:
     from actors.store.integrity import quick
 
     quick(config.store_url)
-    return ask(config.store_url, question, config.store)
+    return ask(config.store_url, question, config.database.password_file)
 
 
 def _backup(arguments: argparse.Namespace, config: "Config") -> int:
@@ -171,13 +171,13 @@ def _check(arguments: argparse.Namespace, config: "Config") -> int:
     from daemon.cli.output import print_json
     from daemon.upkeep.provenance import Provenance
 
-    keys = Provenance(config.provenance, config.state).trusted("gate")
+    keys = Provenance(config.state).trusted("gate")
     say = (lambda text: None) if arguments.json else _say
     findings = pages(config.store_url)
     found = Checked(schema="", rows={}, findings=tuple(findings))
     if not findings:
         problem = (lambda record: record_problem(record, keys)) if keys.path.is_file() else None
-        found = ask(config.store_url, lambda connection: check(connection, problem, say), config.store)
+        found = ask(config.store_url, lambda connection: check(connection, problem, say), config.database.password_file)
     if not isinstance(found, Checked):
         raise StoreUnavailable("no answer")
     if arguments.json:

@@ -8,7 +8,7 @@ from daemon.cli.options import json_option, settings_options
 
 if TYPE_CHECKING:
     from actors.ports.environments import Environment
-    from daemon.settings.config import Config
+    from daemon.settings.tables import Config
 
 HELP = """\
 Environments are where tasks are attempted and verified. NAME is an installed one, as the list has it, or the class of
@@ -59,7 +59,7 @@ def add_environments(add: Any) -> None:
 
 def run_environments(arguments: argparse.Namespace) -> int:
     """Exit status 0; 1 if a check finds something."""
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     return _ACTIONS[arguments.action](arguments, load(arguments.config, arguments.set))
 

@@ -58,7 +58,8 @@ def run_eval(arguments: argparse.Namespace) -> int:
     from daemon.composition import registry
     from daemon.composition.engines import engine_clients
     from daemon.composition.harness import harness
-    from daemon.settings.parts import load
+    from daemon.composition.values import rollout
+    from daemon.settings.reading import load
 
     for name in ("n", "tasks", "max_steps", "max_tokens"):
         if getattr(arguments, name) < 1:
@@ -77,7 +78,15 @@ def run_eval(arguments: argparse.Namespace) -> int:
     url = arguments.engine or config.engines[0].url
     key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")
     result = anyio.run(
-        evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key, harness(config.rollout)
+        evaluate,
+        settings,
+        environment,
+        url,
+        arguments.tasks,
+        arguments.seed,
+        _Progress(),
+        key,
+        harness(rollout(config)),
     )
     if arguments.json:
         print_json(as_json(result))

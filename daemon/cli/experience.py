@@ -144,9 +144,9 @@ def connected(arguments: argparse.Namespace, timeout: float = 60.0) -> "Experien
     """A client of the daemon that the settings name."""
     from daemon.cli.control_client import address, control_client
     from daemon.experience.client import ExperienceClient
-    from daemon.settings.parts import load
+    from daemon.settings.control import control_settings
 
-    control = load(arguments.config, arguments.set).control
+    control = control_settings(arguments.config, arguments.set)
     return ExperienceClient(address(control), timeout=timeout, client=control_client(control, timeout))
 
 

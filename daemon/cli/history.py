@@ -193,13 +193,13 @@ def _asked(arguments: argparse.Namespace, question: Any) -> Any:
 
     config = _config(arguments)
     try:
-        return ask(config.store_url, question, config.store)
+        return ask(config.store_url, question, config.database.password_file)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
 
 
 def _config(arguments: argparse.Namespace) -> Any:
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     path: Path | None = arguments.config
     return load(path, arguments.set)

@@ -44,7 +44,7 @@ def add_install(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _install(arguments: argparse.Namespace) -> int:
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
     from daemon.upkeep import install
 
     root: Path = arguments.root

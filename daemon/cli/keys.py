@@ -13,8 +13,7 @@ from rich.table import Column
 
 from daemon.cli.output import OutputTable, print_json, screen
 from daemon.errors import ConfigError
-from daemon.settings.config import Config
-from daemon.settings.parts import KEYS
+from daemon.settings.tables import KEYS, Config
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import PREFIX, Key, add_key, read_keys, revoke_key
 

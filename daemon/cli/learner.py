@@ -73,15 +73,17 @@ def run_learner(arguments: argparse.Namespace) -> int:
 def run_inspect(arguments: argparse.Namespace) -> int:
     """Exit status 0, or 1 if the trajectory that was asked for is not there."""
     from daemon.cli.output import screen
+    from daemon.processes.learner_settings import learner
     from learner.checkpoints import Checkpoints
     from learner.inspect import decoder, inspect, known, tokenizer_file
     from learner.inspect_terminal import show
 
     config = _settings(arguments)
     state = Checkpoints(config.state)
-    tokenizer = tokenizer_file(arguments.tokenizer, config.learner, state)
+    settings = learner(config)
+    tokenizer = tokenizer_file(arguments.tokenizer, settings, state)
     inspection = inspect(
-        arguments.batch, config.learner, known(config.learner, state), decoder(tokenizer), name=arguments.trajectory,
+        arguments.batch, settings, known(settings, state), decoder(tokenizer), name=arguments.trajectory,
         limit=arguments.limit,
     )  # fmt: skip
     show(inspection, screen(), full=arguments.full)
@@ -92,6 +94,6 @@ def run_inspect(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     return load(arguments.config, [*arguments.set, *getattr(arguments, "more", [])])

@@ -154,11 +154,11 @@ def _ask(arguments: argparse.Namespace, method: str, path: str, body: dict[str, 
     from daemon.cli.control_client import control_client, unreachable
     from daemon.cli.status import refusal
     from daemon.live.settings import START_SECONDS
-    from daemon.settings.parts import load
+    from daemon.settings.control import control_settings
 
-    config = load(arguments.config, arguments.set)
+    where = control_settings(arguments.config, arguments.set)
     # The daemon waits for the API; this waits for the daemon.
-    with control_client(config.control, START_SECONDS + 30.0) as http:
+    with control_client(where, START_SECONDS + 30.0) as http:
         try:
             answer = http.request(method, path, json=body)
             answer.raise_for_status()
@@ -171,4 +171,4 @@ def _ask(arguments: argparse.Namespace, method: str, path: str, body: dict[str, 
             except (ValueError, KeyError, TypeError):
                 raise ControlUnreachable(refusal(error)) from error
         except (httpx.HTTPError, ValueError) as error:
-            raise unreachable(config.control, error) from error
+            raise unreachable(where, error) from error

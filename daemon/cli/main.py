@@ -290,32 +290,33 @@ def _config_file() -> Path | None:
 
 
 def _settings(arguments: argparse.Namespace) -> Any:
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     return load(arguments.config, arguments.set)
 
 
 def _tap(arguments: argparse.Namespace) -> None:
+    import msgspec
+
     from actors.system.notify import Notify
     from daemon.logs import as_service
     from daemon.processes import preflight
-    from daemon.settings.config import tap_redaction, tap_settings
+    from daemon.processes.tap_settings import redaction, tap
     from daemon.tap.process import main as serve
     from daemon.tap.worker import ParentBound, role
     from daemon.tap.workers import main as serve_several
 
     as_service()
     config, manager, part = _settings(arguments), Notify.from_environment(os.environ), role(os.environ)
+    settings, redacted = tap(config), redaction(config)
     if part is None:
         preflight.tap(config)
     if part is None and config.tap.workers > 1:
-        tap_redaction(config)
-        serve_several(tap_settings(config), arguments.given, manager=manager)
+        serve_several(settings, arguments.given, manager=manager)
         return
-    told = tap_settings(config) if part is None else part.settings(tap_settings(config))
     serve(
-        told,
-        tap_redaction(config),
+        settings if part is None else part.settings(settings),
+        msgspec.to_builtins(redacted),
         manager=manager if part is None else ParentBound(manager, part.parent),
         gossip=None if part is None else part.gossip(),
     )
@@ -400,12 +401,13 @@ def _status(arguments: argparse.Namespace) -> int:
     from daemon.cli.output import print_json
     from daemon.cli.status import fetch, show
     from daemon.doctor.settings import readable
+    from daemon.settings.control import where
 
     # The daemon may well run with the settings from before a change that nobody can read.
     config, unknown = readable(arguments.config, arguments.set)
     for one in unknown:
         print(f"evolved status: {one.what}; {one.remedy}", file=sys.stderr)
-    status = fetch(config.control)
+    status = fetch(where(config.control))
     if arguments.json:
         print_json(status)
     else:
@@ -423,11 +425,14 @@ def _config(arguments: argparse.Namespace) -> int:
     import tomli_w
 
     from daemon.cli.output import print_json
+    from daemon.composition import values
+    from daemon.processes.tap_settings import redaction
     from daemon.settings import reading
-    from daemon.settings.parts import parts_of
 
     table = reading.whole(arguments.config, arguments.set)
-    parts_of(reading.checked(table, reading.source_of(arguments.config)))
+    config = reading.checked(table, reading.source_of(arguments.config))
+    redaction(config)
+    values.questioner(config)
     if arguments.json:
         print_json(table)
     else:

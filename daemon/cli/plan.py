@@ -79,7 +79,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     from daemon.cli.output import print_json
     from daemon.cli.planning import Given, plan
     from daemon.errors import ConfigError
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
     from learner.errors import ShapeUnknown
     from learner.fit import GIGA, machine_memory
     from learner.sizing import MODELS, PEAKS, peak_flops, read_shape

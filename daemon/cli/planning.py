@@ -12,7 +12,9 @@ import msgspec
 from actors.curation.pace import duration
 from actors.kinds.holdout import SHARE
 from adapters.judges.windows import Shape as Shown
-from daemon.settings.config import Config
+from daemon.composition import values
+from daemon.processes.learner_settings import learner
+from daemon.settings.tables import Config
 from learner.fit import GIGA, needed, remedies, settled
 from learner.memory import STATE_EVERY
 from learner.sizing import (
@@ -101,7 +103,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan(model: str, shape: Shape, given: Given, config: Config) -> Plan:
     """What `shape` takes under these settings."""
-    asked = training(config.learner, given.gpus)
+    asked = training(learner(config), given.gpus)
     if given.gpus > 1 or not given.gpus:
         asked = msgspec.structs.replace(asked, trainer="verl" if given.gpus else "native")
     have = (given.gpu_gb if given.gpus else given.machine_gb) * GIGA or math.inf
@@ -141,8 +143,8 @@ def _memory(
 
 
 def _update(shape: Shape, run: Training, given: Given, config: Config) -> list[Figure]:
-    rows = config.curator.production_per_batch
-    steps = max(1, min(config.learner.mini_batches, rows // LEAST))
+    rows = config.train.runs
+    steps = max(1, min(config.train.mini_batches, rows // LEAST))
     work = Work(rows=rows, length=given.tokens, trained=given.said, probe=PROBE_TOKENS)
     operations = flops(shape, run, work, steps)
     if given.gpus:
@@ -184,19 +186,21 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
     Args:
         cycle: seconds of an update with its version.
     """
-    canary, gate, limit = config.swapper.canary, config.gate, config.learner.max_staleness
+    canary, seconds = values.canary(config), values.gatekeeper(config).gate_seconds
+    replay, prompts, drift = values.replay_trial(config), values.prompts(config), values.drift(config)
+    limit = config.train.max_staleness
     reports = given.runs_per_hour * given.reported / 3600.0
-    by_data = DAY * reports * USED / config.curator.production_per_batch
+    by_data = DAY * reports * USED / config.train.runs
     by_learner = DAY / cycle
     updates = min(by_data, by_learner)
     interval = DAY / updates
     trial = min(canary.deadline_seconds, max(canary.seconds, canary.runs / reports))
-    turn = gate.keeper.gate_seconds + trial
+    turn = seconds + trial
     verdicts = min(updates, DAY / turn)
     # From being sampled to being trained: the outcome, the rest of the batch, and the update before this one's end.
     age = given.delay_minutes * 60.0 + interval / 2 + cycle
     # What serves was made before: it waited for its verdict, and serves until the next one has passed its trial.
-    behind = (age + gate.keeper.gate_seconds + turn / 2) / interval
+    behind = (age + seconds + turn / 2) / interval
     stale = f"train.max_staleness = {limit} allows it"
     if behind > limit:
         stale = (
@@ -204,10 +208,10 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
             "outcomes that come sooner, or more in a batch (train.runs), help"
         )
     judged, a_run = _judge(given, config)
-    scored = gate.replay.most + gate.drift.most
-    replayed = gate.prompts.most * (given.tokens + gate.prompts.max_tokens)
+    scored = replay.most + drift.most
+    replayed = prompts.most * (given.tokens + prompts.max_tokens)
     shadow = verdicts * 2 * (scored * given.tokens + replayed)
-    episodes = config.rollout.groups * config.rollout.group_size if config.sandbox.environment else 0
+    episodes = config.train.groups * config.train.group_size if config.sandbox.environment else 0
     played = f"{episodes} rollouts an update" if episodes else "no sandbox, no rollouts"
     return [
         Figure(
@@ -220,7 +224,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
             key="promotions_day", what="versions a day that may come to serve", value=verdicts, unit="",
             basis="formula",
             told=f"one trial at a time: {duration(trial)} for {canary.runs} outcomes ([trial]), "
-            f"{gate.keeper.gate_seconds:g} s to a verdict; {100 * SHARE:.0f} % of runs are held out",
+            f"{seconds:g} s to a verdict; {100 * SHARE:.0f} % of runs are held out",
         ),
         Figure(
             key="staleness_minutes", what="age of a run when it is learned from", value=age / 60.0, unit="min",
@@ -234,13 +238,13 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
         Figure(
             key="judge_tokens_day", what="tokens of an LLM judge a day", value=judged, unit="", basis="assumed",
             told=f"{a_run:,.0f} a run (steps as shown, rubric, labels: by characters), "
-            f"{100 * config.attributor.sampling.share:g} % of runs judged (judge.share); the judge "
+            f"{100 * config.judge.share:g} % of runs judged (judge.share); the judge "
             '"rules" takes none',
         ),
         Figure(
             key="shadow_tokens_day", what="tokens of the shadow engine a day",
             value=shadow + updates * episodes * given.tokens, unit="", basis="formula",
-            told=f"{verdicts:,.0f} verdicts at most: {scored} runs scored and {gate.prompts.most} prompts replayed "
+            told=f"{verdicts:,.0f} verdicts at most: {scored} runs scored and {prompts.most} prompts replayed "
             f"under two versions each; {played}",
         ),
         Figure(
@@ -257,10 +261,10 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
 
 def _judge(given: Given, config: Config) -> tuple[float, float]:
     """Tokens of an LLM judge a day, and those of one run."""
-    shown, attributor = Shown(), config.attributor
+    shown = Shown()
     calls = min(shown.windows, math.ceil(given.steps / shown.window_steps))
     judged = min(given.steps, calls * shown.window_steps)
     read = min(float(given.tokens), judged * shown.step / STEP_CHARACTERS)
     a_run = read + calls * RUBRIC + judged * LABEL
-    again = attributor.calibration.share * given.reported
-    return 24.0 * given.runs_per_hour * attributor.sampling.share * (1 + again) * a_run, a_run
+    again = values.attributor(config).calibration.share * given.reported
+    return 24.0 * given.runs_per_hour * config.judge.share * (1 + again) * a_run, a_run

@@ -36,11 +36,11 @@ def run_provenance(arguments: argparse.Namespace) -> int:
     """Exit status 0."""
     from actors.messages.signing import BadKey
     from daemon.errors import ConfigError
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
     from daemon.upkeep.provenance import Provenance
 
     config = load(arguments.config, arguments.set)
-    provenance = Provenance(config.provenance, config.state)
+    provenance = Provenance(config.state)
     if arguments.action in ("trust", "rotate") and arguments.role is None:
         raise ConfigError(f"whose key? write: evolved provenance {arguments.action} learner, or gate")
     try:

@@ -15,9 +15,9 @@ from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import QuestionerState, read, write
 from adapters.engines.client import EngineClient
 from adapters.environments.synthetic_tasks import SyntheticTasks
-from daemon.composition import registry
+from daemon.composition import registry, values
 from daemon.errors import ConfigError, TasksFailed
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,16 +49,16 @@ async def generate(
     """Make tasks into `order.out`, which is whole after every round."""
     if order.out.exists() and not order.resume:
         raise TasksFailed(f"{order.out} is there already; --resume goes on with it, another --out begins anew")
-    if order.llm and not config.llm.name:
+    if order.llm and not config.llm.url:
         raise ConfigError("--llm: llm.url is empty; name a chat model in [llm]")
     if not order.out.parent.is_dir():
         raise TasksFailed(f"--out {order.out}: there is no directory {order.out.parent}")
     options = config.sandbox.options if order.environment == config.sandbox.environment else {}
     environment = registry.build("environment", order.environment, options)
-    settings = msgspec.structs.replace(config.questioner, attempts=order.attempts if order.engine else 0)
+    settings = msgspec.structs.replace(values.questioner(config), attempts=order.attempts if order.engine else 0)
     async with AsyncExitStack() as stack:
 
-        def adapter(kind: str, chosen: Any) -> Any:
+        def adapter(kind: str, chosen: values.Adapter) -> Any:
             built = registry.build(kind, chosen.name, chosen.options) if chosen.name else None
             if built is not None and hasattr(built, "aclose"):
                 stack.push_async_callback(built.aclose)
@@ -74,8 +74,8 @@ async def generate(
                 environment,
                 clock=time.monotonic,
                 seed=order.seed,
-                embedder=adapter("embedder", config.embedder),
-                wording=adapter("wording", config.llm) if order.llm else None,
+                embedder=adapter("embedder", values.adapter(config, "embedder")),
+                wording=adapter("wording", values.chat(config)) if order.llm else None,
                 solver=solver,
                 state=opened(order.out) if order.out.exists() else None,
             )

@@ -58,7 +58,7 @@ def run_tasks(arguments: argparse.Namespace) -> int:
 
     from daemon.cli.output import print_json
     from daemon.cli.task_generation import Order, figures, generate
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     for name in ("count", "attempts"):
         if getattr(arguments, name) < 1:

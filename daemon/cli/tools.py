@@ -37,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from daemon.api.mcp_server import run_server
     from daemon.api.toolsearch_mcp import server
     from daemon.composition.toolsearch import Catalogue
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     catalogue = Catalogue(load(arguments.config, arguments.set), arguments.file)
     risk = "reads what your tools' documents say"

@@ -70,7 +70,7 @@ def add_commands(add: Any) -> None:
 def run_export(arguments: argparse.Namespace) -> int:
     """Exit status 0, or 1 if the reader of standard output went away."""
     from daemon.ingest.jsonl_export import export, moment
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     config, now = load(arguments.config, arguments.set), time.time()
     since, until = (None if text is None else moment(text, now) for text in (arguments.since, arguments.until))
@@ -93,7 +93,7 @@ def run_import(arguments: argparse.Namespace) -> int:
 
     from daemon.cli.output import print_json
     from daemon.ingest.jsonl_import import Options, import_file
-    from daemon.settings.parts import load
+    from daemon.settings.reading import load
 
     # What the connection logs is of no use to a person.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

@@ -11,11 +11,10 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from uuid import uuid4
 
 import anyio
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -37,25 +36,22 @@ _ANYWHERE = ("/api/freeze", "/api/thaw", "/api/promote", "/api/rollback", "/api/
 """What any daemon takes: it goes into the store and over the bus to the one that leads."""
 
 
-class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """This daemon among several (docs/several-machines.md). One alone needs nothing of it."""
-
-    address: str = ""
-    """URL at which the others' users reach its control API; empty for the address that it listens at."""
-    lease_seconds: Annotated[float, msgspec.Meta(ge=1.0, le=60.0)] = 3.0
-    """So long after a leader has died another daemon may lead; it also has to manage that long without the database.
-    With SQLite it has no effect."""
-
-
 class Member:
-    """This daemon."""
+    """This daemon among several (docs/several-machines.md)."""
 
-    def __init__(self, settings: ClusterSettings, address: str, *, sole: bool) -> None:
+    def __init__(self, address: str, lease_seconds: float, *, sole: bool) -> None:
+        """
+        Args:
+            address: URL at which the others' users reach its control API.
+            lease_seconds: so long after a leader has died another daemon may lead; it also has to manage that long
+                without the database. With SQLite it has no effect.
+            sole: nobody else can be there.
+        """
         # Two daemons may be given one name; their leases must not be taken for one another's.
         self.holder = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
-        self.address = settings.address or address
+        self.address = address
         self.sole = sole
-        self.seconds = max(settings.lease_seconds, _SOLE_SECONDS) if sole else settings.lease_seconds
+        self.seconds = max(lease_seconds, _SOLE_SECONDS) if sole else lease_seconds
 
     def leadership(self, leases: Any, on_taken: Callable[[], None]) -> Leadership:
         """Its part in the lease."""

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -72,6 +71,7 @@ from daemon.collectors.parts import (
     provisional_figures,
     sentinel_figures,
 )
+from daemon.composition import values
 from daemon.composition.cluster import leader_figures, leader_view, reading_along
 from daemon.composition.environments import sandbox_environment
 from daemon.composition.gate import gate_trial
@@ -85,7 +85,8 @@ from daemon.experience.service import ExperiencePool
 from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
 from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.live.registry import Live
-from daemon.settings.config import SHADOW, Config, curator_settings, serving_engines, tap_settings
+from daemon.processes.tap_settings import ROUTES, redaction
+from daemon.settings.tables import SHADOW, Config
 from daemon.tap.segments import spools
 from daemon.upkeep.retention import Retention, database_file, retention_figures
 from daemon.upkeep.swap_intents import SwapIntents
@@ -113,7 +114,7 @@ class Daemon:
         self.clock, self.singletons = time.time, CollectorRegistry()
         self.times = VersionTimeline(self.clock)
         self.invalidation, self._backpressure = CacheInvalidation(), Backpressure()
-        self.serving = serving_engines(config)
+        self.serving = config.serving
         self.routes: list[Route] = []
         """For the control API, of subsystems that are not always there."""
         self.leadership = parts.member.leadership(parts.store.leases, self.times.forget)
@@ -121,10 +122,10 @@ class Daemon:
         self.supervisor.add("leadership", self.leadership.run)
 
         # Shared: where episodes are played, what finds texts, what is played next, what is alike.
-        live, grader = self._live(), parts.adapter("grader", config.grader)
+        live, grader = self._live(), parts.adapter("grader")
         sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
-        embedder = parts.adapter("embedder", config.embedder)
-        self.curriculum = config.curator.curriculum()
+        embedder = parts.adapter("embedder")
+        self.curriculum = values.curator(config).curriculum()
         self.kinds = Kinds(Meanings() if words_alone(embedder) else Meanings(Embeddings(embedder, self.store)))
         environment = searching(sandbox, config.sandbox, embedder)
 
@@ -194,7 +195,7 @@ class Daemon:
         async def note(what: str, details: dict[str, str], by: str) -> None:
             await self.store.save([notice(what, details, by=by, now=time.time())])
 
-        live = Live(self.config.adapters, self.config.live, self.config.state, note=note)
+        live = Live(self.config.apis, self.config.state, note=note)
         self.parts.registry.register(Figures(live_figures, live))
         self.supervisor.add("live", live.run, Restart(critical=False))
         routes = LiveRoutes(live)
@@ -206,14 +207,14 @@ class Daemon:
         where one leads: spool and port are this machine's."""
         config, parts = self.config, self.parts
         shipper = Shipper(
-            spools(config.spool, config.tap.workers), parts.bus, settings=config.shipper,
+            spools(config.spool, config.tap.workers), parts.bus,
             metrics=ShipperMetrics(parts.registry), rng=self.rng("shipper"),
         )  # fmt: skip
         self.supervisor.add("shipper", alone(config.spool, shipper.run))
-        if config.intake.otlp:
+        if config.otlp.listen:
             intake = OtlpIntake(
-                config.intake, parts.bus, redact=Redactor(config.redaction).message,
-                keys=agent_keys(config.keys), require_key=config.tap.door.require_key,
+                values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,
+                keys=agent_keys(config.keys), require_key=config.tap.require_key,
             )  # fmt: skip
             parts.registry.register(Figures(intake_figures, intake))
             self.supervisor.add("intake", intake.run)
@@ -222,7 +223,7 @@ class Daemon:
         """Calls to trajectories."""
         engines = {name: self.parts.engines[name] for name in self.serving}
         assembler = Assembler(
-            self.config.assembler, store=self.store, clock=self.clock, serving=self.times.version,
+            values.assembler(self.config), store=self.store, clock=self.clock, serving=self.times.version,
             ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
         )  # fmt: skip
         self.figures(assembler_figures, assembler)
@@ -231,8 +232,8 @@ class Daemon:
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
         attributor = Attributor(
-            self.config.attributor, judge=self.parts.adapter("judge", self.config.judge), evidence=self.store,
-            store=self.store, clock=self.clock, ticks=time.monotonic,
+            values.attributor(self.config), judge=self.parts.adapter("judge"), evidence=self.store, store=self.store,
+            clock=self.clock, ticks=time.monotonic,
         )  # fmt: skip
         self.figures(attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
@@ -245,19 +246,20 @@ class Daemon:
         """What is learned without the weights: lessons are found, drawn, probed and, in a sandbox, tried."""
         config, parts = self.config, self.parts
         navigator = Navigator(
-            config.navigator, store=self.store, embedder=None if words_alone(embedder) else embedder,
-            rng=self.rng("navigator"), rewriter=parts.adapter("rewriter", config.rewriter),
+            values.navigator(config), store=self.store, embedder=None if words_alone(embedder) else embedder,
+            rng=self.rng("navigator"), rewriter=parts.adapter("rewriter"),
         )  # fmt: skip
         self.figures(navigator_figures, navigator)
         self.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
         prober = tester = None
         if environment is not None:
-            player = engine_player(parts.shadow, config.probe)
-            prober = Prober(config.probe, environment=environment, player=player, clock=self.clock)
-            tester = SkillReplayer(environment, config.probe.families)
+            probe = values.probe(config)
+            player = engine_player(parts.shadow, probe)
+            prober = Prober(probe, environment=environment, player=player, clock=self.clock)
+            tester = SkillReplayer(environment, config.sandbox.families)
         experiencer = Experiencer(
-            config.experiencer, store=self.store, prober=prober, clock=self.clock, embedder=embedder, tester=tester,
-            extractor=parts.adapter("extractor", config.extractor), kinds=self.kinds,
+            values.experiencer(config), store=self.store, prober=prober, clock=self.clock, embedder=embedder,
+            tester=tester, extractor=parts.adapter("extractor"), kinds=self.kinds,
         )  # fmt: skip
         self.figures(experience_figures, experiencer)
         self.act(experiencer, LONG, renews=True)
@@ -266,7 +268,7 @@ class Daemon:
     def _curation(self) -> Curator:
         """Labelled trajectories to orders for the learner."""
         curator = Curator(
-            curator_settings(self.config), store=self.store, batches=self.config.state / "batches", clock=self.clock,
+            values.curator(self.config), store=self.store, batches=self.config.state / "batches", clock=self.clock,
             curriculum=self.curriculum, kinds=self.kinds,
         )  # fmt: skip
         self.figures(curator_figures, curator)
@@ -281,15 +283,16 @@ class Daemon:
         if environment is None:
             return lambda version: None
         config, shadow, curriculum = self.config, self.parts.shadow, self.curriculum
+        settings = values.rollout(config)
         tasks = Tasks(
-            config.tasks, store=self.store, environment=environment, families=config.rollout.families,
+            values.tasks(config), store=self.store, environment=environment, families=config.sandbox.families,
             curriculum=curriculum, clock=self.clock, engine=shadow, rng=self.rng("tasks"), grader=grader,
         )  # fmt: skip
         self.act(tasks.failures, LONG, renews=True)
         player = Rollout(
-            config.rollout, store=self.store, engine=shadow, environment=tasks.environment, retriever=self.navigator,
+            settings, store=self.store, engine=shadow, environment=tasks.environment, retriever=self.navigator,
             clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
-            harness=harness(config.rollout), mixture=tasks.mixture,
+            harness=harness(settings), mixture=tasks.mixture,
             trains=lambda version: self.curator.pool.trains(version),
         )  # fmt: skip
         self.figures(task_figures, tasks)
@@ -301,11 +304,11 @@ class Daemon:
     def _questions(self, sandbox: Environment | None, embedder: Embedder) -> None:
         """Tasks of one's own; the sandbox shows all its tools there, whatever the tool search shows to others."""
         config, parts = self.config, self.parts
-        if sandbox is None or not config.questioner.enabled:
+        if sandbox is None or "questions" not in config.tasks.make:
             return
         asking = questioner(
             config, store=self.store, sink=self.store, environment=sandbox, shadow=parts.shadow, embedder=embedder,
-            wording=parts.adapter("wording", config.wording), rng=self.rng("questioner"),
+            wording=parts.adapter("wording"), rng=self.rng("questioner"),
         )  # fmt: skip
         self.figures(questioner_figures, asking)
         self.produce(asking)
@@ -316,14 +319,14 @@ class Daemon:
         return Swaps(
             config.state / "swaps", parts.engines, inline=frozenset({SHADOW}), weights=parts.weights,
             intents=SwapIntents(self.store.leases, config.state / "swaps", parts.member.holder),
-            seconds=config.swapper.swap_timeout, epoch=lambda: self.leadership.epoch,
+            seconds=config.limits.swap_seconds, epoch=lambda: self.leadership.epoch,
         )  # fmt: skip
 
     def _gate(self, environment: Environment | None, swaps: Swaps, loaded: Callable[[int], None]) -> Gatekeeper:
         """Candidates to verdicts."""
         config, parts = self.config, self.parts
         gatekeeper = Gatekeeper(
-            config.gate.keeper, store=self.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
+            values.gatekeeper(config), store=self.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
             trial=gate_trial(config, store=self.store, shadow=parts.shadow, environment=environment),
             versions=parts.versions, key=parts.provenance.key("gate"), clock=self.clock, times=self.times,
             loaded=loaded,
@@ -333,16 +336,16 @@ class Daemon:
 
     def _deployment(self, swaps: Swaps) -> tuple[Swapper, Orders]:
         """Promoted versions to the engines that serve; the kill switch and operators' orders overrule it."""
-        config, parts, tap = self.config, self.parts, tap_settings(self.config)
+        config, parts, settings = self.config, self.parts, values.swapper(self.config)
         key, keys = parts.provenance.key("gate"), parts.provenance.trusted("gate")
         swapper = Swapper(
-            config.swapper, store=self.store, engines={name: parts.engines[name] for name in self.serving},
+            settings, store=self.store, engines={name: parts.engines[name] for name in self.serving},
             runner=swaps, versions=parts.versions, key=key, keys=keys, clock=self.clock, times=self.times,
-            routes=Path(tap.routes_file), weights={one.name: one.weight for one in tap.upstreams},
+            routes=config.state / ROUTES, weights={one.name: one.weight for one in config.engines},
             halted=self.kill.reason, kinds=self.kinds,
         )  # fmt: skip
         self.figures(fleet_figures, swapper)
-        self.act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, config.swapper.reconcile_seconds))
+        self.act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, settings.reconcile_seconds))
         orders = Orders(
             store=self.store, fleet=lambda: swapper.fleet, kill=self.kill, send=self._send, key=key, keys=keys,
             clock=self.clock,
@@ -359,12 +362,16 @@ class Daemon:
         """Whether there is learning at all, and whether production got worse."""
         learning = LearningView(
             curator=self.curator, gatekeeper=self.gatekeeper, fleet=lambda: self.swapper.fleet,
-            canary=self.config.swapper.canary, halted=self.kill.reason, leads=lambda: self.leadership.leading,
+            canary=values.canary(self.config), halted=self.kill.reason, leads=lambda: self.leadership.leading,
             clock=self.clock,
         )  # fmt: skip
         self.figures(learning_figures, learning)
         sentinel = Sentinel(
-            self.config.sentinel, store=self.store, engines=self.parts.engines, clock=self.clock, kinds=self.kinds
+            values.sentinel(self.config),
+            store=self.store,
+            engines=self.parts.engines,
+            clock=self.clock,
+            kinds=self.kinds,
         )
         self.figures(sentinel_figures, sentinel)
         self.act(sentinel)
@@ -378,7 +385,7 @@ class Daemon:
             clock=self.clock,
         )  # fmt: skip
         retention = Retention(
-            config.retention, store=self.store, state=config.state, database=database_file(config.store_url),
+            values.retention(config), store=self.store, state=config.state, database=database_file(config.store_url),
             clock=self.clock,
         )  # fmt: skip
         self.figures(retention_figures, retention)
@@ -407,7 +414,7 @@ class Daemon:
         """JSON, `/metrics` and the dashboard."""
         config, parts, supervisor = self.config, self.parts, self.supervisor
         pool = ExperiencePool(
-            store=self.store, search=self.navigator.search, redact=Redactor(config.redaction).text, send=self._teach,
+            store=self.store, search=self.navigator.search, redact=Redactor(redaction(config)).text, send=self._teach,
             renew=self.invalidation.ask, clock=self.clock,
         )  # fmt: skip
         control = partial(

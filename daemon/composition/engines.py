@@ -4,7 +4,7 @@ from pathlib import Path
 
 from adapters.engines.vllm import VllmEngine
 from daemon.errors import ConfigError
-from daemon.settings.config import SHADOW, Config
+from daemon.settings.tables import SHADOW, Config
 
 
 def engine_clients(config: Config) -> dict[str, VllmEngine]:

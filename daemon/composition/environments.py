@@ -18,7 +18,7 @@ from adapters.live import LiveApi
 from daemon.collectors.figures import Figures, counter, gauge
 from daemon.composition import registry as adapters
 from daemon.errors import ConfigError
-from daemon.settings.config import SandboxSettings
+from daemon.settings.tables import Sandbox
 
 COUNTERS = (
     "opened", "closed", "refused", "deaths", "timeouts", "oversized", "reaped", "lost", "capped", "restarts",
@@ -36,7 +36,7 @@ def environment_figures(what: str, source: Any) -> Iterator[Metric]:
 
 
 def sandbox_environment(
-    settings: SandboxSettings, registry: CollectorRegistry, live: LiveApi | None = None, grader: Grader | None = None
+    settings: Sandbox, registry: CollectorRegistry, live: LiveApi | None = None, grader: Grader | None = None
 ) -> Environment | None:
     """The environment that `settings` name, with its figures in `registry`; None if they name none."""
     if not settings.environment:

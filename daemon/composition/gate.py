@@ -9,9 +9,10 @@ from actors.gate.sandbox_trial import SandboxTrial, Trial
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.store import Store
+from daemon.composition import values
 from daemon.composition.harness import harness
 from daemon.errors import ConfigError
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 
 
 def gate_trial(
@@ -22,18 +23,18 @@ def gate_trial(
     environment: Environment | None,
 ) -> Trial:
     """What the gatekeeper compares by."""
-    gate = config.gate
     trial: Trial
     if environment is None:
-        trial = ReplayTrial(gate.replay, engine=shadow, store=store)
+        trial = ReplayTrial(values.replay_trial(config), engine=shadow, store=store)
     else:
         trial = SandboxTrial(
-            gate.sandbox, environment=environment, engine=shadow, store=store, seed=config.seed,
-            harness=harness(config.rollout),
+            values.sandbox_trial(config), environment=environment, engine=shadow, store=store, seed=config.seed,
+            harness=harness(values.rollout(config)),
         )  # fmt: skip
     try:
-        safety = SafetyCheck(gate.safety, engine=shadow)
+        safety = SafetyCheck(values.safety(config), engine=shadow)
     except InvalidProbes as error:
         raise ConfigError(str(error)) from error
-    prompts = PromptCheck(gate.prompts, engine=shadow, store=store)
-    return Panel(gate.panel, trial=trial, checks=[safety, prompts, DriftCheck(gate.drift, engine=shadow, store=store)])
+    prompts = PromptCheck(values.prompts(config), engine=shadow, store=store)
+    drift = DriftCheck(values.drift(config), engine=shadow, store=store)
+    return Panel(trial=trial, checks=[safety, prompts, drift])

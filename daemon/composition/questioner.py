@@ -17,7 +17,8 @@ from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import QuestionerState
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from daemon.collectors.figures import counter, gauge, split
-from daemon.settings.config import Config
+from daemon.composition import values
+from daemon.settings.tables import Config
 
 
 def questioner(
@@ -33,7 +34,7 @@ def questioner(
     clock: Callable[[], float] = time.monotonic,
 ) -> Questioner:
     """The producer of self-made tasks."""
-    settings = config.questioner
+    settings = values.questioner(config)
     solver = EngineSolver(shadow, SyntheticTasks(environment), rng=rng) if settings.attempts else None
 
     def make(state: QuestionerState | None) -> Generator:

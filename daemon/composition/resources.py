@@ -16,11 +16,14 @@ from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
 from daemon.collectors.figures import Figures, register_host
 from daemon.composition import registry as adapters
+from daemon.composition import values
 from daemon.composition.cluster import Member, sole_use
 from daemon.composition.engines import engine_clients
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
-from daemon.settings.config import SHADOW, AdapterSettings, Config
+from daemon.settings.control import reached_at
+from daemon.settings.pace import PACES
+from daemon.settings.tables import SHADOW, Config
 from daemon.upkeep.consumer_reset import rewind
 from daemon.upkeep.provenance import Provenance
 from daemon.upkeep.weights import source, weights_figures
@@ -39,17 +42,16 @@ class Resources:
         self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights
         self.member, self.registry, self.metrics = member, registry, metrics
         self.shadow = engines[SHADOW]
-        self.provenance, self.versions = Provenance(config.provenance, config.state), config.state / "versions"
+        self.provenance, self.versions = Provenance(config.state), config.state / "versions"
         self._closing = closing
         register_host(self.registry, config.state)
         if isinstance(weights, HttpPull):
             self.registry.register(Figures(weights_figures, weights))
 
-    def adapter(self, kind: str, settings: AdapterSettings) -> Any:
-        """The adapter that `settings` name, closed when the daemon ends; None if they name none."""
-        if not settings.name:
-            return None
-        return self.closing(adapters.build(kind, settings.name, settings.options))
+    def adapter(self, kind: str) -> Any:
+        """The adapter of `kind` that the settings name, closed when the daemon ends; None if they name none."""
+        wanted = values.adapter(self.config, kind)
+        return self.closing(adapters.build(kind, wanted.name, wanted.options)) if wanted.name else None
 
     def closing(self, built: T) -> T:
         """`built`, closed when the daemon ends, if it can be."""
@@ -62,14 +64,14 @@ class Resources:
     async def open(cls, config: Config, host: runtime.Host, stack: AsyncExitStack) -> "Resources":
         """Open what must be open before the first actor starts."""
         sole = stack.enter_context(sole_use(config.store_url))
-        member = Member(config.cluster, f"http://{config.control.host}:{config.control.port}", sole=sole)
+        member = Member(reached_at(config.control), PACES[config.profile].lease_seconds, sole=sole)
         try:
-            store = Store(config.store_url, clock=time.time, settings=config.store)
+            store = Store(config.store_url, clock=time.time, password_file=config.database.password_file)
             await store.open()
         except StoreMisconfigured as error:
             raise StartFailed(str(error)) from error
         except StoreError as error:
-            remedy = "or set database.url to another" if config.store.url else f"it is in state_dir {config.state}"
+            remedy = "or set database.url to another" if config.database.url else f"it is in state_dir {config.state}"
             raise StartFailed(f"database.url: {error}; {remedy}") from error
         log.info("audit_head", sequence=store.audit_head.sequence, hash=store.audit_head.hash)
         stack.push_async_callback(store.aclose)
@@ -81,8 +83,8 @@ class Resources:
         engines = engine_clients(config)
         for engine in engines.values():
             await stack.enter_async_context(engine)
-        check = Provenance(config.provenance, config.state).manifest_check()
-        weights, http = source(config.weights.pull, config.state / "versions", check=check)
+        check = Provenance(config.state).manifest_check()
+        weights, http = source(config.weights, config.state / "versions", keep=config.keep.versions, check=check)
         if http is not None:
             await stack.enter_async_context(http)
         return cls(config, store, bus, engines, weights, member, stack, registry, metrics)

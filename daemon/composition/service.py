@@ -14,7 +14,7 @@ from daemon.composition.resources import Resources
 from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.state_lock import state_lock
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 
 
 def main(config: Config) -> int:

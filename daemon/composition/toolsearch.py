@@ -13,29 +13,27 @@ from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
 from adapters.toolsearch import Found, ToolIndex
 from adapters.toolsearch.environment import SearchingEnvironment
-from daemon.composition import registry
+from daemon.composition import registry, values
 from daemon.errors import ConfigError
-from daemon.settings.config import Config, SandboxSettings
+from daemon.settings.tables import Config, Sandbox
 
 _log = structlog.get_logger(__name__)
 _MAX_FILE = 64 << 20
 
 
-def searching(
-    environment: Environment | None, settings: SandboxSettings, embedder: Embedder | None
-) -> Environment | None:
+def searching(environment: Environment | None, settings: Sandbox, embedder: Embedder | None) -> Environment | None:
     """`environment` as `sandbox.tools_shown` wants it."""
-    if environment is None or not settings.tool_search:
+    if environment is None or not settings.tools_shown:
         return environment
-    return SearchingEnvironment(environment, partial(ToolIndex, embedder), settings.tool_search)
+    return SearchingEnvironment(environment, partial(ToolIndex, embedder), settings.tools_shown)
 
 
 class Catalogue:
     """An index over what files list, each API under its file's name; without files, over the sandbox's tools."""
 
     def __init__(self, config: Config, files: Sequence[Path]) -> None:
-        settings, sandbox = config.embedder, config.sandbox
-        self.index = ToolIndex(registry.build("embedder", settings.name, settings.options) if settings.name else None)
+        embedder, sandbox = values.adapter(config, "embedder"), config.sandbox
+        self.index = ToolIndex(registry.build("embedder", embedder.name, embedder.options))
         self._listed = [(file.stem, tools_in(file)) for file in files]
         if not files and sandbox.environment:
             environment = registry.build("environment", sandbox.environment, sandbox.options)

@@ -11,7 +11,6 @@ import msgspec
 
 from actors.messages import AnyMessage, Attributed, Trajectory, decode
 from actors.store.archive import ask
-from actors.store.settings import DEFAULTS, StoreSettings
 
 _STORED = "SELECT response_id FROM exchanges WHERE response_id <> ''"
 _RUNS = "SELECT body, outcome FROM trajectories WHERE source = 'production'"
@@ -51,12 +50,12 @@ def read_journal(path: Path) -> list[dict[str, object]]:
     return events
 
 
-def settle(journal: Path, store_url: str, settings: StoreSettings = DEFAULTS) -> Accounts:
+def settle(journal: Path, store_url: str) -> Accounts:
     """Compare the journal with the store, read-only."""
     events = read_journal(journal)
     seen = {str(event["id"]) for event in events if event["event"] == "response"}
     ids, bodies = (
-        ask(store_url, lambda connection, query=query: connection.exec_driver_sql(query).all(), settings)
+        ask(store_url, lambda connection, query=query: connection.exec_driver_sql(query).all())
         for query in (_STORED, _RUNS)
     )
     stored = Counter(row[0] for row in ids)

@@ -178,7 +178,7 @@ class Scenario:
                 versions=tuple(s["version"] for s in swapped),
                 swaps=len(swapped),
                 updates=status["trained"],
-                accounts=settle(self.world.journal, self.world.config.store_url, self.world.config.store),
+                accounts=settle(self.world.journal, self.world.config.store_url),
                 shares=status["shares"],
                 seconds=time.monotonic() - started,
                 drift=drift,
@@ -310,7 +310,7 @@ class Scenario:
         end = time.monotonic() + 60
         while time.monotonic() < end:
             self.world.check()
-            accounts = settle(self.world.journal, self.world.config.store_url, self.world.config.store)
+            accounts = settle(self.world.journal, self.world.config.store_url)
             if accounts.lost == 0 and accounts.outcomes >= accounts.reported:
                 return
             time.sleep(1.0)

@@ -9,13 +9,14 @@ import httpx
 import msgspec
 import tomli_w
 
+from daemon.composition.values import TASKS_A_SEED
 from daemon.demo.agents import AgentSettings
 from daemon.demo.ports import free_ports
 from daemon.demo.processes import Child, module, wait_until
 from daemon.demo.worlds import WORLDS
 from daemon.settings import toml
-from daemon.settings.config import Config
-from daemon.settings.parts import TASKS_A_SEED, load
+from daemon.settings.reading import load
+from daemon.settings.tables import Config
 
 TOY: dict[str, Any] = {
     "profile": "toy",

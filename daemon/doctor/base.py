@@ -10,7 +10,7 @@ import anyio.to_thread
 import httpx
 import msgspec
 
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 
 T = TypeVar("T")
 CHECK_SECONDS = 5.0

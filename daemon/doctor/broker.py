@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, Scene, aside, fault
+from daemon.processes.bus_connection import bus_settings
 
 
 def _address(scene: Scene) -> tuple[str, str, str]:
@@ -23,7 +24,7 @@ def _address(scene: Scene) -> tuple[str, str, str]:
         BrokerFailed: our own broker has never been started.
         OSError: a password file cannot be read.
     """
-    bus = scene.config.bus
+    bus = bus_settings(scene.config.nats)
     if bus.url:
         return bus.url, bus.user, Path(bus.password_file).read_text().strip() if bus.password_file else ""
     own = read_credentials(scene.config.state / "broker" / "credentials.json")
@@ -48,7 +49,7 @@ async def _greeting(host: str, port: int) -> dict[str, Any]:
 
 
 async def _reach(scene: Scene) -> Sequence[Finding]:
-    own = not scene.config.bus.url
+    own = not scene.config.nats.url
     start = "start it: systemctl start evolved-broker, or evolved broker" if own else "start it, or set nats.url"
     try:
         url, user, password = await aside(_address, scene)

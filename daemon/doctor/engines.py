@@ -9,7 +9,7 @@ from adapters.engines.client import Deadlines, EngineClient
 from daemon.composition.engines import engine_clients
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, fault, warning
 from daemon.errors import ConfigError
-from daemon.settings.config import SHADOW, Config, serving_engines
+from daemon.settings.tables import SHADOW, Config
 
 _TOOL = {
     "type": "function",
@@ -64,7 +64,7 @@ async def _endpoints(scene: Scene) -> Sequence[Finding]:
                 reached += await engine.health()
                 await engine.version()
                 await engine.render([{"role": "user", "content": "hello"}])
-                if name in serving_engines(scene.config) and await engine.is_paused():
+                if name in scene.config.serving and await engine.is_paused():
                     found.append(
                         warning(
                             f"the engine {name} is paused: agents wait",
@@ -112,7 +112,7 @@ async def _tokens(scene: Scene) -> Sequence[Finding]:
         "return_token_ids": True,
     }  # fmt: skip
     async with _clients(scene.config) as engines:
-        for name in serving_engines(scene.config):
+        for name in scene.config.serving:
             engine = engines[name]
             try:
                 reached += await engine.health()

@@ -74,7 +74,7 @@ def _there(path: Path) -> Path:
 
 async def _room(scene: Scene) -> Sequence[Finding]:
     found: list[Finding] = []
-    for path in {_there(scene.config.state.absolute()), _there(scene.config.spool.absolute())}:
+    for path in {_there(scene.config.state), _there(scene.config.spool)}:
         usage, inodes = await aside(shutil.disk_usage, path), await aside(os.statvfs, path)
         free = usage.free / usage.total if usage.total else 1.0
         files = inodes.f_favail / inodes.f_files if inodes.f_files else 1.0
@@ -166,7 +166,7 @@ def network_file_system(path: Path, mounts: Path) -> str:
 
 
 async def _spool(scene: Scene) -> Sequence[Finding]:
-    spool, quota = scene.config.spool, scene.config.tap.spool_disk_bytes
+    spool, quota = scene.config.spool, int(scene.config.limits.spool_gb * (1 << 30))
     if not spool.exists():
         raise NotLooked("the tap has not run yet")
 

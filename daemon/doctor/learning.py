@@ -11,9 +11,12 @@ from actors.ports.errors import CheckpointRefused, WeightsUnavailable
 from adapters.weights import check_directory
 from daemon.cli.status import fetch
 from daemon.composition import registry
+from daemon.composition.values import Adapter, adapter
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.errors import ConfigError, ControlUnreachable
-from daemon.settings.config import AdapterSettings, Config
+from daemon.processes.tap_settings import strict
+from daemon.settings.control import where
+from daemon.settings.tables import Config
 from daemon.upkeep.install import SYSTEM
 from daemon.upkeep.provenance import Provenance
 
@@ -21,17 +24,18 @@ _NEWEST = 20
 """Versions that are looked at."""
 
 
-def _wanted(config: Config) -> list[tuple[str, str, AdapterSettings]]:
-    """(kind, setting, settings) of every adapter that the settings name."""
-    sandbox = AdapterSettings(name=config.sandbox.environment, options=config.sandbox.options)
-    named = [
-        ("judge", "judge", config.judge),
-        ("embedder", "embeddings", config.embedder),
-        ("extractor", "lessons.draw", config.extractor), ("rewriter", "lessons.rewrite", config.rewriter),
-        ("wording", "tasks.prefer", config.wording), ("grader", "sandbox.grader", config.grader),
-        ("environment", "sandbox.environment", sandbox),
-    ]  # fmt: skip
-    return [(kind, setting, one) for kind, setting, one in named if one.name]
+_NAMED = {
+    "judge": "judge", "embedder": "embeddings", "extractor": "lessons.draw", "rewriter": "lessons.rewrite",
+    "wording": "tasks.prefer", "grader": "sandbox.grader",
+}  # fmt: skip
+"""What names the adapter of each kind."""
+
+
+def _wanted(config: Config) -> list[tuple[str, str, Adapter]]:
+    """(kind, setting, adapter) of every adapter that the settings name."""
+    named = [(kind, setting, adapter(config, kind)) for kind, setting in _NAMED.items()]
+    sandbox = Adapter(config.sandbox.environment, config.sandbox.options)
+    return [one for one in (*named, ("environment", "sandbox.environment", sandbox)) if one[2].name]
 
 
 async def _adapters(scene: Scene) -> Sequence[Finding]:
@@ -56,16 +60,14 @@ async def _adapters(scene: Scene) -> Sequence[Finding]:
 
 async def _trainer(scene: Scene) -> Sequence[Finding]:
     """Only where the learner is to run on this machine."""
-    if not (scene.root / SYSTEM / "evolved-learner.service").exists() and not scene.config.learner.warm_start:
+    if not (scene.root / SYSTEM / "evolved-learner.service").exists() and not scene.config.model.path:
         raise NotLooked("no learner on this machine")
-    settings, found = scene.config.learner, list[Finding]()
-    if settings.warm_start and not Path(settings.warm_start).is_dir():
-        found.append(
-            fault(f"model.path {settings.warm_start}: no such directory", "set it to a Hugging Face checkpoint")
-        )
+    path, found = scene.config.model.path, list[Finding]()
+    if path and not Path(path).is_dir():
+        found.append(fault(f"model.path {path}: no such directory", "set it to a Hugging Face checkpoint"))
     if await aside(importlib.util.find_spec, "torch") is None:
         return [*found, fault("the learner has no torch here", "pip install 'evolved[learner]' in this environment")]
-    if settings.trainer == "verl" and await aside(importlib.util.find_spec, "verl") is None:
+    if scene.config.train.trainer == "verl" and await aside(importlib.util.find_spec, "verl") is None:
         found.append(
             fault('train.trainer = "verl", and verl is not here', 'see docs/several-machines.md, or set "native"')
         )
@@ -74,7 +76,7 @@ async def _trainer(scene: Scene) -> Sequence[Finding]:
 
 async def _versions(scene: Scene) -> Sequence[Finding]:
     versions = scene.config.state / "versions"
-    check = Provenance(scene.config.provenance, scene.config.state).manifest_check()
+    check = Provenance(scene.config.state).manifest_check()
 
     def look() -> tuple[int, list[str]]:
         numbers = sorted(int(path.name[1:]) for path in versions.glob("v[0-9]*") if path.name[1:].isdigit())
@@ -105,7 +107,7 @@ async def _versions(scene: Scene) -> Sequence[Finding]:
 async def _agents(scene: Scene) -> Sequence[Finding]:
     """By agent, as the daemon that runs says, where more than a few of its calls cannot be trained on."""
     try:
-        status = await aside(fetch, scene.config.control, "/api/status", CALL_SECONDS)
+        status = await aside(fetch, where(scene.config.control), "/api/status", CALL_SECONDS)
     except (ControlUnreachable, ConfigError) as error:
         raise NotLooked("the daemon does not answer") from error
     learning = status.get("learning") or {}
@@ -120,18 +122,18 @@ async def _agents(scene: Scene) -> Sequence[Finding]:
 
 async def _lessons(scene: Scene) -> Sequence[Finding]:
     config = scene.config
-    if not config.navigator.enabled:
+    if not config.lessons.per_prompt:
         return []
-    if config.embedder.name:
-        try:
-            made = await aside(registry.build, "embedder", config.embedder.name, config.embedder.options)
-        except ConfigError as error:
-            raise NotLooked("the embedder cannot be made; the check of the adapters says why") from error
-        close = getattr(made, "aclose", None)
-        if close is not None:
-            await close()
-        if not words_alone(made):
-            return []
+    embedder = adapter(config, "embedder")
+    try:
+        made = await aside(registry.build, "embedder", embedder.name, embedder.options)
+    except ConfigError as error:
+        raise NotLooked("the embedder cannot be made; the check of the adapters says why") from error
+    close = getattr(made, "aclose", None)
+    if close is not None:
+        await close()
+    if not words_alone(made):
+        return []
     return [
         warning(
             "lessons and tools are found by their words alone: of two ways to say one thing that share no word, one "
@@ -143,7 +145,7 @@ async def _lessons(scene: Scene) -> Sequence[Finding]:
 
 
 async def _strict(scene: Scene) -> Sequence[Finding]:
-    if not scene.config.redaction.strict:
+    if not strict(scene.config):
         return []
     # Of these alone the work is to read what was said.
     readers = ("judge", "extractor", "rewriter", "wording", "grader")

@@ -9,7 +9,8 @@ import msgspec
 from daemon.cli.control_client import address, control_client
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, Scene, aside, fault, warning
 from daemon.errors import ConfigError
-from daemon.settings.control import ControlSettings
+from daemon.settings.control import ControlSettings, where
+from daemon.settings.reading import address as address_of
 
 
 async def listens(host: str, port: int) -> bool:
@@ -32,7 +33,7 @@ async def daemon_answers(scene: Scene) -> bool:
         ForeignServer: somebody else does.
         NoAnswer: somebody takes connections there and says nothing.
     """
-    control = scene.config.control
+    control = where(scene.config.control)
     if not await listens(control.host, control.port):
         return False
     try:
@@ -72,10 +73,10 @@ async def tap_answers(scene: Scene) -> bool:
         ForeignServer: somebody else does.
         NoAnswer: somebody takes connections there and says nothing.
     """
-    tap = scene.config.tap
-    if not await listens(tap.admin_host, tap.admin_port):
+    host, port = address_of(scene.config.tap.admin, "tap.admin")
+    if not await listens(host, port):
         return False
-    url = f"http://{tap.admin_host}:{tap.admin_port}/healthz"
+    url = f"http://{scene.config.tap.admin}/healthz"
     try:
         async with scene.http() as http:
             answer = await http.get(url)
@@ -106,17 +107,17 @@ async def _ports(scene: Scene) -> Sequence[Finding]:
             found.append(
                 warning(f"`evolved {command}` does not run", f"start it: systemctl start {unit}, or evolved {command}")
             )
-    others = [("tap", config.tap.host, config.tap.port, "tap.listen")]
-    if config.intake.otlp:
-        others.append(("run", config.intake.host, config.intake.port, "otlp.listen"))
-    for command, host, port, key in others:
-        there = await listens(host, port)
+    others = [("tap", config.tap.listen, "tap.listen")]
+    if config.otlp.listen:
+        others.append(("run", config.otlp.listen, "otlp.listen"))
+    for command, listen, key in others:
+        there = await listens(*address_of(listen, key))
         # A socket unit listens for a tap that does not run: agents wait there, and that is as it should be.
         held = key == "tap.listen" and (scene.root / "etc/systemd/system/evolved-tap.socket").exists()
         if there and not running[command] and not held:
-            found.append(_taken(f"{host}:{port}", key))
+            found.append(_taken(listen, key))
         if not there and running[command]:
-            found.append(fault(f"`evolved {command}` runs, and nobody listens on {host}:{port}", f"check {key}"))
+            found.append(fault(f"`evolved {command}` runs, and nobody listens on {listen}", f"check {key}"))
     return found
 
 

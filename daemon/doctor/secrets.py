@@ -12,7 +12,8 @@ from cryptography import x509
 from daemon.api.admin import admin_keys
 from daemon.doctor.base import Check, Finding, Scene, aside, fault, warning
 from daemon.errors import ConfigError
-from daemon.settings.config import Config
+from daemon.settings.reading import address
+from daemon.settings.tables import Config
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import is_loopback, read_keys
 from daemon.upkeep.provenance import ROLES, Provenance
@@ -51,10 +52,10 @@ async def _secrets(scene: Scene) -> Sequence[Finding]:
 
 def _secrets_now(config: Config) -> list[Finding]:
     found: list[Finding] = []
-    for name, value in named(config.told):
+    for name, value in named(config):
         if _ends(name, _SECRETS):
             found += _secret(name, Path(value))
-    provenance = Provenance(config.provenance, config.state)
+    provenance = Provenance(config.state)
     for path in map(provenance.private_path, ROLES):
         if os.access(path, os.F_OK):  # each is on one machine alone, or not made yet
             found += _secret("provenance", path)
@@ -63,7 +64,7 @@ def _secrets_now(config: Config) -> list[Finding]:
             keys = read_keys(config.keys)
             if stat.S_IMODE(config.keys.stat().st_mode) & 0o004:
                 found.append(warning(f"{config.keys}: everybody can read it", f"chmod 600 {config.keys}"))
-            if config.tap.door.require_key and not any(key.scope == "agent" for key in keys):
+            if config.tap.require_key and not any(key.scope == "agent" for key in keys):
                 found.append(
                     fault(
                         "tap.require_key is on, and no agent has a key: every call is refused",
@@ -90,9 +91,10 @@ def _secret(name: str, path: Path) -> list[Finding]:
 
 async def _doors(scene: Scene) -> Sequence[Finding]:
     config = scene.config
-    hosts = {"control.listen": config.control.host, "tap.admin": config.tap.admin_host}
+    listen = {"control.listen": config.control.listen, "tap.admin": config.tap.admin}
     found: list[Finding] = []
-    for name, host in hosts.items():
+    for name, text in listen.items():
+        host, _ = address(text, name)
         try:
             await aside(admin_keys, config.keys, host)
         except ConfigError as error:
@@ -104,7 +106,7 @@ async def _doors(scene: Scene) -> Sequence[Finding]:
 
 async def _certificates(scene: Scene) -> Sequence[Finding]:
     found: list[Finding] = []
-    for name, value in named(scene.config.told):
+    for name, value in named(scene.config):
         if _ends(name, _CERTIFICATES):
             found += await aside(_certificate, name, Path(value), scene.now)
     return found

@@ -9,13 +9,12 @@ import msgspec
 
 from daemon.doctor.base import Finding, fault
 from daemon.errors import ConfigError
-from daemon.settings import config as parts
 from daemon.settings import reading
-from daemon.settings.parts import load, parts_of
+from daemon.settings.reading import load
 from daemon.settings.tables import Config
 
 
-def readable(path: Path | None, assignments: Sequence[str]) -> tuple[parts.Config, list[Finding]]:
+def readable(path: Path | None, assignments: Sequence[str]) -> tuple[Config, list[Finding]]:
     """The configuration without what nothing knows, and a finding for each such key.
 
     A file that cannot be read at all leaves the defaults: what they say of ports and paths is better than nothing.
@@ -29,7 +28,7 @@ def readable(path: Path | None, assignments: Sequence[str]) -> tuple[parts.Confi
     try:
         table = reading.whole(path, assignments)
         known = _known(table, Config, (), found, source)
-        return parts_of(reading.checked(known, source)), found or [fault(first, f"change it in {source}")]
+        return reading.checked(known, source), found or [fault(first, f"change it in {source}")]
     except ConfigError as error:
         return load(None), [*found, fault(str(error), f"change it in {source}; `evolved config` checks it")]
 

@@ -18,7 +18,7 @@ from actors.store.archive import Archive, Kind
 from actors.store.errors import StoreError, StoreUnavailable
 from adapters.intake.jsonl import to_line
 from daemon.errors import ConfigError, TransferFailed
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 
 Report = Callable[[str], None]
 
@@ -54,7 +54,9 @@ def export(
 ) -> int:
     """Write the records of `kind` to the file `out`, or to standard output for "-"; returns how many."""
     try:
-        archive = Archive(config.store_url, kind, since=since, until=until, tenant=tenant, settings=config.store)
+        archive = Archive(
+            config.store_url, kind, since=since, until=until, tenant=tenant, password_file=config.database.password_file
+        )
     except StoreError as error:
         raise TransferFailed(str(error)) from error
     progress, number = Progress(say, kind, len(archive)), 0

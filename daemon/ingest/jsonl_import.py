@@ -31,7 +31,8 @@ from adapters.redaction import Redactor
 from daemon.errors import TransferFailed
 from daemon.ingest.jsonl_export import Progress, Report
 from daemon.processes.bus_connection import open_bus
-from daemon.settings.config import Config
+from daemon.processes.tap_settings import redaction
+from daemon.settings.tables import Config
 
 Kinds = Literal["auto", "trajectories", "exchanges", "feedback", "chat"]
 
@@ -100,7 +101,7 @@ def import_file(config: Config, source: str, options: Options, *, say: Report) -
 
 async def _import(config: Config, bus: Bus | None, source: str, options: Options, say: Report) -> Summary:
     summary = Summary(records={}, shown=[], redacted={})
-    reader = Reader(options, Redactor(config.redaction), summary)
+    reader = Reader(options, Redactor(redaction(config)), summary)
     progress = Progress(say, "lines")
     try:
         with _reading(source) as file:

@@ -33,15 +33,10 @@ from daemon.tap.spool_reader import SpoolReader
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.5
+_KEEP_SECONDS = 300.0
+"""Published segments are kept for so long, so that they can be published again. nats-server tells its disk to write
+every two minutes (`sync_interval`)."""
 log = structlog.get_logger(__name__)
-
-
-class ShipperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is kept of what was published."""
-
-    keep_seconds: float = 300.0
-    """Published segments are kept for so long, so that they can be published again. nats-server tells its disk to write
-    every two minutes (`sync_interval`)."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,13 +95,12 @@ class Shipper:
         directories: Sequence[Path],
         bus: Bus,
         *,
-        settings: ShipperSettings,
         metrics: ShipperMetrics,
         rng: random.Random,
         loader: Callable[[], Converter] = Converter,
         pace: Pace | None = None,
     ) -> None:
-        self._directories, self._bus, self._settings, self._metrics = tuple(directories), bus, settings, metrics
+        self._directories, self._bus, self._metrics = tuple(directories), bus, metrics
         self._rng, self._loader, self._pace = rng, loader, pace or Pace()
         self._swept = 0.0
         self._losses = 0
@@ -118,9 +112,10 @@ class Shipper:
     async def run(self, lifecycle: Lifecycle) -> None:
         """Publish until draining; BusMisconfigured if no stream takes the records."""
         # From the cursors, not from where a crashed incarnation had got to.
-        keep = self._settings.keep_seconds
         spools = [
-            _Spool(directory, SpoolReader(directory, keep_seconds=keep, keep_bytes=_KEEP_BYTES), self._loader())
+            _Spool(
+                directory, SpoolReader(directory, keep_seconds=_KEEP_SECONDS, keep_bytes=_KEEP_BYTES), self._loader()
+            )
             for directory in self._directories
         ]
         self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.abc
 import anyio.to_thread
+import msgspec
 import structlog
 
 from actors.ports.errors import AdapterError, AdapterNotSetUp, LiveApiError, LiveApiRefused, LiveApiUnavailable
@@ -35,7 +36,7 @@ from daemon.composition.registry import GROUP
 from daemon.errors import ConfigError, DaemonError, OrderRefused
 from daemon.live import record as live_record
 from daemon.live.orders import REMOTE, AddOrder, entry
-from daemon.live.settings import NAME, SECRETS, START_SECONDS, Entry, Health, LiveSettings
+from daemon.live.settings import ALLOW_HOSTS, NAME, SECRETS, START_SECONDS, Entry, Health
 from daemon.settings import toml
 
 log = structlog.get_logger(__name__)
@@ -128,8 +129,7 @@ class Live:
 
     def __init__(
         self,
-        configured: Mapping[str, Mapping[str, Any]],
-        settings: LiveSettings,
+        apis: Mapping[str, Any],
         state: Path,
         *,
         clock: Callable[[], float] = time.time,
@@ -137,7 +137,8 @@ class Live:
     ) -> None:
         """
         Args:
-            configured: the tables [apis.NAME].
+            apis: the table [apis]: one of each by its name, and `allow_hosts`, the hosts, addresses and networks
+                (10.2.0.0/16) that one added at run time may lead to although they are not public; without TLS too.
             state: directory of this daemon's state.
             note: puts on record in the audit trail what was done, to what, and by which key; none: nobody does.
 
@@ -145,11 +146,11 @@ class Live:
             ConfigError: a table that cannot be used.
             StartFailed: what was added at run time cannot be read.
         """
-        self._settings, self._clock, self._note = settings, clock, note
+        self._clock, self._note = clock, note
         self._file, self._secrets = state / "live" / "adapters.json", state / SECRETS
         try:
-            self._guard = AddressGuard(allow_private=settings.allow_private)
-        except ValueError as error:
+            self._guard = AddressGuard(allow_private=msgspec.convert(apis.get(ALLOW_HOSTS, []), tuple[str, ...]))
+        except (ValueError, msgspec.ValidationError) as error:
             raise ConfigError(f"apis.allow_hosts: {error}") from error
         self._audit = AuditLog(state / "live" / "audit.jsonl")
         self._recordings = Recordings(state / "live" / "recordings")
@@ -160,7 +161,9 @@ class Live:
         self.tools = LiveTools(lambda: self._apis)
         self.sandbox_tools = LiveTools(lambda: {name: one.shadow for name, one in self._apis.items()})
         """The same for rollouts, which change nothing whatever the mode of an API."""
-        for name, table in configured.items():
+        for name, table in apis.items():
+            if name == ALLOW_HOSTS:
+                continue
             self._apis[name] = self._made(_configured(name, table))
         for other in _installed():
             if other.name not in self._apis:
@@ -335,11 +338,11 @@ class Live:
 
 def _configured(name: str, table: Mapping[str, Any]) -> Entry:
     if not NAME.fullmatch(name):
-        raise ConfigError(f"adapters.{name}: name it with up to 31 of a-z, 0-9, _ and -, without two _ in a row")
+        raise ConfigError(f"apis.{name}: name it with up to 31 of a-z, 0-9, _ and -, without two _ in a row")
     options = {key: value for key, value in table.items() if key not in ("kind", "policy")}
     known = (*KINDS, "installed")
     if table.get("kind") not in known:
-        raise ConfigError(f"adapters.{name}.kind is {table.get('kind')!r}; write one of {', '.join(known)}")
+        raise ConfigError(f"apis.{name}.kind is {table.get('kind')!r}; write one of {', '.join(known)}")
     return Entry(name=name, kind=table["kind"], options=options, policy=dict(table.get("policy", {})))
 
 

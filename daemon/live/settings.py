@@ -1,4 +1,4 @@
-"""What is set of live APIs as a whole, and what one registration is."""
+"""What one registration of a live API is."""
 
 import re
 from typing import Any, Literal
@@ -9,17 +9,11 @@ NAME = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}")
 """What an API may be called; its tools are NAME__TOOL."""
 SECRETS = "secrets"
 """Directory below `state_dir` of the files that an API added at run time may name as secrets."""
+ALLOW_HOSTS = "allow_hosts"
+"""In the table [apis], beside the APIs."""
 START_SECONDS = 60.0
 """In which an API must list its tools to be added."""
 Origin = Literal["config", "entry point", "control"]
-
-
-class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Live APIs: what may be registered at run time."""
-
-    allow_private: tuple[str, ...] = ()
-    """Hosts, addresses and networks (10.2.0.0/16) that an API added at run time may lead to although they are not
-    public; without TLS too."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

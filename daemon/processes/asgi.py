@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Callable
-from typing import Protocol
 
 import anyio
 import hypercorn.config
@@ -13,15 +12,6 @@ from daemon.api.tls import ServerTls
 
 _LOOK_SECONDS = 5.0
 """How often the certificate's files are looked at."""
-
-
-class Address(Protocol):
-    """Where a server listens."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
 
 
 class ServerConfig(hypercorn.config.Config):
@@ -39,7 +29,8 @@ class ServerConfig(hypercorn.config.Config):
 
 async def serve(
     app: ASGIApp,
-    settings: Address,
+    host: str,
+    port: int,
     *,
     tls: ServerTls | None = None,
     ready: Callable[[], None] = lambda: None,
@@ -50,7 +41,7 @@ async def serve(
         if tls is not None:
             group.start_soon(watch, tls)
         ready()
-        await serve_bound(app, f"{settings.host}:{settings.port}", tls=tls, stop=stop or anyio.Event(), grace=1.0)
+        await serve_bound(app, f"{host}:{port}", tls=tls, stop=stop or anyio.Event(), grace=1.0)
         group.cancel_scope.cancel()
 
 

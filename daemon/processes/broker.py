@@ -12,7 +12,7 @@ from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
 from daemon.errors import StartFailed
 from daemon.processes import preflight
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 
 
 def main(config: Config) -> int:
@@ -22,7 +22,7 @@ def main(config: Config) -> int:
     preflight.state_directory(config)
 
     async def serve() -> int:
-        broker = Broker(config.state / "broker", config.broker)
+        broker = Broker(config.state / "broker", store_bytes=int(config.limits.streams_gb * (1 << 30)))
         try:
             await broker.take_over()
         except BrokerFailed as error:

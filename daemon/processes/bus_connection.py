@@ -13,8 +13,10 @@ from actors.system.metrics import SystemMetrics
 from actors.system.nats_access import NatsAccess
 from actors.system.nats_bus import NatsBus
 from actors.system.nats_client import NatsSettings
+from actors.system.nats_settings import BusSettings
 from daemon.errors import StartFailed
-from daemon.settings.config import Config
+from daemon.settings.reading import nats_servers
+from daemon.settings.tables import Config, Nats
 
 log = structlog.get_logger(__name__)
 
@@ -43,13 +45,13 @@ async def open_bus(
         except (BusUnavailable, BrokerFailed, BusMisconfigured) as error:
             if bus is not None:
                 await bus.aclose()
-            if isinstance(error, BusMisconfigured) and config.bus.url:
+            if isinstance(error, BusMisconfigured) and config.nats.url:
                 raise StartFailed(str(error)) from error
             # Our own broker writes its credentials anew when it starts: a refusal may be of the life before.
             if anyio.current_time() > end:
                 if isinstance(error, BusMisconfigured):
                     raise StartFailed(str(error)) from error
-                where, remedy = config.bus.url, "start it, or correct nats.url"
+                where, remedy = config.nats.url, "start it, or correct nats.url"
                 if not where:
                     where, remedy = str(config.state / "broker"), "start it with `evolved broker`"
                 raise StartFailed(f"no broker at {where}: {error}; {remedy}") from error
@@ -59,13 +61,24 @@ async def open_bus(
             await anyio.sleep(0.5)
 
 
+def bus_settings(nats: Nats) -> BusSettings:
+    """With a user in the address, nats://USER@HOST, the secret is his password; else it is a .creds file."""
+    servers = nats_servers(nats.url)
+    user = servers[0].partition("://")[2].rpartition("@")[0] if servers else ""
+    return BusSettings(
+        url=",".join(server.replace(f"://{user}@", "://", 1) for server in servers), user=user, ca_file=nats.ca_file,
+        replicas=nats.replicas, password_file=nats.secret_file if user else "",
+        credentials_file="" if user else nats.secret_file,
+    )  # fmt: skip
+
+
 def _bus(
     config: Config, host: runtime.Host, name: str, metrics: SystemMetrics | None, settings: NatsSettings
 ) -> NatsBus:
-    if config.bus.url:
-        access = NatsAccess.of(config.bus)
+    if config.nats.url:
+        access = NatsAccess.of(bus_settings(config.nats))
     else:
         own = read_credentials(config.state / "broker" / "credentials.json")
-        access = NatsAccess((own.url,), config.bus, own.user, own.password)
+        access = NatsAccess((own.url,), bus_settings(config.nats), own.user, own.password)
     shown = f"evolved-{name} {platform.node()}:{os.getpid()}"
     return NatsBus(host, access, claims=config.state / "claims", name=shown, metrics=metrics, settings=settings)

@@ -120,7 +120,7 @@ async def serve_environment(
 
     async with anyio.create_task_group() as group:
         group.start_soon(until_told)
-        await serve(app, settings, tls=tls, ready=ready, stop=stop)
+        await serve(app, settings.host, settings.port, tls=tls, ready=ready, stop=stop)
         group.cancel_scope.cancel()
     if isinstance(environment, WorkerEnvironment):
         await environment.aclose()

@@ -23,7 +23,9 @@ from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.asgi import serve
 from daemon.processes.bus_connection import open_bus
-from daemon.settings.config import Config
+from daemon.processes.learner_settings import learner
+from daemon.settings.reading import address
+from daemon.settings.tables import Config
 from daemon.upkeep.provenance import Provenance
 from daemon.upkeep.weights import server
 from learner import fit
@@ -39,16 +41,17 @@ def main(config: Config) -> int:
     name it, or an error that keeps coming back; MemoryTooSmall: an update takes more than there is; nothing was
     loaded."""
     preflight.state_directory(config)
+    settings = learner(config)
     if int(os.environ.get("RANK", "0")) == 0:
-        fit.check(config.learner, config.state)
-    if config.learner.trainer != "verl":
+        fit.check(settings, config.state)
+    if settings.trainer != "verl":
         return runtime.run(partial(_serve, config, None))
     from learner.trainers.verl import ranks
 
     try:
         if ranks.is_follower():
-            return ranks.follow(config.learner)
-        leader = ranks.Leader(config.learner)
+            return ranks.follow(settings)
+        leader = ranks.Leader(settings)
     except TrainerUnavailable as error:
         raise StartFailed(str(error)) from error
     try:
@@ -58,7 +61,7 @@ def main(config: Config) -> int:
 
 
 async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime.Host) -> int:
-    provenance = Provenance(config.provenance, config.state)
+    provenance = Provenance(config.state)
     key, trusted = provenance.key("learner"), provenance.trusted("learner")
     bus = await open_bus(config, host, "learner")
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
@@ -68,7 +71,7 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
 
     async def learn(lifecycle: Lifecycle) -> None:
         await run(
-            config.learner,
+            learner(config),
             bus=bus,
             clock=time.time,
             state=config.state,
@@ -79,12 +82,13 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
             make_trainer=make_trainer,
         )
 
-    if config.weights.server.port:
-        app = server(config.weights.server, config.state / "versions")
+    if config.weights.listen:
+        at, port = address(config.weights.listen, "weights.listen")
+        app = server(at, config.weights.token_file, config.state / "versions")
 
         async def give(lifecycle: Lifecycle) -> None:
             async with anyio.create_task_group() as group:
-                group.start_soon(partial(serve, app, config.weights.server, ready=lifecycle.ready))
+                group.start_soon(partial(serve, app, at, port, ready=lifecycle.ready))
                 while await lifecycle.pause(30.0):
                     lifecycle.beat()
                 group.cancel_scope.cancel()

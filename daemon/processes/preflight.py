@@ -14,7 +14,8 @@ import structlog
 from cryptography import x509
 
 from daemon.errors import StartFailed
-from daemon.settings.config import Config
+from daemon.settings.reading import address
+from daemon.settings.tables import Config
 
 _log = structlog.get_logger(__name__)
 
@@ -44,21 +45,20 @@ def _remedy(error: OSError, state: Path) -> str:
     return f"give it to who runs evolved (chown -R evolved: {state}), or set state_dir to another one"
 
 
-def port_free(host: str, port: int, setting: str) -> None:
+def port_free(listen: str, setting: str) -> None:
     """See that nobody listens there. Raises StartFailed: somebody does, or the address is not this machine's; names
     the setting."""
+    host, port = address(listen, setting)
     if not port:
         return
     try:
-        family = socket.getaddrinfo(host.strip("[]") or None, port, type=socket.SOCK_STREAM)[0][0]
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family, socket.SOCK_STREAM) as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind((host.strip("[]"), port))
+            one.bind((host, port))
     except OSError as error:
-        key = setting.rpartition(".")[0]
         raise StartFailed(
-            f"{setting} = {port} on {key}.host {host!r}: {error.strerror}; `ss -ltnp` shows who listens there, "
-            f"{setting} takes another"
+            f"{setting} = {listen!r}: {error.strerror}; `ss -ltnp` shows who listens there, {setting} takes another"
         ) from error
 
 
@@ -66,9 +66,9 @@ def daemon(config: Config) -> None:
     """All that `evolved run` needs before it opens its parts. Raises StartFailed, ConfigError: names the setting and
     the remedy."""
     state_directory(config)
-    port_free(config.control.host, config.control.port, "control.listen")
-    if config.intake.otlp:
-        port_free(config.intake.host, config.intake.port, "otlp.listen")
+    port_free(config.control.listen, "control.listen")
+    if config.otlp.listen:
+        port_free(config.otlp.listen, "otlp.listen")
 
 
 def tap(config: Config) -> None:

@@ -43,6 +43,15 @@ def control_settings(path: Path | None, assignments: Sequence[str] = ()) -> Cont
     return where(reading.control(path, assignments), asked=any("control" in text for text in assignments))
 
 
+def reached_at(control: Control) -> str:
+    """URL at which others find this control API, by the first of its names."""
+    host, port = reading.address(control.listen, "control.listen")
+    if control.names and control.behind_proxy:
+        return f"https://{control.names[0]}"
+    host = control.names[0] if control.names else f"[{host}]" if ":" in host else host
+    return f"http{'s' if control.tls_cert else ''}://{host}:{port}"
+
+
 def where(control: Control, *, asked: bool = False) -> ControlSettings:
     """`asked`: the command line says where, so that EVOLVED_URL does not."""
     host, port = reading.address(control.listen, "control.listen")

@@ -16,6 +16,10 @@ Some = Annotated[int, msgspec.Meta(ge=1)]
 Options = dict[str, Any]
 """Checked by whoever takes them."""
 Action = Literal["tell", "freeze", "rollback"]
+SHADOW = "shadow"
+"""Name of the engine that no agent sees: it takes every candidate, rollouts and the gate run on it."""
+KEYS = Path("keys/keys.json")
+"""Below state_dir; whoever is to come in has a key there. It counts as soon as it is there."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -251,3 +255,32 @@ class Config(Table, frozen=True):
     def state(self) -> Path:
         # Absolute: paths below it go to engines and to a learner, whose working directory is another.
         return Path(self.state_dir).absolute()
+
+    @property
+    def spool(self) -> Path:
+        """Directory that the tap writes and the shipper reads."""
+        return self.state / self.tap.spool_dir  # an absolute path stands for itself
+
+    @property
+    def keys(self) -> Path | None:
+        """The key file that tap and control API check; none if nobody has keys."""
+        path = self.state / KEYS
+        return path if self.tap.require_key or there(path) else None
+
+    @property
+    def store_url(self) -> str:
+        return self.database.url or f"sqlite:///{self.state / 'evolved.db'}"
+
+    @property
+    def serving(self) -> dict[str, str]:
+        """The engines that answer agents: URL by name, in the order in which they are swapped; the first that answers
+        is the canary."""
+        return {one.name: one.url for one in self.engines}
+
+
+def there(path: Path) -> bool:
+    """Also where this user may not look: whoever opens it says what is wrong, and no door stays open."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True

@@ -30,7 +30,7 @@ from actors.store.retention import served_last
 from actors.store.schema import check
 from daemon.errors import TransferFailed
 from daemon.live.settings import SECRETS
-from daemon.settings.config import Config
+from daemon.settings.tables import Config
 from learner.memory import Memory
 
 FORMAT = 1
@@ -101,9 +101,9 @@ def _fill(
             told = time.monotonic()
             say(f"store: {done >> 20:,} of {total >> 20:,} MiB")
 
-    database = copy(config.store_url, aside, report, config.store)
+    database = copy(config.store_url, aside, report, config.database.password_file)
     url = f"sqlite:///{database}" if database.suffix == ".db" else config.store_url
-    schema, head, versions = ask(url, _looked, config.store)
+    schema, head, versions = ask(url, _looked, config.database.password_file)
     names: list[str] = [*_ALWAYS, *(_SECRET if with_keys else ())]
     if with_keys and config.keys is not None and config.state in config.keys.parents:
         names.append(str(config.keys.relative_to(config.state)))

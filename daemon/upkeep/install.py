@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from daemon.errors import InstallRefused
-from daemon.settings.config import Config, tap_settings
+from daemon.settings.tables import Config
 
 UNITS = ("tap", "broker", "daemon", "learner", "engine")
 """What there is a service of."""
@@ -77,12 +77,10 @@ def plan(config: Config, settings: bytes, units: Sequence[str] = USUAL, program:
             f"state_dir = {config.state_dir!r} is relative, and a service starts in no directory of yours; set "
             f'state_dir = "/{STATE}"'
         )
-    tap = tap_settings(config)
-    host = f"[{tap.host}]" if ":" in tap.host else tap.host
     marks = {
         "@EVOLVED@": str(evolved),
         "@CONFIG@": f"/{SETTINGS / 'config.toml'}",
-        "@TAP_LISTEN@": f"{host}:{tap.port}" if host else str(tap.port),
+        "@TAP_LISTEN@": config.tap.listen,
     }
     names = ["evolved.target", "evolved.slice", *(f"evolved-{unit}.service" for unit in units)]
     names += ["evolved-tap.socket"] if "tap" in units else []

@@ -1,4 +1,4 @@
-"""Whose signatures count: the key files that the settings name, as keys.
+"""Whose signatures count: the key files below `state_dir`, as keys.
 
 On one machine the learner and the gatekeeper make their keys when they first start; a learner on another node shows its
 public key (`evolved provenance show learner`), and the daemon's takes it in (`evolved provenance trust learner FILE`).
@@ -6,36 +6,22 @@ public key (`evolved provenance show learner`), and the daemon's takes it in (`e
 
 from pathlib import Path
 
-import msgspec
-
 from actors.messages.signing import BadKey, PublicKeys, SigningKey
 from actors.ports.errors import WeightsUnavailable
 from adapters.weights import Check
 from daemon.errors import ConfigError
 
-
-class ProvenanceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys that versions and verdicts are signed and checked with; paths are below `state_dir` unless absolute."""
-
-    learner_key: str = "keys/learner/private.pem"
-    """Signs the manifest of each version; needed where the learner runs, made there on first use."""
-    learner_trusted: str = "keys/learner-public.pem"
-    """Public keys, one after the other, of learners whose versions may be loaded."""
-    gate_key: str = "keys/gate/private.pem"
-    """Signs verdicts; needed where the daemon runs, made there on first use."""
-    gate_trusted: str = "keys/gate-public.pem"
-    """Public keys of gatekeepers whose verdicts count."""
-
-
 ROLES = ("learner", "gate")
+"""The learner signs the manifest of each version, the gate its verdicts; each makes its key, where it runs, on first
+use."""
 
 
 class Provenance:
-    """The keys of one node."""
+    """The keys of one node, below its `state_dir`."""
 
-    def __init__(self, settings: ProvenanceSettings, state: Path) -> None:
-        self._private = {"learner": state / settings.learner_key, "gate": state / settings.gate_key}
-        self._trusted = {"learner": state / settings.learner_trusted, "gate": state / settings.gate_trusted}
+    def __init__(self, state: Path) -> None:
+        self._private = {role: state / "keys" / role / "private.pem" for role in ROLES}
+        self._trusted = {role: state / "keys" / f"{role}-public.pem" for role in ROLES}
 
     def private_path(self, role: str) -> Path:
         """Where the private key of `role` ("learner", "gate") is, or would be."""

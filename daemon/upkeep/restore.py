@@ -28,7 +28,8 @@ from actors.store.backup import POSTGRESQL, put_back, set_aside
 from actors.store.engine import open_engine
 from daemon.errors import TransferFailed
 from daemon.processes.state_lock import state_lock
-from daemon.settings.config import Config
+from daemon.settings.reading import address
+from daemon.settings.tables import Config
 from daemon.upkeep.backup import CONTENTS, FORMAT, Contents, digest
 from daemon.upkeep.consumer_reset import REWIND
 
@@ -69,11 +70,9 @@ def restore(config: Config, source: Path, *, force: bool, say: Report) -> Restor
 
 
 def _nobody_answers(config: Config) -> None:
-    address = (config.control.host, config.control.port)
-    with contextlib.suppress(OSError), socket.create_connection(address, _CONNECT_SECONDS):
-        raise TransferFailed(
-            f"somebody answers on the control address {address[0]}:{address[1]}: stop the daemon first"
-        )
+    where = address(config.control.listen, "control.listen")
+    with contextlib.suppress(OSError), socket.create_connection(where, _CONNECT_SECONDS):
+        raise TransferFailed(f"somebody answers on control.listen {config.control.listen}: stop the daemon first")
 
 
 def _unpacked(source: Path, state: Path, stack: contextlib.ExitStack) -> Path:
@@ -122,7 +121,7 @@ def _checked(directory: Path, config: Config, say: Report) -> Contents:
 def _sound(url: str, contents: Contents, config: Config) -> None:
     """Hold the audit trail against the head that the backup was written with."""
     try:
-        found = ask(url, verify, config.store)
+        found = ask(url, verify, config.database.password_file)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
     if found.problem or str(found.head) != contents.head:
@@ -165,9 +164,9 @@ def _put(config: Config, unpacked: Path, contents: Contents, force: bool, say: R
         shutil.move(unpacked / contents.database, database)
     else:
         if tables:
-            set_aside(config.store_url, f"before_restore_{stamp.replace('-', '_')}", config.store)
+            set_aside(config.store_url, f"before_restore_{stamp.replace('-', '_')}", config.database.password_file)
         say("store: pg_restore")
-        put_back(config.store_url, unpacked / contents.database, config.store)
+        put_back(config.store_url, unpacked / contents.database, config.database.password_file)
         _sound(config.store_url, contents, config)
         _mark_postgresql(config, contents.created)
     for path in tops:
@@ -188,7 +187,7 @@ def _mark(database: Path, created: float) -> None:
 
 
 def _mark_postgresql(config: Config, created: float) -> None:
-    engine = open_engine(config.store_url, config.store)
+    engine = open_engine(config.store_url, config.database.password_file)
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM state WHERE key = %s", (REWIND,))
@@ -199,7 +198,7 @@ def _mark_postgresql(config: Config, created: float) -> None:
 
 def _tables(config: Config) -> list[str]:
     """Tables of the PostgreSQL database, if no daemon is connected to it."""
-    engine = open_engine(config.store_url, config.store)
+    engine = open_engine(config.store_url, config.database.password_file)
     try:
         with engine.connect() as connection:
             others = connection.exec_driver_sql(

@@ -24,33 +24,15 @@ from starlette.routing import Route
 
 from actors.messages import MANIFEST, SIGNATURE, Manifest, bad_file
 from adapters.weights import Check, WeightSource
-from adapters.weights.http import HttpPull, PullSettings
+from adapters.weights.http import HttpPull
 from adapters.weights.shared import SharedPath
 from daemon.collectors.figures import counter
 from daemon.errors import ConfigError
+from daemon.settings.tables import Weights
 from daemon.tap.keys import is_loopback
 
 _SHORTEST_TOKEN = 32
 _LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
-
-
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The learner's side: its versions, for other nodes to read."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on. Other than loopback only with a token, and behind something that speaks TLS: weights and
-    token travel with every request."""
-    port: int = 0
-    """Port; 0 for none: learner, daemon and engines see the same state_dir."""
-    token_file: str = ""
-    """File that holds the token, 32 characters or more, that a reader must show."""
-
-
-class WeightsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How weights come from the learner to the engines' node."""
-
-    server: ServerSettings = ServerSettings()
-    pull: PullSettings = PullSettings()
 
 
 class _Blocks(FileResponse):
@@ -59,12 +41,13 @@ class _Blocks(FileResponse):
     chunk_size = 1 << 20
 
 
-def server(settings: ServerSettings, versions: Path) -> Starlette:
-    """The application that serves `versions`."""
-    token = read_token(settings.token_file)
-    if not token and not is_loopback(settings.host):
+def server(host: str, token_file: str, versions: Path) -> Starlette:
+    """The application that serves `versions` at `host`. Other than on loopback only with a token, and behind something
+    that speaks TLS: weights and token travel with every request."""
+    token = read_token(token_file)
+    if not token and not is_loopback(host):
         raise ConfigError(
-            f"weights.listen {settings.host!r}: others can reach it and it asks for no token; name a file of one here "
+            f"weights.listen {host!r}: others can reach it and it asks for no token; name a file of one here "
             "and at the engines' node, weights.token_file (openssl rand -hex 32 > FILE), or listen on 127.0.0.1"
         )
     expected = f"Bearer {token}".encode()
@@ -100,17 +83,18 @@ def _find(versions: Path, version: str, name: str) -> Path | None:
     return path
 
 
-def source(settings: PullSettings, versions: Path, *, check: Check) -> tuple[WeightSource, httpx.AsyncClient | None]:
+def source(
+    settings: Weights, versions: Path, *, keep: int, check: Check
+) -> tuple[WeightSource, httpx.AsyncClient | None]:
     """Where the daemon gets weights from, and the client to be closed with it."""
-    if not settings.url:
+    if not settings.source:
         return SharedPath(check=check), None
-    if not settings.url.startswith(("http://", "https://")):
-        raise ConfigError(f"weights.source {settings.url!r}: write it with http:// or https://")
+    if not settings.source.startswith(("http://", "https://")):
+        raise ConfigError(f"weights.source {settings.source!r}: write it with http:// or https://")
     token = read_token(settings.token_file)
     headers = {"authorization": f"Bearer {token}"} if token else {}
     http = httpx.AsyncClient(headers=headers, verify=ssl.create_default_context(), trust_env=False)
-    trimmed = msgspec.structs.replace(settings, url=settings.url.rstrip("/"))
-    return HttpPull(trimmed, versions, check=check, http=http), http
+    return HttpPull(settings.source.rstrip("/"), versions, keep=keep, check=check, http=http), http
 
 
 def read_token(file: str) -> str:

@@ -33,7 +33,7 @@ import numpy as np
 import structlog
 
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
-from actors.gate.panel import Panel, PanelSettings
+from actors.gate.panel import Panel
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Serving, Step, TokenRow, ToolCall, Trajectory, pack_array
@@ -109,7 +109,7 @@ async def gate(cell: Cell) -> dict[str, str]:
                 engine.current = version
 
             trial = ReplayTrial(ReplayTrialSettings(), engine=engine, store=store)
-            panel = Panel(PanelSettings(), trial=trial, checks=())
+            panel = Panel(trial=trial, checks=())
             found[name] = (await panel.compare(candidate, 0, [0], load)).decision
     return found
 

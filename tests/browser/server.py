@@ -19,7 +19,6 @@ from actors.store import Store
 from actors.system.lifecycle import ActorState, Lifecycle, Restart, Unit
 from adapters.judges.rules import RulesJudge
 from daemon.live.registry import Live
-from daemon.live.settings import LiveSettings
 from daemon.processes.asgi import serve
 from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
@@ -59,7 +58,7 @@ async def main(port: int, directory: Path, full: bool) -> None:
     store = Store(f"sqlite:///{directory}/store.db", clock=time.time)
     await store.open()
     sums = {"kind": "callables", "functions": ["math:sqrt"], "policy": {"read_only": ["sqrt"], "deny": ["*drop*"]}}
-    live = Live({"sums": sums} if full else {}, LiveSettings(), directory)
+    live = Live({"sums": sums} if full else {}, directory)
     desk = Engines(
         store, directory, time.time, live, actors=lambda: _ACTORS if full else (),
         describe={"tap": "http://127.0.0.1:8000"}, learning=records.learning if full else dict,
@@ -73,7 +72,7 @@ async def main(port: int, directory: Path, full: bool) -> None:
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(live.run, Lifecycle(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
-            await serve(app, settings)
+            await serve(app, "127.0.0.1", port)
     finally:
         await store.aclose()
 

@@ -32,9 +32,10 @@ from actors.system import runtime
 from actors.system.bus import Subscription, outgoing
 from actors.system.streams import POLICY_CANDIDATE, WORK_TRAIN
 from daemon.demo.processes import scrubbed
+from daemon.processes import learner_settings
 from daemon.processes.bus_connection import open_bus
-from daemon.settings.config import Config
-from daemon.settings.parts import load
+from daemon.settings.reading import load
+from daemon.settings.tables import Config
 from learner.checkpoints import Checkpoints
 from learner.cursor import Cursor
 from learner.memory import STATE_EVERY
@@ -218,7 +219,7 @@ async def disturbed(config: Config, victim: Victim, directory: Path) -> tuple[in
     """
     rng, kills, struck, answers = random.Random(SEED), 0, 0, list[Candidate]()
     orders: list[BatchOrder] = []
-    async with running_broker(config.state, port=config.broker.port) as broker:
+    async with running_broker(config.state) as broker:
         login = broker.credentials
         client = await nats.connect(login.url, user=login.user, password=login.password)
         bus = await open_bus(config, runtime.SameLoopHost(), "test")
@@ -258,8 +259,9 @@ async def disturbed(config: Config, victim: Victim, directory: Path) -> tuple[in
 
 def undisturbed(config: Config, done: Sequence[str], directory: Path) -> Checkpoints:
     """The state after the same orders in the same sequence, in one process that lives."""
-    checkpoints = Checkpoints(directory / "undisturbed", keep=config.learner.keep_versions)
-    updater = Updater(config.learner, checkpoints, partial(open_trainer, config.learner), clock=time.time)
+    settings = learner_settings.learner(config)
+    checkpoints = Checkpoints(directory / "undisturbed", keep=config.keep.versions)
+    updater = Updater(settings, checkpoints, partial(open_trainer, settings), clock=time.time)
     updater.open()
     for record in done:
         updater.apply(written(directory, int(record.removeprefix("order"))))
@@ -281,7 +283,7 @@ async def test_a_learner_killed_in_mid_update_loses_no_update_and_makes_none_twi
     number, answers = await disturbed(config, victim, tmp_path)
     victim.kill()
 
-    checkpoints = Checkpoints(config.state, keep=config.learner.keep_versions)
+    checkpoints = Checkpoints(config.state, keep=config.keep.versions)
     cursor = checkpoints.open(None, 0.0)
     orders = {f"order{one}" for one in range(number)}
     done = [order for order, _ in cursor.done]

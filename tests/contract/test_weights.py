@@ -21,11 +21,12 @@ from actors.messages import Manifest
 from actors.messages.signing import SigningKey
 from actors.ports.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, WeightsUnavailable
 from adapters.weights import Weights, WeightSource
-from adapters.weights.http import HttpPull, PullSettings
+from adapters.weights.http import HttpPull
 from adapters.weights.shared import SharedPath
 from daemon.errors import ConfigError
-from daemon.upkeep.provenance import Provenance, ProvenanceSettings
-from daemon.upkeep.weights import ServerSettings, server, source
+from daemon.settings import tables
+from daemon.upkeep.provenance import Provenance
+from daemon.upkeep.weights import server, source
 from learner.versions import Versions
 from tests.support.full_disk import full_disk
 from tests.support.keys import key_pair
@@ -38,11 +39,12 @@ FLOATS = 1_500_000
 
 
 class Line(httpx.AsyncHTTPTransport):
-    """To the server; cuts the next answers with weights after so many bytes, or flips one of them."""
+    """To the server; cuts the next answers with weights after so many bytes, flips one of them, or takes `seconds` for
+    each 64 KiB."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cuts, self.flip = list[int](), -1
+        self.cuts, self.flip, self.seconds = list[int](), -1, 0.0
         self.ranges = list[int]()
         """Where requests for a part of the weights began."""
 
@@ -70,6 +72,7 @@ class Spoilt(httpx.AsyncByteStream):
                 yield block[: cut - passed]
                 raise httpx.RemoteProtocolError("the learner closed the connection")
             passed += len(block)
+            await anyio.sleep(self._line.seconds)
             yield block
 
     async def aclose(self) -> None:
@@ -111,10 +114,9 @@ class Nodes:
     def shared(self) -> SharedPath:
         return SharedPath(check=self.check)
 
-    def pull(self, *, how: dict[str, Any] | None = None, **settings: Any) -> HttpPull:
-        settings = {"url": self.url, **settings}
+    def pull(self, keep: int = 8) -> HttpPull:
         http = httpx.AsyncClient(headers={"authorization": f"Bearer {self.token}"}, transport=self.line)
-        return HttpPull(PullSettings(**settings), self.here, check=self.check, http=http, **(how or {}))
+        return HttpPull(self.url, self.here, keep=keep, check=self.check, http=http)
 
     def left(self) -> list[str]:
         """What is on the engines' node."""
@@ -137,8 +139,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
     (tmp_path / "token").write_text("t" * 40 + "\n")
-    settings = ServerSettings(token_file=str(tmp_path / "token"))
-    with served(server(settings, tmp_path / "learner" / "versions")) as url:
+    with served(server("127.0.0.1", str(tmp_path / "token"), tmp_path / "learner" / "versions")) as url:
         nodes = Nodes(tmp_path, url, "t" * 40)
         async with nodes.line:
             yield nodes
@@ -231,7 +232,8 @@ async def test_a_pull_that_takes_too_long_says_how_far_it_is_and_goes_on_at_the_
 ):
     manifest = nodes.write(3)
     monkeypatch.setattr("adapters.weights.http._CALL_SECONDS", 0.5)
-    pull = nodes.pull(bytes_per_second=4_000_000)
+    nodes.line.seconds = 1 / 64
+    pull = nodes.pull()
     told: list[str] = []
 
     async def whole() -> bool:
@@ -246,18 +248,6 @@ async def test_a_pull_that_takes_too_long_says_how_far_it_is_and_goes_on_at_the_
     assert pull.counts["pulled"] == 1
     assert pull.counts["unfinished"] == len(told) >= 2
     assert pull.counts["bytes"] < FLOATS * 4 * 1.2
-
-
-async def test_a_pull_takes_no_more_of_the_network_than_it_may(nodes: Nodes):
-    manifest = nodes.write(3)
-    clock = [0.0]
-
-    async def sleep(seconds: float) -> None:
-        clock[0] += seconds
-
-    pull = nodes.pull(how={"clock": lambda: clock[0], "sleep": sleep}, bytes_per_second=1_000_000)
-    await pull.fetch(Path("/any"), 3, manifest)
-    assert clock[0] == pytest.approx(6.0, rel=0.01)
 
 
 async def test_a_disk_that_has_no_room_is_told_before_anything_is_fetched(
@@ -328,18 +318,18 @@ async def test_the_server_gives_only_what_a_manifest_names(nodes: Nodes, path: s
 
 async def test_a_server_that_others_can_reach_wants_a_token(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"weights.token_file"):
-        server(ServerSettings(host="0.0.0.0"), tmp_path)
+        server("0.0.0.0", "", tmp_path)
     (tmp_path / "short").write_text("short")
     with pytest.raises(ConfigError, match="32 characters"):
-        server(ServerSettings(token_file=str(tmp_path / "short")), tmp_path)
+        server("127.0.0.1", str(tmp_path / "short"), tmp_path)
 
 
 async def test_the_daemon_pulls_with_the_keys_of_its_settings(nodes: Nodes, tmp_path: Path):
     manifest = nodes.write(3)
     state = tmp_path / "state"
-    settings = PullSettings(url=nodes.url + "/", token_file=str(tmp_path / "token"))
-    check = Provenance(ProvenanceSettings(), state).manifest_check()
-    way, http = source(settings, state / "versions", check=check)
+    settings = tables.Weights("", nodes.url + "/", str(tmp_path / "token"))
+    check = Provenance(state).manifest_check()
+    way, http = source(settings, state / "versions", keep=8, check=check)
     assert http is not None
     async with http:
         with pytest.raises(WeightsUnavailable, match=r"learner-public.pem"):

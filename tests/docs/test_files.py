@@ -9,7 +9,6 @@ import pytest
 
 from adapters.live.policy import PolicySettings
 from daemon.settings import reading, toml
-from daemon.settings.parts import parts_of
 from tests.docs.blocks import Block, blocks, blocks_of, pages
 
 _LANGUAGES = {"sh", "toml", "json", "python", "text"}
@@ -25,7 +24,7 @@ def test_settings_are_taken_by_the_configuration(block: Block) -> None:
     table = tomllib.loads(block.text)
     if not block.foreign:
         config = reading.checked(reading.laid_over(reading.defaults(), table, str(block)), str(block))
-        for name, api in parts_of(config).adapters.items():
+        for name, api in config.apis.items():
             toml.convert(api.get("policy", {}), PolicySettings, f"{block}: apis.{name}.policy")
 
 

@@ -31,7 +31,7 @@ from adapters.live.openapi import document
 from adapters.redaction import RedactionSettings, Redactor
 from adapters.redaction.streams import Stream
 from daemon.errors import ConfigError
-from daemon.settings import parts, reading
+from daemon.settings import reading
 from daemon.tap.capture import with_tokens
 from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import read_feedback
@@ -225,7 +225,7 @@ def settings(data: bytes) -> None:
         path = Path(name) / "config.toml"
         path.write_bytes(data)
         with contextlib.suppress(ConfigError):
-            parts.load(path)
+            reading.load(path)
     with contextlib.suppress(ConfigError):
         reading.load(None, [data.decode("utf-8", "replace")])
 

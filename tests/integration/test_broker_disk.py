@@ -15,7 +15,7 @@ import nats
 import pytest
 from nats.errors import Error
 
-from actors.system.broker import Broker, BrokerSettings
+from actors.system.broker import Broker
 from actors.system.lifecycle import Restart
 from actors.system.supervisor import Supervisor
 from tests.support.patience import until, within
@@ -40,7 +40,7 @@ def mend(directory: Path, how: str) -> None:
 
 
 async def main(directory: Path, how: str) -> None:
-    broker = Broker(directory / "broker", BrokerSettings(store_bytes=1 << 30))
+    broker = Broker(directory / "broker", store_bytes=1 << 30)
     supervisor = Supervisor(rng=random.Random(0))
     supervisor.add("broker", broker.serve, Restart())
     async with anyio.create_task_group() as group:

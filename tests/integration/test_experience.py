@@ -25,7 +25,6 @@ from daemon.errors import ControlUnreachable, OrderRefused
 from daemon.experience.client import ExperienceClient
 from daemon.experience.mcp import server
 from daemon.processes.asgi import serve
-from daemon.settings.control import ControlSettings
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.credited import attributed
 from tests.support.databases import opened_store
@@ -95,7 +94,7 @@ async def served(
             await store.save(POOL)
             port, desk = free_port(), Desk(store, tmp_path)
             app = desk.app(KeyRing(tmp_path / "keys.json", clock=lambda: 1.0))
-            group.start_soon(partial(serve, app, ControlSettings(port=port)))
+            group.start_soon(partial(serve, app, "127.0.0.1", port))
             await until(partial(listens, port), "the control API listens")
             yield Served(desk, store, port, key, tmp_path, capsys)
             group.cancel_scope.cancel()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.gate.panel import Panel, PanelSettings
+from actors.gate.panel import Panel
 from actors.gate.safety import SafetyCheck, SafetySettings
 from actors.gate.sandbox_trial import SandboxTrial, SandboxTrialSettings
 from adapters.engines.client import EngineClient
@@ -53,7 +53,7 @@ async def test_worse_weights_are_rejected_and_left_in_the_shadow_engine_alone(ur
 
         trial = SandboxTrial(SETTINGS, environment=TravelDesk(), engine=engine, store=FakeStore())
         safety = SafetyCheck(SafetySettings(attempts=1, max_tokens=16), engine=engine)
-        panel = Panel(PanelSettings(verdict_seconds=within(300)), trial=trial, checks=[safety])
+        panel = Panel(trial=trial, checks=[safety], seconds=within(300))
         await load(1)
         verdict = await panel.compare(1, 0, [0], load)
         assert verdict.decision == "reject", verdict.reason

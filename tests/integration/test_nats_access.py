@@ -15,7 +15,7 @@ from actors.system.nats_settings import BusSettings
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
-from daemon.settings.config import Config
+from daemon.settings.reading import load
 from tests.support.certificates import Authority
 from tests.support.nats import PATIENT, persistently
 from tests.support.nats_cluster import PASSWORD, Operator, server, tls, user
@@ -167,17 +167,17 @@ def test_a_servers_certificate_that_does_not_hold_is_told_by_its_fault(
 
 
 def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_servers_waits(tmp_path: Path) -> None:
-    async def start(settings: BusSettings, seconds: float) -> str:
-        config = Config(state_dir=str(tmp_path), bus=settings)
+    async def start(url: str, seconds: float) -> str:
+        config = load(None, [f"state_dir={tmp_path}", f"nats.url={url}"])
         with pytest.raises(StartFailed) as caught:
             await open_bus(config, runtime.SameLoopHost(), "test", seconds)
         return str(caught.value)
 
     with server(tmp_path / "s", user()) as one:
         # Were it to wait for what no waiting cures, the test would hang.
-        assert "nats.secret_file" in asyncio.run(start(BusSettings(url=one.url), 36_000.0))
+        assert "nats.secret_file" in asyncio.run(start(one.url, 36_000.0))
     (port,) = free_ports(1)
-    assert "start it, or correct nats.url" in asyncio.run(start(BusSettings(url=f"nats://127.0.0.1:{port}"), 0.0))
+    assert "start it, or correct nats.url" in asyncio.run(start(f"nats://127.0.0.1:{port}", 0.0))
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:

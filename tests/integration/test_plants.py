@@ -28,7 +28,7 @@ from actors.system.runtime import Host, run
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Limits
-from daemon.ingest.shipper import Shipper, ShipperMetrics, ShipperSettings
+from daemon.ingest.shipper import Shipper, ShipperMetrics
 from tests.support.byte_engine import (
     IN_ANSWER,
     IN_PROMPT,
@@ -147,7 +147,7 @@ async def passed_through(
         await store.open()
         supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         shipper = Shipper(
-            [spool], bus, settings=ShipperSettings(),
+            [spool], bus,
             metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
         )  # fmt: skip
         assembler = Assembler(

@@ -20,8 +20,8 @@ from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed, TransferFailed
 from daemon.processes.state_lock import state_lock
-from daemon.settings.config import Config
-from daemon.settings.control import ControlSettings
+from daemon.settings.reading import load
+from daemon.settings.tables import Config
 from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import rewind
 from daemon.upkeep.restore import restore
@@ -41,7 +41,7 @@ def quiet(_: str) -> None:
 
 
 def settings(state: Path) -> Config:
-    return Config(state_dir=str(state), control=ControlSettings(port=free_port()))
+    return load(None, [f"state_dir={state}", f"control.listen=127.0.0.1:{free_port()}"])
 
 
 async def subscribed(bus: NatsBus) -> Subscription:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from actors.messages.files import write_whole
-from actors.messages.signing import SigningKey
-from daemon.settings.parts import load
+from daemon.settings.reading import load
 from daemon.tap.keys import add_key
 from daemon.upkeep import install
+from daemon.upkeep.provenance import ROLES, Provenance
 from learner.versions import write_directory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes other users' parts: needs root")
@@ -87,14 +87,14 @@ def root() -> Iterator[Path]:
         subprocess.run(["systemd-sysusers", "--root", made], check=True, capture_output=True)
         users, state = users_of(made), made / install.STATE
         as_root_makes_it(made, users)
-        as_user(users["evolved"], lambda: fill(state, settings, 0))
+        as_user(users["evolved"], lambda: fill(state, 0))
         # As a version from before this: made where there was no ACL yet, and no other user.
         old = state / "versions/v000000"
         for path in (old, *old.iterdir()):
             os.removexattr(path, "system.posix_acl_access")
             path.chmod(0o700 if path.is_dir() else 0o600)
         as_root_makes_it(made, users)
-        as_user(users["evolved"], lambda: fill(state, settings, 1))
+        as_user(users["evolved"], lambda: fill(state, 1))
         as_user(users["evolved-engine"], lambda: write_whole(made / THINGS["engine's cache"][0], b"x"))
         for name in ("credentials", "engine's credentials"):
             write_whole(made / THINGS[name][0], b"secret", mode=0o644)
@@ -128,16 +128,15 @@ def as_root_makes_it(root: Path, users: dict[str, int]) -> None:
         pytest.skip("this file system keeps no ACLs")
 
 
-def fill(state: Path, settings: Path, version: int) -> None:
+def fill(state: Path, version: int) -> None:
     """What the daemon, the tap, the broker and the learner write."""
-    config = load(settings).provenance
     write_directory(
         state / f"versions/v{version:06d}", lambda aside: (aside / "model.safetensors").write_bytes(b"weights")
     )
     if version:
         return
-    SigningKey.load(state / config.gate_key, state / config.gate_trusted)
-    SigningKey.load(state / config.learner_key, state / config.learner_trusted)
+    for role in ROLES:
+        Provenance(state).key(role)
     add_key(state / "keys/keys.json", tenant="acme", scope="agent", now=0.0, expires=None, note="")
     for name in ("evolved.db", "spool/1.seg", "broker/credentials.json"):
         (state / name).parent.mkdir(exist_ok=True, mode=0o700)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.settings.parts import load
+from daemon.settings.reading import load
 from daemon.upkeep import install
 
 WANTED = 2.0

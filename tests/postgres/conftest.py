@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 
 from actors.store import Store
-from actors.store.settings import StoreSettings
 from tests.support.postgres import Cluster, running_cluster
 
 
@@ -19,11 +18,11 @@ def database(postgres: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 async def new_store() -> AsyncIterator[Callable[..., Store]]:
-    """Makes stores, of a URL and settings; they are closed at the end."""
+    """Makes stores, of a URL; they are closed at the end."""
     made: list[Store] = []
 
-    def make(url: str, **settings: object) -> Store:
-        made.append(Store(url, clock=time.time, settings=StoreSettings(**settings)))  # type: ignore[arg-type]
+    def make(url: str, password_file: str = "") -> Store:
+        made.append(Store(url, clock=time.time, password_file=password_file))
         return made[-1]
 
     yield make

@@ -9,10 +9,8 @@ from actors.messages import Directive
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
-from actors.store.settings import StoreSettings
 from daemon.errors import TransferFailed
-from daemon.settings.config import Config
-from daemon.settings.control import ControlSettings
+from daemon.settings.reading import load
 from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import REWIND
 from daemon.upkeep.restore import restore
@@ -33,8 +31,9 @@ async def test_a_store_in_postgresql_is_backed_up_and_put_back_beside_what_was_t
 ) -> None:
     store, url = open_stores(), postgres.url(database)
     await store.open()
-    config = Config(
-        state_dir=str(tmp_path / "state"), store=StoreSettings(url=url), control=ControlSettings(port=free_port())
+    config = load(
+        None,
+        [f"state_dir={tmp_path}/state", f"database.url={url}", f"control.listen=127.0.0.1:{free_port()}"],
     )
     calls = [exchange("a", number) for number in range(30)]
     await store.save([*calls, Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])

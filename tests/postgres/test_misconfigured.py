@@ -113,9 +113,12 @@ async def test_a_database_that_cannot_hold_all_text_is_refused_with_the_remedy(p
     postgres.drop("latin")
 
 
-async def test_a_statement_that_takes_too_long_is_ended(open_stores: Callable[..., Store]):
+async def test_a_statement_that_takes_too_long_is_ended(
+    open_stores: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
+):
     await open_stores().open()  # the tables are made without a deadline
-    made = open_stores(statement_seconds=0.2)
+    monkeypatch.setattr("actors.store.settings.STATEMENT_SECONDS", 0.2)
+    made = open_stores()
     with pytest.raises(StoreUnavailable, match="statement timeout"):
         await made._read(lambda connection: connection.exec_driver_sql("SELECT pg_sleep(30)").all())
 

@@ -94,11 +94,12 @@ async def test_a_writer_waits_for_another_only_so_long(
 
 
 async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
-    open_stores: Callable[..., Store], postgres: Cluster, database: str
+    open_stores: Callable[..., Store], postgres: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
 ):
     other = open_stores()
     await other.open()  # the tables are made without a deadline
-    stopped = open_stores(statement_seconds=0.3)
+    monkeypatch.setattr("actors.store.settings.STATEMENT_SECONDS", 0.3)
+    stopped = open_stores()
     gone = anyio.Event()
 
     def sits(connection) -> None:

@@ -13,7 +13,7 @@ from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.experience.experiencer import Experiencer, ExperiencerSettings
 from actors.gate.drift import DriftCheck, DriftSettings
 from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
-from actors.gate.panel import Panel, PanelSettings
+from actors.gate.panel import Panel
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.gate.sandbox_trial import Trial
 from actors.kinds.kinds import Kinds
@@ -96,7 +96,7 @@ class Parts:
                 # No checks of prompts and of safety: they ask for words, and these policies have none.
                 replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=store)
                 checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=store)]
-                trial = Unlucky(Panel(PanelSettings(), trial=replay, checks=checks), world.cell.luck)
+                trial = Unlucky(Panel(trial=replay, checks=checks), world.cell.luck)
                 return Gatekeeper(
                     GatekeeperSettings(), store=store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
                     trial=trial, versions=versions, key=world.key, clock=clock, times=self.times,

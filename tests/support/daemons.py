@@ -112,7 +112,7 @@ class Daemons(Tapped):
     def _sign(self, path: Path) -> bytes:
         """The signed manifest."""
         content = (path / "manifest.json").read_bytes()
-        key = Provenance(self.config.provenance, self.config.state).key("learner")
+        key = Provenance(self.config.state).key("learner")
         (path / SIGNATURE).write_text(key.sign("manifest", content), encoding="ascii")
         return content
 

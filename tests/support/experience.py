@@ -25,7 +25,6 @@ from daemon.api.versions import VersionApi
 from daemon.experience.forgetting import Forgetter
 from daemon.experience.service import ExperiencePool
 from daemon.live.registry import Live
-from daemon.live.settings import LiveSettings
 from daemon.tap.keys import KeyRing
 from tests.support.keys import key_pair
 
@@ -79,7 +78,7 @@ class Desk:
             store=store, fleet=lambda: self.fleet, kill=self.kill, send=self.obey, key=self.key, keys=self.keys,
             clock=clock,
         )  # fmt: skip
-        live = live or Live({}, LiveSettings(), state)
+        live = live or Live({}, state)
         routes = [
             *ExperienceApi(self.pool, forgetter).routes(), *LiveRoutes(live).routes(), *TrajectoryApi(store).routes(),
             *RunStoryApi(store).routes(), *VersionApi(store, self.keys, state / "versions").routes(),

@@ -20,8 +20,8 @@ from actors.system.broker import read_credentials
 from actors.system.errors import BrokerFailed
 from daemon.demo.processes import Child
 from daemon.demo.world import answers
-from daemon.settings.config import Config
-from daemon.settings.parts import load
+from daemon.settings.reading import load
+from daemon.settings.tables import Config
 from daemon.settings.toml import merge
 from tests.support.databases import rows
 from tests.support.patience import until

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from actors.system.broker import Broker, BrokerSettings
+from actors.system.broker import Broker
 from actors.system.errors import BusUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.nats_bus import NatsBus
@@ -22,9 +22,9 @@ PATIENT = NatsSettings(reconnect_wait=0.05, answer_seconds=10.0, connect_seconds
 
 
 @contextlib.asynccontextmanager
-async def running_broker(directory: Path, **settings: object) -> AsyncIterator[Broker]:
+async def running_broker(directory: Path, store_bytes: int = 16 << 30, **settings: int) -> AsyncIterator[Broker]:
     """A broker with its files in `directory`, stopped at the end."""
-    broker = Broker(directory / "broker", BrokerSettings(**settings))
+    broker = Broker(directory / "broker", store_bytes=store_bytes, **settings)
     await broker.start()
     try:
         yield broker

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.gate.panel import Panel, PanelSettings
+from actors.gate.panel import Panel
 from actors.gate.sandbox_trial import SandboxTrial
 from adapters.engines.vllm import VllmEngine
 from adapters.environments.travel import TravelDesk
@@ -33,7 +33,7 @@ async def test_weights_that_say_at_once_that_they_are_done_are_rejected(url, num
 
         trial = SandboxTrial(SETTINGS, environment=TravelDesk(), engine=engine, store=FakeStore())
         await load(2)
-        verdict = await Panel(PanelSettings(verdict_seconds=120.0), trial=trial, checks=[]).compare(2, 0, [0], load)
+        verdict = await Panel(trial=trial, checks=[], seconds=120.0).compare(2, 0, [0], load)
         assert verdict.decision == "reject", verdict.reason
         assert verdict.measurements["incumbent_high"] < 0
         await load(0)

@@ -19,8 +19,8 @@ from adapters.environments.travel.desk import Desk
 from adapters.environments.travel.drift import Variant
 from adapters.judges.rules import judge
 from daemon.demo.world import TOY
+from daemon.processes.learner_settings import learner
 from daemon.settings import reading, toml
-from daemon.settings.parts import parts_of
 from learner.build import BuildSettings, build
 from learner.credit import assign
 from learner.settings import LearnerSettings
@@ -65,7 +65,7 @@ class Loop:
 
     def __init__(self, setup: Setup, base: Path, seed: int, work: Path) -> None:
         self._setup, self._seed, self._work = setup, seed, work
-        demo = parts_of(reading.checked(reading.laid_over(reading.defaults(), TOY, "demo"), "demo")).learner
+        demo = learner(reading.checked(reading.laid_over(reading.defaults(), TOY, "demo"), "demo"))
         table = toml.merge({**msgspec.to_builtins(demo), "device": "cpu"}, setup.learner)
         self._settings = msgspec.convert(table, LearnerSettings)
         self._trainer, self._player = NativeTrainer(self._settings, base), Player(base)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.settings.parts import load
+from daemon.processes.learner_settings import learner
+from daemon.settings.reading import load
 from learner.errors import ShapeUnknown
 from learner.settings import LearnerSettings
 from learner.sizing import (
@@ -123,7 +124,7 @@ def test_verl_s_states_are_sixteen_bytes_a_parameter_over_all_gpus():
 
 
 def test_the_shipped_configuration_loads_and_is_estimated_to_fit():
-    settings = load(Path("ops/a100/7b.toml")).learner
+    settings = learner(load(Path("ops/a100/7b.toml")))
     parts = memory(MODELS["7b"], training(settings, 8))
     assert settings.trainer == "verl"
     assert sum(parts.values()) < 72e9  # a tenth of 80 left for what formulas forget

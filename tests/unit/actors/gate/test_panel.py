@@ -6,7 +6,7 @@ from itertools import product
 import anyio
 import pytest
 
-from actors.gate.panel import Finding, Panel, PanelSettings, Report, conclude
+from actors.gate.panel import Finding, Panel, Report, conclude
 from actors.gate.sandbox_trial import Comparison
 from tests.support.simulated_time import anyio_backend as anyio_backend
 
@@ -74,7 +74,7 @@ class Effect:
 
 
 def panel(*checks: Recording, seconds: float = 60.0) -> Panel:
-    return Panel(PanelSettings(verdict_seconds=seconds), trial=Effect(), checks=checks)
+    return Panel(trial=Effect(), checks=checks, seconds=seconds)
 
 
 @pytest.mark.parametrize(("incumbent", "loads", "versions"), [(1, [1, 2], 21), (2, [], 22)])

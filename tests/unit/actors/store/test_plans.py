@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Engine, event
 from actors.store import Store, reading
 from actors.store.engine import open_engine
 from actors.store.history import history, numbers, swaps, why
-from actors.store.settings import StoreSettings
 
 pytestmark = pytest.mark.anyio
 ASKED: dict[str, Callable[[Connection], object]] = {
@@ -27,7 +26,7 @@ async def engine(tmp_path: Path) -> Iterator[Engine]:
     store = Store(url, clock=lambda: 0.0)
     await store.open()
     await store.aclose()
-    engine = open_engine(url, StoreSettings())
+    engine = open_engine(url)
     yield engine
     engine.dispose()
 

@@ -54,7 +54,7 @@ async def served(tls: ServerTls | None, authority: Authority | None) -> AsyncIte
     )
     app, stop = SecurityHeaders(Starlette(routes=[Route("/api/status", status)])), anyio.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(lambda: serve(app, settings, tls=tls, stop=stop))
+        group.start_soon(lambda: serve(app, settings.host, settings.port, tls=tls, stop=stop))
         await until(lambda: listens(settings.host, settings.port), "it listens")
         try:
             yield settings

@@ -13,7 +13,7 @@ from actors.messages import BatchOrder, Directive, Serving, Verdict
 from actors.messages.signing import sign
 from actors.store import Store
 from daemon.cli.main import main
-from daemon.settings.config import Config
+from daemon.settings.reading import load
 from daemon.upkeep.provenance import Provenance
 from learner.versions import Versions
 from tests.support import checkpoints
@@ -54,8 +54,8 @@ MEASURED = {"success": 0.75, "tasks": 96.0}
 @pytest.fixture
 def versions(evolved: Evolved, tmp_path: Path) -> Evolved:
     """Version 1 was trained on two trajectories, judged, served, taken back; version 0 serves again."""
-    config = Config(state_dir=str(tmp_path))
-    provenance = Provenance(config.provenance, tmp_path)
+    config = load(None, [f"state_dir={tmp_path}"])
+    provenance = Provenance(tmp_path)
     base = checkpoints.write(tmp_path / "base", 1)
     written = Versions(tmp_path / "versions", key=provenance.key("learner"))
     for version in (0, 1):

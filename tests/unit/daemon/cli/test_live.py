@@ -8,13 +8,12 @@ from daemon.api.live import LiveRoutes
 from daemon.cli.live import order
 from daemon.cli.main import parser
 from daemon.live.registry import Live
-from daemon.live.settings import LiveSettings
 from tests.support.served import served
 from tests.unit.daemon.cli.conftest import Evolved
 
 
 def test_what_is_refused_is_said_with_the_remedy(tmp_path: Path, evolved: Evolved) -> None:
-    live = Live({}, LiveSettings(), tmp_path)
+    live = Live({}, tmp_path)
     with served(Starlette(routes=LiveRoutes(live).routes())) as url:
         adapters = f"adapters --set control.listen=127.0.0.1:{url.rpartition(':')[2]}"
         add = f"{adapters} add docs --kind mcp --url https://1.1.1.1/mcp"

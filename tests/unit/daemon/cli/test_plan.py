@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from daemon.cli.planning import USED, Given, plan
-from daemon.settings.config import Config
-from daemon.settings.parts import load
+from daemon.settings.reading import load
+from daemon.settings.tables import Config
 from learner.sizing import MODELS
 from tests.unit.daemon.cli.conftest import Evolved
 
 
 def figures(config: Config | None = None, **given: Any) -> dict[str, float]:
-    return {one.key: one.value for one in plan("7b", MODELS["7b"], Given(**given), config or Config()).figures}
+    return {one.key: one.value for one in plan("7b", MODELS["7b"], Given(**given), config or load(None)).figures}
 
 
 def test_seven_billion_on_a_node_fits_with_what_it_names(evolved: Evolved) -> None:
@@ -43,13 +43,13 @@ def test_a_directory_with_a_config_is_a_model(tmp_path: Path, evolved: Evolved) 
 
 def test_updates_follow_from_outcomes_until_the_learner_is_the_slower():
     few = figures(runs_per_hour=2000, reported=0.05)
-    assert few["updates_day"] == pytest.approx(2000 * 24 * 0.05 * USED / Config().curator.production_per_batch)
+    assert few["updates_day"] == pytest.approx(2000 * 24 * 0.05 * USED / load(None).train.runs)
     many = figures(runs_per_hour=200_000, reported=1.0)
     assert many["updates_day"] == pytest.approx(86400 / (many["update_seconds"] + many["write_seconds"]))
 
 
 def test_figures_move_as_what_they_follow_from():
-    whole, settings = figures(), Config()
+    whole, train = figures(), load(None).train
     assert figures(gpus=16)["update_seconds"] == pytest.approx(whole["update_seconds"] / 2)
     assert figures(gpu="H100")["update_seconds"] < whole["update_seconds"]
     soon, late = figures(delay_minutes=1.0), figures(delay_minutes=120.0)
@@ -58,5 +58,5 @@ def test_figures_move_as_what_they_follow_from():
     tenth = figures(load(None, ["judge.share=0.1"]))
     assert tenth["judge_tokens_day"] == pytest.approx(whole["judge_tokens_day"] / 10)
     played = figures(load(None, ["sandbox.environment=travel"]))
-    rollouts = whole["updates_day"] * settings.rollout.groups * settings.rollout.group_size
+    rollouts = whole["updates_day"] * train.groups * train.group_size
     assert played["shadow_tokens_day"] - whole["shadow_tokens_day"] == pytest.approx(rollouts * Given().tokens)

@@ -7,7 +7,7 @@ import pytest
 
 from actors.messages import Feedback
 from actors.store import Store
-from daemon.settings.config import Config
+from daemon.settings.reading import load
 from tests.support.experience import Desk
 from tests.support.late_feedback import BATCH, Daemon
 from tests.support.traffic import exchange
@@ -21,7 +21,7 @@ def runs(tmp_path: Path) -> None:
     """Four runs, told two hours after, trained into v1; the first one is corrected since. One call is not over."""
 
     async def fill() -> None:
-        store = Store(Config(state_dir=str(tmp_path)).store_url, clock=lambda: 5000.0)
+        store = Store(load(None, [f"state_dir={tmp_path}"]).store_url, clock=lambda: 5000.0)
         await store.open()
         daemon = await Daemon(store, tmp_path).start()
         await daemon.run(*KEYS)
@@ -65,7 +65,7 @@ def test_an_unknown_name_and_a_run_that_is_not_over_are_told(evolved: Evolved) -
 
 @pytest.mark.anyio
 async def test_the_control_api_tells_the_same(tmp_path: Path) -> None:
-    store = Store(Config(state_dir=str(tmp_path)).store_url, clock=lambda: 5000.0)
+    store = Store(load(None, [f"state_dir={tmp_path}"]).store_url, clock=lambda: 5000.0)
     await store.open()
     async with Desk(store, tmp_path).http() as http:
         told = (await http.get(f"/api/why/r-default-{KEYS[0]}-0")).json()

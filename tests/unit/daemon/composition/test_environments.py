@@ -20,7 +20,7 @@ from adapters.graders.llm import anchored
 from daemon.cli.main import main
 from daemon.composition.environments import build_environment, sandbox_environment
 from daemon.errors import ConfigError
-from daemon.settings.config import SandboxSettings
+from daemon.settings.reading import load
 from daemon.tap.keys import add_key
 from tests.benchmarks.report import await_port
 from tests.support.ports import free_port
@@ -31,7 +31,7 @@ TROUBLE = "tests.support.troublesome:Troublesome"
 
 def test_workers_of_the_settings_are_processes_whose_figures_are_metrics():
     registry = CollectorRegistry()
-    environment = sandbox_environment(SandboxSettings(environment="travel", workers=1), registry)
+    environment = sandbox_environment(load(None, ["sandbox.environment=travel", "sandbox.workers=1"]).sandbox, registry)
     assert isinstance(environment, WorkerEnvironment)
 
     async def play() -> None:
@@ -59,7 +59,7 @@ def test_what_cannot_be_built_is_a_config_error(name: str, options: dict[str, st
 def test_a_grader_that_compares_with_references_is_refused_where_there_are_none():
     grader = anchored(url="http://127.0.0.1:9/v1", model="m")
     with pytest.raises(ConfigError, match=r'sandbox.environment = .live. .* Set sandbox.grader = "open"'):
-        sandbox_environment(SandboxSettings(environment="travel"), CollectorRegistry(), None, grader)
+        sandbox_environment(load(None, ["sandbox.environment=travel"]).sandbox, CollectorRegistry(), None, grader)
 
 
 def test_check_finds_nothing_wrong_with_the_desk(capsys: pytest.CaptureFixture[str]):

@@ -4,7 +4,7 @@ import pytest
 
 from daemon.composition.gate import gate_trial
 from daemon.errors import ConfigError
-from daemon.settings.parts import load
+from daemon.settings.reading import load
 from tests.support.fakes import FakeEngine, FakeStore
 
 

@@ -10,7 +10,7 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from adapters.environments.travel import TravelDesk
 from adapters.toolsearch.environment import SEARCH_TOOL
 from daemon.composition.toolsearch import searching
-from daemon.settings.parts import load
+from daemon.settings.reading import load
 
 TOOLS = [
     {"type": "function", "function": {"name": "send_invoice", "description": "Send an invoice to a customer."}},

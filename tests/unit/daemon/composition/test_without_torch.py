@@ -10,7 +10,7 @@ import importlib
 import sys
 
 for module in (
-    "daemon.tap.server", "daemon.composition.service", "adapters.judges.rules", "daemon.settings.config",
+    "daemon.tap.server", "daemon.composition.service", "adapters.judges.rules", "daemon.settings.reading",
     "daemon.api.control", "daemon.cli.status", "daemon.cli.main", "learner.service",
 ):
     importlib.import_module(module)

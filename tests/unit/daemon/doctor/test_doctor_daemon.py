@@ -12,16 +12,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from actors.experience.retrieval.settings import NavigatorSettings
-from adapters.redaction import RedactionSettings
 from daemon.api.admin import AdminOnly
 from daemon.doctor.base import NotLooked, Scene
 from daemon.doctor.learning import LEARNING
 from daemon.doctor.network import NETWORK, ForeignServer, NoAnswer, daemon_answers, tap_answers
-from daemon.settings.config import AdapterSettings, Config
-from daemon.settings.control import ControlSettings
+from daemon.settings.reading import load
 from daemon.tap.keys import KeyRing, add_key
-from daemon.tap.settings import TapSettings
 from tests.support.served import served
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 def scene(directory: Path, url: str) -> Scene:
     """An installation whose daemon would answer at `url`."""
-    return Scene(Config(state_dir=str(directory), control=ControlSettings(port=int(url.rpartition(":")[2]))))
+    return Scene(load(None, [f"state_dir={directory}", f"control.listen={url.removeprefix('http://')}"]))
 
 
 async def hello(request: Request) -> JSONResponse:
@@ -55,8 +51,8 @@ async def test_who_is_slow_is_not_taken_for_somebody_else(tmp_path: Path, monkey
     monkeypatch.setattr("daemon.doctor.network.CALL_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as other:
         port, another = silent.getsockname()[1], other.getsockname()[1]
-        tap = TapSettings(port=another, admin_port=port)
-        here = Scene(Config(state_dir=str(tmp_path), control=ControlSettings(port=port), tap=tap))
+        told = {"control.listen": port, "tap.admin": port, "tap.listen": another}
+        here = Scene(load(None, [f"state_dir={tmp_path}", *(f"{key}=127.0.0.1:{at}" for key, at in told.items())]))
         for look in (daemon_answers, tap_answers):
             with pytest.raises(NoAnswer):
                 await look(here)
@@ -88,28 +84,26 @@ async def test_an_agent_whose_calls_cannot_be_trained_on_is_a_warning_with_what_
     assert (unfit.severity, unfit.what, unfit.remedy) == ("warning", told, "change it")
 
 
-SERVER = AdapterSettings(name="openai", options={"model": "m", "base_url": "http://127.0.0.1:9/v1"})
-
-
 @pytest.mark.parametrize(
     ("settings", "warned"),
     [
-        pytest.param({}, True, id="as it comes"),
-        pytest.param({"embedder": AdapterSettings(name="")}, True, id="no embedder"),
-        pytest.param({"embedder": SERVER}, False, id="a server"),
-        pytest.param({"navigator": NavigatorSettings(enabled=False)}, False, id="no lessons"),
+        pytest.param([], True, id="as it comes"),
+        pytest.param(["embeddings.url=http://127.0.0.1:9/v1", "embeddings.model=m"], False, id="a server"),
+        pytest.param(["lessons.per_prompt=0"], False, id="no lessons"),
     ],
 )
-async def test_that_lessons_are_found_by_words_alone_is_a_warning_with_what_to_set(settings: Any, warned: bool) -> None:
+async def test_that_lessons_are_found_by_words_alone_is_a_warning_with_what_to_set(
+    settings: list[str], warned: bool
+) -> None:
     (check,) = [check for check in LEARNING if check.name == "lessons"]
-    found = await check.look(Scene(Config(**settings)))
+    found = await check.look(Scene(load(None, settings)))
     assert [one.severity for one in found] == ["warning"] * warned
     assert all("by their words alone" in one.what and "[embeddings]" in one.remedy for one in found)
 
 
 async def test_that_strict_mode_ends_learning_is_a_warning() -> None:
     (check,) = [check for check in LEARNING if check.name == "strict mode"]
-    assert await check.look(Scene(Config())) == []
-    (found,) = await check.look(Scene(Config(redaction=RedactionSettings(strict=True, key_file="key"))))
+    assert await check.look(Scene(load(None))) == []
+    (found,) = await check.look(Scene(load(None, ['redact.kinds=["text"]'])))
     assert "no run of production is trained on" in found.what
     assert "redact.patterns" in found.remedy

@@ -23,7 +23,7 @@ from actors.system.errors import BusMisconfigured
 from actors.system.lifecycle import Lifecycle, Restart, Unit
 from daemon.ingest.conversion import Batch, Conversion, Load
 from daemon.ingest.converter import Converter
-from daemon.ingest.shipper import Pace, Shipper, ShipperMetrics, ShipperSettings
+from daemon.ingest.shipper import Pace, Shipper, ShipperMetrics
 from daemon.tap.segments import read_cursor
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
@@ -74,7 +74,7 @@ class Rig:
         self.draining = anyio.Event()
         self.unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
         self.shipper = Shipper(
-            directories, self.bus, settings=ShipperSettings(), pace=pace, metrics=ShipperMetrics(self.registry),
+            directories, self.bus, pace=pace, metrics=ShipperMetrics(self.registry),
             rng=random.Random(1), loader=loader,
         )  # fmt: skip
 

@@ -23,12 +23,11 @@ from daemon.errors import ConfigError, OrderRefused, StartFailed
 from daemon.live import registry
 from daemon.live.orders import AddOrder
 from daemon.live.registry import Live
-from daemon.live.settings import LiveSettings
 from tests.support.http_api import HttpApi, Said
 from tests.unit.adapters.live.test_mcp import SUPPORT, started
 
 pytestmark = pytest.mark.anyio
-HERE = LiveSettings(allow_private=("127.0.0.1",))
+HERE = {"allow_hosts": ["127.0.0.1"]}
 SHOP = {"kind": "callables", "functions": ["math:sqrt", "math:floor"], "policy": {"read_only": ["sqrt"]}}
 
 
@@ -82,7 +81,7 @@ def order(url: str, **more: object) -> dict[str, object]:
 
 
 async def test_what_the_configuration_names_is_there_guarded_and_listed_whenever_the_task_is_started(tmp_path):
-    live = Live({"shop": SHOP, "here": child("good", policy={"read_only": ["echo"]})}, HERE, tmp_path)
+    live = Live({**HERE, "shop": SHOP, "here": child("good", policy={"read_only": ["echo"]})}, tmp_path)
     for _ in range(2):
         async with running(live) as client:
             assert (await client.names())[:2] == ["shop__sqrt", "shop__floor"]
@@ -101,7 +100,7 @@ async def test_what_the_configuration_names_is_there_guarded_and_listed_whenever
 
 async def test_an_api_is_added_listed_called_tested_and_removed_while_the_daemon_runs(tmp_path, address, monkeypatch):
     monkeypatch.setattr(registry, "MOST", 1)
-    live = Live({}, HERE, tmp_path)
+    live = Live(HERE, tmp_path)
     async with running(live) as client:
         added = await client("POST", "adapters", order(address, policy={"read_only": ["echo"]}))
         assert [tool["name"] for tool in added["tools"]] == ["echo", "large", "header"]
@@ -135,7 +134,7 @@ async def test_who_added_and_removed_an_api_is_in_the_audit_trail_or_nothing_is_
     async def note(what: str, details: dict[str, str], by: str) -> None:
         await store.save([notice(what, details, by=by, now=5.0)])
 
-    live, docs = Live({}, HERE, tmp_path, note=note), AddOrder(name="docs", kind="mcp", url=address)
+    live, docs = Live(HERE, tmp_path, note=note), AddOrder(name="docs", kind="mcp", url=address)
     async with running(live):
         await live.add(docs, "4f9c02d1a7be")
         await live.remove("docs", "0a0b0c0d0e0f")
@@ -164,7 +163,7 @@ async def test_an_openapi_document_is_added_by_its_address_and_its_server_is_gua
             "paths": {"/things": {"get": {"operationId": "things", "responses": {"200": {"description": "all"}}}}},
         }  # fmt: skip
         shop.answer = lambda asked: Said(body=document if asked.path == "/openapi.json" else {"things": 3})
-        async with running(Live({}, HERE, tmp_path)) as client:
+        async with running(Live(HERE, tmp_path)) as client:
             wanted = order(f"{shop.url}/openapi.json", kind="openapi", options={"server": server})
             added = await client("POST", "adapters", wanted | {"policy": {"read_only": ["*"]}})
             assert [tool["name"] for tool in added["tools"]] == ["things"]
@@ -177,18 +176,18 @@ async def test_what_was_added_is_there_after_a_restart_and_its_file_holds_no_sec
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "docs-token").write_text("s3cret-of-docs")
     options = {"headers": {"x-token": "secret:docs-token"}}
-    async with running(Live({}, HERE, tmp_path)) as client:
+    async with running(Live(HERE, tmp_path)) as client:
         await client("POST", "adapters", order(address, options=options, policy={"read_only": ["*"]}))
     kept = tmp_path / "live" / "adapters.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert "s3cret-of-docs" not in kept.read_text()
-    async with running(Live({}, HERE, tmp_path)) as client:
+    async with running(Live(HERE, tmp_path)) as client:
         answer = await client.call("docs__header", name="x-token")
         # The server got it and gave it back; nobody here is shown it.
         assert "s3cret-of-docs" not in json.dumps(answer)
         assert "REDACTED" in answer["text"]
         await client("DELETE", "adapters/docs")
-    async with running(Live({}, HERE, tmp_path)) as client:
+    async with running(Live(HERE, tmp_path)) as client:
         assert (await client("GET", "adapters"))["adapters"] == []
 
 
@@ -223,14 +222,14 @@ INSIDE = "http://127.0.0.1:9/mcp"
     ],
 )
 async def test_what_is_not_taken_is_not_added(tmp_path, status, body, why):
-    async with running(Live({}, HERE if status == 502 else LiveSettings(), tmp_path)) as client:
+    async with running(Live(HERE if status == 502 else {}, tmp_path)) as client:
         assert why in await client("POST", "adapters", order("https://1.1.1.1/mcp") | body, status=status)
         assert (await client("GET", "adapters"))["adapters"] == []
     assert not (tmp_path / "live" / "adapters.json").exists()
 
 
 async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path):
-    async with running(Live({"dying": child("die_at_start"), "shop": SHOP}, HERE, tmp_path)) as client:
+    async with running(Live({**HERE, "dying": child("die_at_start"), "shop": SHOP}, tmp_path)) as client:
         found = await client("GET", "tools")
         assert [tool["name"] for tool in found["tools"]] == ["shop__sqrt", "shop__floor"]
         refused = await client("POST", "tools/dying__echo/call", {}, status=404)
@@ -259,7 +258,7 @@ async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path
 )
 async def test_a_table_that_cannot_be_used_names_the_setting(tmp_path, table, why):
     with pytest.raises(ConfigError, match="shop") as error:
-        Live({"shop": table}, HERE, tmp_path)
+        Live({**HERE, "shop": table}, tmp_path)
     assert why in str(error.value)
 
 
@@ -267,5 +266,5 @@ async def test_a_record_that_cannot_be_read_is_not_overwritten(tmp_path):
     (tmp_path / "live").mkdir()
     (tmp_path / "live" / "adapters.json").write_text("[{")
     with pytest.raises(StartFailed, match=r"adapters\.json"):
-        Live({}, HERE, tmp_path)
+        Live(HERE, tmp_path)
     assert (tmp_path / "live" / "adapters.json").read_text() == "[{"

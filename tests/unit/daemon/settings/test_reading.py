@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from daemon.cli.main import main
+from daemon.composition import values
 from daemon.errors import ConfigError
-from daemon.settings import parts
-from daemon.settings.config import curator_settings, serving_engines, tap_settings
+from daemon.processes.bus_connection import bus_settings
+from daemon.processes.tap_settings import tap
 from daemon.settings.reading import address, control, defaults, load
 from daemon.settings.tables import Tenant
 
@@ -131,48 +132,48 @@ def test_the_settings_are_shown_as_toml_that_can_be_read_again(tmp_path: Path, c
 
 
 def test_one_engine_is_called_serving_and_several_are_the_taps_too(tmp_path: Path) -> None:
-    assert serving_engines(parts.load(None)) == {"serving": "http://127.0.0.1:8000"}
+    assert load(None).serving == {"serving": "http://127.0.0.1:8000"}
     told = [f"state_dir={tmp_path}", 'engines=[{name="a",url="http://a:1"}, {name="b",url="http://b:1",weight=2.0}]']
-    config = parts.load(None, told)
-    assert serving_engines(config) == {"a": "http://a:1", "b": "http://b:1"}
-    tap = tap_settings(config)
-    assert [(one.name, one.url, one.weight) for one in tap.upstreams] == [
+    config = load(None, told)
+    assert config.serving == {"a": "http://a:1", "b": "http://b:1"}
+    told = tap(config)
+    assert [(one.name, one.url, one.weight) for one in told.upstreams] == [
         ("a", "http://a:1", 1.0), ("b", "http://b:1", 2.0),
     ]  # fmt: skip
-    assert (tap.routes_file, tap.spool_dir) == (str(tmp_path / "routes.json"), str(tmp_path / "spool"))
+    assert (told.routes_file, told.spool_dir) == (str(tmp_path / "routes.json"), str(tmp_path / "spool"))
 
 
 def test_without_a_sandbox_no_group_is_waited_for() -> None:
-    assert curator_settings(parts.load(None)).groups_per_batch == 0
-    assert curator_settings(parts.load(None, ["sandbox.environment=travel"])).groups_per_batch == 8
+    assert values.curator(load(None)).groups_per_batch == 0
+    assert values.curator(load(None, ["sandbox.environment=travel"])).groups_per_batch == 8
 
 
 def test_whoever_has_a_user_at_the_servers_has_his_password_and_else_a_credentials_file() -> None:
-    named = parts.load(None, ["nats.url=tls://me@a:1, tls://me@b:1", "nats.secret_file=s"]).bus
+    named = bus_settings(load(None, ["nats.url=tls://me@a:1, tls://me@b:1", "nats.secret_file=s"]).nats)
     assert (named.servers, named.user, named.password_file) == (("tls://a:1", "tls://b:1"), "me", "s")
-    assert parts.load(None, ["nats.url=tls://a:1", "nats.secret_file=s"]).bus.credentials_file == "s"
+    assert bus_settings(load(None, ["nats.url=tls://a:1", "nats.secret_file=s"]).nats).credentials_file == "s"
 
 
 def test_keys_count_when_they_are_there_and_where_nobody_may_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [f"state_dir={tmp_path}"]
-    assert parts.load(None, told).keys is None
+    assert load(None, told).keys is None
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "keys.json").touch()
-    assert parts.load(None, told).keys == tmp_path / "keys" / "keys.json"
+    assert load(None, told).keys == tmp_path / "keys" / "keys.json"
 
     def denied(path: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "exists", denied)
-    assert parts._there(tmp_path / "nothing")
+    assert load(None, told).keys is not None
 
 
 def test_an_endpoint_of_ones_own_never_gets_the_key_of_the_shared_one() -> None:
     shared = ["llm.url=http://l/v1", "llm.model=m", "llm.key_file=k", "judge.name=llm"]
     asked = {"url": "http://l/v1", "model": "m", "key_file": "k"}
-    assert parts.load(None, shared).judge.options == asked
-    assert parts.load(None, [*shared, "judge.options.model=n"]).judge.options == {**asked, "model": "n"}
+    assert values.adapter(load(None, shared), "judge").options == asked
+    assert values.adapter(load(None, [*shared, "judge.options.model=n"]), "judge").options == {**asked, "model": "n"}
     own = ["judge.options.url=http://j/v1", "judge.options.model=n"]
-    assert parts.load(None, [*shared, *own]).judge.options == {"url": "http://j/v1", "model": "n"}
+    assert values.adapter(load(None, [*shared, *own]), "judge").options == {"url": "http://j/v1", "model": "n"}

@@ -7,8 +7,8 @@ import pytest
 
 from daemon.cli.main import main
 from daemon.errors import InstallRefused
-from daemon.settings.config import Config
-from daemon.settings.parts import load
+from daemon.settings.reading import load
+from daemon.settings.tables import Config
 from daemon.upkeep import install
 
 PROGRAM = Path("/opt/evolved/bin/evolved")
@@ -83,4 +83,4 @@ def test_a_unit_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["/home/me/.venv", "/root/venv", "/tmp/venv"])
 def test_a_program_that_the_services_could_not_see_is_refused(place: str) -> None:
     with pytest.raises(InstallRefused, match="cannot be seen by the services"):
-        install.plan(Config(), b"", program=Path(place) / "bin" / "evolved")
+        install.plan(load(None), b"", program=Path(place) / "bin" / "evolved")

@@ -1,0 +1,61 @@
+"""What the tap takes of the settings, and what is redacted before anything is on disk."""
+
+from pathlib import Path
+
+from adapters.redaction import InvalidRedaction, PatternSettings, RedactionSettings, Redactor
+from daemon.errors import ConfigError
+from daemon.settings.reading import address
+from daemon.settings.tables import Config, there
+from daemon.tap.admission import DoorSettings, TenantSettings
+from daemon.tap.settings import TapSettings, UpstreamSettings
+
+ROUTES = Path("routes.json")
+"""Below state_dir: what the daemon tells the tap of several engines."""
+
+
+def tap(config: Config) -> TapSettings:
+    tap, limits, for_all = config.tap, config.limits, config.tenants[""]
+    host, port = address(tap.listen, "tap.listen")
+    admin_host, admin_port = address(tap.admin, "tap.admin")
+    upstreams = tuple(UpstreamSettings(url=one.url, name=one.name, weight=one.weight) for one in config.engines)
+    return TapSettings(
+        host=host, port=port, tls_cert=tap.tls_cert, tls_key=tap.tls_key,
+        mirror_port=address(tap.mirror, "tap.mirror")[1] if tap.mirror else None,
+        upstream=config.engines[0].url, engine=config.engines[0].name,
+        upstreams=upstreams if len(upstreams) > 1 else (), upstream_ca=config.engines[0].ca_file,
+        routes_file=str(config.state / ROUTES), spool_dir=str(config.spool), workers=tap.workers,
+        admin_host=admin_host, admin_port=admin_port, capture_tokens=tap.capture_tokens,
+        first_byte_seconds=limits.first_answer_seconds, drain_seconds=limits.drain_seconds,
+        max_body_bytes=limits.request_mb << 20, spool_disk_bytes=int(limits.spool_gb * (1 << 30)),
+        door=DoorSettings(
+            keys_file=str(config.keys or ""), require_key=tap.require_key, sampling=for_all.share,
+            tenants={name: TenantSettings(sampling=one.share) for name, one in config.tenants.items() if name},
+        ),
+    )  # fmt: skip
+
+
+def redaction(config: Config) -> RedactionSettings:
+    """Raises ConfigError: it cannot work; better said here than by a scribe that dies over it."""
+    redact, key = config.redact, config.state / "keys" / "placeholders.key"
+    settings = RedactionSettings(
+        strict=strict(config),
+        kinds=tuple(kind for kind in redact.kinds if kind != "text"),
+        patterns=tuple(PatternSettings(name=one.name, regex=one.regex) for one in redact.patterns),
+        allow=tuple(text for text in redact.allow if not _regex(text)),
+        allow_patterns=tuple(text[1:-1] for text in redact.allow if _regex(text)),
+        key_file=str(key) if there(key) else "",
+    )
+    try:
+        Redactor(settings)
+    except InvalidRedaction as error:
+        raise ConfigError(str(error)) from error
+    return settings
+
+
+def strict(config: Config) -> bool:
+    """Whether all text goes, and nothing is trained on."""
+    return "text" in config.redact.kinds
+
+
+def _regex(text: str) -> bool:
+    return len(text) > 2 and text.startswith("/") and text.endswith("/")
