@@ -1,5 +1,6 @@
 """`EndpointSettings`: the options that every adapter has that asks a chat endpoint."""
 
+import difflib
 import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -66,6 +67,10 @@ def settings_of(
     Raises:
         AdapterNotSetUp: as `refusal`; says which option, and what to do.
     """
+    for name in set(options) - set(kind.__struct_fields__):
+        near = difflib.get_close_matches(name, kind.__struct_fields__, 1, 0.5)
+        meant = f"did you mean {near[0]}?" if near else f"known: {', '.join(kind.__struct_fields__)}"
+        raise refusal(f"there is no option {name}; {meant}")
     try:
         return msgspec.convert(options, kind)
     except msgspec.ValidationError as error:

@@ -26,7 +26,7 @@ class Kind(NamedTuple):
     """Of name, settings, and what guards its addresses (None: the operator wrote them down)."""
 
 
-def kind(name: LiveKind) -> Kind:
+def kind(name: str) -> Kind:
     """
     Raises:
         AdapterNotSetUp: its package is not installed.

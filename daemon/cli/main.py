@@ -425,14 +425,14 @@ def _config(arguments: argparse.Namespace) -> int:
     import tomli_w
 
     from daemon.cli.output import print_json
-    from daemon.composition import values
-    from daemon.processes.tap_settings import redaction
+    from daemon.composition.checks import faults
+    from daemon.errors import ConfigError
     from daemon.settings import reading
 
     table = reading.whole(arguments.config, arguments.set)
     config = reading.checked(table, reading.source_of(arguments.config))
-    redaction(config)
-    values.questioner(config)
+    for fault in faults(config):
+        raise ConfigError(fault)
     if arguments.json:
         print_json(table)
     else:

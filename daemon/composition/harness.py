@@ -33,6 +33,7 @@ def harness(settings: RolloutSettings) -> HarnessConfig:
     try:
         kind: Any = SHIPPED.get(name) or by_path(name)
         if issubclass(kind, ContextTemplate):
+            registry.check_options(kind, options, f"sandbox.harness_options of {name!r}")
             return HarnessConfig(kind(**options), None, label)
         own = {key: value for key, value in options.items() if key != "budget"}
         loop, template = partial(kind, **own), ContextTemplate(budget=options.get("budget", 0))

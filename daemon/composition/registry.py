@@ -1,7 +1,8 @@
 """Adapters by name. They register by entry point (`evolved.adapters`, names such as `environment.travel`), ours too."""
 
 import difflib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -35,11 +36,25 @@ def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     """The adapter `name` of `kind` ("environment", "judge", "embedder", "extractor"), made with `options` as keyword
     arguments.
     """
+    make = find(kind, name)
+    check_options(make, options, f"{kind} adapter {name!r}")
     try:
-        return find(kind, name)(**options)
+        return make(**options)
     except ImportError as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error
     except AdapterNotSetUp as error:
         raise ConfigError(f"{kind} adapter {name!r}: {error}") from error
+
+
+def check_options(make: Callable[..., Any], options: Mapping[str, Any], what: str) -> None:
+    """See that `make` takes all of `options`. Raises ConfigError: names `what`, the option and the nearest one."""
+    known = inspect.signature(make).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
+        return  # it checks them itself
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, 1, 0.5)
+            meant = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+            raise ConfigError(f"{what}: there is no option {option}; {meant}")

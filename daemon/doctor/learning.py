@@ -11,12 +11,12 @@ from actors.ports.errors import CheckpointRefused, WeightsUnavailable
 from adapters.weights import check_directory
 from daemon.cli.status import fetch
 from daemon.composition import registry
-from daemon.composition.values import Adapter, adapter
+from daemon.composition.checks import NAMED, faults
+from daemon.composition.values import adapter
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.errors import ConfigError, ControlUnreachable
 from daemon.processes.tap_settings import strict
 from daemon.settings.control import where
-from daemon.settings.tables import Config
 from daemon.upkeep.install import SYSTEM
 from daemon.upkeep.provenance import Provenance
 
@@ -24,38 +24,9 @@ _NEWEST = 20
 """Versions that are looked at."""
 
 
-_NAMED = {
-    "judge": "judge", "embedder": "embeddings", "extractor": "lessons.draw", "rewriter": "lessons.rewrite",
-    "wording": "tasks.prefer", "grader": "sandbox.grader",
-}  # fmt: skip
-"""What names the adapter of each kind."""
-
-
-def _wanted(config: Config) -> list[tuple[str, str, Adapter]]:
-    """(kind, setting, adapter) of every adapter that the settings name."""
-    named = [(kind, setting, adapter(config, kind)) for kind, setting in _NAMED.items()]
-    sandbox = Adapter(config.sandbox.environment, config.sandbox.options)
-    return [one for one in (*named, ("environment", "sandbox.environment", sandbox)) if one[2].name]
-
-
 async def _adapters(scene: Scene) -> Sequence[Finding]:
-    found: list[Finding] = []
-    for kind, setting, one in _wanted(scene.config):
-        try:
-            if kind == "environment":
-                # Not made: some start worker processes.
-                await aside(registry.find, kind, one.name)
-                continue
-            made = await aside(registry.build, kind, one.name, one.options)
-        except ConfigError as error:
-            found.append(
-                fault(f"{setting}: {error}", f"change [{setting}] (name, options), or put its key where it says")
-            )
-            continue
-        close = getattr(made, "aclose", None)
-        if close is not None:
-            await close()
-    return found
+    found = await aside(lambda: list(faults(scene.config)))
+    return [fault(one, "change it there, or put its key where it says; `evolved config` looks again") for one in found]
 
 
 async def _trainer(scene: Scene) -> Sequence[Finding]:
@@ -149,7 +120,7 @@ async def _strict(scene: Scene) -> Sequence[Finding]:
         return []
     # Of these alone the work is to read what was said.
     readers = ("judge", "extractor", "rewriter", "wording", "grader")
-    named = [setting for kind, setting, _ in _wanted(scene.config) if kind in readers]
+    named = [setting for kind, setting in NAMED.items() if kind in readers and adapter(scene.config, kind).name]
     return [
         warning(
             'redact.kinds has "text": no run of production is trained on, no lesson is learned, and placeholders are '

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import anyio
 import anyio.abc
 import anyio.to_thread
-import msgspec
 import structlog
 
 from actors.ports.errors import AdapterError, AdapterNotSetUp, LiveApiError, LiveApiRefused, LiveApiUnavailable
@@ -36,8 +35,9 @@ from daemon.composition.registry import GROUP
 from daemon.errors import ConfigError, DaemonError, OrderRefused
 from daemon.live import record as live_record
 from daemon.live.orders import REMOTE, AddOrder, entry
-from daemon.live.settings import ALLOW_HOSTS, NAME, SECRETS, START_SECONDS, Entry, Health
+from daemon.live.settings import NAME, SECRETS, START_SECONDS, Entry, Health
 from daemon.settings import toml
+from daemon.settings.tables import ALLOW_HOSTS
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -149,8 +149,8 @@ class Live:
         self._clock, self._note = clock, note
         self._file, self._secrets = state / "live" / "adapters.json", state / SECRETS
         try:
-            self._guard = AddressGuard(allow_private=msgspec.convert(apis.get(ALLOW_HOSTS, []), tuple[str, ...]))
-        except (ValueError, msgspec.ValidationError) as error:
+            self._guard = AddressGuard(allow_private=tuple(apis.get(ALLOW_HOSTS, ())))
+        except ValueError as error:
             raise ConfigError(f"apis.allow_hosts: {error}") from error
         self._audit = AuditLog(state / "live" / "audit.jsonl")
         self._recordings = Recordings(state / "live" / "recordings")
@@ -164,7 +164,7 @@ class Live:
         for name, table in apis.items():
             if name == ALLOW_HOSTS:
                 continue
-            self._apis[name] = self._made(_configured(name, table))
+            self._apis[name] = self._made(configured(name, table))
         for other in _installed():
             if other.name not in self._apis:
                 self._try(other)
@@ -322,28 +322,40 @@ class Live:
             log.error("live.left_out", api=other.name, origin=other.origin, reason=str(error))
 
     def _made(self, one: Entry) -> Registered:
-        source = f"adapters.{one.name}"
-        policy = toml.convert(one.policy, PolicySettings, f"{source}.policy")
+        policy, options = _typed(one)
         try:
-            if one.kind == "installed":
+            if options is None:
                 raw = _loaded(one)
             else:
-                of = kind(one.kind)  # type: ignore[arg-type]  # checked when the entry was made
-                settings = toml.convert(one.options, of.settings, source)
-                raw = of.make(one.name, settings, self._guard if one.origin == "control" else None)
+                raw = kind(one.kind).make(one.name, options, self._guard if one.origin == "control" else None)
         except (AdapterNotSetUp, ValueError, TypeError) as error:
-            raise ConfigError(f"{source}: {error}") from error
+            raise ConfigError(f"apis.{one.name}: {error}") from error
         return Registered(one, raw, Guarded(raw, policy, recordings=self._recordings, audit=self._audit), self._clock)
 
 
-def _configured(name: str, table: Mapping[str, Any]) -> Entry:
-    if not NAME.fullmatch(name):
-        raise ConfigError(f"apis.{name}: name it with up to 31 of a-z, 0-9, _ and -, without two _ in a row")
+def configured(name: str, table: Mapping[str, Any]) -> Entry:
+    """The table [apis.NAME]. Raises ConfigError: names the key and the nearest known one."""
+    if not NAME.fullmatch(name) or not isinstance(table, Mapping):
+        raise ConfigError(f"[apis.{name}]: write a table of up to 31 of a-z, 0-9, _ and -, without two _ in a row")
     options = {key: value for key, value in table.items() if key not in ("kind", "policy")}
     known = (*KINDS, "installed")
     if table.get("kind") not in known:
         raise ConfigError(f"apis.{name}.kind is {table.get('kind')!r}; write one of {', '.join(known)}")
-    return Entry(name=name, kind=table["kind"], options=options, policy=dict(table.get("policy", {})))
+    made = Entry(name=name, kind=table["kind"], options=options, policy=dict(table.get("policy", {})))
+    _typed(made)
+    return made
+
+
+def _typed(one: Entry) -> tuple[PolicySettings, Any]:
+    """Its policy and its options; the latter None for what an entry point makes, which checks them itself."""
+    path = ("apis", one.name)
+    policy = toml.convert(one.policy, PolicySettings, "settings", (*path, "policy"))
+    if one.kind == "installed":
+        return policy, None
+    try:
+        return policy, toml.convert(one.options, kind(one.kind).settings, "settings", path)
+    except AdapterNotSetUp as error:
+        raise ConfigError(f"apis.{one.name}: {error}") from error
 
 
 def _installed() -> list[Entry]:

@@ -9,8 +9,6 @@ NAME = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}")
 """What an API may be called; its tools are NAME__TOOL."""
 SECRETS = "secrets"
 """Directory below `state_dir` of the files that an API added at run time may name as secrets."""
-ALLOW_HOSTS = "allow_hosts"
-"""In the table [apis], beside the APIs."""
 START_SECONDS = 60.0
 """In which an API must list its tools to be added."""
 Origin = Literal["config", "entry point", "control"]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from daemon.errors import ConfigError
 from daemon.settings import toml
-from daemon.settings.tables import Config, Control, Nats
+from daemon.settings.tables import ALLOW_HOSTS, Config, Control, Nats
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _OWNERS = {
@@ -173,6 +173,8 @@ def _check(config: Config, source: str) -> None:
                 f"{source}: engines: {name!r} cannot be a name; use letters, digits, - and _, each name once, and not "
                 "'shadow'"
             )
+    if not any(one.weight for one in config.engines):
+        raise ConfigError(f"{source}: engines: every weight is 0, and no run would go anywhere; give one of them more")
     urls = {f"engines {one.name!r} url": one.url for one in config.engines} | {"shadow.url": config.shadow.url}
     for setting, url in urls.items():
         if url.rstrip("/").endswith("/v1"):
@@ -194,6 +196,9 @@ def _check(config: Config, source: str) -> None:
     }.items():
         if wanted and not config.llm.url:
             raise ConfigError(f"{source}: {setting} and llm.url is empty; name a chat model in [llm]")
+    hosts = config.apis.get(ALLOW_HOSTS, [])
+    if not isinstance(hosts, list) or not all(isinstance(one, str) for one in hosts):
+        raise ConfigError(f"{source}: apis.{ALLOW_HOSTS} = {hosts!r}: write a list of hosts, addresses and networks")
     _check_nats(config.nats, source)
     if _PASSWORD.search(config.database.url):
         # Not shown: the settings are printed and logged.

@@ -18,6 +18,8 @@ Options = dict[str, Any]
 Action = Literal["tell", "freeze", "rollback"]
 SHADOW = "shadow"
 """Name of the engine that no agent sees: it takes every candidate, rollouts and the gate run on it."""
+ALLOW_HOSTS = "allow_hosts"
+"""In [apis], beside the tables of the APIs."""
 KEYS = Path("keys/keys.json")
 """Below state_dir; whoever is to come in has a key there. It counts as soon as it is there."""
 
@@ -249,7 +251,7 @@ class Config(Table, frozen=True):
     keep: Keep
     limits: Limits
     apis: dict[str, Any]
-    """`allow_hosts`, and a table of an API's own options by its name."""
+    """ALLOW_HOSTS, and a table of an API's own options by its name."""
 
     @property
     def state(self) -> Path:

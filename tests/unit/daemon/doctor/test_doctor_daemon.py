@@ -2,6 +2,7 @@
 
 import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,10 @@ async def test_who_is_slow_is_not_taken_for_somebody_else(tmp_path: Path, monkey
     """A server that takes connections and says nothing: ours under load, as far as anybody can tell."""
     monkeypatch.setattr("daemon.doctor.base.CALL_SECONDS", 0.3)
     monkeypatch.setattr("daemon.doctor.network.CALL_SECONDS", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as other:
-        port, another = silent.getsockname()[1], other.getsockname()[1]
-        told = {"control.listen": port, "tap.admin": port, "tap.listen": another}
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        ports = [one.getsockname()[1] for one in silent]
+        told = dict(zip(("control.listen", "tap.admin", "tap.listen"), ports, strict=True))
         here = Scene(load(None, [f"state_dir={tmp_path}", *(f"{key}=127.0.0.1:{at}" for key, at in told.items())]))
         for look in (daemon_answers, tap_answers):
             with pytest.raises(NoAnswer):

@@ -212,7 +212,7 @@ INSIDE = "http://127.0.0.1:9/mcp"
         (422, {"name": "Docs__x"}, "name"),
         (422, {"kind": "opnapi"}, "there are openapi, mcp"),
         (422, {"url": "nonsense"}, "https://"),
-        (422, {"options": {"timout": 3}}, "did you mean timeout"),
+        (422, {"options": {"timout": 3}}, "did you mean apis.docs.timeout"),
         (422, {"policy": {"mode": "bold"}}, "policy"),
         (422, {"options": {"headers": {"authorization": "Bearer abc"}}}, "env:NAME or file:PATH"),
         (422, {"options": {"headers": {"x": "secret:../keys/keys.json"}}}, "bare name"),
@@ -246,13 +246,13 @@ async def test_a_broken_api_is_told_with_its_error_and_the_others_go_on(tmp_path
 @pytest.mark.parametrize(
     ("table", "why"),
     [
-        ({"kind": "mpc"}, "adapters.shop.kind is 'mpc'; write one of openapi, mcp, callables, installed"),
+        ({"kind": "mpc"}, "apis.shop.kind is 'mpc'; write one of openapi, mcp, callables, installed"),
         ({"kind": "mcp"}, "give one of them"),
         ({"kind": "mcp", "command": ["a"], "url": "https://mcp.example.com/mcp"}, "give one of them"),
         ({"kind": "mcp", "url": "https://me:secret@mcp.example.com/mcp"}, "password"),
-        ({"kind": "mcp", "comand": ["x"]}, "did you mean command"),
+        ({"kind": "mcp", "comand": ["x"]}, "did you mean apis.shop.command"),
         ({"kind": "callables", "functions": ["math:nothing"]}, "math:nothing"),
-        ({**SHOP, "policy": {"modes": "live"}}, "did you mean mode"),
+        ({**SHOP, "policy": {"modes": "live"}}, "did you mean apis.shop.policy.mode"),
         ({"kind": "installed"}, "no live adapter 'shop'"),
     ],
 )

@@ -1,5 +1,6 @@
 """The settings: their defaults, what is laid over them, what cannot work, and what the parts take of them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from daemon.cli.main import main
 from daemon.composition import values
+from daemon.composition.checks import faults
 from daemon.errors import ConfigError
 from daemon.processes.bus_connection import bus_settings
 from daemon.processes.tap_settings import tap
@@ -94,6 +96,8 @@ def test_options_belong_to_the_adapter_that_they_were_given_for(tmp_path: Path) 
         ("train.lr=four", r"train\.lr: expected `float`, got `str`"),
         ('engines=[{ul="http://a"}]', r"engines\.ul; did you mean engines\.url\?"),
         ('engines=[{key="s3cr3t"}]', r"engines\.key holds a secret"),
+        ("engines.weight=0.0", "every weight is 0"),
+        ("apis.allow_hosts=3", r"apis\.allow_hosts = 3: write a list"),
         ("learner.lr=1e-5", r"\[learner\] is now \[model\], \[train\]"),
     ],
 )
@@ -101,6 +105,33 @@ def test_what_cannot_work_is_refused_with_its_name_and_the_remedy(line: str, sai
     with pytest.raises(ConfigError, match=said) as caught:
         load(None, [line])
     assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("judge.options={tempreture=1}", r"judge: .*there is no option tempreture"),
+        (
+            'judge={name="llm",options={url="http://a/v1",model="m",tempreture=1}}',
+            r"did you mean temperature\?",
+        ),
+        ('llm={url="http://a/v1",model="m"}', ""),
+        (
+            'sandbox={environment="travel",options={drift=1}}',
+            r"sandbox\.options .*mean drift_file\?",
+        ),
+        ('sandbox={harness="sliding",harness_options={turn=3}}', r"harness_options .* did you mean turns\?"),
+        ('sandbox={grader="open",grader_options={x=1}}', r"sandbox\.grader: .*there is no option x; known: url"),
+        ("tasks.prefer={dificulty=1}", r"tasks\.prefer: .* did you mean difficulty\?"),
+        ('redact.kinds=["emial"]', r"redact\.kinds: .* did you mean 'email'\?"),
+        ('apis.shop={kind="openapi",documnt="x"}', r"did you mean apis\.shop\.document\?"),
+        ('apis.shop={kind="openapi",document="x",policy={mod=1}}', r"did you mean apis\.shop\.policy\.mode\?"),
+        ("apis.shop=3", r"\[apis\.shop\]: write a table"),
+    ],
+)
+def test_what_the_takers_of_free_tables_cannot_do_with_is_told_before_they_start(line: str, said: str) -> None:
+    found = "; ".join(faults(load(None, [line])))
+    assert re.search(said, found) if said else not found
 
 
 def test_a_machine_hands_out_versions_or_fetches_them() -> None:
@@ -166,8 +197,9 @@ def test_keys_count_when_they_are_there_and_where_nobody_may_look(
     def denied(path: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
+    config = load(None, [f"state_dir={tmp_path}/nothing"])
     monkeypatch.setattr(Path, "exists", denied)
-    assert load(None, told).keys is not None
+    assert config.keys is not None
 
 
 def test_an_endpoint_of_ones_own_never_gets_the_key_of_the_shared_one() -> None:
