@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -85,9 +85,11 @@ def _known(table: Mapping[str, Any], kind: type[msgspec.Struct], source: str, pa
                 f"did you mean {'.'.join((*path, near[0]))}?" if near else f"known here: {', '.join(sorted(fields))}"
             )
             raise ConfigError(f"{source}: unknown setting {name}; {meant}")
-        inner = fields[key]
+        inner, inside = fields[key], [((*path, key), value)]
         if isinstance(value, list):
-            inner = next(iter(get_args(inner)), None)
-        for one in value if isinstance(value, list) else [value]:
+            inner, inside = next(iter(get_args(inner)), None), [((*path, key), one) for one in value]
+        elif isinstance(value, Mapping) and get_origin(inner) is dict:
+            inner, inside = get_args(inner)[1], [((*path, key, *filter(None, [name])), value[name]) for name in value]
+        for where, one in inside:
             if isinstance(one, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-                _known(one, inner, source, (*path, key))
+                _known(one, inner, source, where)

@@ -96,6 +96,8 @@ def test_options_belong_to_the_adapter_that_they_were_given_for(tmp_path: Path) 
         ("train.lr=four", r"train\.lr: expected `float`, got `str`"),
         ('engines=[{ul="http://a"}]', r"engines\.ul; did you mean engines\.url\?"),
         ('engines=[{key="s3cr3t"}]', r"engines\.key holds a secret"),
+        ("tenants.shar=1.0", r"tenants\.shar; did you mean tenants\.share\?"),
+        ("tenants.acme={shar=1.0}", r"tenants\.acme\.shar; did you mean tenants\.acme\.share\?"),
         ("engines.weight=0.0", "every weight is 0"),
         ("apis.allow_hosts=3", r"apis\.allow_hosts = 3: write a list"),
         ("learner.lr=1e-5", r"\[learner\] is now \[model\], \[train\]"),
