@@ -35,7 +35,7 @@ def _add(arguments: argparse.Namespace, config: Config, path: Path) -> int:
     tenant = arguments.tenant.strip()
     if not tenant or len(tenant) > _TENANT_LENGTH:
         raise ConfigError(f"--tenant: give a name of at most {_TENANT_LENGTH} characters")
-    now = time.time()
+    now, in_force = time.time(), config.keys
     expires = None if arguments.expires is None else now + _seconds(arguments.expires)
     text, key = add_key(
         path, tenant=tenant, scope=arguments.scope, now=now, expires=expires, note=arguments.note.strip()
@@ -43,7 +43,7 @@ def _add(arguments: argparse.Namespace, config: Config, path: Path) -> int:
     # Alone on standard output, so that a script can take it.
     print(text)
     _say(f"{key.scope} key {key.id} for {key.tenant}; it is shown this once, and only its digest is in {path}")
-    if config.keys is None or config.keys.absolute() != path.absolute():
+    if in_force is None or in_force.absolute() != path.absolute():
         _say("the first key: it is in force when tap and daemon have been started again")
     return 0
 

@@ -161,7 +161,7 @@ class Matrix:
     def _count_drops(self) -> None:
         """Take over the tap's counts of what it did not write; a worker that was killed begins anew."""
         try:
-            text = httpx.get(f"http://127.0.0.1:{self.world.config.tap.admin_port}/metrics", timeout=5.0).text
+            text = httpx.get(f"http://{self.world.config.tap.admin}/metrics", timeout=5.0).text
         except httpx.TransportError:
             return
         for line in text.splitlines():
@@ -228,7 +228,7 @@ class Matrix:
         if any(one.cuts_agents for one in cell.faults):
             time.sleep(0.6)
             # On the agents' port the workers of a tap that was killed may still answer, and end a moment later.
-            admin = f"http://127.0.0.1:{self.world.config.tap.admin_port}/healthz"
+            admin = f"http://{self.world.config.tap.admin}/healthz"
             there = (admin, f"{self.world.tap_url}/health", f"{self.world.serving_url}/health")
             self._until(lambda: all(map(answers, there)), RECOVERY)
         cell.ended = time.time() + 1.0

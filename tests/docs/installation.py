@@ -84,7 +84,7 @@ class Installation:
         ports = {8000: world.serving_url, 8001: world.shadow_url, 8080: world.tap_url, 8090: world.control_url}
         for port, url in ports.items():
             script = re.sub(rf"(127\.0\.0\.1|localhost):{port}\b", url.removeprefix("http://"), script)
-        script = script.replace("127.0.0.1:8081", f"127.0.0.1:{config.tap.admin_port}").replace("my-model", "desk")
+        script = script.replace("127.0.0.1:8081", config.tap.admin).replace("my-model", "desk")
         return re.sub(r"\b[A-Z][A-Z_]+\b", lambda word: self._words.get(word[0], word[0]), script)
 
     def _found(self) -> dict[str, str]:

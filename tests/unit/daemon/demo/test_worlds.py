@@ -19,10 +19,12 @@ from adapters.environments.service_desk.desk import Desk
 from adapters.environments.service_desk.environment import step
 from adapters.environments.service_desk.follow_ups import PHRASES
 from adapters.redaction import Redactor
+from daemon.composition import values
 from daemon.demo.accounts import settle
 from daemon.demo.agents import Agent, AgentJournal, AgentSettings
 from daemon.demo.world import World
 from daemon.demo.worlds import WORLDS
+from daemon.processes.tap_settings import redaction
 from tests.support.chat_endpoint import says
 from tests.support.credited import attributed
 from tests.warmstart.service_oracle import Turn, good_turns
@@ -34,10 +36,10 @@ PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_world_is_played_by_agents_sandbox_and_gate_alike(name: str, tmp_path: Path) -> None:
     config, chosen = World(tmp_path / "run", seed=0, overrides={}, agents={}, world=name).config, WORLDS[name]
-    for part in (config.rollout, config.gate.sandbox, config.probe):
+    for part in (values.rollout(config), values.sandbox_trial(config), values.probe(config)):
         limits = (chosen.families, chosen.max_steps, chosen.max_tokens)
         assert (part.families, part.max_steps, part.max_tokens) == limits
-    assert config.learner.warm_start == str(chosen.warm_start)
+    assert config.model.path == str(chosen.warm_start)
     registered = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["entry-points"]["evolved.adapters"]
     made = chosen.environment(None)
     assert registered[f"environment.{config.sandbox.environment}"].endswith(f":{type(made).__name__}")
@@ -60,7 +62,7 @@ def test_a_drift_renames_tools_that_the_world_has_to_names_of_its_seed(name: str
 def test_what_customers_of_the_service_desk_write_is_trained_on(tmp_path: Path) -> None:
     """A run with a redacted address is held back from training, and every account has one."""
     config = World(tmp_path / "run", seed=0, overrides={}, agents={}, world="service").config
-    redactor, environment = Redactor(config.redaction), ServiceDesk()
+    redactor, environment = Redactor(redaction(config)), ServiceDesk()
     for seed in range(300):
         goal = environment.sample(seed, "train", "A").goal
         assert redactor.text(goal) == (goal, {})
