@@ -17,7 +17,7 @@ import structlog
 
 from actors.gate.exam import Exam, Record
 from actors.gate.sandbox_trial import SandboxTrial, SandboxTrialSettings
-from actors.statistics.paired_sequential import surely_above, surely_below
+from actors.statistics.paired_sequential import surely_above
 from tests.benchmarks import report
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
 
@@ -66,7 +66,7 @@ def betting(looks: Looks) -> tuple[str, int]:
         differences = [1.0] * int(mine) + [-1.0] * int(theirs) + [0.0] * int(both + neither)
         if surely_above(differences, -SETTINGS.margin, SETTINGS.alpha):
             return "promote", number
-        if surely_below(differences, 0.0, SETTINGS.beta):
+        if surely_above([-value for value in differences], 0.0, SETTINGS.beta):
             return "reject", number
     return "hold", looks[-1][0]
 
