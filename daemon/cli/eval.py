@@ -78,16 +78,9 @@ def run_eval(arguments: argparse.Namespace) -> int:
     url = arguments.engine or config.engines[0].url
     key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")
     result = anyio.run(
-        evaluate,
-        settings,
-        environment,
-        url,
-        arguments.tasks,
-        arguments.seed,
-        _Progress(),
-        key,
+        evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key,
         harness(rollout(config)),
-    )
+    )  # fmt: skip
     if arguments.json:
         print_json(as_json(result))
     else:

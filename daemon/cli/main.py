@@ -431,8 +431,8 @@ def _config(arguments: argparse.Namespace) -> int:
 
     table = reading.whole(arguments.config, arguments.set)
     config = reading.checked(table, reading.source_of(arguments.config))
-    for fault in faults(config):
-        raise ConfigError(fault)
+    if found := list(faults(config)):
+        raise ConfigError("\n".join(found))
     if arguments.json:
         print_json(table)
     else:

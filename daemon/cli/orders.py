@@ -68,10 +68,6 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
     from daemon.cli.control_client import control_client, unreachable
     from daemon.settings.control import control_settings
 
-    if not all(text.startswith("control.") for text in arguments.set):
-        from daemon.settings.reading import load
-
-        load(arguments.config, arguments.set)  # one that is mistyped must not send the order to another daemon
     control = control_settings(arguments.config, arguments.set)
     with control_client(control, 10.0) as http:
         try:

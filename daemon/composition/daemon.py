@@ -367,12 +367,9 @@ class Daemon:
         )  # fmt: skip
         self.figures(learning_figures, learning)
         sentinel = Sentinel(
-            values.sentinel(self.config),
-            store=self.store,
-            engines=self.parts.engines,
-            clock=self.clock,
+            values.sentinel(self.config), store=self.store, engines=self.parts.engines, clock=self.clock,
             kinds=self.kinds,
-        )
+        )  # fmt: skip
         self.figures(sentinel_figures, sentinel)
         self.act(sentinel)
         return learning, sentinel

@@ -40,6 +40,8 @@ def control_settings(path: Path | None, assignments: Sequence[str] = ()) -> Cont
     Raises:
         ConfigError: the table [control] cannot be read.
     """
+    if not all(text.startswith("control.") for text in assignments):
+        reading.load(path, assignments)  # one that is mistyped must not send an order to another daemon
     return where(reading.control(path, assignments), asked=any("control" in text for text in assignments))
 
 
