@@ -133,7 +133,8 @@ class Embeddings(Table, frozen=True):
 class Lessons(Table, frozen=True):
     draw: tuple[Literal["contrast", "skills", "tools", "llm"], ...]
     guided_share: Share
-    per_prompt: Count
+    per_prompt: Annotated[int, msgspec.Meta(ge=0, le=3)]
+    """The navigator gives no more."""
     rewrite: bool
 
 
