@@ -1,5 +1,6 @@
 """One machine, all of evolved: the directory, the configuration and the processes of a demo run."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -150,8 +151,9 @@ class World:
             child.check()
 
     def stop(self) -> None:
-        for child in (self.agents, self.learner, self.daemon, self.tap, self.shadow, self.serving, self.broker):
-            child.stop(STOP_SECONDS)
+        with contextlib.ExitStack() as stack:  # one that does not go keeps none of the others
+            for child in (self.broker, self.serving, self.shadow, self.tap, self.daemon, self.learner, self.agents):
+                stack.callback(child.stop, STOP_SECONDS)
 
     def get(self, path: str) -> Any:
         try:
