@@ -225,4 +225,7 @@ def sentinel(config: Config) -> SentinelSettings:
 
 
 def retention(config: Config) -> RetentionSettings:
-    return RetentionSettings(trajectories_days=config.keep.runs_days, exchanges_days=config.keep.calls_days)
+    keep = config.keep
+    return RetentionSettings(
+        trajectories_days=keep.runs_days, exchanges_days=keep.calls_days, state_bytes=int(keep.state_gb * (1 << 30))
+    )
