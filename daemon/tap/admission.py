@@ -33,7 +33,7 @@ _MAX_TENANTS = 10_000
 _HOUR = 3600.0
 
 
-class TenantSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of one tenant's calls. It never decides what passes."""
 
     sampling: float = 1.0
@@ -42,7 +42,7 @@ class TenantSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Calls kept in an hour of the clock; none: all."""
 
 
-class DoorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who may come in, and what is kept of them."""
 
     keys_file: str = ""

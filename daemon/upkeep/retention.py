@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import anyio
 import anyio.to_thread
@@ -47,16 +46,14 @@ _OTHER = "other"
 KINDS = ("batches", "claims", "learner", "lessons", "live", "spool", "versions", "broker")
 """Directories below `state_dir` that are told apart."""
 
-Days = Annotated[float, msgspec.Meta(ge=0, le=36_500)]
 
-
-class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """For how long what is kept; 0: for ever. The audit trail, versions' records and dead letters always are."""
 
-    trajectories_days: Days = 365.0
+    trajectories_days: float = 365.0
     """Trajectories with their feedback, after their end. Those that a batch may still use, or a lesson or a task rests
     on, stay."""
-    exchanges_days: Days = 90.0
+    exchanges_days: float = 90.0
     """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
     state_bytes: int = 0
     """All of the state directory; 0: no limit."""
