@@ -170,9 +170,10 @@ class Retention:
         for keep in reversed(range(_NEWEST, len(list(versions.glob("v*"))))):
             if self.usage.total <= limit or draining():
                 break
-            gone, before = await anyio.to_thread.run_sync(prune, versions, keep, spared), self.usage
+            size = self.usage.kinds["versions"]
+            gone = await anyio.to_thread.run_sync(prune, versions, keep, spared)
             self.usage = await self._measure()
-            self._note("versions", Removed(len(gone), before.total - self.usage.total))
+            self._note("versions", Removed(len(gone), size - self.usage.kinds["versions"]))
         if self.usage.total > limit:
             log.warning("state_over_limit", in_use=self.usage.total, limit=limit, kinds=self.usage.kinds)
 
