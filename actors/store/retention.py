@@ -154,6 +154,13 @@ def batches(connection: Connection, before: float) -> Removed:
     return Removed(len(page), sum(size for _, size in page))
 
 
+def on_trial(connection: Connection) -> set[int]:
+    """Versions newer than the newest that the gate has decided on."""
+    row, verdict = t.CandidateRow, t.VerdictRow
+    decided = connection.scalar(select(func.max(verdict.version)).where(verdict.decision != "hold"))
+    return set(connection.scalars(select(row.version).where(row.version > (-1 if decided is None else decided))))
+
+
 def served_last(connection: Connection, number: int) -> set[int]:
     """The `number` versions that each engine served last, the one that it serves among them."""
     by_engine: dict[str, list[int]] = {}

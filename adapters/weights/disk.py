@@ -5,7 +5,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from actors.messages.files import fsync
@@ -68,8 +68,8 @@ def sweep(directory: Path, version: int) -> None:
         remove(path)
 
 
-def prune(directory: Path, keep: int, version: int) -> list[int]:
-    """Delete all versions but the newest `keep`, pinned ones, 0 and `version`; returns what was deleted.
+def prune(directory: Path, keep: int, spared: Set[int]) -> list[int]:
+    """Delete all versions but the newest `keep`, pinned ones, 0 and those `spared`; returns what was deleted.
 
     A list of pinned versions that cannot be read protects everything.
     """
@@ -82,7 +82,7 @@ def prune(directory: Path, keep: int, version: int) -> list[int]:
         return []
     matches = (_NAME.fullmatch(path.name) for path in directory.iterdir())
     numbers = sorted(int(match[1]) for match in matches if match)
-    old = [number for number in numbers[:-keep] if number not in pinned | {0, version}]
+    old = [number for number in numbers[:-keep] if number not in pinned | {0} | spared]
     for number in old:
         remove(directory / name(number))
     return old

@@ -113,7 +113,7 @@ class HttpPull:
         def finish() -> list[int]:
             disk.appear(aside, target)
             self._hashes.clear()
-            return disk.prune(self._directory, self._keep, version)
+            return disk.prune(self._directory, self._keep, {version})
 
         gone = await anyio.to_thread.run_sync(finish)
         self.counts["pulled"] += 1

@@ -36,7 +36,6 @@ from daemon.settings import toml
 from daemon.settings.pace import PACES
 from daemon.settings.reading import address
 from daemon.settings.tables import Config, Llm, Sandbox
-from daemon.tap.keys import is_loopback
 from daemon.upkeep.retention import RetentionSettings
 
 TASKS_A_SEED = 10_000_000
@@ -83,10 +82,7 @@ def _asking(name: str, options: Mapping[str, Any], llm: Llm, who: set[str]) -> A
 def intake(config: Config) -> IntakeSettings:
     host, port = address(config.otlp.listen, "otlp.listen")
     spans = SpanSettings(tenant_attribute=config.otlp.tenant_attribute, trace_is_trajectory=config.otlp.trace_is_run)
-    hosts = IntakeSettings().allowed_hosts if is_loopback(host) else ("*",)
-    return IntakeSettings(
-        host=host, port=port, allowed_hosts=hosts, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans
-    )
+    return IntakeSettings(host=host, port=port, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans)
 
 
 def assembler(config: Config) -> AssemblerSettings:
@@ -225,4 +221,7 @@ def sentinel(config: Config) -> SentinelSettings:
 
 
 def retention(config: Config) -> RetentionSettings:
-    return RetentionSettings(trajectories_days=config.keep.runs_days, exchanges_days=config.keep.calls_days)
+    keep = config.keep
+    return RetentionSettings(
+        trajectories_days=keep.runs_days, exchanges_days=keep.calls_days, state_bytes=int(keep.state_gb * (1 << 30))
+    )

@@ -63,20 +63,18 @@ _MOST_READ = 8
 """Times the limit: what is read of a body that is too large."""
 _GRACE_SECONDS = 1.0
 """For exports under way when draining begins."""
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+"""Host headers that are answered where nobody else reaches it."""
 _GRPC = {400: 3, 401: 16, 408: 4, 413: 3, 415: 3, 429: 8, 503: 14}
 
 
-class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ways in beside the tap."""
+class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where OTLP/HTTP is received: LLM calls from agents' OpenTelemetry or OpenInference instrumentation."""
 
-    otlp: bool = False
-    """Receive OTLP/HTTP: LLM calls from agents' OpenTelemetry or OpenInference instrumentation."""
     host: str = "127.0.0.1"
     """Address to listen on. Who can reach it can put calls into the store, unless tap.require_key."""
-    port: int = 4318
-    """Port; 0 takes a free one. An OpenTelemetry collector on this machine has the same default."""
-    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
-    """Host headers that are answered; ("*",) for all, when `host` is not loopback."""
+    port: int
+    """0 takes a free one."""
     tls_cert: str = ""
     """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
     tls_key: str = ""
@@ -132,9 +130,10 @@ class OtlpIntake:
             group.cancel_scope.deadline = anyio.current_time() + 2 * _GRACE_SECONDS
 
     def app(self) -> Starlette:
+        hosts = list(_LOCAL) if is_loopback(self._settings.host) else ["*"]
         return Starlette(
             routes=[Route("/v1/traces", self._take, methods=["POST"])],
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(self._settings.allowed_hosts))],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
         )
 
     async def _take(self, request: Request) -> Response:

@@ -14,7 +14,7 @@ ROUTES = Path("routes.json")
 
 
 def tap(config: Config) -> TapSettings:
-    tap, limits, for_all = config.tap, config.limits, config.tenants[""]
+    tap, limits = config.tap, config.limits
     host, port = address(tap.listen, "tap.listen")
     admin_host, admin_port = address(tap.admin, "tap.admin")
     upstreams = tuple(UpstreamSettings(url=one.url, name=one.name, weight=one.weight) for one in config.engines)
@@ -28,8 +28,11 @@ def tap(config: Config) -> TapSettings:
         first_byte_seconds=limits.first_answer_seconds, drain_seconds=limits.drain_seconds,
         max_body_bytes=limits.request_mb << 20, spool_disk_bytes=int(limits.spool_gb * (1 << 30)),
         door=DoorSettings(
-            keys_file=str(config.keys or ""), require_key=tap.require_key, sampling=for_all.share,
-            tenants={name: TenantSettings(sampling=one.share) for name, one in config.tenants.items() if name},
+            keys_file=str(config.keys or ""), require_key=tap.require_key,
+            tenants={
+                name: TenantSettings(sampling=one.share, calls_per_hour=one.calls_per_hour or None)
+                for name, one in config.tenants.items()
+            },
         ),
     )  # fmt: skip
 

@@ -92,6 +92,7 @@ class Otlp(Table, frozen=True):
 
 class Tenant(Table, frozen=True):
     share: Share
+    calls_per_hour: Count
 
 
 class Pattern(Table, frozen=True):
@@ -206,6 +207,7 @@ class Keep(Table, frozen=True):
     calls_days: Amount
     versions: Annotated[int, msgspec.Meta(ge=2)]
     """With one there would be nothing to go back to."""
+    state_gb: Amount
 
 
 class Limits(Table, frozen=True):

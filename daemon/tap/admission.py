@@ -1,13 +1,14 @@
 """The door: who may come in, on whose behalf, and whether anything is kept of the call.
 
-    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, sampling] -> keep or not
+    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, sampling, quota] -> keep or not
 
 Only a missing or wrong key turns a call away; what is ours to answer (feedback, the admin port) is closed to web pages
-as well. Everything else decides about the copy alone: sampled out or opted out, a call passes as ever. Without keys and
-samples it is one look at the headers.
+as well. Everything else decides about the copy alone: above its quota, sampled out or opted out, a call passes as ever.
+Without keys, samples and quotas it is one look at the headers.
 """
 
 import ipaddress
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,16 +28,21 @@ _UNASKED_TYPES = frozenset({b"text/plain", b"application/x-www-form-urlencoded",
 """What a browser lets any page send anywhere without asking first (Fetch standard, CORS-safelisted)."""
 _MARK = b"evolved_opt_out"
 _NAMED = 256
+_MAX_TENANTS = 10_000
+"""Tenants that are counted one by one; names are free text, and memory is not. The rest share one quota."""
+_HOUR = 3600.0
 
 
-class TenantSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of one tenant's calls. It never decides what passes."""
 
     sampling: float = 1.0
     """The share of its trajectories that is kept, 0 to 1."""
+    calls_per_hour: int | None = None
+    """Calls kept in an hour of the clock; none: all."""
 
 
-class DoorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who may come in, and what is kept of them."""
 
     keys_file: str = ""
@@ -44,10 +50,8 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     guards the tap's admin port and the control API."""
     require_key: bool = False
     """Refuse calls without an agent's key. Off, such a call belongs to the tenant that its x-evolved-tenant names."""
-    sampling: float = 1.0
-    """The share of trajectories that is kept, 0 to 1, for tenants that `tenants` does not name."""
-    tenants: dict[str, TenantSettings] = {}
-    """The same by tenant: [tenants.NAME] with its share."""
+    tenants: dict[str, TenantSettings] = msgspec.field(default_factory=lambda: {"": TenantSettings()})
+    """By name; "": those that are not named."""
 
 
 class Visitor(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +62,7 @@ class Visitor(msgspec.Struct, frozen=True, gc=False):
     """Id of the agent's key; empty without one."""
     keep: bool = True
     why_not: str = ""
-    """opted_out, other_site (a web page sent it, without a key) or sampled_out."""
+    """opted_out, other_site (a web page sent it, without a key), sampled_out or quota."""
     strip_authorization: bool = False
     """The authorization header is a key of ours: it does not travel to the engine."""
 
@@ -69,8 +73,10 @@ class Admission:
     def __init__(self, settings: DoorSettings, *, clock: Callable[[], float]) -> None:
         check_door(settings)
         self._require = settings.require_key
-        self._tenants, self._others = settings.tenants, settings.sampling
-        self._keeps_all = not settings.tenants and settings.sampling == 1.0
+        self._tenants, self._clock = settings.tenants, clock
+        self._keeps_all = set(settings.tenants.values()) == {TenantSettings()}
+        self._hour, self._kept = -1.0, Counter[str]()
+        """Hour of the clock, and the calls kept in it, by tenant."""
         self._ring: KeyRing | None = None
         if settings.keys_file:
             try:
@@ -188,10 +194,23 @@ class Admission:
             return "other_site"
         if self._keeps_all or request.method != b"POST" or request.path.rstrip(b"/") == _FEEDBACK:
             return ""
-        share = self._tenants[tenant].sampling if tenant in self._tenants else self._others
+        rules = self._tenants.get(tenant, self._tenants[""])
         trajectory = told.get(_TRAJECTORY, b"")
-        kept = sampled(request, share, tenant=tenant, caller=caller, trajectory=trajectory)
-        return "" if kept else "sampled_out"
+        if not sampled(request, rules.sampling, tenant=tenant, caller=caller, trajectory=trajectory):
+            return "sampled_out"
+        return "" if rules.calls_per_hour is None or self._affords(tenant, rules.calls_per_hour) else "quota"
+
+    def _affords(self, tenant: str, calls: int) -> bool:
+        """Count one more of the tenant's calls, unless it has had its `calls` in this hour."""
+        hour = self._clock() // _HOUR
+        if hour != self._hour:
+            self._hour, self._kept = hour, Counter()
+        if tenant not in self._kept and len(self._kept) >= _MAX_TENANTS:
+            tenant = ""
+        if self._kept[tenant] >= calls:
+            return False
+        self._kept[tenant] += 1
+        return True
 
 
 def from_a_page(head: Head) -> bool:
@@ -219,7 +238,3 @@ def check_door(settings: DoorSettings) -> None:
             "tap.require_key is on and there are no keys: nobody could come in; make one with "
             "`evolved keys add --tenant NAME`"
         )
-    named = [("tenants", settings), *((f"tenants.{name}", one) for name, one in settings.tenants.items())]
-    for where, one in named:
-        if not 0.0 <= one.sampling <= 1.0:
-            raise InvalidTapSettings(f"{where}.share {one.sampling:g}: give a share from 0 (nothing) to 1 (all)")

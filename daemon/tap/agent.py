@@ -18,6 +18,10 @@ from daemon.tap.http import RequestParser, refusal_bytes
 from daemon.tap.metrics import Counts
 from daemon.tap.request import Head, Request
 
+REQUEST_SECONDS = 120.0
+"""From a request's first byte to its last."""
+KEEP_ALIVE_SECONDS = 300.0
+"""How long an idle connection is kept."""
 _PIPELINED = 16
 """Requests read ahead; more wait in the socket, as do all once one of them is an upload or is held."""
 _FIRST_SECONDS = 1.0
@@ -53,14 +57,11 @@ class Agent(asyncio.Protocol):
         agents: set["Agent"],
         counts: Counts,
         *,
-        request_seconds: float,
-        keep_alive_seconds: float,
         max_connections: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`agents` are all open connections, this one among them for as long as it is open."""
         self._route, self._parser, self._agents, self._counts = route, parser, agents, counts
-        self._request_seconds, self._keep_alive_seconds = request_seconds, keep_alive_seconds
         self._max_connections, self._clock = max_connections, clock
         self._transport: asyncio.Transport
         self._call: Call | None = None
@@ -120,7 +121,7 @@ class Agent(asyncio.Protocol):
         if self._request is None:
             self._next()
             if self._request is None and parser.partial and fresh:
-                self.within(self._request_seconds, "request")
+                self.within(REQUEST_SECONDS, "request")
         if parser.expects and not parser.requests and (self._request is None or parser.uploading) and not self._deaf:
             parser.expects = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -288,7 +289,7 @@ class Agent(asyncio.Protocol):
             call.begin()
 
     def _await_request(self) -> None:
-        self.within(self._request_seconds if self._parser.partial else self._keep_alive_seconds, "request")
+        self.within(REQUEST_SECONDS if self._parser.partial else KEEP_ALIVE_SECONDS, "request")
 
     def _refuse(self, refusal: Refused) -> None:
         self._transport.write(refusal_bytes(refusal, close=True))

@@ -29,6 +29,13 @@ from daemon.tap.router import Router
 from daemon.tap.settings import TapSettings
 from daemon.tap.upstream import EngineConnection, Upstream
 
+CONNECT_SECONDS = 5.0
+"""Until the engine's socket accepts."""
+IDLE_SECONDS = 300.0
+"""Between two pieces of a response, also when it is the agent that does not read."""
+MAX_CAPTURE_BYTES = 16 << 20
+"""Of a request or a response in a record. A larger one passes all the same; its record comes without it."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -134,7 +141,7 @@ class Call:
             self._call_up()
 
     def _call_up(self) -> None:
-        self._client.within(self._context.settings.connect_seconds, "connect")
+        self._client.within(CONNECT_SECONDS, "connect")
         if self._request.upload is not None:
             # Until somebody takes it, the rest of the body waits in the client.
             self._client.hear(False)
@@ -172,7 +179,7 @@ class Call:
         self._reached = True
         engine.reply.begin(
             head_only=request.head.method == b"HEAD",
-            max_capture_bytes=self._context.settings.max_capture_bytes if self._plan.keep else 0,
+            max_capture_bytes=MAX_CAPTURE_BYTES if self._plan.keep else 0,
         )
         self._client.within(self._context.settings.first_byte_seconds, "first byte of the response")
         plan = self._plan
@@ -202,7 +209,7 @@ class Call:
         if self._copy is None:
             return
         context = self._context
-        small = self._copy_size + len(data) <= context.settings.max_capture_bytes
+        small = self._copy_size + len(data) <= MAX_CAPTURE_BYTES
         if small and self._plan.keep and context.held.take(len(data)):
             self._copy_size += len(data)
             self._copy.append(data)
@@ -231,7 +238,7 @@ class Call:
         if reply.done:
             self._complete()
         else:
-            self._client.within(self._context.settings.idle_seconds, "the rest of the response")
+            self._client.within(IDLE_SECONDS, "the rest of the response")
 
     def on_engine_lost(self, error: Exception | None) -> None:
         engine, self._engine = self._engine, None

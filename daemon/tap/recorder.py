@@ -31,6 +31,8 @@ _KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRT
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _ATTEMPTS = 2
 """After so many recorders that ended over the same record, it is given up."""
+SILENCE_SECONDS = 20.0
+"""A recorder that settles nothing for so long, with work to do, is killed and started again."""
 _SETTLE = 0.2
 _TICK = 0.02
 """Seconds between two hand-overs: a kill -9 of the tap loses no more than that."""
@@ -59,14 +61,11 @@ class Recorder:
         order: Order,
         *,
         memory_bytes: int,
-        silence_seconds: float,
         rng: random.Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`memory_bytes` of records may wait, what comes beyond is shed and counted; a child that settles nothing for
-        `silence_seconds`, with work to do, is killed.
-        """
-        self._order, self._memory, self._silence = order, memory_bytes, silence_seconds
+        """`memory_bytes` of records may wait, what comes beyond is shed and counted."""
+        self._order, self._memory = order, memory_bytes
         self._rng, self._clock = rng, clock
         self._unsent: list[_Waiting] = []
         self._sent: deque[_Waiting] = deque()
@@ -164,7 +163,7 @@ class Recorder:
                 await self._start()
                 ended = asyncio.create_task(self._ended.wait())
                 while not (halting.done() or ended.done()):
-                    await asyncio.wait((halting, ended), timeout=self._silence / 4, return_when="FIRST_COMPLETED")
+                    await asyncio.wait((halting, ended), timeout=SILENCE_SECONDS / 4, return_when="FIRST_COMPLETED")
                     self._look()
                 ended.cancel()
                 if stop.is_set():
@@ -245,8 +244,8 @@ class Recorder:
         return self.shed_disk + self.shed_poison
 
     def _look(self) -> None:
-        if self._sent and self._clock() - self._heard > self._silence and self._child is not None:
-            log.error("scribe_silent", seconds=self._silence, waiting=self.waiting)
+        if self._sent and self._clock() - self._heard > SILENCE_SECONDS and self._child is not None:
+            log.error("scribe_silent", seconds=SILENCE_SECONDS, waiting=self.waiting)
             self._child.kill()
 
     async def _after_death(self, halting: "asyncio.Task[bool]") -> None:
@@ -294,7 +293,7 @@ class Recorder:
 
     async def _end(self) -> None:
         """Hand over all that is left, and let the child write it."""
-        end = self._clock() + self._silence
+        end = self._clock() + SILENCE_SECONDS
         while self._clock() < end and not self._ended.is_set() and (self._unsent or self._backlog):
             self._hand_over()
             await asyncio.sleep(_TICK)
@@ -304,7 +303,7 @@ class Recorder:
             try:
                 await asyncio.wait_for(self._ended.wait(), max(_SETTLE, end - self._clock()))
             except TimeoutError:
-                log.error("scribe_silent", seconds=self._silence, waiting=self.waiting)
+                log.error("scribe_silent", seconds=SILENCE_SECONDS, waiting=self.waiting)
             self._link.transport.abort()
         await self._status()
         self._keep_figures()

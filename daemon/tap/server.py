@@ -77,7 +77,6 @@ class Tap:
         self.spool = Recorder(
             _order(settings, redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
-            silence_seconds=settings.scribe_seconds,
             rng=random.Random(),
         )
         self._tls = agents_tls(settings)
@@ -150,21 +149,17 @@ class Tap:
         servers: list[asyncio.Server] = []
         agents = self._maker(self._public, self._agents, self.counts)
         try:
-            public = self._sockets.get(AGENTS) or bind(
-                settings.host, settings.port, "tap.listen", shared=settings.share_port
-            )
+            public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.listen")
             for one in public:
                 servers.append(
                     await loop.create_server(agents, sock=one, ssl=self._tls and self._tls.context, backlog=_BACKLOG)
                 )
             mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
-                mirror = mirror or bind(settings.host, settings.mirror_port, "tap.mirror", shared=settings.share_port)
+                mirror = mirror or bind(settings.host, settings.mirror_port, "tap.mirror")
             maker = self._maker(self._mirror, self._agents, self.counts)
             servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
-            admin = self._sockets.get(ADMIN) or bind(
-                settings.admin_host, settings.admin_port, "tap.admin", shared=settings.share_port
-            )
+            admin = self._sockets.get(ADMIN) or bind(settings.admin_host, settings.admin_port, "tap.admin")
             maker = self._maker(self._admin, self._admins, Counts())
             pages = [await loop.create_server(maker, sock=one) for one in admin]
             try:
@@ -190,21 +185,14 @@ class Tap:
                 admit=route.admit,
                 held=self.held,
             )
-            return Agent(
-                route, parser, agents, counts,
-                request_seconds=settings.request_seconds,
-                keep_alive_seconds=settings.keep_alive_seconds,
-                max_connections=settings.max_connections,
-            )  # fmt: skip
+            return Agent(route, parser, agents, counts, max_connections=settings.max_connections)
 
         return make
 
     async def _watch(self) -> None:
         """Deadlines of all connections with one task: a timer for every piece of a stream would cost most of all."""
         while True:
-            settings = self._settings
-            shortest = min(settings.connect_seconds, settings.idle_seconds, settings.first_byte_seconds, 2.0)
-            await asyncio.sleep(shortest / 4)
+            await asyncio.sleep(min(self._settings.first_byte_seconds, 2.0) / 4)
             now = time.monotonic()
             for agent in [one for one in (*self._agents, *self._admins) if one.due <= now]:
                 agent.late()

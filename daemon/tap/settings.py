@@ -2,7 +2,6 @@
 
 import ssl
 from pathlib import Path
-from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -12,7 +11,7 @@ from daemon.tap.admission import DoorSettings
 from daemon.tap.errors import InvalidTapSettings
 
 
-class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One of several engines behind the tap."""
 
     url: str
@@ -23,16 +22,13 @@ class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Its share of new trajectories, relative to the others'; 0 takes none."""
 
 
-class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tap]` in config.toml."""
+class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a tap listens and asks, and what it may take of time and room."""
 
     host: str = "127.0.0.1"
     """Address that agents connect to."""
     port: int = 8080
     """0 takes a free one."""
-    share_port: bool = False
-    """Start also where another tap listens: each then gets a part of the connections, and needs a `spool_dir` of its
-    own."""
     tls_cert: str = ""
     """PEM file with the certificate chain shown to agents; empty: plain HTTP. Read again when it changes."""
     tls_key: str = ""
@@ -53,7 +49,7 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     and which are about to be paused. The tap needs no restart for it."""
     spool_dir: str = "spool"
     """Directory of the write-ahead spool; one tap process each."""
-    workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    workers: int = 1
     """Processes that serve, on the same port; each has a spool below `spool_dir`, and an equal part of
     `max_connections`, `spool_memory_bytes` and `spool_disk_bytes`."""
     admin_host: str = "127.0.0.1"
@@ -63,32 +59,20 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     capture_tokens: bool = True
     """Ask the engine for log-probs, token ids and weight versions where the agent did not, and hide them from it."""
 
-    connect_seconds: float = 5.0
-    """Until the engine's socket accepts."""
     first_byte_seconds: float = 900.0
     """Until the engine's first byte. Generous: a plain completion sends nothing before its end, and a swap holds
     requests back."""
-    idle_seconds: float = 300.0
-    """Between two pieces of a response, also when it is the agent that does not read."""
-    request_seconds: float = 120.0
-    """From a request's first byte to its last."""
-    keep_alive_seconds: float = 300.0
-    """How long an agent's idle connection is kept."""
     drain_seconds: float = 30.0
     """After SIGTERM, what is still running then is cut off."""
 
     max_connections: int = 4096
     max_body_bytes: int = 64 << 20
     """Of a request."""
-    max_capture_bytes: int = 16 << 20
-    """Of a request or a response in a record. A larger one passes all the same; its record comes without it."""
 
     spool_memory_bytes: int = 128 << 20
     """Records that wait for the disk; what comes beyond is shed and counted."""
     spool_disk_bytes: int = 8 << 30
     """Quota of the spool directory; what comes beyond is shed and counted."""
-    scribe_seconds: float = 20.0
-    """How long the scribe may be silent over a record before it is killed and started again."""
 
     door: DoorSettings = DoorSettings()
     """Who may come in, and what is kept of them."""

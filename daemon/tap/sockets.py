@@ -69,10 +69,8 @@ def _listener(descriptor: int, name: str) -> socket.socket:
     return one
 
 
-def bind(host: str, port: int, setting: str, *, shared: bool = False) -> list[socket.socket]:
-    """One socket for each address that `host` has, all on one port, which `setting` names in an error; `shared` with
-    another tap, the kernel gives each its part of the connections.
-    """
+def bind(host: str, port: int, setting: str) -> list[socket.socket]:
+    """One socket for each address that `host` has, all on one port, which `setting` names in an error."""
     asked = port
     bound: list[socket.socket] = []
     try:
@@ -84,7 +82,7 @@ def bind(host: str, port: int, setting: str, *, shared: bool = False) -> list[so
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if port and not shared and _answers(family, (address[0], port, *address[2:])):
+            if port and _answers(family, (address[0], port, *address[2:])):
                 raise OSError(errno.EADDRINUSE, "Address already in use")
             one.bind((address[0], port, *address[2:]))
             port = port or int(one.getsockname()[1])

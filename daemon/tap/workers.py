@@ -103,9 +103,7 @@ class Workers:
                 loop.add_reader(worker.notify, self._hear, worker)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop)
-            pages = self._given.get(ADMIN) or bind(
-                settings.admin_host, settings.admin_port, "tap.admin", shared=settings.share_port
-            )
+            pages = self._given.get(ADMIN) or bind(settings.admin_host, settings.admin_port, "tap.admin")
             try:
                 async with asyncio.TaskGroup() as group:
                     servers = [await loop.create_server(admin.connection, sock=one) for one in pages]
@@ -131,9 +129,9 @@ class Workers:
         settings = self._settings
         shared = {name: list(self._given.get(name, [])) for name in (AGENTS, MIRROR)}
         if not shared[AGENTS]:
-            shared[AGENTS] = bind(settings.host, settings.port, "tap.listen", shared=settings.share_port)
+            shared[AGENTS] = bind(settings.host, settings.port, "tap.listen")
         if not shared[MIRROR] and settings.mirror_port is not None:
-            shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror", shared=settings.share_port)
+            shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror")
         for one in (*shared[AGENTS], *shared[MIRROR]):
             # Listening already: a worker that comes later finds what waits.
             one.listen(1024)

@@ -60,7 +60,7 @@ class WorkersAdmin:
         Raises:
             InvalidTapSettings: the admin host can be reached by others, and there is no admin key.
         """
-        self._settings, self._workers = settings, workers
+        self._workers = workers
         self._door = Admission(settings.door, clock=time.time)
         self._door.check_admin_host("tap.admin", settings.admin_host)
         self._agents: set[Agent] = set()
@@ -68,7 +68,6 @@ class WorkersAdmin:
         self._answers: set[asyncio.Task[None]] = set()
 
     def connection(self) -> Agent:
-        settings = self._settings
         parser = RequestParser(
             max_header_bytes=1 << 16,
             max_body_bytes=1 << 16,
@@ -76,12 +75,7 @@ class WorkersAdmin:
             clock=time.time,
             admit=self.admit,
         )
-        return Agent(
-            self, parser, self._agents, self._counts,
-            request_seconds=settings.request_seconds,
-            keep_alive_seconds=settings.keep_alive_seconds,
-            max_connections=256,
-        )  # fmt: skip
+        return Agent(self, parser, self._agents, self._counts, max_connections=256)
 
     async def watch(self) -> None:
         """Deadlines of connections, and keys that change; for ever."""

@@ -1,7 +1,10 @@
-"""What is kept for how long, looked after every hour by the daemon: feedback, calls, trajectories, the judge's words
-and orders, some hundred rows a transaction, then a pause. Weights go with whoever writes them here (`keep.versions`).
+"""What is kept for how long, and how much room all of it may take, looked after every hour by the daemon.
 
-Never taken: see `actors.store.retention`; the audit trail.
+    by age     feedback, calls, trajectories, the judge's words, orders: some hundred rows a transaction, then a pause
+    by room    while the state directory holds more than it may: the oldest trajectories and calls, then weights
+
+Weights go for their number with whoever writes them here (`keep.versions`). Never taken: see `actors.store.retention`;
+weights that serve, served last, are pinned, on trial or among the newest two; the audit trail.
 """
 
 import os
@@ -9,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import anyio
 import anyio.to_thread
@@ -22,6 +24,7 @@ from sqlalchemy.engine import make_url
 from actors.store import Store
 from actors.store import retention as old
 from actors.store.retention import Removed
+from adapters.weights.disk import prune
 from daemon.collectors.figures import counter, gauge
 
 log = structlog.get_logger(__name__)
@@ -36,21 +39,24 @@ _ROUND = 10_000
 """Rows that are looked for at a time."""
 _PAUSE = 0.05
 """Seconds between two, for those that write to the store meanwhile."""
+_NEWEST = 2
+_AGES = (180.0, 90.0, 30.0, 7.0, 1.0)
+"""Days: of what is taken for its room, all that is older goes first. What is younger than the last one stays."""
 _OTHER = "other"
 KINDS = ("batches", "claims", "learner", "lessons", "live", "spool", "versions", "broker")
 """Directories below `state_dir` that are told apart."""
 
-Days = Annotated[float, msgspec.Meta(ge=0, le=36_500)]
 
-
-class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """For how long what is kept; 0: for ever. The audit trail, versions' records and dead letters always are."""
 
-    trajectories_days: Days = 365.0
+    trajectories_days: float = 365.0
     """Trajectories with their feedback, after their end. Those that a batch may still use, or a lesson or a task rests
     on, stay."""
-    exchanges_days: Days = 90.0
+    exchanges_days: float = 90.0
     """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
+    state_bytes: int = 0
+    """All of the state directory; 0: no limit."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -75,7 +81,7 @@ def _uptime() -> float:
 
 
 class Retention:
-    """Takes out what is too old."""
+    """Takes out what is too old, or too much."""
 
     def __init__(
         self, settings: RetentionSettings, *, store: Store, state: Path, database: Path | None,
@@ -97,6 +103,7 @@ class Retention:
         """Taken out, by kind."""
         self.usage = Usage({})
         """As last seen."""
+        self.limit = settings.state_bytes
         self._beat: Callable[[], None] = lambda: None
 
     async def round(
@@ -120,6 +127,8 @@ class Retention:
         await self._steps("judgements", lambda c: old.judgements(c, unused), draining)
         await self._steps("batches", lambda c: old.batches(c, ordered), draining)
         self.usage = await self._measure()
+        if settings.state_bytes and self.usage.total > settings.state_bytes:
+            await self._shed(settings.state_bytes, kept, draining)
         if self.rows:
             log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.usage.total)
         return self.usage
@@ -141,6 +150,32 @@ class Retention:
             self._seen, self._jumped = (now, up), -1.0
             return now
         return expected
+
+    async def _shed(self, limit: int, kept: set[str], draining: Callable[[], bool]) -> None:
+        """Take out what may go until `limit` is kept. Runs in a database elsewhere take no room here, and stay."""
+        now = self._now()
+        for days in _AGES if self._database is not None else ():
+            before = now - days * _DAY
+            while self.usage.total > limit and not draining():
+                due = await self._store.ask(old.due_trajectories, before, kept, old.PAGE)
+                if due:
+                    self._note("trajectories", await self._store.change(old.drop_trajectories, due, before))
+                await self._calls(before, draining)
+                self.usage = await self._measure()
+                self._beat()
+                if not due:
+                    break
+        versions = self._state / "versions"
+        spared = await self._store.ask(old.on_trial) | await self._store.ask(old.served_last, _NEWEST)
+        for keep in reversed(range(_NEWEST, len(list(versions.glob("v*"))))):
+            if self.usage.total <= limit or draining():
+                break
+            size = self.usage.kinds["versions"]
+            gone = await anyio.to_thread.run_sync(prune, versions, keep, spared)
+            self.usage = await self._measure()
+            self._note("versions", Removed(len(gone), size - self.usage.kinds["versions"]))
+        if self.usage.total > limit:
+            log.warning("state_over_limit", in_use=self.usage.total, limit=limit, kinds=self.usage.kinds)
 
     async def _calls(self, before: float, draining: Callable[[], bool]) -> None:
         await self._due(
@@ -194,9 +229,10 @@ class Retention:
 
 
 def retention_figures(retention: Retention) -> Iterator[Metric]:
-    yield counter("evolved_retention_removed", "Rows taken out for age.", retention.rows, "kind")
+    yield counter("evolved_retention_removed", "Rows and versions taken out for age or room.", retention.rows, "kind")
     yield counter("evolved_retention_removed_bytes", "Their bytes.", retention.bytes, "kind")
     yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage.kinds, "kind")
+    yield gauge("evolved_state_limit_bytes", "Room that it may take; 0: any.", retention.limit)
 
 
 def database_file(url: str) -> Path | None:

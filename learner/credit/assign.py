@@ -8,7 +8,6 @@ difference alone. Formulas: docs/how-it-learns.md; why these defaults: docs/meas
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -29,13 +28,13 @@ BASELINE = "baseline_only"
 """Reason of the members that came to be compared with: they lack nothing, and are not counted as skipped."""
 
 
-class CreditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CreditSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How outcomes and step labels become advantages. AgentEvolver's own values are alpha 0.1 and discount 1."""
 
-    alpha: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    alpha: float = 1.0
     """Weight of the step labels against the outcome; 0 is outcome-only GRPO. With `discount = 1` labels add up over the
     steps, and 0.1 is the paper's."""
-    discount: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    discount: float = 0.0
     """Of a label, a step back. 0: each label is its own step's alone. 1: a step answers for all that follows it, the
     paper's sums; alpha then has to be about 0.1."""
 

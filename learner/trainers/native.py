@@ -35,8 +35,6 @@ class NativeTrainer:
         """`weights` also says in which precision weights are written; `reference`, which the KL penalty pulls to, is
         needed if `kl_coef` is above 0. CheckpointInvalid, or CheckpointUnsupported: other parameter names than the
         file's."""
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
         self._settings = settings
         self._policy = Model(settings, weights)
         self._model = self._policy.module

@@ -113,7 +113,7 @@ def measure(arguments: Any, directory: Path) -> None:
     task = {"lr": 1e-5, "kl_coef": 0.001, "vocabulary": VOCABULARY}
     (directory / "task.json").write_text(json.dumps(task), encoding="utf-8")
     data = batch(arguments.rows, arguments.seed)
-    scorer = NativeTrainer(LearnerSettings(device="cpu", threads=1, kl_coef=0.0), directory)
+    scorer = NativeTrainer(LearnerSettings(device="cpu", kl_coef=0.0), directory)
     data = recorded(data, scorer.log_probs(data), arguments.seed)
     del scorer
     data.save(directory / "batch.safetensors")

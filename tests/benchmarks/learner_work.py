@@ -27,9 +27,7 @@ from tests.benchmarks.timing import Timer, answer
 def settings(directory: Path) -> LearnerSettings:
     """The defaults, except one optimizer step an update as in the peer, and `task.json`'s."""
     task = json.loads((directory / "task.json").read_text(encoding="utf-8"))
-    return LearnerSettings(
-        device="cpu", threads=1, mini_batches=1, weight_decay=0.0, lr=task["lr"], kl_coef=task["kl_coef"]
-    )
+    return LearnerSettings(device="cpu", mini_batches=1, weight_decay=0.0, lr=task["lr"], kl_coef=task["kl_coef"])
 
 
 def native(directory: Path) -> None:

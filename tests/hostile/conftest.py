@@ -23,7 +23,8 @@ NEVER_SECONDS = within(600)
 """Longer than any test waits: what ends, ends by itself."""
 DEADLINE_SECONDS = 2.0 * SLOW
 """Of each phase at the hasty tap: long enough for those that it shall not strike."""
-PHASES = ("connect", "request", "keep_alive", "first_byte", "idle")
+PHASES = ("call.CONNECT", "agent.REQUEST", "agent.KEEP_ALIVE", "call.IDLE")
+"""Deadlines besides that for the first byte."""
 _IDLE = 'evolved_tap_upstream_idle{engine="serving"}'
 
 SAME_EVERY_TIME = hypothesis.settings(
@@ -82,8 +83,8 @@ class Rig(msgspec.Struct):
 def rig_of(directory: Path, seconds: float, **settings: object) -> Iterator[Rig]:
     """A tap in which each phase may take `seconds`, and an engine behind it."""
     engine = StrictEngine()
-    deadlines = {f"{phase}_seconds": seconds for phase in PHASES}
-    with tap_process(directory, engine.port, **deadlines, **settings) as tap:
+    constants = {f"{phase}_SECONDS": seconds for phase in PHASES} | {"call.MAX_CAPTURE_BYTES": 1 << 20}
+    with tap_process(directory, engine.port, constants=constants, first_byte_seconds=seconds, **settings) as tap:
         yield Rig(engine, tap)
     engine.close()
 
@@ -92,7 +93,6 @@ SETTINGS = {
     "max_body_bytes": BODY_LIMIT,
     "spool_memory_bytes": 8 << 20,
     "spool_disk_bytes": 256 << 20,
-    "max_capture_bytes": 1 << 20,
 }
 
 

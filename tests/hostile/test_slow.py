@@ -158,7 +158,7 @@ def test_a_deaf_engine_holds_the_client_back(tmp_path: Path, accepts: bool) -> N
                 filler = stack.enter_context(socket.socket())
                 filler.setblocking(False)
                 filler.connect_ex(("127.0.0.1", port))
-        tap = stack.enter_context(tap_process(tmp_path, port, connect_seconds=NEVER_SECONDS))
+        tap = stack.enter_context(tap_process(tmp_path, port, constants={"call.CONNECT_SECONDS": NEVER_SECONDS}))
         upload = POST + b"Content-Length: %d\r\n\r\n" % (32 * MEGA) + bytes(31 * MEGA)
         taken = tap.stuff(stack.enter_context(Client(tap.port)), upload)
     assert taken < 16 * MEGA, "what the kernel's buffers take"

@@ -1,10 +1,11 @@
 """The tap as it is shipped, in a process of its own, and what that process holds."""
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +74,24 @@ class TapProcess:
         return {name: float(value) for name, _, value in pairs}
 
 
-def _run(settings: TapSettings, redaction: dict[str, Any] | None) -> None:
+def _run(settings: TapSettings, redaction: dict[str, Any] | None, constants: Mapping[str, float]) -> None:
     from daemon.logs import configure
     from daemon.tap.process import main
 
     configure(level=50)
+    for name, value in constants.items():
+        module, _, constant = name.partition(".")
+        setattr(importlib.import_module(f"daemon.tap.{module}"), constant, value)
     main(settings, redaction)
 
 
 @contextlib.contextmanager
 def tap_process(
-    directory: Path, upstream: int, *, redaction: dict[str, Any] | None = None, **settings: object
-) -> Iterator[TapProcess]:
-    """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL."""
+    directory: Path, upstream: int, *, redaction: dict[str, Any] | None = None, constants: Mapping[str, float] = {},
+    **settings: object,
+) -> Iterator[TapProcess]:  # fmt: skip
+    """A tap in its own process, before the engine on port `upstream`; ended with SIGTERM, or SIGKILL. `constants` are
+    other values for some of `daemon.tap`, by MODULE.NAME."""
     with contextlib.ExitStack() as stack:
         # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
         port, admin_port = stack.enter_context(_held()), stack.enter_context(_held())
@@ -93,8 +99,9 @@ def tap_process(
         told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
         context = multiprocessing.get_context("spawn")
         process = context.Process(
-            target=_run, args=(TapSettings(port=port, admin_port=admin_port, **told), redaction), name="a-tap"
-        )
+            target=_run, name="a-tap",
+            args=(TapSettings(port=port, admin_port=admin_port, **told), redaction, dict(constants)),
+        )  # fmt: skip
         process.start()
         try:
             wait_until(lambda: listens(port) or not process.is_alive(), "the tap listens")

@@ -75,8 +75,7 @@ async def running_tap(
     spool = directory / "spool"
     told = TapSettings(
         **{
-            "port": 0, "admin_port": 0, "spool_dir": str(spool), "upstream": f"http://127.0.0.1:{port}",
-            "scribe_seconds": within(), **settings,
+            "port": 0, "admin_port": 0, "spool_dir": str(spool), "upstream": f"http://127.0.0.1:{port}", **settings,
         }
     )  # fmt: skip
     tap, stop = Tap(told, dict(redaction)), anyio.Event()

@@ -17,7 +17,7 @@ from tests.verl import CPU_ENVIRONMENT
 
 VOCABULARY = 512
 SETTINGS = LearnerSettings(
-    trainer="verl", device="cpu", threads=1, lr=3e-4, kl_coef=0.0, mini_batches=1, weight_decay=0.01, kl_limit=0.0,
+    trainer="verl", device="cpu", lr=3e-4, kl_coef=0.0, mini_batches=1, weight_decay=0.01, kl_limit=0.0,
     micro_tokens=96,
 )  # fmt: skip
 UPDATES = 6

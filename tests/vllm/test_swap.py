@@ -96,7 +96,7 @@ async def test_weights_that_overflow_are_rolled_back_and_leave_no_nan_in_the_cac
 
 
 async def test_the_learners_log_probs_are_those_of_vllm(vllm: str) -> None:
-    expected = spot_check(open_trainer(LearnerSettings(device="cpu", threads=1), MODEL, MODEL), seed=1)
+    expected = spot_check(open_trainer(LearnerSettings(device="cpu"), MODEL, MODEL), seed=1)
     async with VllmEngine(vllm) as stock:
         found = (await stock.log_probs(expected.ids))[1:]
     assert np.abs(found - np.array(expected.log_probs)).mean() < 1e-3

@@ -17,13 +17,12 @@ _FAILED = 500
 _NO = (None, False, "", "0", "false")
 
 
-class SpanSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SpanSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How spans become calls."""
 
-    tenant: str = "default"
-    """Whose calls they are, unless a key or the attribute below says otherwise."""
     tenant_attribute: str = ""
-    """Resource attribute whose value names the tenant, say "service.namespace"; its senders are believed."""
+    """Resource attribute whose value names the tenant, say "service.namespace", unless a key does; its senders are
+    believed. Without either the calls are the tenant default's."""
     trace_is_trajectory: bool = True
     """Calls without gen_ai.conversation.id or session.id belong together if they share a trace. Off, they are linked by
     what they say: right where one trace holds many tasks, say those of a nightly job."""
@@ -86,7 +85,7 @@ def _said(attributes: Mapping[str, Any]) -> Said | None:
 
 def _tenant(span: Span, settings: SpanSettings) -> str:
     named = span.resource.get(settings.tenant_attribute) if settings.tenant_attribute else None
-    return named if isinstance(named, str) and named else settings.tenant
+    return named if isinstance(named, str) and named else "default"
 
 
 def _status(attributes: Mapping[str, Any]) -> int:

@@ -35,8 +35,6 @@ class VerlTrainer:
 
     def __init__(self, settings: LearnerSettings, weights: Path, *, reference: Path | None = None) -> None:
         """As `NativeTrainer`; the device follows verl's platform."""
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
         self._settings = settings
         self._engine, self._rewarming = Engine(settings, weights), Rewarming()
         self._dtypes = stored_dtypes(weights, self._engine.module)

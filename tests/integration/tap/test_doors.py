@@ -79,11 +79,12 @@ async def test_a_mirrored_request_is_kept_without_an_answer(tmp_path: Path, engi
 
 
 async def test_a_body_above_the_hold_goes_on_before_it_is_whole_and_is_kept_if_it_is_not_too_large(
-    tmp_path: Path, engine: Engine
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("daemon.tap.call.MAX_CAPTURE_BYTES", 400_000)
     engine.script = replies(answer(200, {}))
     bodies = [b"x" * 300_000, b"y" * 500_000]
-    async with running_tap(tmp_path, engine.port, max_capture_bytes=400_000) as rig, raw(rig) as client:
+    async with running_tap(tmp_path, engine.port) as rig, raw(rig) as client:
         whole = post(bodies[0], path=b"/v1/embeddings")
         await client.send(whole[:150_000])
         await until(lambda: engine.dialled > 0, "the upload reaches the engine")

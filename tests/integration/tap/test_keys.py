@@ -9,7 +9,7 @@ import pytest
 
 from actors.messages import Feedback
 from actors.messages.spool import RawExchange
-from daemon.tap.admission import DoorSettings
+from daemon.tap.admission import DoorSettings, TenantSettings
 from daemon.tap.keys import Scope, add_key, revoke_key
 from tests.support.engine import Engine
 from tests.support.patience import until
@@ -125,6 +125,18 @@ async def test_a_revoked_key_stops_within_seconds_and_a_new_one_starts(tmp_path:
 
         await until(works, "the new key works")
         assert (await http.post(CHAT, json=BODY, headers={"x-evolved-key": old})).status_code == 401
+
+
+@pytest.mark.promise
+async def test_above_its_quota_a_tenants_calls_pass_and_are_counted(tmp_path: Path, engine: Engine) -> None:
+    door = DoorSettings(tenants={"": TenantSettings(calls_per_hour=2)})
+    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http() as http:
+        for _ in range(5):
+            assert (await http.post(CHAT, json=BODY)).status_code == 200
+        await rig.records(2)
+        await rig.nothing_kept()
+        metrics = (await http.get(rig.admin + "/metrics")).text
+    assert 'evolved_tap_not_kept_total{reason="quota"} 3.0' in metrics
 
 
 @pytest.mark.promise

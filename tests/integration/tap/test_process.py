@@ -225,12 +225,11 @@ def test_a_descriptor_that_cannot_be_used_is_named(names: str, complaint: str) -
     assert complaint in done.stderr
 
 
-def test_a_port_that_another_tap_listens_on_is_shared_only_if_that_is_told() -> None:
+def test_a_port_that_another_tap_listens_on_is_refused() -> None:
     (first,) = bind("127.0.0.1", 0, "tap.port")
     with first:
         port = port_of([first])
         first.listen()
         with pytest.raises(PortTaken, match=r"tap\.port = \d+ .*Address already in use.*takes another"):
             bind("127.0.0.1", port, "tap.port")
-        bind("127.0.0.1", port, "tap.port", shared=True)[0].close()
     bind("127.0.0.1", port, "tap.port")[0].close()

@@ -93,8 +93,11 @@ async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successo
     assert (spool.restarts, spool.shed) == (1, 0)
 
 
-async def test_a_silent_scribe_is_killed_and_replaced(tmp_path: Path, engine: Engine) -> None:
-    async with stopped(tmp_path, engine, scribe_seconds=8 * patience.SLOW) as (rig, http):
+async def test_a_silent_scribe_is_killed_and_replaced(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.tap.recorder.SILENCE_SECONDS", 8 * patience.SLOW)
+    async with stopped(tmp_path, engine) as (rig, http):
         await ask(http)
         spool = rig.tap.spool
         await until(lambda: spool._sent, "it is handed over")

@@ -16,7 +16,7 @@ from tests.unit.learner.maker import VOCABULARY, tiny_model, token_batch  # noqa
 
 pytestmark = pytest.mark.torch
 SETTINGS = LearnerSettings(
-    device="cpu", threads=1, lr=1e-3, kl_coef=0.0, mini_batches=1, weight_decay=0.0, kl_limit=0.0, micro_tokens=10_000
+    device="cpu", lr=1e-3, kl_coef=0.0, mini_batches=1, weight_decay=0.0, kl_limit=0.0, micro_tokens=10_000
 )
 
 

@@ -32,7 +32,7 @@ class Bench:
     def __init__(self, directory, warm_start, state_every=STATE_EVERY, **changes):
         self.directory, self.state_every = directory, state_every
         base = LearnerSettings(
-            warm_start=str(warm_start), device="cpu", threads=1, lr=1e-3, kl_coef=0.0, mini_batches=1, keep_versions=5
+            warm_start=str(warm_start), device="cpu", lr=1e-3, kl_coef=0.0, mini_batches=1, keep_versions=5
         )
         self.settings = msgspec.structs.replace(base, **changes)
         self.now = 100.0

@@ -41,11 +41,12 @@ def test_engines_and_tenants_have_the_defaults_of_what_they_leave_out(tmp_path: 
     file = written(
         tmp_path,
         '[[engines]]\nname = "a"\nurl = "http://a:8000"\n[[engines]]\nname = "b"\nurl = "http://b:8000"\nweight = 3\n'
-        "[tenants]\nshare = 0.5\n[tenants.acme]\nshare = 0.1\n",
+        "[tenants]\nshare = 0.5\n[tenants.acme]\nshare = 0.1\ncalls_per_hour = 9\n",
     )
     config = load(file)
     assert [(one.name, one.weight, one.logprobs) for one in config.engines] == [("a", 1.0, "raw"), ("b", 3.0, "raw")]
-    assert config.tenants == {"": Tenant(0.5), "acme": Tenant(0.1)}
+    assert config.tenants == {"": Tenant(0.5, 0), "acme": Tenant(0.1, 9)}
+    assert {name: one.calls_per_hour for name, one in tap(config).door.tenants.items()} == {"": None, "acme": 9}
     assert load(None, ["engines.url=http://c:1"]).engines[0].url == "http://c:1"
     with pytest.raises(ConfigError, match="there are 2"):
         load(file, ["engines.url=http://c:1"])
@@ -71,6 +72,7 @@ def test_options_belong_to_the_adapter_that_they_were_given_for(tmp_path: Path) 
     [
         ("train.learning_rat=1", r"train\.learning_rat; known here: .*lr"),
         ("train.lr=-1.0", r"train\.lr"),
+        ("tenants.share=1.5", r"share: expected `float` <= 1\.0"),
         ("tap.listn=1", r"did you mean tap\.listen\?"),
         ("engines.url=http://h:8000/v1/", r"engines 'serving' url = .*: write 'http://h:8000'"),
         ("shadow.url=h:8000", r"shadow\.url = .*http://"),

@@ -11,12 +11,18 @@ from daemon.tap.admission import Admission, DoorSettings, TenantSettings, Visito
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.keys import add_key
 from daemon.tap.request import Upload
+from daemon.tap.settings import TapSettings
+from daemon.tap.worker import Role
 from tests.support.fakes import Clock
 from tests.unit.daemon.tap.made import request
 
 
-def door(**settings: Any) -> Admission:
-    return Admission(DoorSettings(**settings), clock=Clock())
+def door(clock: Clock | None = None, **settings: Any) -> Admission:
+    return Admission(DoorSettings(**settings), clock=clock or Clock())
+
+
+def rules(sampling: float = 1.0, calls: int | None = None, **others: TenantSettings) -> dict[str, TenantSettings]:
+    return {"": TenantSettings(sampling=sampling, calls_per_hour=calls), **others}
 
 
 def chat(*said: tuple[str, str], **fields: object) -> bytes:
@@ -86,8 +92,6 @@ def test_an_admin_page_for_others_needs_an_admin_key(tmp_path: Path) -> None:
     [
         ({"require_key": True}, "evolved keys add"),
         ({"keys_file": "/nonexistent/keys.json"}, r"keys: .*evolved keys add"),
-        ({"sampling": 1.5}, r"tenants\.share 1\.5"),
-        ({"tenants": {"acme": TenantSettings(sampling=-1)}}, r"tenants\.acme\.share"),
     ],
 )
 def test_settings_that_cannot_work_are_named_with_the_remedy(settings: dict[str, Any], says: str) -> None:
@@ -100,7 +104,7 @@ def test_settings_that_cannot_work_are_named_with_the_remedy(settings: dict[str,
 
 def test_a_conversation_is_kept_as_a_whole_or_not_at_all_and_every_tap_says_the_same() -> None:
     rng, kept = random.Random(5), 0
-    first, second = door(sampling=0.3), door(sampling=0.3)
+    first, second = door(tenants=rules(0.3)), door(tenants=rules(0.3))
     for number in range(400):
         said, answers = [("system", "desk " * 2000), ("user", f"wish {number}")], set[bool]()
         for _ in range(5):
@@ -133,26 +137,62 @@ PART = {"content": [{"type": "text", "text": "a"}], "role": "user"}
 )
 def test_the_calls_of_a_conversation_fall_together_in_every_dialect(turns: list[dict[str, object]]) -> None:
     for share in (0.1, 0.3, 0.5, 0.7, 0.9):
-        at = door(sampling=share)
+        at = door(tenants=rules(share))
         assert len({at.admit(request(json.dumps(turn).encode())).keep for turn in turns}) == 1
 
 
 def test_a_named_trajectory_falls_together_whatever_is_in_its_calls() -> None:
-    at = door(sampling=0.5)
+    at = door(tenants=rules(0.5))
     for number in range(50):
         calls = [request(chat(("user", str(call))), x_evolved_trajectory=f"run-{number}") for call in range(5)]
         assert len({at.admit(call).keep for call in calls}) == 1
 
 
 def test_each_tenant_has_its_own_share_and_feedback_is_not_sampled() -> None:
-    at = door(sampling=0.0, tenants={"acme": TenantSettings(sampling=1.0)})
+    at = door(tenants=rules(0.0, acme=TenantSettings()))
     assert at.admit(request(x_evolved_tenant="acme")).keep
     assert at.admit(request(x_evolved_tenant="other")).why_not == "sampled_out"
     assert at.admit(request(path=b"/v1/feedback", x_evolved_tenant="other")).keep
 
 
 def test_bodies_that_are_not_to_be_looked_into_are_drawn_for_one_by_one() -> None:
-    at = door(sampling=0.5)
+    at = door(tenants=rules(0.5))
     large = [request(b"", upload=Upload(None), received=float(number)) for number in range(200)]
     assert 60 < sum(at.admit(one).keep for one in large) < 140
     assert {at.admit(request(body)).why_not for body in (b"", b"\xff", b"[" * 5000, b"[]")} <= {"", "sampled_out"}
+
+
+# -- quota -------------------------------------------------------------------------------------------------------------
+
+
+def test_above_its_quota_a_tenants_calls_pass_and_are_not_kept_until_the_next_hour() -> None:
+    clock = Clock()
+    at = door(clock, tenants=rules(acme=TenantSettings(calls_per_hour=2)))
+    asked = request(x_evolved_tenant="acme")
+    uncounted = (
+        request(method=b"GET", x_evolved_tenant="acme"),
+        request(path=b"/v1/feedback", x_evolved_tenant="acme"),
+        request(x_evolved_tenant="acme", x_evolved_opt_out="1"),
+    )
+    for one in uncounted:
+        at.admit(one)
+    assert [at.admit(asked).why_not for _ in range(4)] == ["", "", "quota", "quota"]
+    assert at.admit(request(x_evolved_tenant="other")).keep
+    clock.now += 3600
+    assert at.admit(asked).keep
+
+
+def test_tenants_beyond_counting_share_one_quota() -> None:
+    at = door(tenants=rules(calls=1))
+    for number in range(10_000):
+        at.admit(request(x_evolved_tenant=f"t{number}"))
+    assert at.admit(request(x_evolved_tenant="next")).keep
+    assert at.admit(request(x_evolved_tenant="after")).why_not == "quota"
+
+
+@pytest.mark.parametrize("calls", [0, 2, 4, 7, 5000])
+def test_the_workers_of_a_tap_keep_as_many_together(calls: int) -> None:
+    tap = TapSettings(door=DoorSettings(tenants=rules(acme=TenantSettings(calls_per_hour=calls))))
+    parts = [Role(number, 4, 0, Path()).settings(tap).door.tenants for number in range(4)]
+    assert sum(part["acme"].calls_per_hour or 0 for part in parts) == calls
+    assert {part[""].calls_per_hour for part in parts} == {None}
