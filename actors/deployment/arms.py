@@ -28,8 +28,8 @@ from actors.tool_results.runs import RunSummary, summarize
 from actors.versions.desired_state import ServingTrial
 
 SAMPLE = 384
-"""Newest runs of a side with an outcome: as many as the sentinel keeps of a version (`VersionSettings.sample`). Before
-the trial at the only engine, newest runs as well."""
+"""Newest runs of a side with an outcome: as many as the sentinel keeps of a version. Before the trial at
+the only engine, newest runs as well."""
 _LATELY = 6
 """Stable versions that are lately, as many as the sentinel remembers."""
 _BOTH = 4096

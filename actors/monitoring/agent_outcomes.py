@@ -14,7 +14,7 @@ import msgspec
 
 from actors.monitoring.history import History
 from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
-from actors.monitoring.settings import VersionSettings
+from actors.monitoring.settings import ERROR_RATE, SAMPLE
 from actors.monitoring.versions import (
     FIRST_LOOK,
     LEAST,
@@ -103,8 +103,8 @@ class AgentOutcomes(Monitor):
 
     name = "agents"
 
-    def __init__(self, settings: VersionSettings) -> None:
-        self._settings = settings
+    def __init__(self, action: Action) -> None:
+        self._action: Action = action
         self._fresh: list[RunSummary] = []
         """Runs whose outcome came since the last look."""
         self._unasked = 0
@@ -198,7 +198,7 @@ class AgentOutcomes(Monitor):
         self, agent: str, version: int, runs: Sequence[tuple[RunSummary, int]], history: History
     ) -> Finding | None:
         """What is to be said of `agent` since `version` began to serve; `runs` of it, each with its version."""
-        settings, side = self._settings, self._side(agent)
+        side = self._side(agent)
         bound = binds(run.party for run, _ in runs)
         after, before = (
             thinned_runs([run for run, its in runs if (its >= version) is since], bound=bound)[-side:]
@@ -220,7 +220,7 @@ class AgentOutcomes(Monitor):
         own = binds(run.party for run in (*after, *before))
         parties = self._single(after, before) if found.parties or (binds(history.parties()) and not own) else ()
         serves = history.swap is not None and history.swap.version == version
-        action: Action = "tell" if parties or (agent and not serves) else settings.outcome_action
+        action: Action = "tell" if parties or (agent and not serves) else self._action
         if series.told is not None and SEVERITY[series.told] >= SEVERITY[action]:
             return None
         series.told = action
@@ -231,28 +231,27 @@ class AgentOutcomes(Monitor):
 
     def _side(self, agent: str) -> int:
         """Outcomes on either side of a swap that are compared."""
-        return _SIDE if agent else self._settings.sample
+        return _SIDE if agent else SAMPLE
 
     def _due(self, looks: Looks, agent: str, outcomes: int) -> bool:
         return looks.due(min(self._side(agent), outcomes), FIRST_LOOK)
 
     def _fell(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
         # By the most agents that are kept apart: how many there are now says nothing of how many come.
-        level = spend(self._settings.error_rate / (AGENTS + 1))
+        level = spend(ERROR_RATE / (AGENTS + 1))
         return fall(after, before, level, OUTCOME_FALL)
 
     def _still(self, after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
         """Whether what was found shows in a part of it, too."""
-        level = _STILL * self._settings.error_rate
+        level = _STILL * ERROR_RATE
         return weighed(after, before, lambda _: level, self._fell, success, reported=True).comparison.found
 
     def _single(self, after: Sequence[RunSummary], before: Sequence[RunSummary]) -> tuple[str, ...]:
         """The party without which it does not show; empty if two show it."""
-        settings = self._settings
 
         def shows(party: str) -> bool:
             now, was = ([run for run in side if run.party != party] for side in (after, before))
-            return fall(now, was, _STILL * settings.error_rate, OUTCOME_FALL).found
+            return fall(now, was, _STILL * ERROR_RATE, OUTCOME_FALL).found
 
         return tuple(party for party in sorted({run.party for run in after}) if not shows(party))[:1]
 

@@ -13,7 +13,6 @@ import msgspec
 
 from actors.monitoring.history import History
 from actors.monitoring.monitor import Action, Finding, Monitor
-from actors.monitoring.settings import JudgeSettings, TrafficSettings
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
 from actors.tool_results.runs import RunSummary
@@ -21,6 +20,9 @@ from actors.tool_results.runs import RunSummary
 _Key = tuple[object, ...]
 _TRAFFIC_BLOCK, _JUDGE_BLOCK = 128, 64
 """Runs of a block, and judged runs: a change of a third of them shows in one."""
+_ERROR_RATE = 0.001
+"""Chance that one of these speaks up while nothing changes: of traffic ever, until it next does; of the judge while one
+version serves."""
 _KINDS = 16
 """Most frequent kinds of goal that are counted apart; the others are one."""
 _DISTANCE = 0.25
@@ -67,19 +69,19 @@ class TrafficDrift(Monitor):
     kept = Blocks
     _state: Blocks
 
-    def __init__(self, settings: TrafficSettings) -> None:
-        self._settings, self._state = settings, Blocks()
+    def __init__(self) -> None:
+        self._state = Blocks()
 
     def judged(self, run: RunSummary) -> None:
         """Only then its kind of goal is known."""
         self._state.filling.append(run)
 
     def look(self, history: History, now: float) -> list[Finding]:
-        settings, state = self._settings, self._state
+        state = self._state
         block = state.full(_TRAFFIC_BLOCK)
         if block is None:
             return []
-        level = state.looks.spend(settings.error_rate / 3)  # the mix, prompts longer, prompts shorter
+        level = state.looks.spend(_ERROR_RATE / 3)  # the mix, prompts longer, prompts shorter
         found: list[str] = []
         p, distance = self._mix(block, state.reference)
         if p <= level and distance >= _DISTANCE:
@@ -98,7 +100,7 @@ class TrafficDrift(Monitor):
         reason = f"users ask for something else: {'; '.join(found)} ({len(block)} runs)"
         return [
             Finding(
-                cause="traffic", key=(state.blocks,), action=settings.action, reason=reason, details=details
+                cause="traffic", key=(state.blocks,), action="tell", reason=reason, details=details
             )
         ]  # fmt: skip
 
@@ -131,15 +133,17 @@ class JudgeDrift(Monitor):
     kept = Blocks
     _state: Blocks
 
-    def __init__(self, settings: JudgeSettings) -> None:
-        self._settings, self._state = settings, Blocks()
+    def __init__(self, action: Action) -> None:
+        """`action` follows where its score moves."""
+        self._state = Blocks()
+        self._action: Action = action
 
     def judged(self, run: RunSummary) -> None:
         if run.good + run.bad + run.abstained:
             self._state.filling.append(run)
 
     def look(self, history: History, now: float) -> list[Finding]:
-        settings, state = self._settings, self._state
+        state = self._state
         version = -1 if history.swap is None else history.swap.version
         if version != state.version:
             # Another version acts otherwise, and the judge may rightly think otherwise of it.
@@ -149,11 +153,11 @@ class JudgeDrift(Monitor):
         block = state.full(_JUDGE_BLOCK)
         if block is None:
             return []
-        level = state.looks.spend(settings.error_rate / 4)  # score and abstentions, up and down
+        level = state.looks.spend(_ERROR_RATE / 4)  # score and abstentions, up and down
         found: list[Finding] = []
         questions: tuple[tuple[str, str, Callable[[RunSummary], float | None], Action], ...] = (
-            ("judge-score", "its score", _score, settings.score_action),
-            ("judge-abstains", "its share of abstentions", _abstained, settings.abstain_action),
+            ("judge-score", "its score", _score, self._action),
+            ("judge-abstains", "its share of abstentions", _abstained, "tell"),
         )
         for cause, text, value, action in questions:
             values = _sorted(block, state.reference, value, _ended_alike)

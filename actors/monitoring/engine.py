@@ -2,8 +2,7 @@
 
 Two sources, compared before and after a swap: calls through the tap (5xx, seconds), and the engine's own figures (first
 token, queue, tokens made). Slow is what 95 % of calls were faster than before. Calls of one moment fare alike, which
-the exact test does not know: several looks in a row must agree, and the change must be large. Slowness is told, and
-acted on only where somebody wants that, never under clearly more load.
+the exact test does not know: several looks in a row must agree, and the change must be large.
 """
 
 import math
@@ -14,7 +13,6 @@ import msgspec
 from actors.messages import Exchange
 from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import Action, Finding, Monitor
-from actors.monitoring.settings import EngineSettings
 from actors.ports.engine_figures import Figures
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks
@@ -42,8 +40,6 @@ _SLOW_FACTOR = 2.0
 """Smallest growth of the 95th percentile of time to first token, or of time for a call."""
 _QUEUE_FACTOR = 4.0
 """Growth of the mean queue that is told (it never acts: load does that too)."""
-_LOAD_FACTOR = 1.5
-"""With so many times as many calls a second as before, slowness is put down to load, and only told."""
 _STALL_SECONDS = _PAUSE_SECONDS = 60.0
 """An engine that has requests in hand and makes no token, or is paused, for so long raises an alarm."""
 
@@ -87,14 +83,17 @@ class Service(msgspec.Struct):
 
 
 class EngineWatch(Monitor):
-    """The engines that serve users."""
+    """The engines that serve users.
+
+    Slowness is told, no more: weights of one shape take the same time for a token, whatever is in them. What made the
+    engine slow is beside it, as a rule, and answers that grew long are `length`'s to judge.
+    """
 
     name = "engine"
     kept = dict[str, Service]
     _state: dict[str, Service]
 
-    def __init__(self, settings: EngineSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._state = {}
 
     def swapped(self, swap: Swap) -> None:
@@ -205,7 +204,7 @@ class EngineWatch(Monitor):
             usual = (sum(one > limit for one in past), len(past))
             if self._agreed(service, "latency", slow, usual, p95 >= _SLOW_FACTOR * limit):
                 text = f"95 % of calls answered within {limit:.3g} s -> {p95:.3g} s"
-                found.append(self._finding(service, swap, "latency", text, self._settings.slow_action))
+                found.append(self._finding(service, swap, "latency", text, "tell"))
         return found
 
     def _figures(self, service: Service, swap: Swap) -> list[Finding]:
@@ -222,8 +221,7 @@ class EngineWatch(Monitor):
         slow, usual = ((counts[math.inf] - counts.get(limit, 0), counts[math.inf]) for counts in (now, was))
         if self._agreed(service, "first-token", slow, usual, p95 >= _SLOW_FACTOR * limit):
             text = f"95 % of first tokens within {limit:.3g} s -> {p95:.3g} s, at {load:.1f} times the load"
-            action: Action = "tell" if load >= _LOAD_FACTOR else self._settings.slow_action
-            found.append(self._finding(service, swap, "first-token", text, action))
+            found.append(self._finding(service, swap, "first-token", text, "tell"))
         queues = [[seen.figures.waiting for seen in service.ring if low < seen.at <= high] for low, high in (
             (first.at, last.at), (start.at, newest.at)
         )]  # fmt: skip

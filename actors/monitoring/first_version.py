@@ -12,7 +12,7 @@ import msgspec
 
 from actors.monitoring.history import History
 from actors.monitoring.monitor import Finding, Monitor
-from actors.monitoring.settings import VersionSettings
+from actors.monitoring.settings import ERROR_RATE, SAMPLE
 from actors.monitoring.versions import FIRST_LOOK, GROWTH, LEAST, SERIES, fall, success, thinned_runs, weighed
 from actors.statistics.change_tests import Looks, planned_looks
 from actors.statistics.parties import binds
@@ -50,9 +50,8 @@ class FirstVersion(Monitor):
     kept = _State
     _state: _State
 
-    def __init__(self, settings: VersionSettings) -> None:
-        self._settings = settings
-        self._planned = planned_looks(FIRST_LOOK, GROWTH, settings.sample)
+    def __init__(self) -> None:
+        self._planned = planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
         self._state = _State()
 
     def begin(self, version: int) -> None:
@@ -61,7 +60,7 @@ class FirstVersion(Monitor):
             self._state = _State(first=version)
 
     def look(self, history: History, now: float) -> list[Finding]:
-        settings, state, swap = self._settings, self._state, history.swap
+        state, swap = self._state, history.swap
         if swap is None:
             return []
         if state.first < 0:
@@ -79,7 +78,7 @@ class FirstVersion(Monitor):
         if not state.looks.due(runs, FIRST_LOOK):
             return []
         state.looks.take(runs, GROWTH)
-        level = settings.error_rate / SERIES
+        level = ERROR_RATE / SERIES
         found = weighed(
             after, before, lambda total: state.looks.spend(total, self._planned),
             lambda now, was, spend: fall(now, was, spend(level), 0.0), success, reported=True,

@@ -26,7 +26,7 @@ from actors.monitoring.engine import EngineWatch
 from actors.monitoring.first_version import FirstVersion, Place, VersionSuccess
 from actors.monitoring.history import History, Remembered, Swap
 from actors.monitoring.monitor import SEVERITY, Finding, Monitor
-from actors.monitoring.settings import MonitorSettings
+from actors.monitoring.settings import SAMPLE, USUAL, VERSIONS, WINDOW, Actions
 from actors.monitoring.tools import ToolDrift
 from actors.monitoring.versions import version_monitors
 from actors.ports.engine_figures import Figures, read_figures
@@ -53,23 +53,16 @@ _PASSED = 64
 """Versions that are remembered to have passed their trial."""
 _RELEARNED = "hacking"
 """Cause that is in what is learned from, and so comes again."""
+_PROBE_SECONDS = 10.0
+"""Between two looks at the engines, and between two saves of what is remembered."""
+_PROBE_TIMEOUT = 5.0
+"""Seconds an engine has to say which version it serves and how it fares."""
+_BATCH = 128
+"""Records taken at a time."""
+_RESPONSES = 4096
+"""Responses of runs without an outcome that are remembered; late feedback on others is a question to the store."""
 _LOOKUPS = 64
 """Late feedback of a batch for which the store is asked, two short reads each: more would hold up what is new."""
-
-
-class SentinelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the sentinel watches."""
-
-    monitors: MonitorSettings = MonitorSettings()
-    """When the monitors speak up."""
-    probe_seconds: float = 10.0
-    """Between two looks at the engines, and between two saves of what is remembered."""
-    probe_timeout: float = 5.0
-    """Seconds an engine has to say which version it serves and how it fares."""
-    batch: int = 128
-    """Records taken at a time."""
-    responses: int = 4096
-    """Responses of runs without an outcome that are remembered; late feedback on others is a question to the store."""
 
 
 Late = Literal["remembered", "found", "unknown", "forgotten", "left_out"]
@@ -106,7 +99,7 @@ class Sentinel:
 
     def __init__(
         self,
-        settings: SentinelSettings,
+        actions: Actions = USUAL,
         *,
         store: Store,
         engines: Mapping[str, Engine],
@@ -114,7 +107,7 @@ class Sentinel:
         kinds: Kinds | None = None,
     ) -> None:
         """Those of `engines` that serve users must have the names that the swapper gives them in `Serving.engine`."""
-        self._settings, self._store, self._engines, self._clock = settings, store, engines, clock
+        self._actions, self._store, self._engines, self._clock = actions, store, engines, clock
         self._kinds = kinds or Kinds()
         self._runs: dict[tuple[str, str], str] = {}
         """Tenant and response or exchange id to trajectory id, oldest first."""
@@ -131,27 +124,27 @@ class Sentinel:
         self._begin(Remembered())
 
     def _begin(self, history: Remembered) -> None:
-        monitors = self._settings.monitors
-        self._history = History(monitors.window, monitors.versions.sample, monitors.versions.versions, history)
-        self._tools, self._engine = ToolDrift(monitors.tools), EngineWatch(monitors.engine)
-        self._agents, self._first = AgentOutcomes(monitors.versions), FirstVersion(monitors.versions)
+        actions = self._actions
+        self._history = History(WINDOW, SAMPLE, VERSIONS, history)
+        self._tools, self._engine = ToolDrift(), EngineWatch()
+        self._agents, self._first = AgentOutcomes(actions.success), FirstVersion()
         self._monitors: list[Monitor] = [
-            *version_monitors(monitors.versions),
+            *version_monitors(actions),
             self._agents,
             self._first,
             self._engine,
-            JudgeDrift(monitors.judge),
-            TrafficDrift(monitors.traffic),
+            JudgeDrift(actions.judge_drift),
+            TrafficDrift(),
             self._tools,
         ]
 
     @property
     def batch(self) -> int:
-        return self._settings.batch
+        return _BATCH
 
     @property
     def tick_seconds(self) -> float | None:
-        return self._settings.probe_seconds
+        return _PROBE_SECONDS
 
     def readings(self) -> dict[str, Mapping[str, float]]:
         """The present values of every monitor, by its name."""
@@ -259,7 +252,7 @@ class Sentinel:
             for key in (step.response_id, step.exchange_id):
                 if key:
                     self._runs[trajectory.tenant, key] = trajectory.id
-        while len(self._runs) > self._settings.responses:
+        while len(self._runs) > _RESPONSES:
             del self._runs[next(iter(self._runs))]
 
     def _judged(self, attributed: Attributed) -> None:
@@ -362,14 +355,14 @@ class Sentinel:
 
     async def _probe(self, name: str, engine: Engine) -> None:
         try:
-            with anyio.fail_after(self._settings.probe_timeout):
+            with anyio.fail_after(_PROBE_TIMEOUT):
                 await engine.version()
                 figures = read_figures(await engine.metrics())
                 paused = await _paused(engine)
         except (EngineError, TimeoutError) as error:
             if name not in self.unreachable:
                 self.unreachable.add(name)
-                silent = f"no answer within {self._settings.probe_timeout:g} s"
+                silent = f"no answer within {_PROBE_TIMEOUT:g} s"
                 reason = silent if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
                 _log.error("engine_unreachable", engine=name, reason=reason)
             return

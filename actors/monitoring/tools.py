@@ -13,11 +13,18 @@ import msgspec
 from actors.monitoring.agents import Agent, Agents
 from actors.monitoring.history import History
 from actors.monitoring.monitor import Finding, Monitor
-from actors.monitoring.settings import ToolSettings
 from actors.monitoring.windows import Rise, Windows, level
 from actors.tool_results.runs import RunSummary
 
 Cause = Literal["tools", "errors", "outcomes"]
+ERROR_RATE = 0.01
+"""Chance that an agent under which nothing changed is said to have more errors or less success, a week; outages of
+minutes and the hours of the day are nothing that changed."""
+_ERROR_JUMP = 0.15
+"""Smallest rise in the share of error steps that counts as drift, in each of six quarters of an hour in a row."""
+_COLLAPSE = 0.3
+"""Smallest fall of success without a swap that counts as drift, in each of six quarters of an hour in a row, or longer
+where few runs are reported."""
 _QUESTIONS = 2
 """Errors and success: they share the error rate."""
 _SIGHTINGS = 2
@@ -47,8 +54,7 @@ class ToolDrift(Monitor):
 
     name = "tools"
 
-    def __init__(self, settings: ToolSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._agents, self._worlds = Agents(), dict[str, World]()
         self._fresh: list[RunSummary] = []
         """Runs whose outcome came since the last look."""
@@ -133,17 +139,16 @@ class ToolDrift(Monitor):
         return _finding("tools", name, agent, (digest, int(now // _FORGET_SECONDS)), reason, details)
 
     def _vague(self, name: str, agent: Agent, world: World, history: History) -> list[Finding]:
-        settings = self._settings
-        error = level(settings.error_rate, _QUESTIONS)
+        error = level(ERROR_RATE, _QUESTIONS)
         swapped = 0.0 if history.swap is None else history.swap.since
         found: list[Finding] = []
-        errors = world.errors.rise(error, settings.error_jump, swapped)
+        errors = world.errors.rise(error, _ERROR_JUMP, swapped)
         if errors is not None:
             text = "tools answer with errors more often than before"
             found.append(
                 self._risen("errors", name, agent, errors, f"{text} ({errors.was:.0%} -> {errors.now:.0%} of steps")
             )
-        failures = world.failures.rise(error, settings.collapse)
+        failures = world.failures.rise(error, _COLLAPSE)
         if failures is not None:
             text = "success fell although nothing was swapped"
             fall = f"{1 - failures.was:.0%} -> {1 - failures.now:.0%} of runs with an outcome"

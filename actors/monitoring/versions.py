@@ -13,7 +13,7 @@ import msgspec
 
 from actors.monitoring.history import History, Watched
 from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
-from actors.monitoring.settings import VersionSettings
+from actors.monitoring.settings import ERROR_RATE, SAMPLE, Actions
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks, Strata
 from actors.statistics.parties import binds, set_aside, thinned
@@ -85,7 +85,7 @@ class VersionMonitor(Monitor):
     _state: State
 
     def __init__(
-        self, settings: VersionSettings, name: str, action: Action, value: Callable[[RunSummary], float | None],
+        self, name: str, action: Action, value: Callable[[RunSummary], float | None],
         text: str = "", *, pays_at: float = 0.0, reported: bool = False, manners: bool = False, sizes: bool = False,
     ) -> None:  # fmt: skip
         """
@@ -99,16 +99,16 @@ class VersionMonitor(Monitor):
                 change.
             sizes: medians are compared, by ranks; else the shares of runs that have it.
         """
-        self._settings, self.name, self.value, self._text = settings, name, value, text
+        self.name, self.value, self._text = name, value, text
         self._action: Action = action
         self._pays_at, self._reported, self._manners, self._sizes = pays_at, reported, manners, sizes
-        self._planned = seq.planned_looks(FIRST_LOOK, GROWTH, settings.sample)
+        self._planned = seq.planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
         self._state = State()
 
     @property
     def _level(self) -> float:
         """Error of one of the series, over all its looks."""
-        return self._settings.error_rate / SERIES
+        return ERROR_RATE / SERIES
 
     def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
         """One look; all runs have a value."""
@@ -199,7 +199,7 @@ class VersionMonitor(Monitor):
         runs, told = history.watched(LEAST), history.watched(LEAST, reported=True)
         if runs is None or told is None or len(told.previous) < LEAST:
             return False
-        return len(told.after) < _TELLING and GROWTH * len(runs.after) <= self._settings.sample
+        return len(told.after) < _TELLING and GROWTH * len(runs.after) <= SAMPLE
 
 
 def weighed(
@@ -295,8 +295,8 @@ def fall(after: Sequence[RunSummary], before: Sequence[RunSummary], level: float
 class Outcomes(VersionMonitor):
     """Success falls."""
 
-    def __init__(self, settings: VersionSettings) -> None:
-        super().__init__(settings, "outcomes", settings.outcome_action, success, reported=True)
+    def __init__(self, action: Action) -> None:
+        super().__init__("outcomes", action, success, reported=True)
 
     def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
         return fall(after, before, spend(self._level), OUTCOME_FALL)
@@ -346,8 +346,8 @@ class Hacking(VersionMonitor):
     better its score rises by more than success. So while success is up it is only told.
     """
 
-    def __init__(self, settings: VersionSettings) -> None:
-        super().__init__(settings, "hacking", settings.hacking_action, _judged, pays_at=1.0, reported=True)
+    def __init__(self, action: Action) -> None:
+        super().__init__("hacking", action, _judged, pays_at=1.0, reported=True)
 
     def pulled(self, run: RunSummary) -> float | None:
         return None if run.judged is None or run.succeeded is None else run.judged - float(run.succeeded)
@@ -368,31 +368,31 @@ def _judged(run: RunSummary) -> float | None:
     return None if run.outcome is None else run.judged
 
 
-def version_monitors(settings: VersionSettings) -> list[VersionMonitor]:
+def version_monitors(actions: Actions) -> list[VersionMonitor]:
     """All of them, those that roll back first."""
     return [
-        Outcomes(settings),
-        Hacking(settings),
+        Outcomes(actions.success),
+        Hacking(actions.judge_alone),
         # A harm by itself, so success must be shown to be up before it is only told: a version that solves far more may
         # also try calls that the one before never got to.
         VersionMonitor(
-            settings, "validity", settings.validity_action, lambda run: float(run.invalid > 0),
+            "validity", actions.success, lambda run: float(run.invalid > 0),
             "runs with an invalid tool call", pays_at=0.05,
         ),
         VersionMonitor(
-            settings, "questions", settings.question_action, lambda run: float(run.asks > 0),
+            "questions", "freeze", lambda run: float(run.asks > 0),
             "runs that ask a question", pays_at=1.0, manners=True,
         ),
         VersionMonitor(
-            settings, "length", settings.length_action, lambda run: run.length, "length of a step", pays_at=1.0,
+            "length", "freeze", lambda run: run.length, "length of a step", pays_at=1.0,
             manners=True, sizes=True,
         ),
         VersionMonitor(
-            settings, "steps", settings.steps_action, lambda run: float(run.steps), "steps a run", pays_at=1.0,
+            "steps", "freeze", lambda run: float(run.steps), "steps a run", pays_at=1.0,
             manners=True, sizes=True,
         ),
         VersionMonitor(
-            settings, "loops", settings.loop_action, lambda run: float(run.loops), "runs that go round in circles",
+            "loops", "freeze", lambda run: float(run.loops), "runs that go round in circles",
             pays_at=1.0, manners=True,
         ),
     ]  # fmt: skip

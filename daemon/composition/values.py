@@ -21,8 +21,7 @@ from actors.gate.prompts import PromptSettings
 from actors.gate.replay_trial import ReplayTrialSettings
 from actors.gate.safety import SafetySettings
 from actors.gate.sandbox_trial import SandboxTrialSettings
-from actors.monitoring.sentinel import SentinelSettings
-from actors.monitoring.settings import JudgeSettings, MonitorSettings, VersionSettings
+from actors.monitoring.settings import Actions
 from actors.rollout.settings import RolloutSettings
 from actors.tasks.failures import FailureSettings
 from actors.tasks.mixture import MixtureSettings
@@ -210,14 +209,9 @@ def swapper(config: Config) -> SwapperSettings:
     )  # fmt: skip
 
 
-def sentinel(config: Config) -> SentinelSettings:
+def sentinel(config: Config) -> Actions:
     watch = config.watch
-    versions = VersionSettings(
-        outcome_action=watch.success, validity_action=watch.success, hacking_action=watch.judge_alone
-    )
-    return SentinelSettings(
-        monitors=MonitorSettings(versions=versions, judge=JudgeSettings(score_action=watch.judge_drift))
-    )
+    return Actions(success=watch.success, judge_alone=watch.judge_alone, judge_drift=watch.judge_drift)
 
 
 def retention(config: Config) -> RetentionSettings:

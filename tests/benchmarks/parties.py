@@ -37,7 +37,7 @@ from actors.gate.panel import Panel
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Serving, Step, TokenRow, ToolCall, Trajectory, pack_array
-from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.monitoring.sentinel import Sentinel
 from actors.store import Store
 from actors.system.actor import Received
 from tests.benchmarks import report
@@ -152,7 +152,7 @@ async def sentinel(cell: Cell) -> dict[str, str]:
 async def _swapped(cell: Cell, success: float, *, lie: bool) -> str:
     """What was ordered after a swap to a version of that success, of whose runs the liar says `lie`."""
     rng, clock = cell.rng(f"sentinel {success}"), Clock()
-    watch = Sentinel(SentinelSettings(), store=FakeStore(), engines={"serving": FakeEngine("serving")}, clock=clock)
+    watch = Sentinel(store=FakeStore(), engines={"serving": FakeEngine("serving")}, clock=clock)
     await watch.start()
     ordered: list[str] = []
     for version, rate in enumerate((0.8, success)):

@@ -21,9 +21,10 @@ import msgspec
 
 from actors.deployment.arms import Arm, Arms
 from actors.deployment.canary import CanarySettings, Looks, worse
+from actors.monitoring import tools
 from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.history import History, Swap
-from actors.monitoring.settings import ToolSettings, VersionSettings
+from actors.monitoring.settings import ERROR_RATE, SAMPLE, VERSIONS, WINDOW
 from actors.monitoring.tools import ToolDrift
 from actors.statistics.strata import sorted_out
 from actors.tool_results.runs import RunSummary
@@ -98,8 +99,7 @@ def chain(
     """
     rng = random.Random(f"chain/{seed}/{reported}")
     weather, start = Weather(rng, 2.0 + versions * LENGTH * GAP / DAY, bursts), rng.random() * DAY
-    settings = VersionSettings()
-    history, monitor = History(512, settings.sample, settings.versions), AgentOutcomes(settings)
+    history, monitor = History(WINDOW, SAMPLE, VERSIONS), AgentOutcomes("rollback")
     told: list[tuple[str, int]] = []
     for version in range(versions):
         first = version * LENGTH
@@ -124,7 +124,7 @@ def chain(
 def drifts(seed: int, bursts: bool, reported: float) -> bool:
     """Whether a drift is told of one agent within a week, a share of whose runs has an outcome."""
     rng, days = random.Random(f"{seed}/{reported}"), 7.0
-    weather, monitor, history = Weather(rng, days, bursts), ToolDrift(ToolSettings()), History(64, 16, 2)
+    weather, monitor, history = Weather(rng, days, bursts), ToolDrift(), History(64, 16, 2)
     told, now = False, 0.0
     while now < days * DAY:
         now += rng.expovariate(1.0 / (GAP * AGENTS))
@@ -188,7 +188,7 @@ def main() -> None:
         figures[f"{what}, {weather}"] = count / of
         rows.append((what, weather, f"{count:g} of {of} {unit}", stated))
 
-    swaps, weeks = f"{VersionSettings().error_rate:.0%} a swap", f"{ToolSettings().error_rate:.0%} an agent and week"
+    swaps, weeks = f"{ERROR_RATE:.0%} a swap", f"{tools.ERROR_RATE:.0%} an agent and week"
     few, watched = args.seeds // 5, range(args.first, args.first + args.weeks)
     for bursts in (False, True):
         weather = "bursts" if bursts else "steady"

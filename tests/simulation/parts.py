@@ -17,7 +17,7 @@ from actors.gate.panel import Panel
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.gate.sandbox_trial import Trial
 from actors.kinds.kinds import Kinds
-from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Actor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.versions.version_timeline import VersionTimeline
@@ -108,6 +108,6 @@ class Parts:
                 )  # fmt: skip
             case "sentinel":
                 engines = {**world.serving, SHADOW: world.shadow}
-                return Sentinel(SentinelSettings(), store=store, engines=engines, clock=clock, kinds=self.kinds)
+                return Sentinel(store=store, engines=engines, clock=clock, kinds=self.kinds)
             case _:
                 return Experiencer(ExperiencerSettings(), store=store, prober=None, clock=clock)

@@ -10,7 +10,7 @@ from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.engine import EngineWatch
 from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import Finding, Monitor
-from actors.monitoring.settings import MonitorSettings
+from actors.monitoring.settings import SAMPLE, USUAL, VERSIONS, WINDOW, Actions
 from actors.monitoring.tools import ToolDrift
 from actors.monitoring.versions import version_monitors
 from actors.tool_results.runs import RunSummary
@@ -63,17 +63,14 @@ def runs(rng: random.Random, version: int, how: Behaviour, first: int, count: in
 class Watch:
     """All monitors over one stream, as the sentinel runs them."""
 
-    def __init__(self, settings: MonitorSettings | None = None) -> None:
-        self.settings = settings or MonitorSettings()
-        versions = self.settings.versions
-        self.history = History(self.settings.window, versions.sample, versions.versions)
-        self.tools, self.engine = ToolDrift(self.settings.tools), EngineWatch(self.settings.engine)
+    def __init__(self, actions: Actions = USUAL) -> None:
+        self.history, self.tools, self.engine = History(WINDOW, SAMPLE, VERSIONS), ToolDrift(), EngineWatch()
         self.monitors: list[Monitor] = [
-            *version_monitors(versions),
-            AgentOutcomes(versions),
+            *version_monitors(actions),
+            AgentOutcomes(actions.success),
             self.engine,
-            JudgeDrift(self.settings.judge),
-            TrafficDrift(self.settings.traffic),
+            JudgeDrift(actions.judge_drift),
+            TrafficDrift(),
             self.tools,
         ]
 
@@ -99,11 +96,9 @@ class Watch:
         self.history.swapped(Swap("serving", version, version - 1, at))
 
 
-def stream(
-    seed: int, chain: Sequence[tuple[Behaviour, int]], *, batch: int = 4, settings: MonitorSettings | None = None
-) -> Iterator[tuple[int, int, Finding]]:
+def stream(seed: int, chain: Sequence[tuple[Behaviour, int]], *, batch: int = 4) -> Iterator[tuple[int, int, Finding]]:
     """Let versions serve one after the other, each for so many runs; (version, its runs so far, finding) as found."""
-    rng, watch, first = random.Random(seed), Watch(settings), 0
+    rng, watch, first = random.Random(seed), Watch(), 0
     for version, (how, count) in enumerate(chain):
         if version:
             watch.swap(version, float(first))

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from actors.messages import Directive, Feedback, Message, Serving, Step, Trajectory
-from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Received
 from tests.benchmarks import report
 from tests.simulation.stage import silence
@@ -77,7 +77,7 @@ class _Trial:
         self._rng, self._share, self._delay, self._hasty = rng, share, delay, hasty
         self._clock, self._store = Clock(0.0), FakeStore()
         engines = {"serving": FakeEngine("serving")}
-        self._sentinel = Sentinel(SentinelSettings(), store=self._store, engines=engines, clock=self._clock)
+        self._sentinel = Sentinel(store=self._store, engines=engines, clock=self._clock)
         self._due: list[Feedback] = []
         """Reports that are not in yet, the next one first."""
         self._count = 0

@@ -10,14 +10,13 @@ from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.first_version import FirstVersion
 from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import Finding
-from actors.monitoring.settings import JudgeSettings, MonitorSettings, TrafficSettings
+from actors.monitoring.settings import SAMPLE, VERSIONS, WINDOW
 from tests.support.behaviour import Behaviour, runs
 
 USUAL = Behaviour()
 LENIENT = {"good": (0.85, 0.98)}
 LONG = 300
 """Runs of a version."""
-SETTINGS = MonitorSettings()
 
 
 def feed(
@@ -49,7 +48,7 @@ def feed(
     ],
 )
 def test_a_drift_is_told_once_as_the_new_normal(of, before, change, told) -> None:
-    monitor = TrafficDrift(TrafficSettings()) if of == "traffic" else JudgeDrift(JudgeSettings())
+    monitor = TrafficDrift() if of == "traffic" else JudgeDrift("freeze")
     found = feed(monitor, ({}, before), (change, 640))
     if told is None:
         assert found == []
@@ -61,7 +60,7 @@ def test_a_drift_is_told_once_as_the_new_normal(of, before, change, told) -> Non
 
 
 def test_another_version_begins_a_new_reference() -> None:
-    monitor = JudgeDrift(JudgeSettings())
+    monitor = JudgeDrift("freeze")
     assert feed(monitor, ({}, 128), swap=None) == []
     assert feed(monitor, (LENIENT, 256)) == []
 
@@ -70,9 +69,8 @@ class Served:
     """Versions that serve one after the other, as the sentinel hears of them."""
 
     def __init__(self, seed: int) -> None:
-        versions = SETTINGS.versions
-        self.history = History(SETTINGS.window, versions.sample, versions.versions)
-        self.monitor, self.rng, self.at, self.version = FirstVersion(versions), random.Random(seed), 0, -1
+        self.history = History(WINDOW, SAMPLE, VERSIONS)
+        self.monitor, self.rng, self.at, self.version = FirstVersion(), random.Random(seed), 0, -1
 
     def swap(self, version: int) -> None:
         self.history.swapped(Swap("serving", version, self.version, float(self.at)))
@@ -109,12 +107,12 @@ def test_small_falls_add_up_though_the_first_version_is_long_out_of_the_history(
     readings = served.monitor.readings()
     assert (0 in served.history.snapshot().samples, served.below) == (False, 1.0)
     assert readings["after"] < readings["before"]
-    again = FirstVersion(SETTINGS.versions)
+    again = FirstVersion()
     again.restore(served.monitor.save())
     assert (again.save(), again.readings()) == (served.monitor.save(), readings)
     versions = again.versions(served.history)
     assert {place: one.version for place, one in versions.items()} == {"serving": 10, "previous": 9, "first": 0}
-    assert all(one.outcomes <= SETTINGS.versions.sample for one in versions.values())
+    assert all(one.outcomes <= SAMPLE for one in versions.values())
     assert 0.8 < versions["first"].solved / versions["first"].outcomes < 1.0
 
 

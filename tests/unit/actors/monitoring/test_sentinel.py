@@ -20,13 +20,12 @@ from actors.messages import (
     StepLabel,
     Trajectory,
 )
-from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Received
 from tests.benchmarks.standstill.falls import falls
 from tests.support.fakes import Clock, FakeEngine, FakeStore
 
 pytestmark = pytest.mark.anyio
-SETTINGS = SentinelSettings()
 
 
 class Bench:
@@ -37,9 +36,8 @@ class Bench:
         self.engines = {"serving": FakeEngine("serving"), "shadow": FakeEngine("shadow")}
         self.sentinel = self.make()
 
-    def make(self, **changes) -> Sentinel:
-        settings = msgspec.structs.replace(SETTINGS, **changes)
-        return Sentinel(settings, store=self.store, engines=self.engines, clock=self.clock)
+    def make(self) -> Sentinel:
+        return Sentinel(store=self.store, engines=self.engines, clock=self.clock)
 
     async def begin(self, *, passed: bool = True) -> "Bench":
         await self.sentinel.start()
@@ -256,7 +254,8 @@ async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench, m
     events = [(entry["event"], entry["engine"]) for entry in logs]
     assert events == [("engine_unreachable", "shadow"), ("engine_reachable", "shadow")]
     monkeypatch.setattr(bench.engines["shadow"], "metrics", anyio.sleep_forever)
-    bench.sentinel = bench.make(probe_timeout=0.01)
+    monkeypatch.setattr("actors.monitoring.sentinel._PROBE_TIMEOUT", 0.01)
+    bench.sentinel = bench.make()
     with capture_logs() as logs:
         await bench.sentinel.tick()
     assert [(entry["engine"], entry["reason"]) for entry in logs] == [("shadow", "no answer within 0.01 s")]

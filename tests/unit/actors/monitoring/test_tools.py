@@ -8,7 +8,6 @@ import pytest
 from actors.messages import derived_id
 from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import Finding
-from actors.monitoring.settings import ToolSettings
 from actors.monitoring.tools import ToolDrift
 from actors.tool_results.runs import RunSummary
 
@@ -37,7 +36,7 @@ def unnamed(number: float, names: Sequence[str]) -> tuple[RunSummary, Sequence[s
 
 class Desk:
     def __init__(self) -> None:
-        self.history, self.monitor = History(200, 100, 3), ToolDrift(ToolSettings())
+        self.history, self.monitor = History(200, 100, 3), ToolDrift()
 
     def see(self, runs: Iterable[RunSummary], names: Sequence[str] = DESK) -> list[Finding]:
         """What is found of `runs`, with a look after each."""

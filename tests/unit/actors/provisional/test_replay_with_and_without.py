@@ -24,7 +24,7 @@ from actors.messages import (
     Trajectory,
     decode_batch,
 )
-from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.monitoring.sentinel import Sentinel
 from actors.provisional.waiting import RIPE
 from actors.store import Guessed, Joined, Store
 from actors.store.run_story import run_story
@@ -54,7 +54,7 @@ class World:
         self.curator = Curator(rules, store=store, batches=path, clock=lambda: self.now)
         self.driver = Driver(self.curator, store)
         engines = {"serving": FakeEngine("serving")}
-        self.sentinel = Sentinel(SentinelSettings(), store=store, engines=engines, clock=lambda: self.now)
+        self.sentinel = Sentinel(store=store, engines=engines, clock=lambda: self.now)
         self.verdicts: list[Directive] = []
 
     async def closes(self, *items: Attributed) -> None:

@@ -13,7 +13,7 @@ from actors.credit.budget import BudgetSettings
 from actors.credit.calibration import CalibrationSettings
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Attribution, Exchange, Message, Serving, Step, StepLabel, Trajectory
-from actors.monitoring.sentinel import Sentinel, SentinelSettings
+from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_CLOSED
 from daemon.api.control import _json
@@ -83,9 +83,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.engine, self.registry = FakeEngine("serving"), CollectorRegistry()
-        self.sentinel = Sentinel(
-            SentinelSettings(), store=FakeStore(), engines={"serving": self.engine}, clock=time.time
-        )
+        self.sentinel = Sentinel(store=FakeStore(), engines={"serving": self.engine}, clock=time.time)
         self.registry.register(Figures(sentinel_figures, self.sentinel))
 
     async def serve(self, version: int, since: float) -> None:
