@@ -203,15 +203,14 @@ async def test_a_failure_that_is_told_late_becomes_a_task_as_a_prompt_one_does(s
 
 async def test_a_failure_that_is_corrected_to_a_success_is_none_any_more(store: Store) -> None:
     bench = Bench(store)
-    await bench.see(*failing(2, family="A"), run("d", "D", good=False))
-    await store.save([run("unheard", "A", good=False).trajectory])
-    for key, outcome in (("f0", 1.0), ("d", 1.0), ("unheard", 0.0)):
-        one = Feedback(id=f"said-{key}", received=9_000.0, trajectory_id=key, outcome=outcome)
-        await store.save([one, Joined(id=one.id, trajectory_id=key, outcome=outcome)])
+    await bench.see(*failing(3, family="A"), run("l", "L", good=False))
+    for key in ("f0", "l"):
+        one = Feedback(id=f"said-{key}", received=9_000.0, trajectory_id=key, outcome=1.0)
+        await store.save([one, Joined(id=one.id, trajectory_id=key, outcome=1.0)])
     await bench.actor.tick()
-    assert bench.actor.counts == {"seen": 3, "retracted": 2}, "what has no credit yet will come with this outcome"
-    await bench.met(run("f2", "A", good=False))
-    assert bench.urged.clusters == [], "two are left, too few"
+    assert bench.actor.counts == {"seen": 4, "retracted": 2}, "two are left, too few"
+    await bench.met(run("f3", "A", good=False))
+    assert bench.actor.counts["urged"] == 3
 
 
 SAID = ("Look for a flight to:{} please", "is there any flight to:{} to be had", "I need to find some flight to:{}")
