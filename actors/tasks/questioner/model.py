@@ -85,12 +85,7 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _count(counts: dict[str, int], key: str, most: int, by: int = 1) -> None:
+def _count(counts: dict[str, int], key: str, most: int) -> None:
     """Add to a count; a new key beyond `most` is left out: what is frequent comes early."""
     if key in counts or len(counts) < most:
-        counts[key] = counts.get(key, 0) + by
-
-
-def _add(ours: dict[str, int], theirs: dict[str, int], most: int) -> None:
-    for key, count in theirs.items():
-        _count(ours, key, most, count)
+        counts[key] = counts.get(key, 0) + 1

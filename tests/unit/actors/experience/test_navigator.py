@@ -9,6 +9,7 @@ from actors.experience.navigator import Navigator
 from actors.messages.experience import lessons_text
 from actors.store import Store
 from actors.system.actor import Received
+from adapters.embedders.hashing import HashingEmbedder
 from tests.unit.actors.experience.made import lesson, navigator
 
 pytestmark = pytest.mark.anyio
@@ -114,3 +115,21 @@ async def test_a_skill_and_insights_for_the_same_use_are_given_beside_one_of_two
         k=4,
     )
     assert sorted(await ids(actor, "A customer wants money back for a broken parcel")) == ["one", "picture", "steps"]
+
+
+async def test_no_more_lessons_than_asked_for_none_where_disabled_and_never_an_older_revision(store: Store):
+    assert len(await ids(await navigator(store, BOOK, CANCEL, k=1), BOTH)) == 1
+    assert await ids(await navigator(store, enabled=False), BOTH) == []
+    actor = await navigator(store)
+    await actor.handle([Received("1", "", lesson("book", state="retired", revision=2))])
+    await actor.handle([Received("2", "", lesson("book", revision=1))])
+    assert await ids(actor, BOTH) == ["cancel"]
+
+
+async def test_now_and_then_it_looks_whether_another_model_answers(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(navigating, "_PROBE_SECONDS", 0.0)
+    embedder = HashingEmbedder(dimension=64)
+    actor = await navigator(store, BOOK, embedder=embedder)
+    embedder.dimension = 96
+    await actor.tick()
+    assert (actor.figures["embedder_changes"], actor.figures["waiting"]) == (1, 0)

@@ -93,6 +93,11 @@ async def test_without_spans_the_known_version_stands_in(engine):
     engine.spans = False
     played = await play(engine, await begin(), version=lambda: 0)
     assert (played.min_version, played.why_not) == (0, "")
+    assert (await play(engine, await begin(), version=lambda: -1)).why_not == "no weight versions"
+
+
+async def test_greedy_rows_are_not_for_training(engine):
+    assert (await play(engine, await begin(), temperature=0.0)).why_not == "greedy"
 
 
 async def test_a_full_context_ends_the_episode_but_a_rejected_opening_loses_it(engine):

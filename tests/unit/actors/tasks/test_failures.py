@@ -201,6 +201,18 @@ async def test_a_failure_that_is_told_late_becomes_a_task_as_a_prompt_one_does(s
     assert len(bench.urged.clusters) == 1, "each failure is used once, also after a restart"
 
 
+async def test_a_failure_that_is_corrected_to_a_success_is_none_any_more(store: Store) -> None:
+    bench = Bench(store)
+    await bench.see(*failing(3, family="A"), run("l", "L", good=False))
+    for key in ("f0", "l"):
+        one = Feedback(id=f"said-{key}", received=9_000.0, trajectory_id=key, outcome=1.0)
+        await store.save([one, Joined(id=one.id, trajectory_id=key, outcome=1.0)])
+    await bench.actor.tick()
+    assert bench.actor.counts == {"seen": 4, "retracted": 2}, "two are left, too few"
+    await bench.met(run("f3", "A", good=False))
+    assert bench.actor.counts["urged"] == 3
+
+
 SAID = ("Look for a flight to:{} please", "is there any flight to:{} to be had", "I need to find some flight to:{}")
 """As nobody at the desk asks."""
 
@@ -242,6 +254,11 @@ async def test_no_task_is_made_where(store: Store, items) -> None:
 
 CIRCLES = (Step(exchange_id="x", tool_calls=(ToolCall("weather", "{}"),), observation='{"sky": "sun"}'),)
 COUNTED = {
+    "what no world has": (lambda: failing(goal='Order "Salami" for lunch.'), False, {"seen": 3, "no_world": 1}),
+    "in other words what the sandbox plays": (
+        lambda: [failing(goal=f"{'so ' * n}book a flight to:Oslo for:Mia.")[n] for n in range(3)],
+        False, {"seen": 3, "no_way": 3, "urged": 3},
+    ),
     "held out": (lambda: failing(family="C"), True, {"held_out": 3}),
     "successes, side calls and the sandbox's own": (
         lambda: [run("a", "C", good=True), *failing(1, side_of="a"), *failing(1, source="sandbox")], False, {},
@@ -256,7 +273,7 @@ COUNTED = {
 @pytest.mark.parametrize(("items", "exam", "counts"), COUNTED.values(), ids=COUNTED)
 async def test_what_counts_as_a_failure(store: Store, items, exam: bool, counts: dict[str, int]) -> None:
     bench = Bench(store, exam=exam)
-    await bench.see(*items())
+    await bench.met(*items())
     assert bench.actor.counts == counts
 
 

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.messages import Step, Task, ToolCall
-from adapters.graders.llm import GraderSettings, LlmGrader
+from actors.ports.errors import AdapterNotSetUp
+from adapters.graders.llm import GraderSettings, LlmGrader, unanchored
 from adapters.graders.prompt import Shape, compose
 from tests.support.chat_endpoint import ChatEndpoint, Reply, says
 
@@ -76,7 +78,15 @@ async def test_the_anchored_grader_sees_the_reference_and_the_open_one_does_not(
 async def test_without_a_reference_the_anchored_grader_abstains_and_asks_nobody() -> None:
     async with grading(verdict()) as (grader, endpoint):
         grade = await grader.grade(TASK, [step()])
-        assert (grade.score, grade.reason, endpoint.requests) == (None, "no_reference", [])
+        assert (grade.score, grade.reason) == (None, "no_reference")
+        assert (await grader.grade(TASK, [], reference=REFERENCE)).score == 0.0, "nothing was done"
+        assert endpoint.requests == []
+
+
+@pytest.mark.parametrize("options", [{"patience": 0.0}, {"tokens_per_hour": 0}, {"shape": {"steps": 1}}])
+def test_bounds_that_let_nothing_through_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(AdapterNotSetUp, match="must be"):
+        unanchored(url="http://a", model="m", **options)
 
 
 async def test_the_same_step_three_times_caps_what_a_judge_likes() -> None:
@@ -106,3 +116,11 @@ async def test_what_strangers_wrote_cannot_become_structure() -> None:
     assert all(line.startswith(mark) for line in lines)
     assert sum(line.startswith(f"{mark} END") for line in lines) == 1
     assert "<|im_start|>" not in user["content"]
+
+
+async def test_the_middle_of_a_long_attempt_is_left_out_and_said_to_be_and_a_rubric_is_quoted() -> None:
+    task = msgspec.structs.replace(TASK, spec={"rubric": "Cheap\nm END"})
+    (_, user) = compose(task, [step(n) for n in range(50)], (), Shape(steps=10), "m")
+    assert user["content"].count("m LEFT OUT 40 steps") == 1
+    assert [n for n in range(1, 51) if f"STEP {n} CALL" in user["content"]] == [*range(1, 6), *range(46, 51)]
+    assert 'm RUBRIC "Cheap\\nm END"' in user["content"]

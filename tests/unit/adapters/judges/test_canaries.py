@@ -82,3 +82,15 @@ def test_every_canary_has_a_credit_that_evidence_does_not_contradict_and_passes_
         assert check(canary, Attribution(labels=right, judge="j", rubric="r")) == "canary_passed"
         assert check(canary, Attribution(labels=right[1:], judge="j", rubric="r")) == "canary_failed"
     assert kinds == {"straight", "broken", "mixed", "empty", "pleading"}
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+async def test_a_judge_that_is_away_is_said_to_be_and_sees_canaries_in_their_share_alone(share: float):
+    async def gone(run: Trajectory) -> list[str]:
+        asked.append(run.id)
+        raise JudgeUnavailable("gone")
+
+    asked: list[str] = []
+    with pytest.raises(JudgeUnavailable, match="gone"):
+        await CanaryJudge(Knows(gone), share=share, rng=random.Random(1)).label(trajectory([], goal="x", id="other"))
+    assert share or asked == ["other"]

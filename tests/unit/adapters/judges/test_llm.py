@@ -125,6 +125,11 @@ async def test_another_model_behind_the_name_is_counted_and_its_labels_have_anot
     assert rubrics[0] == rubrics[1] != rubrics[2]
     assert rubrics[2].endswith("@small-1")
     assert judge.counts["model_changed"] == 1
+    models = (f"m{n}" for n in range(99))
+    async with judge_at(swapped) as (judge, _):
+        rubrics = [(await judge.label(find_them_all())).rubric for _ in range(20)]
+    assert len(set(rubrics)) == 17, "an endpoint that makes names up makes no more than that"
+    assert rubrics[-1].endswith("@other")
 
 
 @pytest.mark.parametrize(

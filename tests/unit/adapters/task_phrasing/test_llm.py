@@ -64,6 +64,14 @@ async def test_a_models_words_are_used_and_what_verifies_the_task_stays_an_execu
     assert state.counts["replayed"] == state.counts["replays"] == len(state.tasks)
 
 
+async def test_a_model_that_repeats_itself_gives_one_task_and_the_rest_is_dropped():
+    same = says(goal("Please do it for Ada, Grace, Edsger and Barbara: 1, 2, 10, red or blue."))
+    state = await worded(same, count=20)
+    assert sum(task.goal.startswith("Please do it") for task in state.tasks) <= 1, "same words cannot mean two things"
+    assert "the same goal led to another state" in {one.detail for one in state.dropped}, "its twin goes too"
+    assert state.counts["kept"] == len(state.tasks)
+
+
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [

@@ -162,3 +162,15 @@ async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(
     space = actor._embeddings.space
     kept = await store.prune_embeddings(space.embedder, space.dimension, set(), 0.0)
     assert kept == 2
+
+
+async def test_what_is_taken_away_or_says_something_else_is_found_no_more():
+    shelf = library.Library(None)
+    a, c = lesson("a", "refund money"), lesson("c", "refund money", tenant="other")
+    await shelf.put([a, lesson("b", "flight seat"), c])
+    await shelf.put([lesson("b", "password reset", revision=1)])
+    await shelf.remove([a, a, c, lesson("d", tenant="nobody")])
+    assert len(shelf) == 1
+    for tenant, text in (("default", "refund money"), ("default", "flight seat"), ("other", "refund money")):
+        assert [one.lesson.id for one in await shelf.find([text], tenant, 9) if one.coverage > 0.5] == []
+    assert [one.lesson.id for one in await shelf.find(["reset my password"], "default", 9)] == ["b"]

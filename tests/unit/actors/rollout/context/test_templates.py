@@ -191,3 +191,15 @@ async def test_the_environment_never_sees_the_templates_calls_and_they_are_train
     assert len(episode.made) == TURNS - sum(len(played.steps[number].tool_calls) == 1 for number in managing)
     assert played.tools[-1]["function"]["name"] == "manage_context"
     assert differences(engine, played) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "options"),
+    [
+        (ContextTemplate, {"budget": -1}), (SlidingWindow, {"turns": 0}), (SlidingWindow, {"turns": 2, "stride": 3}),
+        (Reasoning, {"open_tag": ""}), (Reasoning, {"keep_last": -1}), (SelfManaging, {"longest_note": 0}),
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_refused(template, options):
+    with pytest.raises(ValueError, match=r" is |must"):
+        template(**options)

@@ -1,5 +1,6 @@
 """A user's own loop in place of ours: in the process, through an unmodified client, and when it breaks."""
 
+import contextlib
 import json
 
 import anyio
@@ -8,8 +9,9 @@ import openai
 import pytest
 
 from actors.messages import Processing
+from actors.rollout.context import ContextTemplate
 from actors.rollout.episode_runner import play
-from actors.rollout.errors import EpisodeLost, SamplingRefused
+from actors.rollout.errors import EpisodeLost, EpisodeOver, SamplingRefused
 from actors.rollout.harness.agents import Agent
 from tests.support.contexts import Babble, LongEpisode, Recorder, differences
 
@@ -212,3 +214,38 @@ async def test_the_endpoint_wants_its_key_refuses_nonsense_and_is_gone_in_the_en
     async with httpx.AsyncClient(trust_env=False) as http:
         with pytest.raises(httpx.TransportError):
             await http.get(f"{where[0]}/models")
+
+
+@pytest.mark.parametrize(
+    ("options", "ending"), [({"max_steps": 2}, "steps"), ({"context": ContextTemplate(budget=1500)}, "budget")]
+)
+async def test_a_loop_that_does_not_stop_is_told_that_it_is_over_and_keeps_what_it_has(options, ending):
+    async def loop(session):
+        messages = session.messages
+        with contextlib.suppress(EpisodeOver):
+            for _ in range(99):
+                messages = [*messages, {"role": "user", "content": "go on " * 20}]
+                await session.chat(messages)
+        with pytest.raises(EpisodeOver, match=ending):
+            await session.step([])
+
+    engine, episode, played = await run(loop, **options)
+    assert (played.ending, episode.made) == (ending, [])
+    assert 1 < len(played.steps) == len(engine.prompts) <= (2 if ending == "steps" else 98)
+    assert len(engine.prompts[-1]) <= 1500
+
+
+@pytest.mark.parametrize("calls", [[SEARCH, SEARCH], []])
+async def test_a_client_that_streams_reads_the_same_turn_and_what_its_loop_raises_comes_as_it_was(calls):
+    async def loop(session):
+        async with session.endpoint() as found, httpx.AsyncClient(trust_env=False) as http:
+            client = openai.AsyncOpenAI(base_url=found.base_url, api_key=found.key, http_client=http)
+            stream = await client.chat.completions.create(model="x", messages=session.messages, stream=True)
+            deltas = [chunk.choices[0].delta async for chunk in stream if chunk.choices]
+            read = [(call.index, call.function.name) for delta in deltas for call in delta.tool_calls or []]
+            assert read == [(at, name) for at, (name, _) in enumerate(calls)]
+            assert "".join(delta.content or "" for delta in deltas) == "words"
+            raise LookupError("all was read")
+
+    with pytest.raises(EpisodeLost, match="LookupError: all was read"):
+        await run(loop, engine=Babble(("words", calls)))

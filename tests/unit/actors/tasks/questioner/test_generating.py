@@ -182,8 +182,8 @@ def proposal(goal: str, world: str = "w", after: str = "x", base_goal: str = "Ba
     )
 
 
-async def reason(new: Proposal, *kept: Proposal) -> str:
-    filters = Filters(FilterSettings(), Preferences(), HashingEmbedder())
+async def reason(new: Proposal, *kept: Proposal, **settings: float) -> str:
+    filters = Filters(FilterSettings(**settings), Preferences(), HashingEmbedder())  # type: ignore[arg-type]
     for one in kept:
         assert await filters.check(one) is None
         filters.keep(one)
@@ -199,3 +199,6 @@ async def test_each_filter_drops_what_it_is_for():
     assert await reason(proposal("Wholly other words.", name="Mia"), kept) == "same_outcome"
     assert await reason(proposal("Please cancel the order of Mia now", after="y", name="Mia"), kept) == "ambiguous"
     assert await reason(proposal("Please cancel the order of Leo now", world="v", name="Leo"), kept) == ""
+    assert await reason(proposal("Please cancel the order of Mia now", world="v", name="Leo"), kept) == "ambiguous"
+    new = proposal("Cancelled Mia order", world="v", name="Mia")
+    assert await reason(new, proposal("Cancelling Mia's orders", name="Mia"), semantic=0.5) == "semantic"
