@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 
 from actors.credit.attributor import AttributorSettings
-from actors.credit.budget import BudgetSettings
-from actors.credit.sampling import SamplingSettings
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import SwapperSettings
@@ -98,8 +96,7 @@ def assembler(config: Config) -> AssemblerSettings:
 
 def attributor(config: Config) -> AttributorSettings:
     return AttributorSettings(
-        concurrency=config.limits.judge_calls, sampling=SamplingSettings(share=config.judge.share),
-        budget=BudgetSettings(tokens_per_day=config.judge.tokens_per_day),
+        concurrency=config.limits.judge_calls, share=config.judge.share, tokens_per_day=config.judge.tokens_per_day
     )  # fmt: skip
 
 
