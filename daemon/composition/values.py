@@ -9,9 +9,7 @@ from actors.credit.attributor import AttributorSettings
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import SwapperSettings
-from actors.experience.experiencer import ExperiencerSettings
 from actors.experience.probing_round import ProbeSettings
-from actors.experience.retrieval.settings import NavigatorSettings
 from actors.gate.drift import DriftSettings
 from actors.gate.forgetting import ForgettingSettings
 from actors.gate.gatekeeper import GatekeeperSettings
@@ -109,15 +107,6 @@ def curator(config: Config) -> CuratorSettings:
         max_staleness=train.max_staleness, group_seconds=pace.group_seconds, mix_share=pace.mix_share,
         provisional=train.provisional,
     )  # fmt: skip
-
-
-def experiencer(config: Config) -> ExperiencerSettings:
-    draw = config.lessons.draw
-    return ExperiencerSettings(draw_skills="skills" in draw, draw_tools="tools" in draw)
-
-
-def navigator(config: Config) -> NavigatorSettings:
-    return NavigatorSettings(enabled=config.lessons.per_prompt > 0)
 
 
 def probe(config: Config) -> ProbeSettings:
