@@ -21,6 +21,10 @@ from actors.system.errors import DependencyUnavailable
 
 Reason = Literal["budget", "timeout", "error", "labels", "judge", "not_sampled"]
 """Why no step has a label. `labels`: not one a step; `judge`: the judge itself abstained on all of them."""
+ATTEMPTS = 3
+"""Times that a trajectory is shown to a judge that fails, before its steps abstain."""
+TIMEOUT = 120.0
+"""Seconds that one judgement may take."""
 PROBE = 0.1
 """What a probe that timed out counts as an attempt at its trajectory. Not nothing: if nobody but this trajectory came,
 and the judge hung on it alone, it would be asked for ever."""
@@ -43,14 +47,14 @@ class _Tries(msgspec.Struct):
 
 
 class Asking:
-    """Asks one judge, `concurrency` questions at once, about each trajectory `attempts` times at most."""
+    """Asks one judge, `concurrency` questions at once, about each trajectory ATTEMPTS times at most."""
 
     def __init__(
-        self, judge: Judge, *, budget: Budget, breaker: Breaker, concurrency: int, attempts: int, timeout: float,
+        self, judge: Judge, *, budget: Budget, breaker: Breaker, concurrency: int,
         spent: Callable[[Trajectory, Attribution], None],
     ) -> None:  # fmt: skip
         self.judge, self.budget, self.breaker = judge, budget, breaker
-        self._attempts, self._timeout, self._spent = attempts, timeout, spent
+        self._spent = spent
         self._slots = anyio.CapacityLimiter(concurrency)
         self._tries: Bounded[str, _Tries] = Bounded(_REMEMBERED)
 
@@ -64,7 +68,7 @@ class Asking:
             until: no question is begun after this time (anyio's).
         """
         tries = self._tries[trajectory.id] = self._tries.get(trajectory.id) or _Tries()
-        while tries.count < self._attempts:
+        while tries.count < ATTEMPTS:
             found = await self.once(trajectory, until)
             if isinstance(found, Attribution) or found.reason == "budget":
                 self._tries.pop(trajectory.id, None)
@@ -96,7 +100,7 @@ class Asking:
         cost, told = (0.0, 0.0), False
         try:
             try:
-                with anyio.fail_after(self._timeout):
+                with anyio.fail_after(TIMEOUT):
                     attribution = await self.judge.label(trajectory)
             except JudgeUnavailable as error:
                 told = True
@@ -106,7 +110,7 @@ class Asking:
                 told = True
                 # One hard trajectory may take too long, and so does a judge that hangs.
                 self.breaker.missed()
-                return Refusal("timeout", f"no answer in {self._timeout:g} s", probe)
+                return Refusal("timeout", f"no answer in {TIMEOUT:g} s", probe)
             # Whatever a judge of any origin raises, it must not cost us the trajectory.
             except Exception as error:
                 told = True

@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import msgspec
@@ -20,13 +20,12 @@ import structlog
 
 from actors.credit.asking import Asking, Reason, Refusal
 from actors.credit.breaker import Breaker
-from actors.credit.budget import Budget, BudgetSettings, Spent
-from actors.credit.calibration import CalibrationSettings
+from actors.credit.budget import Budget, Spent
 from actors.credit.content import content_hash
 from actors.credit.control_questions import ControlQuestions
 from actors.credit.judge_stats import PageReport
-from actors.credit.judgement_cache import CacheSettings, JudgementCache
-from actors.credit.sampling import Sampler, SamplingSettings
+from actors.credit.judgement_cache import JudgementCache
+from actors.credit.sampling import Sampler
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.judges import Judge
@@ -40,32 +39,27 @@ _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
 _BATCH = 64
 """Trajectories taken at a time. The daemon judges one such batch while it writes another."""
+PATIENCE = 300.0
+"""Seconds after which no judgement of a batch is begun any more; what is missing is asked for in a new attempt at the
+batch, which finds the others done."""
 _LAG_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 FEEDBACK = "feedback"
 """Judge and rubric of a trajectory that no judge saw."""
 
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 Told = Mapping[str, Mapping[int, StepLabel]]
 _log = structlog.get_logger(__name__)
 
 
-class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How trajectories are judged."""
+class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is judged."""
 
-    concurrency: AtLeastOne = 8
+    concurrency: int = 8
     """Judgements under way at once."""
-    attempts: AtLeastOne = 3
-    """Times that a trajectory is shown to a judge that fails, before its steps abstain."""
-    timeout: Positive = 120.0
-    """Seconds that one judgement may take."""
-    patience: Positive = 300.0
-    """Seconds after which no judgement of a batch is begun any more; what is missing is asked for in a new attempt at
-    the batch, which finds the others done."""
-    budget: BudgetSettings = BudgetSettings()
-    sampling: SamplingSettings = SamplingSettings()
-    cache: CacheSettings = CacheSettings()
-    calibration: CalibrationSettings = CalibrationSettings()
+    share: float = 1.0
+    """What is judged of successes, and of runs without an outcome. 1: everything, which suits a judge that costs
+    nothing."""
+    tokens_per_day: float = 0
+    """LLM tokens, prompts and answers; 0: no limit. Beyond it steps get no label; their outcome still counts."""
 
 
 class Attributor:
@@ -88,15 +82,15 @@ class Attributor:
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store
         self._clock = clock
-        self._budget = Budget(settings.budget, clock)
+        self._budget = Budget(settings.tokens_per_day, clock)
         self._breaker = Breaker(ticks or clock)
-        self._sampler = Sampler(settings.sampling)
-        self._judgements = JudgementCache(settings.cache, settings.calibration, self._budget, store, clock)
+        self._sampler = Sampler(settings.share)
+        self._judgements = JudgementCache(self._budget, store, clock)
         self._asking = Asking(
             judge, budget=self._budget, breaker=self._breaker, concurrency=settings.concurrency,
-            attempts=settings.attempts, timeout=settings.timeout, spent=self._judgements.spent,
+            spent=self._judgements.spent,
         )  # fmt: skip
-        self._trials = ControlQuestions(settings.calibration, self._asking, self._judgements)
+        self._trials = ControlQuestions(self._asking, self._judgements)
         self._flying: dict[str, anyio.Event] = {}
         self._started = False
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
@@ -165,7 +159,11 @@ class Attributor:
             "away": self.away,
             "asked_again_in": round(self._breaker.remaining(), 1),
             "opened": self._breaker.opened,
-            "budget": {"limits": self._settings.budget, "spent": self.spent, "used_up": self.used_up},
+            "budget": {
+                "limits": {"tokens_per_day": self._settings.tokens_per_day},
+                "spent": self.spent,
+                "used_up": self.used_up,
+            },
             "counts": dict(self.counts),
             "judges": self.pages(),
         }
@@ -195,7 +193,7 @@ class Attributor:
         self._sampler.meet(trajectories)
         labelled: dict[int, Attribution | Refusal] = {}
         away: list[DependencyUnavailable] = []
-        until = anyio.current_time() + self._settings.patience
+        until = anyio.current_time() + PATIENCE
 
         async def one(number: int) -> None:
             if away:

@@ -6,7 +6,6 @@ what judgements cost on average; a limit is passed by no more than they differ f
 
 from collections import deque
 from collections.abc import Callable
-from typing import Annotated
 
 import msgspec
 
@@ -14,15 +13,6 @@ SLOT = 300.0
 DAY = 86_400.0
 _MEMORY = 0.9
 """Share of the old value when a judgement moves the average cost."""
-
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-
-
-class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the judge may cost. Beyond it steps get no label; their outcome still counts."""
-
-    tokens_per_day: NotNegative = 0
-    """LLM tokens, prompts and answers; 0: no limit."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +34,10 @@ class _Kept(msgspec.Struct):
 
 
 class Budget:
-    """Counts what is spent."""
+    """Counts what is spent, against `limit` tokens a day; 0: none."""
 
-    def __init__(self, settings: BudgetSettings, clock: Callable[[], float]) -> None:
-        self.settings, self._clock = settings, clock
+    def __init__(self, limit: float, clock: Callable[[], float]) -> None:
+        self._limit, self._clock = limit, clock
         self._slots: deque[_Slot] = deque()
         self._tokens = 0.0
         """That a judgement costs on average."""
@@ -56,8 +46,8 @@ class Budget:
     def used_up(self) -> str:
         """Which limit another judgement could pass, empty if none."""
         # What is asked now counts as well, or a limit that nobody could ever pay would never stop anything.
-        used, limit = self.spent().tokens_day + self._asked * self._tokens, self.settings.tokens_per_day
-        return "tokens per day" if limit and used >= limit else ""
+        used = self.spent().tokens_day + self._asked * self._tokens
+        return "tokens per day" if self._limit and used >= self._limit else ""
 
     def begin(self) -> None:
         """A judgement is asked for."""

@@ -8,7 +8,6 @@ which compares labels with each other (docs/measured.md). Parties are held to `a
 """
 
 from collections.abc import Collection, Sequence
-from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -18,7 +17,6 @@ from actors.statistics.change_tests import mid_ranks
 from actors.statistics.intervals import wilson
 from actors.statistics.parties import FairWindow, set_aside, thinned
 
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 WINDOW = 400
 """Newest pieces of evidence that count, of each kind."""
 EVIDENCE = 30
@@ -27,15 +25,6 @@ THRESHOLD = 0.75
 """Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
 _HYSTERESIS = 0.1
 """Smallest change of a weight, so that chance does not move it; to 1 or to 0 it goes at once."""
-
-
-class CalibrationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the judge is watched."""
-
-    share: Share = 0.1
-    """Of trajectories with a verified outcome, those that the judge is shown blind as well, at its usual price."""
-    weigh: bool = True
-    """False: judges are watched, and every weight is 1."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -103,13 +92,13 @@ class Calibration(msgspec.Struct):
     weight_since: float = 0.0
     """Unix seconds."""
 
-    def settle(self, settings: CalibrationSettings, now: float) -> bool:
+    def settle(self, now: float) -> bool:
         """Let the weight follow from the newest windows; whether it moved.
 
         With both kinds of evidence the worse of them counts.
         """
         lows = [found for series in (self.outcomes, self.steps) if (found := _low(series.recent)) is not None]
-        if not settings.weigh or not lows:
+        if not lows:
             return False
         self.weighed = True
         wanted = weight_of(min(lows))

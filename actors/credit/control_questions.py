@@ -10,25 +10,27 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.credit.asking import Asking
-from actors.credit.calibration import CalibrationSettings
 from actors.credit.content import chance, content_hash
 from actors.credit.judgement_cache import JudgementCache
 from actors.credit.sampling import SUCCESS
 from actors.messages import Attribution, StepLabel, Trajectory
 from actors.system.errors import DependencyUnavailable
 
+BLIND_SHARE = 0.1
+"""Of trajectories with a verified outcome, those that the judge is shown blind as well, at its usual price."""
+
 
 class ControlQuestions:
     """One judge's. None of its questions is begun after `until` (anyio's time)."""
 
-    def __init__(self, settings: CalibrationSettings, asking: Asking, judgements: JudgementCache) -> None:
-        self._settings, self._asking, self._judgements = settings, asking, judgements
+    def __init__(self, asking: Asking, judgements: JudgementCache) -> None:
+        self._asking, self._judgements = asking, judgements
 
     async def blind(self, trajectory: Trajectory, until: float) -> None:
         """Show the judge a trajectory without its outcome, if that is verified: a sandbox's verdict, or feedback."""
         if trajectory.outcome is None or not trajectory.steps:
             return
-        if chance(trajectory.id, "blind") >= self._settings.share:
+        if chance(trajectory.id, "blind") >= BLIND_SHARE:
             return
         hidden = msgspec.structs.replace(trajectory, outcome=None)
         judge = self._asking.judge
@@ -46,7 +48,7 @@ class ControlQuestions:
 
     async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel], until: float) -> None:
         """Ask about a trajectory whose labels all come from feedback."""
-        if trajectory.steps and chance(trajectory.id, "blind") < self._settings.share:
+        if trajectory.steps and chance(trajectory.id, "blind") < BLIND_SHARE:
             found = await self._extra(trajectory, until)
             if found is not None:
                 self.steps(trajectory, found, said)

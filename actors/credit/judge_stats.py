@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import structlog
 
-from actors.credit.calibration import Calibration, CalibrationSettings, Figures, Series, figures, observed
+from actors.credit.calibration import Calibration, Figures, Series, figures, observed
 from actors.messages import Attribution, StepLabel, Trajectory
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
@@ -66,8 +66,8 @@ class PageReport(msgspec.Struct, frozen=True, kw_only=True):
 class JudgeStats:
     """The pages, least recently used first."""
 
-    def __init__(self, settings: CalibrationSettings, clock: Callable[[], float]) -> None:
-        self._settings, self._clock = settings, clock
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._pages: Bounded[tuple[str, str, str], Page] = Bounded(_PAGES)
         self._dirty: set[tuple[str, str, str]] = set()
         self._unsettled: set[tuple[str, str, str]] = set()
@@ -81,7 +81,7 @@ class JudgeStats:
         for key in ((judge, rubric, tenant), (judge, rubric, ALL)):
             page = self._pages.get(key)
             if page is not None and page.calibration.weighed:
-                return page.calibration.weight if self._settings.weigh else 1.0
+                return page.calibration.weight
         return 1.0
 
     def outcome(self, found: Attribution, run: Trajectory, *, good: bool) -> None:
@@ -96,7 +96,7 @@ class JudgeStats:
         """Let weights follow from what was observed; log those that moved."""
         for key in self._unsettled:
             page = self._pages.get(key)
-            if page is not None and page.calibration.settle(self._settings, self._clock()):
+            if page is not None and page.calibration.settle(self._clock()):
                 _log.warning(
                     "judge_weight", judge=page.judge, rubric=page.rubric, tenant=page.tenant,
                     weight=round(page.calibration.weight, 3),

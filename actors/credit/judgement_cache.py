@@ -5,13 +5,11 @@ has forgotten no more than those seconds. Kept by the store; without one, in mem
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
 import msgspec
 import structlog
 
 from actors.credit.budget import Budget
-from actors.credit.calibration import CalibrationSettings
 from actors.credit.judge_stats import PREFIX, JudgeStats
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
@@ -26,25 +24,18 @@ _WRITE_SECONDS = 2.0
 """Longest time for which judgements and costs are in memory alone while a batch is judged."""
 _AT_HAND = 4096
 """Judgements in memory beside the store's."""
+_ENTRIES = 100_000
+"""Judgements that the store keeps, so that the same trajectory is not paid for twice; the least recently used go
+first."""
 _log = structlog.get_logger(__name__)
-
-
-class CacheSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Judgements that are kept, so that the same trajectory is not paid for twice."""
-
-    entries: Annotated[int, msgspec.Meta(ge=0)] = 100_000
-    """The least recently used go first; 0: none are used again."""
 
 
 class JudgementCache:
     """One attributor's; without a `memory` all is forgotten with the process. The budget is kept along."""
 
-    def __init__(
-        self, settings: CacheSettings, calibration: CalibrationSettings, budget: Budget, memory: Store | None,
-        clock: Callable[[], float],
-    ) -> None:  # fmt: skip
-        self.stats = JudgeStats(calibration, clock)
-        self._settings, self._budget, self._memory, self._clock = settings, budget, memory, clock
+    def __init__(self, budget: Budget, memory: Store | None, clock: Callable[[], float]) -> None:
+        self.stats = JudgeStats(clock)
+        self._budget, self._memory, self._clock = budget, memory, clock
         self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
         self._fresh: dict[str, Judgement] = {}
         self._used: set[str] = set()
@@ -69,7 +60,7 @@ class JudgementCache:
     async def look_up(self, keys: Sequence[str]) -> None:
         """Fetch those judgements that there are, for `found`."""
         missing = [key for key in keys if key not in self._known]
-        if self._memory is None or not missing or not self._settings.entries:
+        if self._memory is None or not missing:
             return
         for key, body in (await self._memory.judgements(missing)).items():
             self._known[key] = msgspec.msgpack.decode(body, type=Attribution)
@@ -88,7 +79,7 @@ class JudgementCache:
 
     def judged(self, key: str, trajectory: Trajectory, attribution: Attribution) -> None:
         """Keep a new judgement. Abstentions are not kept: their cause may have passed by the next time."""
-        if self._settings.entries and any(label.label != "ABSTAIN" for label in attribution.labels):
+        if any(label.label != "ABSTAIN" for label in attribution.labels):
             self._known[key] = attribution
             body = msgspec.msgpack.encode(attribution)
             self._fresh[key] = Judgement(key=key, tenant=trajectory.tenant, body=body)
@@ -131,9 +122,9 @@ class JudgementCache:
         try:
             await self._memory.keep_judgements(list(fresh.values()), sorted(used - fresh.keys()), states)
             self._added += len(fresh)
-            if self._added > self._settings.entries // 16:
+            if self._added > _ENTRIES // 16:
                 self._added = 0
-                await self._memory.bound_judgements(Bounds(entries=self._settings.entries, seconds=_DAYS * 86_400.0))
+                await self._memory.bound_judgements(Bounds(entries=_ENTRIES, seconds=_DAYS * 86_400.0))
         except BaseException:
             self._fresh = fresh | self._fresh
             self._used |= used

@@ -5,7 +5,7 @@ of one party and it is refused; what is there already is not put on trial twice.
 no party has more than its cap (`actors.statistics.parties`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import anyio.to_thread
@@ -13,7 +13,8 @@ import msgspec
 
 from actors.experience.asking import asker
 from actors.experience.lessons import (
-    ContrastSettings,
+    SOURCES,
+    SUPPORT,
     Drawn,
     Kind,
     Practice,
@@ -36,25 +37,17 @@ from actors.statistics.parties import CAP, binds, thinned
 from actors.tool_results.runs import tool_names
 from actors.tool_results.tool_calls import ToolCallResult, calls_of
 
-_CONTRAST = ContrastSettings()
 _CONFIRM_SUPPORT = 24
 """Where no sandbox can try a lesson: calls on each side, all later than it was drawn, on which contrast must say it
 again before it becomes active. Eight times what a candidate needs: nothing else tries it."""
-
-
-class DrawingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What lessons are drawn."""
-
-    draw_skills: bool = False
-    """Sequences of calls that work become lessons of the kind `skill`."""
-    draw_tools: bool = False
-    """What each tool is good for and how it fails becomes a lesson of the kind `tool`."""
 
 
 class Drawing:
     """Puts what is drawn into the pool.
 
     Args:
+        draw: what is drawn beside contrast: "skills", sequences of calls that work; "tools", what each tool is good for
+            and how it fails.
         tenant: whose lessons the sandbox's are; its candidates are tried there.
         sandbox: whether there is one.
         since: when the tools last drifted, unix seconds.
@@ -63,8 +56,8 @@ class Drawing:
 
     def __init__(
         self,
-        settings: DrawingSettings,
         *,
+        draw: Collection[str],
         pool: LessonPool,
         window: Window,
         origins: Origins,
@@ -73,7 +66,7 @@ class Drawing:
         since: Callable[[], float],
         kind: Callable[[Trajectory], str],
     ) -> None:
-        self._settings, self._pool, self._window, self._origins = settings, pool, window, origins
+        self._draw, self._pool, self._window, self._origins = draw, pool, window, origins
         self._tenant, self._sandbox, self._since, self._kind = tenant, sandbox, since, kind
         self._intents: dict[tuple[str, str], str] = {}
         """By tenant and tool: the word that goals use, for tools that were renamed."""
@@ -97,21 +90,21 @@ class Drawing:
         self._calls = {key: calls for key, calls in self._calls.items() if key in here}
         for runs in by_agent(self._window):
             tenant, runs = runs[-1].tenant, _fair(runs)
-            drawn = [one for one in await self._contrast(tenant, runs, _CONTRAST) if one.practice.tools <= _tools(runs)]
+            drawn = [one for one in await self._contrast(tenant, runs) if one.practice.tools <= _tools(runs)]
             for one in drawn:
                 self._contrasted(tenant, one)
             if not self.tried(tenant):
                 await self._confirm(tenant, runs, drawn)
-            if self._settings.draw_skills:
+            if "skills" in self._draw:
                 await self._skills(tenant, runs)
-            if self._settings.draw_tools:
+            if "tools" in self._draw:
                 await self._tools(tenant, runs)
 
-    async def _contrast(self, tenant: str, runs: Sequence[Trajectory], settings: ContrastSettings) -> list[Drawn]:
+    async def _contrast(self, tenant: str, runs: Sequence[Trajectory], support: int = SUPPORT) -> list[Drawn]:
         intents = {tool: word for (whose_tool, tool), word in self._intents.items() if whose_tool == tenant}
         place = {run.id: self._kind(run) for run in runs}
         return await anyio.to_thread.run_sync(
-            contrast, runs, settings, intents, self._origins.of, whose, lambda run: place[run.id], self._calls
+            contrast, runs, intents, self._origins.of, whose, lambda run: place[run.id], self._calls, support
         )
 
     def tried(self, tenant: str) -> bool:
@@ -157,7 +150,7 @@ class Drawing:
         if practice.what:
             # No word names what it is for: runs that called it say how people ask for it, and a probe is in no window.
             calling = [run.id for run in runs if any(call.tool == found.tool for call in self._calls.get(run.id, ()))]
-            sources = (*sources, *calling[-_CONTRAST.sources :])
+            sources = (*sources, *calling[-SOURCES:])
         self._put_practice(practice, kind, self._tenant, sources, len(found.sources), "probe", state, reason)
 
     def _contrasted(self, tenant: str, drawn: Drawn) -> None:
@@ -198,7 +191,7 @@ class Drawing:
         state, reason = (known.state, known.reason)
         if state == "quarantined":
             state, reason = self.admitted(independent)
-        merged = tuple(dict.fromkeys((*known.sources, *sources)))[-2 * _CONTRAST.sources :]
+        merged = tuple(dict.fromkeys((*known.sources, *sources)))[-2 * SOURCES :]
         # While a lesson waits, a revision for every further trajectory of the same origin would say nothing.
         if (state, independent) != (known.state, known.independent) or changed:
             self._pool.put(
@@ -228,7 +221,6 @@ class Drawing:
 
     async def _confirm(self, tenant: str, runs: Sequence[Trajectory], drawn: Sequence[Drawn]) -> None:
         """Where nothing else can try a candidate: does later traffic alone say the same, on much more evidence?"""
-        strict = msgspec.structs.replace(_CONTRAST, support=_CONFIRM_SUPPORT)
         for one in drawn:
             lesson = self._known(tenant, one.practice)
             if lesson is None or lesson.state != "candidate":
@@ -237,7 +229,7 @@ class Drawing:
             later = [run for run in runs if run.ended > lesson.updated and run.id not in known]
             if len(later) < 2 * _CONFIRM_SUPPORT:
                 continue
-            for said in await self._contrast(tenant, later, strict):
+            for said in await self._contrast(tenant, later, _CONFIRM_SUPPORT):
                 if said.practice.content == lesson.content and said.independent >= INDEPENDENT:
                     self._pool.put(msgspec.structs.replace(lesson, state="active", reason="confirmed by later traffic"))
 

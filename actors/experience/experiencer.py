@@ -11,14 +11,13 @@ lessons are the tool list before the drift, a round of probing that is due, and 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import structlog
 
-from actors.experience.drawing import Drawing, DrawingSettings
+from actors.experience.drawing import Drawing
 from actors.experience.inquiry import Inquiry
-from actors.experience.lesson_ab_test import TrialSettings
 from actors.experience.opinions import Opinions
 from actors.experience.origins import Origins
 from actors.experience.pool import LessonPool, tools_of
@@ -58,26 +57,20 @@ REVISE_SECONDS = 30.0
 """Between two revisions of one lesson that follow from trials, so that a round of rollouts makes one."""
 _REFRESH_SECONDS = 30.0
 """Between two looks at the store for what others wrote: imports, orders of people, what was forgotten."""
-
-
-class ExperiencerSettings(DrawingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How lessons come and go."""
-
-    trials: TrialSettings = TrialSettings()
-    """How lessons prove themselves."""
-    contrast_every: int = 16
-    """New trajectories after which lessons are drawn again."""
-    max_lessons: int = 1024
-    """Lessons of one tenant at most, retired ones included: those leave memory first, then live ones are retired, those
-    whose utility is the least at best."""
-    tenant: str = "default"
-    """Tenant that lessons from the sandbox belong to."""
+_CONTRAST_EVERY = 16
+"""New trajectories after which lessons are drawn again."""
+_MAX_LESSONS = 1024
+"""Lessons of one tenant at most, retired ones included: those leave memory first, then live ones are retired, those
+whose utility is the least at best."""
+_TENANT = "default"
+"""Tenant that lessons from the sandbox belong to."""
 
 
 class Experiencer:
     """Actor: attributed trajectories, drift directives and swaps in, lessons out.
 
     Args:
+        draw: what lessons are drawn beside those of contrast ("skills", "tools").
         prober: None where there is no sandbox; lessons then come from contrast alone.
         extractor: draws lessons in free words; None without a language model. It needs an `embedder`.
         exam: whether a production trajectory, by id, is the gate's and so no source.
@@ -90,11 +83,11 @@ class Experiencer:
 
     def __init__(
         self,
-        settings: ExperiencerSettings,
         *,
         store: Store,
         prober: Prober | None,
         clock: Callable[[], float],
+        draw: Collection[str] = (),
         tester: SkillReplayer | None = None,
         extractor: Extractor | None = None,
         embedder: Embedder | None = None,
@@ -106,24 +99,22 @@ class Experiencer:
             kinds: says which goals are alike, for lessons; none: those alone that differ in names and numbers.
         """
         self._exam, self.kinds = exam, kinds or Kinds()
-        self._settings, self._store, self._prober, self._clock = settings, store, prober, clock
+        self._draw, self._store, self._prober, self._clock = draw, store, prober, clock
         self._tester, self._extractor, self._embedder = tester, extractor, embedder
         self._begin(Origins())
 
     def _begin(self, origins: Origins) -> None:
         """Make the parts, empty."""
-        settings, clock = self._settings, self._clock
+        clock = self._clock
         self._origins = origins
-        self._pool = LessonPool(settings.max_lessons)
+        self._pool = LessonPool(_MAX_LESSONS)
         self._window = Window(_WINDOW, exam=self._exam)
         self._inquiry = Inquiry(store=self._store, prober=self._prober, clock=clock)
         self._drawing = Drawing(
-            settings, pool=self._pool, window=self._window, origins=origins, tenant=settings.tenant,
+            draw=self._draw, pool=self._pool, window=self._window, origins=origins, tenant=_TENANT,
             sandbox=self._prober is not None, since=lambda: self._inquiry.since, kind=self.kinds.kind,
         )  # fmt: skip
-        self._reviewing = Reviewing(
-            settings.trials, pool=self._pool, memory=_TRIAL_WINDOW, between=REVISE_SECONDS, clock=clock
-        )
+        self._reviewing = Reviewing(pool=self._pool, memory=_TRIAL_WINDOW, between=REVISE_SECONDS, clock=clock)
         self._opinions = None
         if self._extractor is not None and self._embedder is not None:
             self._opinions = Opinions(
@@ -195,7 +186,7 @@ class Experiencer:
                     self._reviewing.swapped(serving)
                 case _:
                     continue
-        if self._fresh >= self._settings.contrast_every:
+        if self._fresh >= _CONTRAST_EVERY:
             self._fresh = 0
             await self._drawing.draw()
         self._reviewing.review()
@@ -277,14 +268,13 @@ class Experiencer:
                 _log.warning("lessons_not_compared", reason=str(error))
 
     async def _drifted(self, directive: Directive) -> list[Output]:
-        settings = self._settings
         missing = frozenset(filter(None, directive.details.get("missing", "").split(",")))
-        self._pool.retire_about(missing, directive.details.get("tenant", settings.tenant))
+        self._pool.retire_about(missing, directive.details.get("tenant", _TENANT))
         gone = self._inquiry.heard(directive)
         if gone is None:
             return []
-        self._pool.retire_about(gone, settings.tenant)
-        for lesson in self._pool.live(settings.tenant):
+        self._pool.retire_about(gone, _TENANT)
+        for lesson in self._pool.live(_TENANT):
             if lesson.kind == "skill" and lesson.state == "active":
                 self._pool.put(msgspec.structs.replace(lesson, state="candidate", reason="the tools drifted"))
         self._untestable.clear()
@@ -302,7 +292,7 @@ class Experiencer:
         """Replay one candidate skill in the sandbox."""
         if self._tester is None:
             return
-        for lesson in self._pool.live(self._settings.tenant):
+        for lesson in self._pool.live(_TENANT):
             if lesson.kind != "skill" or lesson.state != "candidate" or lesson.id in self._untestable:
                 continue
             try:

@@ -13,7 +13,6 @@ docs/how-it-learns.md.
 """
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import msgspec
 
@@ -24,23 +23,16 @@ from actors.tool_results.tool_calls import mentions
 _SUCCESS = 0.5
 INTERNALISED = "internalised"
 """Reason of a lesson that the weights have learnt."""
-
-
-class TrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How lessons prove themselves."""
-
-    min_gain: float = 0.1
-    """How much more often guided rollouts must succeed before a candidate becomes active; and the interval must lie
-    above 0."""
-    confidence: Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)] = 0.95
-    """Of the intervals, two-sided."""
-
-
+MIN_GAIN = 0.1
+"""How much more often guided rollouts must succeed before a candidate becomes active; and the interval must lie above
+0."""
+_CONFIDENCE = 0.95
+"""Of the intervals, two-sided."""
 MIN_TRIALS = 24
 """Guided rollouts, and unguided ones, before a candidate can become active."""
 MAX_TRIALS = 96
 """Guided rollouts after which a candidate that has not become active is retired; earlier if it can no longer reach
-`min_gain`."""
+MIN_GAIN."""
 RETIRE_TRIALS = 48
 """Guided rollouts, and unguided ones, before an active lesson can be retired for want of a gain; also how many of the
 newest count."""
@@ -88,14 +80,16 @@ class Tally(msgspec.Struct, frozen=True):
         """Of the side that has fewer."""
         return min(self.guided[0], self.unguided[0])
 
-    def interval(self, confidence: float) -> Interval:
+    @property
+    def interval(self) -> Interval:
         """Newcombe's interval of the gain."""
         (guided, solved), (unguided, unaided) = self.guided, self.unguided
-        return newcombe((solved, guided), (unaided, unguided), confidence)
+        return newcombe((solved, guided), (unaided, unguided), _CONFIDENCE)
 
-    def unguided_low(self, confidence: float) -> float:
+    @property
+    def unguided_low(self) -> float:
         """Wilson's lower limit of the unguided success rate."""
-        return wilson(self.unguided[1], self.unguided[0], confidence)[0]
+        return wilson(self.unguided[1], self.unguided[0], _CONFIDENCE)[0]
 
 
 class Next(msgspec.Struct, frozen=True):
@@ -168,57 +162,57 @@ def _speaks_of(goal: str, word: str) -> bool:
     return mentions(goal, word) or (not word.isascii() and word.lower() in goal.lower())
 
 
-def next_state(lesson: Experience, found: Tally, settings: TrialSettings) -> Next:
+def next_state(lesson: Experience, found: Tally) -> Next:
     """The state that `lesson` should have after the trials in `found`."""
     if lesson.state not in ("candidate", "active"):
         return Next(lesson.state, lesson.reason)
-    gain = found.interval(settings.confidence)
+    gain = found.interval
     if found.trials >= HARM_TRIALS and gain.high < 0:
         return Next("retired", f"harmful: {_words(gain)}")
     if lesson.state == "candidate":
         if found.trials >= MIN_TRIALS:
-            if gain.estimate >= settings.min_gain and gain.low > 0:
+            if gain.estimate >= MIN_GAIN and gain.low > 0:
                 return Next("active", f"useful: {_words(gain)}")
-            if found.trials >= MAX_TRIALS or gain.high < settings.min_gain:
+            if found.trials >= MAX_TRIALS or gain.high < MIN_GAIN:
                 return Next("retired", f"no gain: {_words(gain)}")
     elif found.trials >= RETIRE_TRIALS and gain.estimate <= 0 and gain.high < RETIRE_HIGH:
-        known = as_good(found, settings)
+        known = as_good(found)
         return Next("retired", INTERNALISED if known else f"no gain: {_words(gain)}")
     return Next(lesson.state, lesson.reason)
 
 
-def closed_book(lesson: Experience, found: Tally, settings: TrialSettings) -> Next:
+def closed_book(lesson: Experience, found: Tally) -> Next:
     """Whether the weights know an active `lesson` without seeing it.
 
     Args:
         found: trials of the weights in question alone.
     """
-    if lesson.state != "active" or found.trials < CLOSED_BOOK_TRIALS or not as_good(found, settings):
+    if lesson.state != "active" or found.trials < CLOSED_BOOK_TRIALS or not as_good(found):
         return Next(lesson.state, lesson.reason)
     return Next("retired", INTERNALISED)
 
 
-def unlearnt(lesson: Experience, found: Tally, settings: TrialSettings) -> bool:
+def unlearnt(lesson: Experience, found: Tally) -> bool:
     """Whether unguided rollouts surely do worse than when `lesson` was retired as internalised."""
     if lesson.state != "retired" or lesson.reason != INTERNALISED or found.unguided[0] < CLOSED_BOOK_TRIALS:
         return False
     then, now = lesson.unguided, found.unguided
-    return newcombe((now[1], now[0]), (then[1], then[0]), settings.confidence).high < 0
+    return newcombe((now[1], now[0]), (then[1], then[0]), _CONFIDENCE).high < 0
 
 
-def as_good(found: Tally, settings: TrialSettings) -> bool:
+def as_good(found: Tally) -> bool:
     """Whether unguided rollouts are as good as guided ones, and good at all."""
-    if not found.trials or found.unguided_low(settings.confidence) <= CLOSED_BOOK_FLOOR:
+    if not found.trials or found.unguided_low <= CLOSED_BOOK_FLOOR:
         return False
-    return found.interval(settings.confidence).high < CLOSED_BOOK_MARGIN
+    return found.interval.high < CLOSED_BOOK_MARGIN
 
 
-def utility_bound(lesson: Experience, confidence: float = 0.95) -> float:
+def utility_bound(lesson: Experience) -> float:
     """Upper limit of the utility, -1 to 1, from the counters of the last revision: 1 while nothing is known."""
     (guided, won), (unguided, won_without) = lesson.guided, lesson.unguided
     if not guided or not unguided:
         return 1.0
-    return newcombe((won, guided), (won_without, unguided), confidence).high
+    return newcombe((won, guided), (won_without, unguided), _CONFIDENCE).high
 
 
 def window_of(lesson: Experience) -> int:

@@ -39,6 +39,12 @@ _NAME = re.compile(r"[^\s\x00-\x1f\"`<>{}]{1,96}")
 RATE = 0.05
 """Of drawings from runs that nothing tells apart, those that yield any lesson, at most; false ones are also to be
 confirmed before they are used."""
+SUPPORT = 3
+"""Calls or runs on each side of a contrast: so many that worked one way, and so many that failed the other."""
+_GAIN = 0.4
+"""What heeding a lesson must add to the share that works: a difference that is surely there may still be too small."""
+SOURCES = 16
+"""Trajectories that are named as sources at most."""
 _NEARLY = 0.9
 """Of the largest z: what reaches so much may as well be the cause."""
 _MOST = 4
@@ -119,17 +125,6 @@ class Drawn(msgspec.Struct, frozen=True):
     """How far it is from what chance does, in standard deviations."""
 
 
-class ContrastSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much evidence a contrast needs."""
-
-    support: int = 3
-    """Calls or runs on each side: so many that worked one way, and so many that failed the other."""
-    gain: float = 0.4
-    """What heeding it must add to the share that works: a difference that is surely there may still be too small."""
-    sources: int = 16
-    """Trajectories that are named as sources at most."""
-
-
 def lesson_id(tenant: str, practice: Practice) -> str:
     """The record id of the lesson `practice`: drawn again, it is the same lesson."""
     return derived_id("lesson", tenant, practice.intent, practice.content)
@@ -165,12 +160,12 @@ def _cluster(trajectory: Trajectory) -> str:
 
 def contrast(
     trajectories: Sequence[Trajectory],
-    settings: ContrastSettings,
     intents: Mapping[str, str] | None = None,
     origin: Callable[[Trajectory], str] = _itself,
     party: Party = _itself,
     place: Callable[[Trajectory], str] = _cluster,
     calls: MutableMapping[str, tuple[ToolCallResult, ...]] | None = None,
+    support: int = SUPPORT,
 ) -> list[Drawn]:
     """The lessons that `trajectories` show, the surest first.
 
@@ -181,30 +176,31 @@ def contrast(
         party: whose evidence a trajectory is.
         place: neighbourhood of a trajectory's goal.
         calls: by trajectory, as they were read before: reading costs more than comparing.
+        support: in place of SUPPORT.
     """
     runs = read(trajectories, place, calls if calls is not None else {})
     known = dict(intents or {})
     drawn: list[Drawn] = []
-    compared = populations(runs, settings.support, party)
-    for one in repairs(runs, settings.support, party):
+    compared = populations(runs, support, party)
+    for one in repairs(runs, support, party):
         if _NAME.fullmatch(one.gone) and _NAME.fullmatch(one.name):
-            drawn.append(_renamed(one, runs, known, origin, settings))
+            drawn.append(_renamed(one, runs, known, origin))
         for population in compared:
             population.split_runs(frozenset(run.id for run in one.stuck))
-    return [*drawn, *_contrasted(compared, drawn, runs, settings, known, origin)]
+    return [*drawn, *_contrasted(compared, drawn, runs, support, known, origin)]
 
 
 def _contrasted(
     compared: Sequence[Population],
     before: Sequence[Drawn],
     runs: Sequence[Read],
-    settings: ContrastSettings,
+    support: int,
     intents: Mapping[str, str],
     origin: Callable[[Trajectory], str],
 ) -> list[Drawn]:
     drawn: list[Drawn] = []
     for _ in range(2 * _MOST):
-        best = _best(compared, settings) if len(drawn) < _MOST else None
+        best = _best(compared, support) if len(drawn) < _MOST else None
         if best is None:
             break
         population, column, z = best
@@ -227,17 +223,17 @@ def _contrasted(
         # Whoever wrote one side alone wrote the lesson: what others do on the other side makes it no truer.
         independent = min(len({origin(run) for run in side}) for side in sides)
         kind: Kind = "precondition" if feature.what in ("same", "before") else "practice"
-        drawn.append(Drawn(practice, kind, _sources(*sides, settings), independent, z))
+        drawn.append(Drawn(practice, kind, _sources(*sides), independent, z))
     return drawn
 
 
-def _best(compared: Sequence[Population], settings: ContrastSettings) -> tuple[Population, int, float] | None:
+def _best(compared: Sequence[Population], support: int) -> tuple[Population, int, float] | None:
     """The feature that tells best what works, as (population, column, z); None if chance would do as well."""
     found, threshold = scores([population.table() for population in compared], rate=RATE)
     sure: list[tuple[float, int, Population, int]] = []
     for number, (population, reached) in enumerate(zip(compared, found, strict=True)):
         for column, z in enumerate(reached):
-            if z > threshold and _differs(population, column, settings):
+            if z > threshold and _differs(population, column, support):
                 sure.append((float(z), number, population, column))
     if not sure:
         return None
@@ -248,12 +244,12 @@ def _best(compared: Sequence[Population], settings: ContrastSettings) -> tuple[P
     return population, column, z
 
 
-def _differs(population: Population, column: int, settings: ContrastSettings) -> bool:
+def _differs(population: Population, column: int, support: int) -> bool:
     """Whether so many more rows worked with the feature than without it, and enough of either kind are there."""
     worked, failed, worked_without, failed_without = map(len, population.sides(column))
-    if min(worked, failed_without) < settings.support:
+    if min(worked, failed_without) < support:
         return False
-    return worked / (worked + failed) - worked_without / (worked_without + failed_without) >= settings.gain
+    return worked / (worked + failed) - worked_without / (worked_without + failed_without) >= _GAIN
 
 
 def _practice(
@@ -275,7 +271,6 @@ def _renamed(
     runs: Sequence[Read],
     intents: Mapping[str, str],
     origin: Callable[[Trajectory], str],
-    settings: ContrastSettings,
 ) -> Drawn:
     word = _spoken(found.gone, runs, intents)
     practice = Practice(intent=word, tool=found.name)
@@ -283,9 +278,7 @@ def _renamed(
         practice = Practice(
             intent=_words(found.gone, runs, origin), tool=found.name, what="instead", other=found.gone
         )  # fmt: skip
-    return Drawn(
-        practice, "rename", _sources(found.runs, found.stuck, settings), len({origin(run) for run in found.runs})
-    )
+    return Drawn(practice, "rename", _sources(found.runs, found.stuck), len({origin(run) for run in found.runs}))
 
 
 def probed(
@@ -339,6 +332,6 @@ def producer_of(call: ToolCallResult) -> str:
     return next((first_word(origin) for origin in call.origins.values() if origin), "")
 
 
-def _sources(right: Sequence[Trajectory], wrong: Sequence[Trajectory], settings: ContrastSettings) -> tuple[str, ...]:
-    half = max(1, settings.sources // 2)
+def _sources(right: Sequence[Trajectory], wrong: Sequence[Trajectory]) -> tuple[str, ...]:
+    half = SOURCES // 2
     return tuple(dict.fromkeys(run.id for run in (*right[-half:], *wrong[-half:])))

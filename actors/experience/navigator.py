@@ -20,7 +20,6 @@ from actors.experience.pool import PRACTICES
 from actors.experience.retrieval.embedding import BATCH, Embeddings
 from actors.experience.retrieval.library import Library
 from actors.experience.retrieval.ranking import Found, alike, ordered
-from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.ports.embedders import Embedder
 from actors.ports.errors import RewriterFailed
@@ -50,6 +49,11 @@ _MIN_WORDS = 0.2
 _TRIAL_SHARE = 0.5
 """Of the questions in which a candidate is given, if there is no active lesson for its intent: as many guided trials of
 it as unguided ones."""
+_MOST = 3
+"""Lessons for one goal."""
+_MIN_SIMILARITY = 0.27
+"""How alike by vector and words, half each, a lesson and the goal, or the step, must be for it to fit where the goal
+does not name it. Chosen with all-MiniLM-L6-v2; models differ in how alike anything is to them."""
 _NEIGHBOURS = 32
 """Lessons that are looked at for one goal, by vector and by words each."""
 _QUERY_CHARS = 2000
@@ -66,19 +70,20 @@ class Navigator:
 
     def __init__(
         self,
-        settings: NavigatorSettings,
         *,
         store: Store,
         embedder: Embedder | None,
         rng: random.Random,
         rewriter: Rewriter | None = None,
+        enabled: bool = True,
     ) -> None:
         """
         Args:
             embedder: of goals and lessons; None to find by intent and words alone.
             rewriter: says a lesson in words that fit the case; None to give lessons as they are.
+            enabled: if not, no lesson is ever given; they are still drawn and kept.
         """
-        self._settings, self._store, self._rng, self._rewriter = settings, store, rng, rewriter
+        self._enabled, self._store, self._rng, self._rewriter = enabled, store, rng, rewriter
         self._embeddings = None
         if embedder is not None:
             self._embeddings = Embeddings(embedder, store)
@@ -142,21 +147,20 @@ class Navigator:
     async def lessons(
         self, goal: str, tenant: str = "default", step: str = "", tools: Collection[str] = ()
     ) -> Sequence[Experience]:
-        """The lessons of `tenant` that fit `goal`, at most `k`, no two of them rivals, in the order of its words.
+        """The lessons of `tenant` that fit `goal`, at most three, no two of them rivals, in the order of its words.
 
         Args:
             step: what the agent saw last, an observation or a tool's error; lessons may fit it as they fit the goal.
             tools: names of what the agent can call; a lesson that says what one of them is called now fits.
         """
-        settings = self._settings
-        if not settings.enabled:
+        if not self._enabled:
             return ()
         texts = [text[:_QUERY_CHARS] for text in (goal, step) if text.strip()]
         found = await self._library.find(texts, tenant, _NEIGHBOURS, named_by=goal, tools=tools, states=_GIVEN)
         tried = self._rng.random() < _TRIAL_SHARE
         chosen: list[Experience] = []
         for one in ordered([one for one in found if self._fits(one)]):
-            if len(chosen) == settings.k:
+            if len(chosen) == _MOST:
                 break
             if (one.lesson.state == "active" or tried) and not any(_instead(one.lesson, other) for other in chosen):
                 chosen.append(one.lesson)
@@ -206,7 +210,7 @@ class Navigator:
 
     def _fits(self, found: Found) -> bool:
         # One floor under both together: each alone lets in what the other knows to be about something else.
-        floor = self._settings.min_similarity if found.likeness else _MIN_WORDS
+        floor = _MIN_SIMILARITY if found.likeness else _MIN_WORDS
         return found.named or alike(found) >= floor
 
     async def _take(self, lessons: Iterable[Experience]) -> None:

@@ -16,7 +16,6 @@ from actors.experience.lesson_ab_test import (
     MAX_TRIALS,
     RETIRE_TRIALS,
     LessonTrial,
-    TrialSettings,
     closed_book,
     next_state,
     read_trial,
@@ -40,10 +39,8 @@ class Reviewing:
         between: seconds between two revisions of one lesson that follow from trials.
     """
 
-    def __init__(
-        self, settings: TrialSettings, *, pool: LessonPool, memory: int, between: float, clock: Callable[[], float]
-    ) -> None:
-        self._settings, self._pool, self._between, self._clock = settings, pool, between, clock
+    def __init__(self, *, pool: LessonPool, memory: int, between: float, clock: Callable[[], float]) -> None:
+        self._pool, self._between, self._clock = pool, between, clock
         self._trials: deque[LessonTrial] = deque(maxlen=memory)
         """Newest first."""
         self.served = -1
@@ -82,12 +79,11 @@ class Reviewing:
                 self._try(lesson)
 
     def _try(self, lesson: Experience) -> None:
-        settings = self._settings
         found = tally(lesson, self._trials, window_of(lesson))
-        after = next_state(lesson, found, settings)
+        after = next_state(lesson, found)
         if after.state == lesson.state == "active" and self.served >= 0:
             now = tally(lesson, self._trials, MAX_TRIALS, since_version=self.served)
-            after = closed_book(lesson, now, settings)
+            after = closed_book(lesson, now)
             found = now if after.state != lesson.state else found
         if after.state == lesson.state:
             return
@@ -106,7 +102,7 @@ class Reviewing:
         if lesson.reason != INTERNALISED:
             return
         found = tally(lesson, self._trials, RETIRE_TRIALS)
-        if unlearnt(lesson, found, self._settings):
+        if unlearnt(lesson, found):
             self._again(lesson, "unlearnt: unguided success fell")
 
     def _again(self, lesson: Experience, reason: str) -> None:

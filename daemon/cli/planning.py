@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from actors.credit.control_questions import BLIND_SHARE
 from actors.curation.pace import duration
 from actors.kinds.holdout import SHARE
 from adapters.judges.windows import Shape as Shown
@@ -266,5 +267,5 @@ def _judge(given: Given, config: Config) -> tuple[float, float]:
     judged = min(given.steps, calls * shown.window_steps)
     read = min(float(given.tokens), judged * shown.step / STEP_CHARACTERS)
     a_run = read + calls * RUBRIC + judged * LABEL
-    again = values.attributor(config).calibration.share * given.reported
+    again = BLIND_SHARE * given.reported
     return 24.0 * given.runs_per_hour * config.judge.share * (1 + again) * a_run, a_run

@@ -246,8 +246,8 @@ class Daemon:
         """What is learned without the weights: lessons are found, drawn, probed and, in a sandbox, tried."""
         config, parts = self.config, self.parts
         navigator = Navigator(
-            values.navigator(config), store=self.store, embedder=None if words_alone(embedder) else embedder,
-            rng=self.rng("navigator"), rewriter=parts.adapter("rewriter"),
+            store=self.store, embedder=None if words_alone(embedder) else embedder, rng=self.rng("navigator"),
+            rewriter=parts.adapter("rewriter"), enabled=config.lessons.per_prompt > 0,
         )  # fmt: skip
         self.figures(navigator_figures, navigator)
         self.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
@@ -258,7 +258,7 @@ class Daemon:
             prober = Prober(probe, environment=environment, player=player, clock=self.clock)
             tester = SkillReplayer(environment, config.sandbox.families)
         experiencer = Experiencer(
-            values.experiencer(config), store=self.store, prober=prober, clock=self.clock, embedder=embedder,
+            store=self.store, prober=prober, clock=self.clock, draw=config.lessons.draw, embedder=embedder,
             tester=tester, extractor=parts.adapter("extractor"), kinds=self.kinds,
         )  # fmt: skip
         self.figures(experience_figures, experiencer)

@@ -6,14 +6,10 @@ from typing import Any
 import msgspec
 
 from actors.credit.attributor import AttributorSettings
-from actors.credit.budget import BudgetSettings
-from actors.credit.sampling import SamplingSettings
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import SwapperSettings
-from actors.experience.experiencer import ExperiencerSettings
 from actors.experience.probing_round import ProbeSettings
-from actors.experience.retrieval.settings import NavigatorSettings
 from actors.gate.drift import DriftSettings
 from actors.gate.forgetting import ForgettingSettings
 from actors.gate.gatekeeper import GatekeeperSettings
@@ -93,8 +89,7 @@ def assembler(config: Config) -> AssemblerSettings:
 
 def attributor(config: Config) -> AttributorSettings:
     return AttributorSettings(
-        concurrency=config.limits.judge_calls, sampling=SamplingSettings(share=config.judge.share),
-        budget=BudgetSettings(tokens_per_day=config.judge.tokens_per_day),
+        concurrency=config.limits.judge_calls, share=config.judge.share, tokens_per_day=config.judge.tokens_per_day
     )  # fmt: skip
 
 
@@ -107,15 +102,6 @@ def curator(config: Config) -> CuratorSettings:
         max_staleness=train.max_staleness, group_seconds=pace.group_seconds, mix_share=pace.mix_share,
         provisional=train.provisional,
     )  # fmt: skip
-
-
-def experiencer(config: Config) -> ExperiencerSettings:
-    draw = config.lessons.draw
-    return ExperiencerSettings(draw_skills="skills" in draw, draw_tools="tools" in draw)
-
-
-def navigator(config: Config) -> NavigatorSettings:
-    return NavigatorSettings(enabled=config.lessons.per_prompt > 0)
 
 
 def probe(config: Config) -> ProbeSettings:

@@ -28,8 +28,8 @@ import msgspec
 import numpy as np
 import structlog
 
-from actors.experience.experiencer import Experiencer, ExperiencerSettings
-from actors.experience.lesson_ab_test import TrialSettings
+from actors.experience.experiencer import Experiencer
+from actors.experience.lesson_ab_test import MIN_GAIN
 from actors.experience.pool import LessonPool
 from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
@@ -131,7 +131,7 @@ async def drawn(policy: Policy, drift: Drift, work: Path) -> list[Experience]:
     prober = Prober(
         ProbeSettings(families=FAMILIES, max_steps=10), environment=environment, player=policy.probe, clock=time.time
     )
-    actor = Experiencer(ExperiencerSettings(), store=store, prober=prober, clock=time.time)
+    actor = Experiencer(store=store, prober=prober, clock=time.time)
     await actor.start()
     attempts = [shown(environment.sample(i, "train", FAMILIES), BASE) for i in range(COLD)]
     policy.play(attempts)
@@ -167,7 +167,7 @@ class Books:
     def __init__(self, lesson: Experience) -> None:
         self.now, self._pool = 0.0, LessonPool(10)
         self._pool.load([lesson])
-        self._reviewing = Reviewing(TrialSettings(), pool=self._pool, memory=1024, between=0.0, clock=lambda: self.now)
+        self._reviewing = Reviewing(pool=self._pool, memory=1024, between=0.0, clock=lambda: self.now)
         self.lesson, self.uses = lesson, 0
 
     def add(self, runs: Sequence[Trajectory]) -> None:
@@ -287,8 +287,8 @@ def _planted(seeds: Sequence[int], found: Drawn) -> dict[str, float]:
             for lesson in found[name, seed]:
                 fresh = msgspec.structs.replace(lesson, state="candidate", updated=0.0)
                 went, gain = tried(f"drawn, {name}", policy, drift, fresh, seed + 1)
-                good += gain >= TrialSettings().min_gain
-                wrongly += went is not None and gain >= TrialSettings().min_gain
+                good += gain >= MIN_GAIN
+                wrongly += went is not None and gain >= MIN_GAIN
     median, p95 = np.quantile(uses, (0.5, 0.95)) if uses else (float("nan"), float("nan"))
     print(f"bad lessons: {len(uses)} of {len(uses) + left} removed, uses median {median:.0f}, p95 {p95:.0f}; "
           f"lessons with a gain: {wrongly} of {good} retired", flush=True)  # fmt: skip

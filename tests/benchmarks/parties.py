@@ -32,7 +32,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience.experiencer import Experiencer
 from actors.gate.panel import Panel
 from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
 from actors.kinds.holdout import held_out
@@ -193,9 +193,7 @@ async def lessons(cell: Cell) -> dict[str, str]:
 
 async def _learned(cell: Cell, store: Store, *, needed: bool) -> str:
     rng, clock = cell.rng(f"lessons {needed}"), Clock()
-    actor = Experiencer(
-        ExperiencerSettings(contrast_every=96), store=store, prober=None, clock=clock, exam=lambda key: False
-    )
+    actor = Experiencer(store=store, prober=None, clock=clock, exam=lambda key: False)
     await actor.start()
     runs: list[Attributed] = []
     for number in range(480):

@@ -27,7 +27,6 @@ import numpy as np
 from actors.experience.navigator import Navigator
 from actors.experience.retrieval import ranking
 from actors.experience.retrieval.pool import text_of
-from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.store import Store
 from tests.benchmarks import report
@@ -145,7 +144,7 @@ async def measure(count: int, arguments: argparse.Namespace) -> dict[str, float]
         await store.open()
         for start in range(0, count, 5000):
             await store.save(lessons[start : start + 5000])
-        ours = Navigator(NavigatorSettings(), store=store, embedder=Looked(known), rng=random.Random(0))
+        ours = Navigator(store=store, embedder=Looked(known), rng=random.Random(0))
         await ours.start()
         while ours.figures["waiting"]:
             await ours.tick()

@@ -10,7 +10,7 @@ from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper, SwapperSettings
-from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience.experiencer import Experiencer
 from actors.gate.drift import DriftCheck, DriftSettings
 from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
 from actors.gate.panel import Panel
@@ -110,4 +110,4 @@ class Parts:
                 engines = {**world.serving, SHADOW: world.shadow}
                 return Sentinel(store=store, engines=engines, clock=clock, kinds=self.kinds)
             case _:
-                return Experiencer(ExperiencerSettings(), store=store, prober=None, clock=clock)
+                return Experiencer(store=store, prober=None, clock=clock)

@@ -6,7 +6,7 @@ from typing import Any
 from actors.curation.curator import Curator
 from actors.curation.curriculum import Curriculum
 from actors.curation.pool import CuratorSettings
-from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience.experiencer import Experiencer
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Attribution, BatchOrder, Candidate, StepLabel, Trajectory
 from actors.store import Store
@@ -36,7 +36,7 @@ class Daemon:
             FailureSettings(least=1), store=store, environment=TravelDesk(path / "desk"), mix=None, kinds=Curriculum(),
             exam=learning["exam"],
         )  # fmt: skip
-        experiencer = Experiencer(ExperiencerSettings(), prober=None, **learning)
+        experiencer = Experiencer(prober=None, **learning)
         self._learning = (self._curator, Driver(experiencer, store), Driver(failures, store))
 
     async def start(self) -> "Daemon":

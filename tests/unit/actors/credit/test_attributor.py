@@ -6,9 +6,8 @@ import anyio
 import msgspec
 import pytest
 
-from actors.credit.attributor import Attributor, AttributorSettings
-from actors.credit.budget import BudgetSettings
-from actors.credit.calibration import CalibrationSettings
+from actors.credit.asking import ATTEMPTS
+from actors.credit.attributor import PATIENCE, Attributor, AttributorSettings
 from actors.credit.content import chance
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
@@ -21,6 +20,7 @@ from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.travelling import plays
 
 pytestmark = pytest.mark.anyio
+BLIND = "actors.credit.control_questions.BLIND_SHARE"
 
 
 class Failing:
@@ -71,7 +71,7 @@ async def test_a_batch_comes_out_labelled_in_order_under_the_ids_of_its_trajecto
 @pytest.mark.parametrize("how", [ValueError("not what I asked for"), 99])
 async def test_a_judge_that_recovers_is_heard(how: Exception | int):
     judge = Failing(2, how)
-    found = await attributed(judge, attempts=3)
+    found = await attributed(judge)
     assert judge.asked == 3
     assert {label.label for label in found[0].attribution.labels} == {"GOOD"}
 
@@ -81,9 +81,9 @@ async def test_a_judge_that_recovers_is_heard(how: Exception | int):
 )
 async def test_a_judge_that_keeps_failing_abstains_on_every_step(how: Exception | int | None, reason: str):
     judge = Failing(99, how)
-    actor = Attributor(AttributorSettings(attempts=2, timeout=0.01), judge=judge)
+    actor = Attributor(AttributorSettings(), judge=judge)
     (found,) = await handled(actor, received(1))
-    assert judge.asked == 2
+    assert judge.asked == ATTEMPTS
     assert actor.counts[f"abstained_{reason}"] == 1
     labels = found.attribution.labels
     assert len(labels) == len(found.trajectory.steps)
@@ -127,7 +127,7 @@ def on_step(number: int, outcome: float, text: str = "") -> tuple[int, Feedback]
 
 
 async def with_evidence(judge: Failing, said: Said) -> tuple[Attribution, Attributor]:
-    actor = Attributor(AttributorSettings(attempts=1), judge=judge, evidence=said)
+    actor = Attributor(AttributorSettings(), judge=judge, evidence=said)
     (record,) = await handled(actor, received(1))
     return record.attribution, actor
 
@@ -165,16 +165,18 @@ class Priced(Failing):
         return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=10, cost=1.0)
 
 
-def plain(**settings: object) -> AttributorSettings:
-    return AttributorSettings(calibration=CalibrationSettings(share=0.0), **settings)  # type: ignore[arg-type]
+@pytest.fixture
+def never_blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BLIND, 0.0)
 
 
+@pytest.mark.usefixtures("never_blind")
 async def test_the_same_trajectory_under_another_id_costs_nothing():
     run = received(1)[0].message
     assert isinstance(run, Trajectory)
     copies = [msgspec.structs.replace(run, id=f"copy-{n}") for n in range(12)]
     judge, batch = Priced(0), [Received(copy.id, TRAJECTORY_CLOSED, copy) for copy in copies]
-    actor = Attributor(plain(), judge=judge)
+    actor = Attributor(AttributorSettings(), judge=judge)
     found = [record.attribution for record in await handled(actor, batch)]
     assert judge.asked == 1
     assert [one.cost for one in found] == [1.0] + [0.0] * 11
@@ -182,9 +184,10 @@ async def test_the_same_trajectory_under_another_id_costs_nothing():
     assert (actor.counts["judged"], actor.counts["cached"]) == (1, 11)
 
 
+@pytest.mark.usefixtures("never_blind")
 async def test_a_spent_budget_abstains_and_is_counted():
     judge = Priced(0)
-    actor = Attributor(plain(budget=BudgetSettings(tokens_per_day=50), concurrency=1), judge=judge)
+    actor = Attributor(AttributorSettings(tokens_per_day=50, concurrency=1), judge=judge)
     found = [record.attribution for record in await handled(actor, received(20))]
     assert judge.asked == 5
     assert sum(label.reason == "budget of tokens per day is spent" for one in found for label in one.labels[:1]) == 15
@@ -202,9 +205,9 @@ class Coin(Priced):
 
 
 @pytest.mark.parametrize(("judge", "wanted"), [(Coin(0), 0.0), (RulesJudge(), 1.0)])
-async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_keeps_it(judge, wanted):
-    settings = AttributorSettings(calibration=CalibrationSettings(share=1.0))
-    actor = Attributor(settings, judge=judge)
+async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_keeps_it(judge, wanted, monkeypatch):
+    monkeypatch.setattr(BLIND, 1.0)
+    actor = Attributor(AttributorSettings(), judge=judge)
     batch = received(410)
     first = await handled(actor, batch[:32])
     await handled(actor, batch[32:400])
@@ -216,11 +219,11 @@ async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_kee
     assert page.outcomes.agreement is not None
 
 
+@pytest.mark.usefixtures("never_blind")
 async def test_reports_on_steps_are_held_against_the_judge_and_count_in_full_whatever_its_weight():
     batch = received(80)
     said = Said([on_step(0, 0.0), on_step(1, 1.0)])
-    settings = AttributorSettings(calibration=CalibrationSettings(share=0.0))
-    actor = Attributor(settings, judge=Failing(0), evidence=said)
+    actor = Attributor(AttributorSettings(), judge=Failing(0), evidence=said)
     await actor.handle(batch)
     steps = actor.pages()[0].steps
     # The judge calls everything good: half of it is, and it cannot tell which.
@@ -235,14 +238,15 @@ async def test_reports_on_steps_are_held_against_the_judge_and_count_in_full_wha
     assert [label.label for label in labels] == ["BAD", "GOOD", *["ABSTAIN"] * (len(labels) - 2)]
 
 
+@pytest.mark.usefixtures("never_blind")
 async def test_a_slow_batch_is_cut_off_and_gone_on_with():
     class Slow(Priced):
         async def label(self, trajectory: Trajectory) -> Attribution:
-            await anyio.sleep(50.0)
+            await anyio.sleep(PATIENCE / 3 + 1.0)
             return await super().label(trajectory)
 
     judge = Slow(0)
-    actor = Attributor(plain(patience=120.0, concurrency=1), judge=judge)
+    actor = Attributor(AttributorSettings(concurrency=1), judge=judge)
     with pytest.raises(DependencyUnavailable, match="slow"):
         await actor.handle(received(5))
     assert judge.asked == 3

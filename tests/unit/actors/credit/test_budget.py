@@ -1,7 +1,7 @@
 """What judgements may cost: in any day, whatever happens to the process."""
 
 from actors.credit.breaker import Breaker
-from actors.credit.budget import Budget, BudgetSettings
+from actors.credit.budget import Budget
 from tests.support.fakes import Clock
 
 
@@ -12,7 +12,7 @@ def spend(budget: Budget, tokens: float, money: float = 0.0) -> None:
 
 def test_a_limit_holds_until_what_was_spent_has_left_the_day():
     clock = Clock(1_000_000.0)
-    budget = Budget(BudgetSettings(tokens_per_day=100), clock)
+    budget = Budget(100, clock)
     for told in ("", "tokens per day"):
         spend(budget, 60, money=1.0)
         assert budget.used_up() == told
@@ -23,7 +23,7 @@ def test_a_limit_holds_until_what_was_spent_has_left_the_day():
 
 
 def test_what_is_under_way_counts_as_what_judgements_cost_on_average():
-    budget = Budget(BudgetSettings(tokens_per_day=100), Clock())
+    budget = Budget(100, Clock())
     spend(budget, 30)
     budget.begin()
     budget.begin()

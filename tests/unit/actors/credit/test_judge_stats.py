@@ -2,7 +2,6 @@
 
 import random
 
-from actors.credit.calibration import CalibrationSettings
 from actors.credit.judge_stats import ALL, JudgeStats
 from actors.messages import Attribution, StepLabel, Trajectory
 
@@ -13,7 +12,7 @@ class Bench:
     """A judge that is right in nine of ten, in the traffic of some parties."""
 
     def __init__(self) -> None:
-        self.stats, self.rng, self.number = JudgeStats(CalibrationSettings(), lambda: 1.0), random.Random(0), 0
+        self.stats, self.rng, self.number = JudgeStats(lambda: 1.0), random.Random(0), 0
 
     def hear(self, count: int, caller: str, *, lies: bool = False, source: str = "production") -> None:
         for _ in range(count):

@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from actors.credit.attributor import Attributor, AttributorSettings
-from actors.credit.calibration import CalibrationSettings
 from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.ports.errors import JudgeUnavailable
 from actors.store import Store
@@ -22,9 +21,13 @@ from tests.support.travelling import plays
 from tests.unit.actors.system.conftest import Recorder, Rig
 
 pytestmark = pytest.mark.anyio
-SETTINGS = AttributorSettings(calibration=CalibrationSettings(share=0.0))
 DOWN, UP = 150.0, 3750.0
 RUNS = 70
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_asked_blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.credit.control_questions.BLIND_SHARE", 0.0)
 
 
 class Endpoint:
@@ -55,7 +58,7 @@ async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(hangs
     """A trajectory a minute for 70 minutes, and a bystander that gets a note as often; then ten minutes more."""
     rig, judge, bystander = Rig(), Endpoint(hangs=hangs), Recorder()
     rig.supervisor = Supervisor(rng=random.Random(1), drain_seconds=200, watch_seconds=60)
-    attributor = Attributor(SETTINGS, judge=judge, clock=anyio.current_time)
+    attributor = Attributor(AttributorSettings(), judge=judge, clock=anyio.current_time)
     for actor, lane in ((attributor, ""), (attributor, "-2"), (bystander, "")):
         rig.add(actor, Restart(stall_seconds=900.0), RunnerSettings(fetch_seconds=60), lane=lane)
     runs = [played.trajectory for played in plays(RUNS)]
@@ -95,7 +98,7 @@ async def test_what_was_spent_and_judged_outlives_a_restart(store_url):
     judge = Priced()
     batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(20)]
     for _ in range(2):
-        actor = Attributor(SETTINGS, judge=judge, store=store, clock=anyio.current_time)
+        actor = Attributor(AttributorSettings(), judge=judge, store=store, clock=anyio.current_time)
         await actor.start()
         result = await actor.handle(batch)
         costs = [record.attribution.cost for record in result.records if isinstance(record, Attributed)]

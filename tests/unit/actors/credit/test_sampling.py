@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.credit.content import content_hash
-from actors.credit.sampling import Sampler, SamplingSettings
+from actors.credit.sampling import Sampler
 from actors.messages import Trajectory
 from tests.support.travelling import call, plays, trajectory
 
@@ -14,7 +14,7 @@ def run(number: int, outcome: float | None = 1.0, group: str = "") -> Trajectory
 
 
 def test_failures_and_mixed_groups_are_judged_and_of_the_rest_nothing():
-    one = Sampler(SamplingSettings(share=0.0))
+    one = Sampler(0.0)
     one.meet([run(1, group="g"), run(2, 0.0, group="g"), run(3, group="h")])
     judged = [run(1, 0.0), run(1, group="g")]
     left = [run(1), run(1, None), run(3, group="h")]
@@ -24,7 +24,7 @@ def test_failures_and_mixed_groups_are_judged_and_of_the_rest_nothing():
 
 
 def test_the_share_of_the_rest_is_kept_and_the_same_trajectory_always_fares_the_same():
-    chosen, again = ([Sampler(SamplingSettings(share=0.3)).worth(run(n)) for n in range(2000)] for _ in range(2))
+    chosen, again = ([Sampler(0.3).worth(run(n)) for n in range(2000)] for _ in range(2))
     assert chosen == again
     assert 0.25 < sum(chosen) / 2000 < 0.35
 

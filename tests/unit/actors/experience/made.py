@@ -4,13 +4,10 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
-from actors.experience.experiencer import Experiencer, ExperiencerSettings
+from actors.experience.experiencer import Experiencer
 from actors.experience.navigator import Navigator
 from actors.experience.probing import Prober
 from actors.experience.probing_round import ProbeSettings
-from actors.experience.retrieval.settings import NavigatorSettings
 from actors.experience.skill_trials import SkillReplayer
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Directive, Experience, Message, Trajectory
@@ -31,13 +28,10 @@ def lesson(id: str, when: str = "book", content: str = "search then book:buy", *
     return Experience(**{"id": id, "when_to_use": when, "content": content, "state": "active", **fields})  # type: ignore[arg-type]
 
 
-async def navigator(
-    store: Store, *lessons: Experience, embedder: Embedder | None = _HASHING, **settings: object
-) -> Navigator:
+async def navigator(store: Store, *lessons: Experience, embedder: Embedder | None = _HASHING) -> Navigator:
     """On a store that has these lessons."""
     await store.save(lessons)
-    given = NavigatorSettings(**settings)  # type: ignore[arg-type]
-    actor = Navigator(given, store=store, embedder=embedder, rng=random.Random(0))
+    actor = Navigator(store=store, embedder=embedder, rng=random.Random(0))
     await actor.start()
     return actor
 
@@ -64,19 +58,20 @@ class World:
 
     def __init__(self, store: Store, desk: Path) -> None:
         self.store, self.desk, self.now = store, desk, 1000.0
-        self.settings, self.sandbox, self.exam = ExperiencerSettings(), True, held_out
+        self.sandbox, self.exam = True, held_out
+        self.draw: tuple[str, ...] = ()
         self.extractor: Extractor | None = None
         self.player: Callable[[Episode, int], object] = Clerk(random.Random(3))
         self.emitted: list[Experience] = []
 
-    async def begin(self, sandbox: bool | None = None, **settings: object) -> None:
-        """Start, or start again: with these settings in place of those of before."""
-        self.settings = msgspec.structs.replace(self.settings, **settings)
+    async def begin(self, sandbox: bool | None = None, draw: tuple[str, ...] | None = None) -> None:
+        """Start, or start again: with these in place of those of before."""
+        self.draw = self.draw if draw is None else draw
         self.sandbox = self.sandbox if sandbox is None else sandbox
         environment = TravelDesk(self.desk)
         prober = Prober(ProbeSettings(), environment=environment, player=self._play, clock=lambda: self.now)
         self.actor = Experiencer(
-            self.settings, store=self.store, prober=prober if self.sandbox else None, clock=lambda: self.now,
+            store=self.store, draw=self.draw, prober=prober if self.sandbox else None, clock=lambda: self.now,
             tester=SkillReplayer(environment) if self.sandbox else None, extractor=self.extractor,
             embedder=HashingEmbedder(), exam=lambda key: self.exam(key),
         )  # fmt: skip

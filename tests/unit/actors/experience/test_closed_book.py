@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from actors.experience import lesson_ab_test
-from actors.experience.lesson_ab_test import TrialSettings
 from actors.experience.pool import LessonPool
 from actors.experience.reviewing import Reviewing
 from actors.messages import Experience, Serving
@@ -30,7 +29,7 @@ class Books:
         self.now = 100.0
         self.pool = LessonPool(100)
         self.pool.load([LESSON])
-        self.reviewing = Reviewing(TrialSettings(), pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
+        self.reviewing = Reviewing(pool=self.pool, memory=4096, between=0.0, clock=lambda: self.now)
         self.number = 0
 
     def swap(self, version: int, **fields: Any) -> None:

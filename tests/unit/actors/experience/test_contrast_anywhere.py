@@ -6,7 +6,7 @@ import random
 import msgspec
 import pytest
 
-from actors.experience.lessons import RATE, ContrastSettings, Drawn, contrast, detail_of, probed, read_practice
+from actors.experience.lessons import RATE, Drawn, contrast, detail_of, probed, read_practice
 from actors.messages import Experience, Step, Trajectory
 from tests.support.invented_worlds import WORLDS, Made, World, run, step, traffic, without_truth
 
@@ -15,7 +15,7 @@ by_world = pytest.mark.parametrize("world", WORLDS, ids=[world.name for world in
 
 
 def drawn(runs: list[Trajectory]) -> list[Drawn]:
-    return contrast(runs, ContrastSettings())
+    return contrast(runs)
 
 
 def played(number: int, goal: str, turns: list[list[Made]], *, works: bool = True, tools: bytes = b"") -> Trajectory:
@@ -138,7 +138,7 @@ def test_words_of_one_customer_are_filed_under_by_nobody():
     runs = [
         run(world, rng, f"r{n}", right=n % 2 == 0, works=n % 2 == 0, caller="k1" if n % 3 else "k2") for n in range(60)
     ]
-    found = contrast(runs, ContrastSettings(), None, lambda one: one.caller)
+    found = contrast(runs, None, lambda one: one.caller)
     assert found
     assert all(one.practice.intent == "tickets close" for one in found), "two origins are too few to be anybody's words"
 

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from actors.experience.lessons import ContrastSettings, contrast
+from actors.experience.lessons import contrast
 from actors.experience.origins import Origins, whose
 from actors.experience.window import Window
 from actors.messages import Trajectory
@@ -77,7 +77,7 @@ def refuted(count: int, caller: str) -> list[Trajectory]:
 
 
 def told(runs: list[Trajectory]) -> list[tuple[str, int]]:
-    drawn = contrast(runs, ContrastSettings(), None, seen(*runs).of, whose)
+    drawn = contrast(runs, None, seen(*runs).of, whose)
     return [(found.practice.before, found.independent) for found in drawn]
 
 
@@ -86,13 +86,13 @@ def test_one_of_five_parties_cannot_hide_what_the_others_show():
     flood = refuted(40, "evil")
     assert told(honest) == [("leak", 2)], "two of four set aside"
     assert told([*honest, *flood]) == [("leak", 3)]
-    assert not contrast([*honest, *flood], ContrastSettings()), "which its runs do where every run is one for itself"
+    assert not contrast([*honest, *flood]), "which its runs do where every run is one for itself"
 
 
 def test_one_of_five_parties_cannot_show_what_the_others_do_not_see():
     honest = [one for key in "abcd" for one in refuted(4, key)]
     flood = poisoned(140, "evil")
-    assert [found.practice.before for found in contrast([*honest, *flood], ContrastSettings())] == ["leak"]
+    assert [found.practice.before for found in contrast([*honest, *flood])] == ["leak"]
     assert told([*honest, *flood]) == []
 
 

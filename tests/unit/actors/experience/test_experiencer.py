@@ -9,7 +9,7 @@ import pytest
 from actors.experience import experiencer, lesson_ab_test
 from actors.experience.experiencer import REVISE_SECONDS
 from actors.experience.inquiry import ROUNDS
-from actors.experience.lesson_ab_test import Tally, TrialSettings, next_state
+from actors.experience.lesson_ab_test import Tally, next_state
 from actors.experience.skill_trials import SkillReplayer
 from actors.kinds.holdout import held_out
 from actors.messages import Experience, Serving, Trajectory
@@ -165,7 +165,7 @@ async def test_without_a_sandbox_lessons_about_missing_tools_are_retired(world: 
     ],
 )
 def test_states_follow_from_trials(state: str, guided: tuple[int, int], unguided: tuple[int, int], after: str):
-    assert next_state(lesson("l", state=state), Tally(guided, unguided), TrialSettings()).state == after
+    assert next_state(lesson("l", state=state), Tally(guided, unguided)).state == after
 
 
 async def test_what_one_of_several_keys_shows_is_quarantined_until_another_shows_it(world: World):
@@ -198,7 +198,7 @@ async def test_held_out_tasks_never_become_sources(world: World):
 
 @pytest.mark.parametrize("sandbox", [False, True])
 async def test_later_traffic_confirms_a_candidate_where_there_is_no_sandbox(world: World, sandbox: bool):
-    await world.begin(sandbox, contrast_every=64)
+    await world.begin(sandbox)
     await world.see(*traffic(seed=1))
     assert (await world.lesson(CHECK)).state == "candidate"
     world.now += 10.0
@@ -214,7 +214,7 @@ async def test_skills_and_tool_memories_are_drawn_where_that_is_asked_for(world:
     await world.begin(sandbox=False)
     await world.see(*traffic(200))
     assert await world.of_kind("skill") == await world.of_kind("tool") == []
-    await world.begin(draw_skills=True, draw_tools=True)
+    await world.begin(draw=("skills", "tools"))
     await world.see(*traffic(200, seed=1))
     assert {one.state for one in await world.of_kind("skill")} == {"candidate"}
     memories = {one.when_to_use: one for one in await world.of_kind("tool")}
@@ -230,7 +230,7 @@ async def test_a_skill_becomes_active_by_its_replay_and_is_tried_again_after_a_d
             splits.append(split)
             return super().sample(seed, split, families)
 
-    await world.begin(draw_skills=True)
+    await world.begin(draw=("skills",))
     await world.see(*traffic(200))
     await world.tick(times=10)
     before = {one.content: one.state for one in await world.of_kind("skill")}
@@ -273,7 +273,7 @@ async def test_metrics_tell_what_is_in_the_pool(world: World):
 async def anywhere(world: World, *runs: Trajectory) -> list[Experience]:
     """Lessons from runs of worlds that nobody prepared for, 24 at a time."""
     world.exam = lambda key: False
-    await world.begin(sandbox=False, contrast_every=24)
+    await world.begin(sandbox=False)
     for at in range(0, len(runs), 24):
         await world.see(*runs[at : at + 24])
     return await world.store.experiences()

@@ -44,7 +44,8 @@ async def model(world: World, monkeypatch: pytest.MonkeyPatch) -> Scripted:
     monkeypatch.setattr(opinions, "_FRESH", 4)
     world.extractor = model = Scripted()
     world.exam = lambda key: False
-    await world.begin(sandbox=False, contrast_every=100_000)
+    monkeypatch.setattr("actors.experience.experiencer._CONTRAST_EVERY", 100_000)
+    await world.begin(sandbox=False)
     return model
 
 
@@ -92,8 +93,11 @@ async def test_with_several_keys_one_key_is_shown_at_a_time_and_its_lesson_waits
     assert (found.state, found.independent, found.reason) == ("candidate", 2, "")
 
 
-async def test_one_of_four_parties_has_a_third_of_the_room_for_lessons_and_no_more(world: World, model: Scripted):
-    await world.begin(max_lessons=9)
+async def test_one_of_four_parties_has_a_third_of_the_room_for_lessons_and_no_more(
+    world: World, model: Scripted, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("actors.experience.experiencer._MAX_LESSONS", 9)
+    await world.begin()
     for other in "bcd":
         runs = cancels(4, other, caller=f"key-{other}")
         await world.see(*(msgspec.structs.replace(run, outcome=None) for run in runs))

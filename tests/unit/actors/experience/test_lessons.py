@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.experience.lessons import ContrastSettings, Practice, contrast, lesson_id, read_practice
+from actors.experience.lessons import Practice, contrast, lesson_id, read_practice
 from actors.messages import Experience
 from actors.messages.experience import lessons_text
 from actors.tool_results.tool_calls import calls_of
@@ -47,7 +47,7 @@ def test_what_is_not_in_our_form_is_no_practice(content: str):
 def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
     drift = Drift(rename={"cancel": "drop"}, precondition={"cancel": "confirm"})
     runs = [played.trajectory for played in plays(120, drift=drift)]
-    found = contrast(runs, ContrastSettings(), {"drop": "cancel"})
+    found = contrast(runs, {"drop": "cancel"})
     assert "before_cancel:confirm then cancel:drop" in [one.practice.content for one in found]
 
 
@@ -55,5 +55,5 @@ def test_after_a_rename_contrast_speaks_of_the_new_tool_under_the_old_word():
 def test_contrast_never_names_a_tool_that_nobody_called(seed: int):
     runs = [played.trajectory for played in plays(12, seed=seed)]
     called = {made.tool for run in runs for made in calls_of(run)}
-    for found in contrast(runs, ContrastSettings(support=1)):
+    for found in contrast(runs, support=1):
         assert found.practice.tools <= called

@@ -112,7 +112,6 @@ async def test_a_skill_and_insights_for_the_same_use_are_given_beside_one_of_two
         lesson("steps", when, "1. orders.find 2. refunds.create", kind="skill"),
         lesson("one", when, "Look the order up first.", kind="practice", guided=(9, 9)),
         lesson("two", when, "Never look the order up.", kind="practice", guided=(9, 0)),
-        k=4,
     )
     assert sorted(await ids(actor, "A customer wants money back for a broken parcel")) == ["one", "picture", "steps"]
 

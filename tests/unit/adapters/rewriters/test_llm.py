@@ -6,7 +6,6 @@ import random
 import pytest
 
 from actors.experience.navigator import Navigator
-from actors.experience.retrieval.settings import NavigatorSettings
 from actors.messages import Experience
 from actors.store import Store
 from adapters.rewriters.llm import LLMRewriter
@@ -28,7 +27,7 @@ async def test_a_lesson_is_given_in_the_model_s_words_or_as_it_is_and_kept_in_it
     await store.save([Experience(id="book", when_to_use="book", content=LESSON, state="active")])
     with ChatEndpoint(reply) as endpoint:
         actor = Navigator(
-            NavigatorSettings(), store=store, embedder=None, rng=random.Random(0),
+            store=store, embedder=None, rng=random.Random(0),
             rewriter=LLMRewriter(model="m", url=endpoint.url, timeout=20.0),
         )  # fmt: skip
         await actor.start()

@@ -9,8 +9,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from actors.credit.attributor import Attributor, AttributorSettings
-from actors.credit.budget import BudgetSettings
-from actors.credit.calibration import CalibrationSettings
 from actors.deployment.swapper import Swapper, SwapperSettings
 from actors.messages import Attribution, Exchange, Message, Serving, Step, StepLabel, Trajectory
 from actors.monitoring.sentinel import Sentinel
@@ -36,10 +34,9 @@ class Judge:
         return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=10, cost=0.25)
 
 
-async def test_what_a_judge_did_and_cost_adds_up() -> None:
-    settings = AttributorSettings(
-        budget=BudgetSettings(tokens_per_day=2500), concurrency=1, calibration=CalibrationSettings(share=1.0)
-    )
+async def test_what_a_judge_did_and_cost_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.credit.control_questions.BLIND_SHARE", 1.0)
+    settings = AttributorSettings(tokens_per_day=2500, concurrency=1)
     attributor, registry = Attributor(settings, judge=Judge()), CollectorRegistry()
     # A hundred twice, once of it blind; of the next hundred labels go before trials.
     batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(200)]
