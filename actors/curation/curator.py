@@ -17,7 +17,15 @@ import structlog
 from anyio.lowlevel import checkpoint
 
 from actors.curation.curriculum import Curriculum
-from actors.curation.pool import UNREPORTED, CuratorSettings, Guess, Selected, TrainingPool
+from actors.curation.pool import (
+    POOL_GROUPS,
+    POOL_PRODUCTION,
+    UNREPORTED,
+    CuratorSettings,
+    Guess,
+    Selected,
+    TrainingPool,
+)
 from actors.curation.watch import Watch
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
@@ -77,6 +85,8 @@ _TICK_SECONDS = 1.0
 _HISTORY = 8192
 """Outcomes of sandbox and production each from which a start learns the clusters again: eight of each that is
 remembered."""
+ORDER_SECONDS = 600.0
+"""Without the version that an order asked for, it is sent again."""
 ORDER_ATTEMPTS = 5
 """Times that an order is sent: a learner that is away for most of an hour is waited for."""
 KEEP_FILES = 64
@@ -213,7 +223,7 @@ class Curator:
         same = outstanding is not None and given_up is not None and outstanding.id == given_up.decode()
         self._outstanding = None if same else outstanding
         self._sent_at, self._attempts = now, 1
-        room = self._settings.pool_groups * self._settings.group_size + self._settings.pool_production
+        room = POOL_GROUPS * self._settings.group_size + POOL_PRODUCTION
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
         self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
         self._pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
@@ -342,7 +352,7 @@ class Curator:
             await self._store.state_put(_WATCH, data)
         if self._clock() - self._kinds_saved >= _KINDS_SECONDS:
             await self._save_kinds()
-        if self._outstanding is not None and self._clock() - self._sent_at >= self._settings.order_seconds:
+        if self._outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
             return await self._overdue(self._outstanding)
         return await self._order(await self._hear())
 

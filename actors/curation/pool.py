@@ -8,7 +8,6 @@ Whatever is not used has a reason, and the reason is counted.
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from math import ceil, floor, isfinite
-from typing import Annotated
 
 import msgspec
 
@@ -29,15 +28,24 @@ CORRECTED_SHARE = 4
 does not make the updates."""
 GUIDED_STALENESS = 1
 """Like `max_staleness`, of rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
+MAX_PER_CLUSTER = 0.75
+"""Share of the groups, and of the production part, that one cluster of goals may have while others wait too."""
 MAX_PER_TASK = 0.5
-"""Like `max_per_cluster`, of one task: half of a batch of one task still compares it with others."""
+"""Like `MAX_PER_CLUSTER`, of one task: half of a batch of one task still compares it with others."""
+MIN_GROUP = 4
+"""A group that does not get complete is used with so many usable members, else dropped."""
+WAIT_SECONDS = 1800.0
+"""How long whole groups, or production enough for an update, wait for the rest of a batch; then they are ordered
+without it. Production alone is never ordered in less than `production_per_batch`."""
+POOL_GROUPS = 64
+"""Groups that may wait; the oldest make room."""
+POOL_PRODUCTION = 512
+"""Production trajectories that may wait; the oldest make room."""
 _CLOSED_GROUPS = 4096
 """Groups that are remembered as used or dropped, to know their stragglers."""
 
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
-
-class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a batch."""
 
     groups_per_batch: int = 8
@@ -45,36 +53,23 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     `sandbox.environment`."""
     group_size: int = 8
     """Attempts that make a group complete."""
-    min_group: Annotated[int, msgspec.Meta(ge=1)] = 4
-    """A group that does not get complete is used with so many usable members, else dropped."""
     group_seconds: float = 120.0
     """How long an incomplete group is waited for."""
-    wait_seconds: float = 1800.0
-    """How long whole groups, or production enough for an update, wait for the rest of a batch; then they are ordered
-    without it. Production alone is never ordered in less than `production_per_batch`."""
     production_per_batch: int = 8
     """Production trajectories that make an update where no groups do."""
     provisional: bool = False
     """Train also on runs whose outcome nobody reported, with what the outcome model makes of them, by its weight; see
     docs/how-it-learns.md. Off, it only learns and is shown."""
-    production_share: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.25
+    production_share: float = 0.25
     """Share of a batch with groups that may be production trajectories."""
-    replay_share: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 0.25
+    replay_share: float = 0.25
     """Share of a batch from other clusters than the one that leads it: earlier tasks, attempted again in the sandbox,
     or what else waits. Measured against forgetting: 0.25 protects, 0.1 does not."""
-    mix_share: Share = 0.125
+    mix_share: float = 0.125
     """Share of the sandbox's tasks that the environment chooses, so that new kinds are found; 1 for all of them."""
-    max_per_cluster: Share = 0.75
-    """Share of the groups, and of the production part, that one cluster of goals may have while others wait too."""
     max_staleness: int = 4
     """Updates that the oldest token of a trajectory may be behind what is trained. What comes from the version that
     serves is not dropped for it: it waits until something newer serves, or the learner goes back."""
-    pool_groups: int = 64
-    """Groups that may wait; the oldest make room."""
-    pool_production: int = 512
-    """Production trajectories that may wait; the oldest make room."""
-    order_seconds: float = 600.0
-    """Without the version that an order asked for, it is sent again."""
 
     @property
     def group_replay(self) -> float:
@@ -276,7 +271,7 @@ class TrainingPool:
             else:
                 self.unreported.told(item.id)
                 self._production[item.id] = item
-                while len(self._production) > self._settings.pool_production:
+                while len(self._production) > POOL_PRODUCTION:
                     self._drop([self._production.popitem(last=False)[1]], "pool full")
         elif run.source == "sandbox" and run.group:
             return self._add_member(item, now)
@@ -290,7 +285,7 @@ class TrainingPool:
         if run.id not in self.unreported or run.outcome is not None or self._unfit(guess.item):
             return False
         self._guesses[run.id] = guess
-        while len(self._guesses) > self._settings.pool_production:
+        while len(self._guesses) > POOL_PRODUCTION:
             self._guesses.popitem(last=False)
             self.counts["guess_made_room"] += 1
         return True
@@ -310,7 +305,7 @@ class TrainingPool:
             self._drop([item], reason)
             return
         self._corrections[item.id] = correction
-        if len(self._corrections) > self._settings.pool_production:
+        if len(self._corrections) > POOL_PRODUCTION:
             loudest, _ = Counter(map(_party, self._corrections.values())).most_common(1)[0]
             gone = next(key for key, one in self._corrections.items() if _party(one) == loudest)
             self._drop([self._corrections.pop(gone).item], "pool full")
@@ -339,7 +334,7 @@ class TrainingPool:
             self._since = None
             return None
         self._since = now if self._since is None else self._since
-        if now - self._since < self._settings.wait_seconds:
+        if now - self._since < WAIT_SECONDS:
             return None
         self._since = None
         selected = self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
@@ -362,7 +357,7 @@ class TrainingPool:
             group.members.append(item)
         if len(group.arrived) >= self._settings.group_size:
             group.whole = True
-        while len(self._groups) > self._settings.pool_groups:
+        while len(self._groups) > POOL_GROUPS:
             self._drop(self._close(next(iter(self._groups))).members, "pool full")
         return True
 
@@ -375,7 +370,7 @@ class TrainingPool:
             if not group.whole and now - group.first >= self._settings.group_seconds:
                 group.whole = True
                 self.counts["incomplete_groups"] += 1
-            if group.whole and len(group.members) < self._settings.min_group:
+            if group.whole and len(group.members) < MIN_GROUP:
                 self._drop(self._close(name).members, "group too small")
 
     def _leave(self) -> None:
@@ -518,7 +513,7 @@ class TrainingPool:
         )  # fmt: skip
 
     def _shares(self, replay: float) -> Shares:
-        return Shares(cluster=self._settings.max_per_cluster, task=MAX_PER_TASK, replay=replay)
+        return Shares(cluster=MAX_PER_CLUSTER, task=MAX_PER_TASK, replay=replay)
 
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"

@@ -33,13 +33,11 @@ _log = structlog.get_logger(__name__)
 _REMEMBERED_TRAJECTORIES = 2000
 
 
-class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When trajectories close, and how much may be open."""
+class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When trajectories close, and what is read of their calls."""
 
     idle_seconds: float = 900.0
     """Without a call for so long, a trajectory is over."""
-    max_open_mib: int = 512
-    """Memory for open trajectories; beyond that the oldest close."""
     keys_share_runs: bool = False
     """Calls with different agent keys of one tenant join one trajectory where they name the same trajectory,
     conversation, response or tool call, as agents do that hand work over and have keys of their own. Off, such an id
@@ -85,8 +83,8 @@ class Assembler:
         self._rerender = Rerenderer(engine)
         self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
         self._ticks = ticks or clock
-        self._base = limits or Limits()
-        self._stitcher = Stitcher(self._limits())
+        self._limits = msgspec.structs.replace(limits or Limits(), idle_seconds=settings.idle_seconds)
+        self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
         duplicate, late, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
@@ -102,17 +100,17 @@ class Assembler:
     async def start(self) -> None:
         """Take up what is open in the store."""
         now = self._ticks()
-        self._stitcher = Stitcher(self._limits())
+        self._stitcher = Stitcher(self._limits)
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
             keys = of_run(run, keys_share_runs=self._settings.keys_share_runs)
             self._stitcher.remember_keys(keys, run.id, run.ended)
-        opened = await self._store.open_exchanges(self._base.max_turns)
+        opened = await self._store.open_exchanges(self._limits.max_turns)
         rerendered = await self._rerender([one for one in opened if one.redacted], self._version)
         await self._defaults.look(opened)
         for exchange in opened:
             self._stitcher.add(self._read(exchange, rerendered), now)
-        since = self._clock() - self._base.feedback_seconds
-        for feedback in reversed(await self._store.unjoined_feedback(since, self._base.max_feedback)):
+        since = self._clock() - self._limits.feedback_seconds
+        for feedback in reversed(await self._store.unjoined_feedback(since, self._limits.max_feedback)):
             self._stitcher.hear(feedback, now)
         _log.info("assembler_started", open_calls=len(self._stitcher), waiting_feedback=self._stitcher.waiting)
 
@@ -199,7 +197,3 @@ class Assembler:
                 _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
         self.counts["feedback_evicted"] = self._stitcher.feedback_evicted
         return Result(records, outputs)
-
-    def _limits(self) -> Limits:
-        own = self._settings
-        return msgspec.structs.replace(self._base, idle_seconds=own.idle_seconds, max_bytes=own.max_open_mib << 20)

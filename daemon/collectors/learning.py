@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 from actors.curation.agents import LEARNED, SANDBOX, AgentView
 from actors.curation.curator import Curator
 from actors.curation.pace import ALL, EXAM
+from actors.curation.pool import WAIT_SECONDS
 from actors.curation.progress import Evidence, Facts, Learning, progress
 from actors.curation.remedies import calls_that_train, counted, tell
 from actors.deployment.canary import CanarySettings
@@ -122,7 +123,7 @@ class LearningView:
             groups=pool.whole_groups,
             groups_needed=settings.groups_per_batch,
             group_size=settings.group_size,
-            wait_seconds=settings.wait_seconds,
+            wait_seconds=WAIT_SECONDS,
             runs=tuple(watch.runs),
             reported=tuple(watch.reported),
             played=tuple(watch.played),

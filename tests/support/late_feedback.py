@@ -29,7 +29,7 @@ class Daemon:
         self._said = 0
         more: dict[str, Any] = {"store": store, "clock": lambda: self.now}
         learning = more | {"exam": lambda key: False}
-        rules = CuratorSettings(groups_per_batch=0, production_per_batch=BATCH, max_staleness=2, order_seconds=1e9)
+        rules = CuratorSettings(groups_per_batch=0, production_per_batch=BATCH, max_staleness=2)
         self._assembler = Driver(Assembler(AssemblerSettings(idle_seconds=IDLE), **more), store)
         self._curator = Driver(Curator(rules, batches=path / "batches", **learning), store)
         failures = LiveFailures(

@@ -177,9 +177,14 @@ async def test_the_curriculum_is_told_each_outcome_once_and_knows_it_after_a_res
     assert [again.gains.index(name) for name in kinds] == known, "the stream brings them again"
 
 
-async def test_what_the_pool_has_no_room_for_at_a_restart_has_its_reason(bench: Bench) -> None:
+async def test_what_the_pool_has_no_room_for_at_a_restart_has_its_reason(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 3)
+    monkeypatch.setattr(curator_module, "POOL_PRODUCTION", 3)
+    monkeypatch.setattr(curator_module, "POOL_GROUPS", 0)
     await bench.direct("freeze")
-    await bench.restart(pool_groups=0, pool_production=3)
+    await bench.restart()
     await bench.store.save([attributed(f"p{number}", ended=float(number)) for number in range(10)])
     await bench.restart()
     assert bench.driver.actor.pool.waiting == 3
@@ -253,7 +258,8 @@ async def test_an_order_that_nobody_answers_is_sent_again_given_up_and_not_taken
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 2)
-    await bench.restart(order_seconds=10.0)
+    monkeypatch.setattr(curator_module, "ORDER_SECONDS", 10.0)
+    await bench.restart()
     (order,) = await bench.credit(*group("a", MIXED))
     assert await bench.credit(*group("b", MIXED)) == [], "one order at a time"
     assert await bench.driver.tick() == []

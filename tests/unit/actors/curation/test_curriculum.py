@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import msgspec
 import pytest
 
 from actors.curation.curriculum import Curriculum, slots
@@ -75,8 +74,6 @@ def test_shares_are_rounded_to_slots_a_half_down(share: float, count: int, expec
 def test_groups_carry_the_replay_of_the_whole_batch() -> None:
     settings = CuratorSettings(replay_share=0.25, production_share=0.25)
     assert settings.group_replay == pytest.approx(1 / 3)
-    with pytest.raises(msgspec.ValidationError, match="production_share"):
-        msgspec.convert({"production_share": 1.0}, CuratorSettings)
 
 
 def test_what_traffic_fails_at_weighs_more_until_the_sandbox_has_had_its_attempts() -> None:

@@ -8,13 +8,11 @@ from actors.messages import Attributed
 from tests.support.credited import attributed
 
 
-def pool(*, exam: bool = False, reported: int = 40, batch: int = 4, **settings: int) -> TrainingPool:
+def pool(*, exam: bool = False, reported: int = 40, batch: int = 4) -> TrainingPool:
     kinds = Kinds()
     for number in range(reported):
         kinds.tell(attributed(f"past{number}", outcome=float(number % 2), caller=f"k{number % 5}").trajectory)
-    rules = CuratorSettings(
-        groups_per_batch=0, production_per_batch=batch, max_staleness=4, provisional=True, **settings
-    )
+    rules = CuratorSettings(groups_per_batch=0, production_per_batch=batch, max_staleness=4, provisional=True)
     return TrainingPool(rules, kinds=kinds, exam=lambda key: exam)
 
 
@@ -68,8 +66,9 @@ def test_the_gates_runs_and_untrainable_ones_are_never_guessed() -> None:
     assert not other.guess(Guess(waits(other, "b", trainable=False, why_not="greedy"), 0.9, 1.0))
 
 
-def test_what_makes_room_waits_on_unreported() -> None:
-    one = pool(batch=4, pool_production=2)
+def test_what_makes_room_waits_on_unreported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 2)
+    one = pool(batch=4)
     for key in "abc":
         one.guess(Guess(waits(one, key), 0.9, 1.0))
     assert (one.guesses, one.counts["guess_made_room"], len(one.unreported)) == (2, 1, 3)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.curation.pool import CuratorSettings, Selected, TrainingPool
+from actors.curation.pool import WAIT_SECONDS, CuratorSettings, Selected, TrainingPool
 from actors.messages import Attributed, Serving
 from actors.store import Correction
 from tests.support.credited import attributed, candidate, group
@@ -26,7 +26,7 @@ def move(made: TrainingPool, head: int, serves: int | None = None) -> None:
 
 
 def pool(*items: Attributed, newest: int = 0, **settings) -> TrainingPool:
-    rules = {"groups_per_batch": 2, "group_size": 4, "min_group": 3, **settings}
+    rules = {"groups_per_batch": 2, "group_size": 4, **settings}
     made = TrainingPool(CuratorSettings(**rules), exam=lambda key: False)
     move(made, newest)
     for item in items:
@@ -63,10 +63,10 @@ def test_groups_with_equal_outcomes_count_towards_the_number_and_stay_out() -> N
 
 
 def test_a_group_that_stays_incomplete_is_used_if_it_is_large_enough() -> None:
-    made = pool(*group("a", MIXED[:3]), *group("b", MIXED[:2]), groups_per_batch=1, group_seconds=60.0)
+    made = pool(*group("a", MIXED), *group("b", MIXED[:3]), groups_per_batch=1, group_size=5, group_seconds=60.0)
     assert made.select(59.0) is None
-    assert ids(made.select(60.0)) == ["a-0", "a-1", "a-2"]
-    assert made.counts["group too small"] == 2
+    assert ids(made.select(60.0)) == ["a-0", "a-1", "a-2", "a-3"]
+    assert made.counts["group too small"] == 3
 
 
 def test_production_joins_groups_up_to_its_share() -> None:
@@ -84,10 +84,10 @@ def test_production_joins_groups_up_to_its_share() -> None:
     ids=["groups", "production for a sandbox that is gone"],
 )
 def test_what_waits_too_long_for_others_is_ordered_without_them(items, ordered: int, left: int) -> None:
-    made = pool(*items, groups_per_batch=8, wait_seconds=600.0)
+    made = pool(*items, groups_per_batch=8)
     assert made.select(10.0) is None, "from now on it waits"
-    assert made.select(609.0) is None
-    assert len(ids(made.select(610.0))) == ordered
+    assert made.select(9.0 + WAIT_SECONDS) is None
+    assert len(ids(made.select(10.0 + WAIT_SECONDS))) == ordered
     assert made.counts["waited_batches"] == 1
     assert made.select(1e9) is None
     assert made.waiting == left, "one is no batch"
@@ -121,10 +121,12 @@ def test_production_without_an_outcome_waits_for_it_as_long_as_it_is_fresh() -> 
     assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p4", "no outcome")]
 
 
-def test_the_pool_is_bounded() -> None:
-    made = traffic(*(attributed(f"p{number}") for number in range(6)), production_per_batch=9, pool_production=4)
+def test_the_pool_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 4)
+    monkeypatch.setattr("actors.curation.pool.POOL_GROUPS", 2)
+    made = traffic(*(attributed(f"p{number}") for number in range(6)), production_per_batch=9)
     assert (made.waiting, made.counts["pool full"]) == (4, 2)
-    made = pool(*(item for name in "abc" for item in group(name, MIXED)), groups_per_batch=9, pool_groups=2)
+    made = pool(*(item for name in "abc" for item in group(name, MIXED)), groups_per_batch=9)
     assert (made.waiting, made.counts["pool full"]) == (8, 4)
 
 
@@ -206,8 +208,9 @@ def test_after_a_rollback_runs_of_the_branch_that_was_left_are_dropped_and_the_o
     assert made.fresh == 1, "v11 was made of v0: its runs are one update behind"
 
 
-def test_corrections_ride_with_a_batch_each_party_in_its_turn() -> None:
-    made = pool(groups_per_batch=0, production_per_batch=8, pool_production=8)
+def test_corrections_ride_with_a_batch_each_party_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 8)
+    made = pool(groups_per_batch=0, production_per_batch=8)
     loud = [attributed(f"loud{n}", tenant="loud", outcome_revision=1) for n in range(8)]
     for item in (*loud, attributed("quiet", tenant="quiet", outcome_revision=1)):
         made.correct(Correction(item=item, before=0.0))

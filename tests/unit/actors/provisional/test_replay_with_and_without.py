@@ -48,9 +48,7 @@ class World:
 
     def __init__(self, store: Store, path: Path, *, provisional: bool) -> None:
         self.store, self.now, self.answered = store, 100.0, 0
-        rules = CuratorSettings(
-            groups_per_batch=0, production_per_batch=4, max_staleness=1000, order_seconds=1e9, provisional=provisional
-        )
+        rules = CuratorSettings(groups_per_batch=0, production_per_batch=4, max_staleness=1000, provisional=provisional)
         self.curator = Curator(rules, store=store, batches=path, clock=lambda: self.now)
         self.driver = Driver(self.curator, store)
         engines = {"serving": FakeEngine("serving")}
