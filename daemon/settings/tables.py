@@ -172,10 +172,11 @@ class Train(Table, frozen=True):
     discount: Share
     max_staleness: Count
     groups: Some
-    group_size: Annotated[int, msgspec.Meta(ge=2)]
+    group_size: Annotated[int, msgspec.Meta(ge=4)]
+    """Of fewer attempts the pool learns nothing."""
     runs: Some
-    production_share: Share
-    replay_share: Share
+    production_share: Annotated[float, msgspec.Meta(ge=0, lt=1)]
+    replay_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)]
     provisional: bool
     metrics: str
     tensorboard: str

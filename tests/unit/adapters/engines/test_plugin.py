@@ -181,3 +181,91 @@ def test_a_vllm_that_is_made_otherwise_is_left_as_it_is() -> None:
         with pytest.raises(AttributeError):
             give(Serving, SimpleNamespace, Message)
     assert dict(vars(Serving)) == before
+
+
+def responses_classes() -> tuple[type[Any], type[Any], type[Any]]:
+    """Request, response and context as vLLM has them."""
+
+    class Request:
+        def __init__(self, messages: bool, *, asks: bool = False) -> None:
+            self.enable_response_messages, self.asks = messages, asks
+
+        def to_sampling_params(self) -> SimpleNamespace:
+            return SimpleNamespace(logprobs=3 if self.asks else None)
+
+        def is_include_output_logprobs(self) -> bool:
+            return self.asks
+
+    class Response:
+        @classmethod
+        def from_request(cls, request: Any) -> SimpleNamespace:
+            return SimpleNamespace(top_logprobs=request.to_sampling_params().logprobs)
+
+    class Context:
+        def __init__(self, *pieces: SimpleNamespace) -> None:
+            self.pieces, self.last_output = pieces, output((4, 5), [FOUR, FIVE])
+            self._accumulated_logprobs = self.last_output.outputs[0].logprobs
+
+        @property
+        def output_messages(self) -> list[SimpleNamespace]:
+            return list(self.pieces)
+
+    return Request, Response, Context
+
+
+def test_a_response_has_log_probs_beside_its_messages_and_shows_them_nowhere_else() -> None:
+    request, response, context = responses_classes()
+    for _ in range(2):
+        responses.give_logprobs(request, response, context)
+    sampled = {
+        (messages, asks): (
+            request(messages, asks=asks).to_sampling_params().logprobs,
+            response.from_request(request(messages, asks=asks)).top_logprobs,
+        )
+        for messages in (False, True)
+        for asks in (False, True)
+    }
+    assert sampled == {
+        (False, False): (None, None), (False, True): (3, 3), (True, False): (0, None), (True, True): (3, 3),
+    }  # fmt: skip
+    (one,) = context(SimpleNamespace(tokens=[4, 5])).output_messages
+    assert one.logprobs == TOLD["logprobs"]
+    several = context(SimpleNamespace(tokens=[4]), SimpleNamespace(tokens=[5])).output_messages
+    assert not [piece for piece in several if hasattr(piece, "logprobs")], "whose they are cannot be told"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_message_has_its_tokens_where_they_were_asked_for(asked: bool) -> None:
+    class Chat:
+        def to_sampling_params(self) -> SimpleNamespace:
+            return SimpleNamespace(logprobs=None)
+
+    class Message(SimpleNamespace):
+        model_fields = ("id",)
+
+    class Serving:
+        async def create_messages(self, request: Any, raw_request: Any = None) -> Any:
+            self.logprobs = Chat().to_sampling_params().logprobs
+            await self.chat_completion_full_generator(Chat(), self.engine())
+            return Message(id="msg_1")
+
+        async def engine(self) -> AsyncIterator[SimpleNamespace]:
+            yield output((4, 5), [FOUR, FIVE])
+
+        async def chat_completion_full_generator(self, request: Any, outputs: Any) -> None:
+            async for _ in outputs:
+                pass
+
+        async def chat_completion_stream_generator(self, request: Any, outputs: Any) -> AsyncIterator[Any]:
+            async for piece in outputs:
+                yield piece
+
+    async def body() -> dict[str, bool]:
+        return {"evolved_tokens": asked}
+
+    for _ in range(2):
+        messages.give_tokens(Serving, Chat, Message)
+    serving = Serving()
+    got = await serving.create_messages(SimpleNamespace(stream=False), SimpleNamespace(json=body))
+    assert (getattr(got, "evolved_tokens", None), serving.logprobs) == ((TOLD, 0) if asked else (None, None))

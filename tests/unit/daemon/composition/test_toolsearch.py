@@ -9,7 +9,8 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from adapters.environments.travel import TravelDesk
 from adapters.toolsearch.environment import SEARCH_TOOL
-from daemon.composition.toolsearch import searching
+from daemon.composition.toolsearch import Catalogue, searching, told
+from daemon.errors import ConfigError
 from daemon.settings.reading import load
 
 TOOLS = [
@@ -58,3 +59,39 @@ async def test_the_setting_puts_search_before_the_sandbox() -> None:
     assert "finish" in names
     assert names[-1] == SEARCH_TOOL
     assert len(names) <= 4 < len(desk.tools())
+
+
+@pytest.mark.anyio
+async def test_a_catalogue_lists_files_or_the_sandboxs_tools_and_says_what_it_skipped(
+    billing: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalogue = Catalogue(load(None), [billing])
+    await catalogue.fill()
+    assert "1 of the tools skipped" in capsys.readouterr().err
+    assert {told(one)["operation"] for one in await catalogue.index.search("invoice", k=9)} >= {"send_invoice"}
+    own = Catalogue(load(None, ["sandbox.environment=travel"]), [])
+    await own.fill()
+    assert "book" in {one.operation.name for one in await own.index.search("book a flight", k=3)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "give a JSON file with a list of tools"),
+        ('{"tools": 3}', "no list of tools"),
+        ("[]", "no tools to search; name a file with --file, or an environment"),
+        (None, "No such file"),
+    ],
+)
+def test_files_without_tools_are_told_with_what_to_give(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "tools.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        Catalogue(load(None), [file])
+
+
+def test_a_file_that_is_too_large_is_not_read(billing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.composition.toolsearch._MAX_FILE", 10)
+    with pytest.raises(ConfigError, match="split it up"):
+        Catalogue(load(None), [billing])

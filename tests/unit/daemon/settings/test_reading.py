@@ -72,6 +72,8 @@ def test_options_belong_to_the_adapter_that_they_were_given_for(tmp_path: Path) 
     [
         ("train.learning_rat=1", r"train\.learning_rat; known here: .*lr"),
         ("train.lr=-1.0", r"train\.lr"),
+        ("train.production_share=1.0", r"train\.production_share"),
+        ("train.group_size=3", r"train\.group_size"),
         ("tenants.share=1.5", r"share: expected `float` <= 1\.0"),
         ("tap.listn=1", r"did you mean tap\.listen\?"),
         ("engines.url=http://h:8000/v1/", r"engines 'serving' url = .*: write 'http://h:8000'"),

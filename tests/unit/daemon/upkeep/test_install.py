@@ -84,3 +84,20 @@ def test_a_unit_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_program_that_the_services_could_not_see_is_refused(place: str) -> None:
     with pytest.raises(InstallRefused, match="cannot be seen by the services"):
         install.plan(load(None), b"", program=Path(place) / "bin" / "evolved")
+
+
+def test_what_cannot_be_installed_or_taken_away_is_said() -> None:
+    with pytest.raises(InstallRefused, match=r"state_dir = .state. is relative.*/var/lib/evolved"):
+        plan(config=load(None, ["state_dir=state"]))
+    with pytest.raises(InstallRefused, match="no unit 'taps'; there are tap"):
+        plan(("taps",))
+
+
+def test_purging_takes_state_and_settings_too_and_then_there_is_nothing(tmp_path: Path) -> None:
+    install.install(plan(), tmp_path)
+    (tmp_path / "etc/evolved/config.toml").write_text("# mine")
+    (tmp_path / install.STATE).mkdir(parents=True)
+    assert install.uninstall(tmp_path, purge=True) == []
+    assert everything_below(tmp_path) == set()
+    with pytest.raises(InstallRefused):
+        install.uninstall(tmp_path)
