@@ -41,6 +41,8 @@ from actors.versions.version_timeline import VersionTimeline
 __all__ = ["Rollout", "RolloutSettings"]
 
 _log = structlog.get_logger(__name__)
+_TENANT = "default"
+"""Whose trajectories these are."""
 _AHEAD = 2
 """Rounds at most that no version has answered yet, and rounds at most at once: older ones would be off-policy."""
 _AGREEING = 2
@@ -93,7 +95,7 @@ class Rollout:
         self._guidance: Guidance | None = None
         if retriever is not None and settings.guided_share > 0:
             self._guidance = Guidance(
-                retriever, engine=engine, environment=environment, tenant=settings.tenant, most=settings.lessons,
+                retriever, engine=engine, environment=environment, tenant=_TENANT, most=settings.lessons,
                 timeout=settings.step_timeout,
                 failed=partial(self._count, "lessons_unavailable", 1), context=harness.context,
             )  # fmt: skip
@@ -320,7 +322,7 @@ class Rollout:
                 plain_opening=plain,
                 max_steps=settings.max_steps,
                 max_tokens=settings.max_tokens,
-                temperature=settings.temperature,
+                temperature=1.0,
                 seed=self._rng.getrandbits(31),
                 timeout=settings.step_timeout,
                 version=version,
@@ -335,7 +337,7 @@ class Rollout:
         return Trajectory(
             id=derived_id("sandbox", group, member),
             source="sandbox",
-            tenant=self._settings.tenant,
+            tenant=_TENANT,
             goal=play.task.goal,
             tools=json.dumps(played.tools).encode(),
             steps=played.steps,

@@ -1,11 +1,11 @@
 """How much the rollout plays, and how."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 
-class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much is played, and how."""
 
     groups: int = 8
@@ -14,7 +14,7 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Attempts a task."""
     stall_seconds: float = 60.0
     """Without a new version for so long, another round is played."""
-    guided_share: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
+    guided_share: float = 0.5
     """Share of a group that sees lessons, if any fit. Without an unguided part nothing tells what a lesson is worth:
     neither its trials nor the closed-book probe go on."""
     lessons: int = 2
@@ -23,12 +23,9 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Kinds of task, one letter each; empty for the environment's usual mix."""
     first_seed: int = 0
     """Number of the first task of a fresh store."""
-    tenant: str = "default"
-    """Whose trajectories these are."""
     max_steps: int = 24
     max_tokens: int = 512
     """Per step."""
-    temperature: float = 1.0
     harness: str = "causal"
     """What of an episode's history stands in a prompt, in rollout and gate alike: causal (all of it), reasoning,
     sliding, self-managing, an entry point `context.NAME`, or a class path "package.module:Class" of a template or of
@@ -36,7 +33,7 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     harness_options: dict[str, Any] = {}
     """Keyword arguments for it. `budget`: tokens of a prompt at most; leave `max_tokens` below the engine's limit. 0
     for that limit alone."""
-    agent_seconds: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    agent_seconds: float = 600.0
     """Deadline of your loop for one episode."""
     concurrency: int = 64
     """Episodes at once."""

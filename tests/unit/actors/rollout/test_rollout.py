@@ -183,16 +183,16 @@ async def test_a_quarantined_lesson_is_shown_to_nobody():
 
 
 async def test_lessons_are_looked_up_by_the_goal_and_the_tools():
-    bench, asked = Bench(LESSON, groups=1, tenant="acme"), []
+    bench, asked = Bench(LESSON, groups=1), []
     lessons = bench.retriever.lessons
 
-    async def noted(goal, tenant="default", step="", tools=()):
+    async def noted(goal, tenant="another", step="", tools=()):
         asked.append((tenant, step, frozenset(tools)))
         return await lessons(goal, tenant, step, tools)
 
     bench.retriever.lessons = noted
     found = await bench.run(30)
-    assert asked == [("acme", "", frozenset({"win", "lose", "finish"}))]
+    assert asked == [("default", "", frozenset({"win", "lose", "finish"}))]
     assert sum(bool(run.experience_ids) for run in found) == 2
 
 
