@@ -28,10 +28,12 @@ def lesson(id: str, when: str = "book", content: str = "search then book:buy", *
     return Experience(**{"id": id, "when_to_use": when, "content": content, "state": "active", **fields})  # type: ignore[arg-type]
 
 
-async def navigator(store: Store, *lessons: Experience, embedder: Embedder | None = _HASHING) -> Navigator:
+async def navigator(
+    store: Store, *lessons: Experience, embedder: Embedder | None = _HASHING, enabled: bool = True
+) -> Navigator:
     """On a store that has these lessons."""
     await store.save(lessons)
-    actor = Navigator(store=store, embedder=embedder, rng=random.Random(0))
+    actor = Navigator(store=store, embedder=embedder, rng=random.Random(0), enabled=enabled)
     await actor.start()
     return actor
 

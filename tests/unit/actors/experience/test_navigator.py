@@ -116,8 +116,12 @@ async def test_a_skill_and_insights_for_the_same_use_are_given_beside_one_of_two
     assert sorted(await ids(actor, "A customer wants money back for a broken parcel")) == ["one", "picture", "steps"]
 
 
-async def test_no_more_lessons_than_asked_for_none_where_disabled_and_never_an_older_revision(store: Store):
-    assert len(await ids(await navigator(store, BOOK, CANCEL, k=1), BOTH)) == 1
+async def test_no_more_lessons_than_fit_none_where_disabled_and_never_an_older_revision(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patched:
+        patched.setattr(navigating, "_MOST", 1)
+        assert len(await ids(await navigator(store, BOOK, CANCEL), BOTH)) == 1
     assert await ids(await navigator(store, enabled=False), BOTH) == []
     actor = await navigator(store)
     await actor.handle([Received("1", "", lesson("book", state="retired", revision=2))])

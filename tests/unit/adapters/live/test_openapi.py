@@ -17,6 +17,7 @@ import pytest
 from actors.ports.errors import AdapterNotSetUp, LiveApiMalformed, LiveApiRefused, LiveApiUnavailable
 from adapters.live import CallResult, Operation
 from adapters.live.openapi import AuthSettings, OpenApiApi, OpenApiSettings
+from adapters.live.openapi import auth as credentials
 from tests.support.http_api import Asked, HttpApi, Said
 
 pytestmark = pytest.mark.anyio
@@ -603,3 +604,54 @@ async def test_what_openapi_3_0_writes_in_its_own_way_is_translated(read: Read) 
 async def test_a_document_that_is_none_is_told(read: Read, text: str, told: str) -> None:
     with pytest.raises(LiveApiMalformed, match=told):
         await read(text, server="")
+
+
+@pytest.mark.parametrize(
+    ("described", "kind"),
+    [
+        ({"type": "apiKey", "in": "cookie", "name": "sid"}, "cookie"),
+        ({"type": "http", "scheme": "Basic"}, "basic"),
+        ({"type": "oauth2", "flows": {"password": {"tokenUrl": "token"}}}, "password"),
+        ({"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "token"}}}, "client_credentials"),
+        ({"type": "openIdConnect"}, "bearer"),
+    ],
+)
+def test_a_scheme_is_what_the_document_says(described: dict[str, Any], kind: str) -> None:
+    assert scheme(described).kind == kind
+    assert scheme(described).token_url == ("https://shop.example/v1/token" if "flows" in described else "")
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"type": "http", "scheme": "digest"}, "name its kind"),
+        ({"type": "apiKey", "in": "header", "name": "na\u00efve"}, "which header the key goes into"),
+        ({"type": "oauth2", "flows": {"password": {}}}, "say where tokens come from"),
+    ],
+)
+def test_what_a_document_lacks_of_a_scheme_is_named(described: dict[str, Any], said: str) -> None:
+    with pytest.raises(AdapterNotSetUp, match=said):
+        scheme(described)
+
+
+def scheme(described: dict[str, Any]) -> Any:
+    said = AuthSettings(kind="document", username="me")
+    return credentials._scheme("shop", said, described, "key", "https://shop.example/v1", ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "life"),
+    [
+        ({"access_token": "a", "expires_in": 100}, 70.0),
+        ({"access_token": "a"}, None),
+        ({"access_token": "a", "expires_in": -1}, None),
+        ({"access_token": "a\n"}, 0.0),
+        ({"token": "a"}, 0.0),
+        (["a"], 0.0),
+    ],
+)
+def test_a_token_without_a_lifetime_is_kept_and_one_that_is_none_is_not(answer: Any, life: float | None) -> None:
+    token = credentials._read_token(json.dumps(answer).encode(), 0.0)
+    assert (token is None) == (life == 0.0)
+    if token is not None:
+        assert token.until == (life if life else pytest.approx(credentials._LONGEST_LIFE, rel=0.01))
