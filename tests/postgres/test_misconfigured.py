@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from actors.store import Store, StoreMisconfigured, StoreUnavailable
+from actors.store.settings import CONNECTIONS
 from tests.support.patience import within
 from tests.support.postgres import Cluster
 
@@ -132,12 +133,14 @@ async def test_a_defect_is_no_outage_and_its_text_shows_no_values(open_stores: C
     assert SECRET not in str(caught.value)
 
 
-async def test_no_more_connections_than_are_set(postgres: Cluster, database: str, open_stores: Callable[..., Store]):
-    made = open_stores(connections=2)
+async def test_there_are_no_more_connections_than_may_be(
+    postgres: Cluster, database: str, open_stores: Callable[..., Store]
+):
+    made = open_stores()
     await made.open()
     async with anyio.create_task_group() as group:
         for _ in range(12):
             group.start_soon(made.counts)
     with postgres.connect() as connection:
         asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'evolved' AND datname = %s"
-        assert connection.execute(asked, (database,)).fetchone() == (2,)
+        assert connection.execute(asked, (database,)).fetchone() == (CONNECTIONS,)
