@@ -98,7 +98,7 @@ def test_a_port_that_somebody_else_has(here: Installation, command: str, key: st
         table, _, name = key.partition(".")
         port = other.getsockname()[1]
         here.configure(**{table: {name: f"127.0.0.1:{port}"}})
-        fails(here, command, f"{key} = {port}", "in use", "ss -ltnp")
+        fails(here, command, f"{key} = ", str(port), "in use", "ss -ltnp")
 
 
 @pytest.mark.torch

@@ -229,9 +229,9 @@ KEYLESS = {"model": "m", "url": f"{NOWHERE}/v1", "key_env": "EVOLVED_NO_SUCH_KEY
         ("broker", {"nats.url": "nats://127.0.0.1:9"}, "127.0.0.1:9", "set nats.url"),
         ("doors", {"control.listen": "0.0.0.0:8090"}, "control.listen", "--scope admin"),
         ("trainer", {"model.path": "/nowhere/model"}, "/nowhere/model: no such directory", "Hugging Face"),
-        ("adapters", {"judge.name": "lml"}, "judge: no judge adapter 'lml'; did you mean llm?", "[judge]"),
+        ("adapters", {"judge.name": "lml"}, "judge: no judge adapter 'lml'; did you mean llm?", "evolved config"),
         ("adapters", {"judge.name": "llm", **{f"judge.options.{name}": told for name, told in KEYLESS.items()}},
-         "EVOLVED_NO_SUCH_KEY", "[judge]"),
+         "EVOLVED_NO_SUCH_KEY", "evolved config"),
     ],
 )  # fmt: skip
 def test_a_setting_that_leads_nowhere_is_a_fault(
