@@ -1,7 +1,5 @@
 """How much the rollout plays, and how."""
 
-from typing import Any
-
 import msgspec
 
 
@@ -26,15 +24,6 @@ class RolloutSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int = 24
     max_tokens: int = 512
     """Per step."""
-    harness: str = "causal"
-    """What of an episode's history stands in a prompt, in rollout and gate alike: causal (all of it), reasoning,
-    sliding, self-managing, an entry point `context.NAME`, or a class path "package.module:Class" of a template or of
-    your own agent loop, with `async def run(self, session)`."""
-    harness_options: dict[str, Any] = {}
-    """Keyword arguments for it. `budget`: tokens of a prompt at most; leave `max_tokens` below the engine's limit. 0
-    for that limit alone."""
-    agent_seconds: float = 600.0
-    """Deadline of your loop for one episode."""
     concurrency: int = 64
     """Episodes at once."""
     step_timeout: float = 60.0

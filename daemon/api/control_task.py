@@ -71,16 +71,8 @@ def control_task(
     async def run(lifecycle: Lifecycle) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(observe, lifecycle)
-            group.start_soon(
-                partial(
-                    serve,
-                    control.app(where.allowed_hosts, keys),
-                    where.host,
-                    where.port,
-                    tls=tls,
-                    ready=lifecycle.ready,
-                )
-            )
+            app = control.app(where.allowed_hosts, keys)
+            group.start_soon(partial(serve, app, where.host, where.port, tls=tls, ready=lifecycle.ready))
             await lifecycle.draining.wait()
             group.cancel_scope.cancel()
 

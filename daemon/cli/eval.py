@@ -58,7 +58,6 @@ def run_eval(arguments: argparse.Namespace) -> int:
     from daemon.composition import registry
     from daemon.composition.engines import engine_clients
     from daemon.composition.harness import harness
-    from daemon.composition.values import rollout
     from daemon.settings.reading import load
 
     for name in ("n", "tasks", "max_steps", "max_tokens"):
@@ -79,7 +78,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     key = next((one.key for one in engine_clients(config).values() if one.url == url.rstrip("/")), "")
     result = anyio.run(
         evaluate, settings, environment, url, arguments.tasks, arguments.seed, _Progress(), key,
-        harness(rollout(config)),
+        harness(config.sandbox, config.limits.turn_seconds),
     )  # fmt: skip
     if arguments.json:
         print_json(as_json(result))

@@ -20,12 +20,13 @@ NAMED = {
 
 def faults(config: Config) -> Iterator[str]:
     """What cannot work, each with its setting. Adapters are made to see it; environments are not, for some start worker
-    processes."""
+    processes. What was made is left to the end of the process, which has asked nobody anything."""
     looks: list[Callable[[], object]] = [
         *(partial(_adapter, setting, values.adapter(config, kind), kind) for kind, setting in NAMED.items()),
         partial(_environment, config.sandbox.environment, config.sandbox.options),
         *(partial(configured, name, table) for name, table in config.apis.items() if name != ALLOW_HOSTS),
-        partial(harness, values.rollout(config)), partial(values.questioner, config), partial(redaction, config),
+        partial(harness, config.sandbox, config.limits.turn_seconds), partial(values.questioner, config),
+        partial(redaction, config),
     ]  # fmt: skip
     for look in looks:
         try:

@@ -283,16 +283,15 @@ class Daemon:
         if environment is None:
             return lambda version: None
         config, shadow, curriculum = self.config, self.parts.shadow, self.curriculum
-        settings = values.rollout(config)
         tasks = Tasks(
             values.tasks(config), store=self.store, environment=environment, families=config.sandbox.families,
             curriculum=curriculum, clock=self.clock, engine=shadow, rng=self.rng("tasks"), grader=grader,
         )  # fmt: skip
         self.act(tasks.failures, LONG, renews=True)
         player = Rollout(
-            settings, store=self.store, engine=shadow, environment=tasks.environment, retriever=self.navigator,
-            clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
-            harness=harness(settings), mixture=tasks.mixture,
+            values.rollout(config), store=self.store, engine=shadow, environment=tasks.environment,
+            retriever=self.navigator, clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
+            harness=harness(config.sandbox, config.limits.turn_seconds), mixture=tasks.mixture,
             trains=lambda version: self.curator.pool.trains(version),
         )  # fmt: skip
         self.figures(task_figures, tasks)

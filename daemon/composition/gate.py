@@ -29,7 +29,7 @@ def gate_trial(
     else:
         trial = SandboxTrial(
             values.sandbox_trial(config), environment=environment, engine=shadow, store=store, seed=config.seed,
-            harness=harness(values.rollout(config)),
+            harness=harness(config.sandbox, config.limits.turn_seconds),
         )  # fmt: skip
     try:
         safety = SafetyCheck(values.safety(config), engine=shadow)

@@ -10,18 +10,20 @@ from actors.rollout.context import ContextTemplate
 from actors.rollout.context.named import SHIPPED, by_path
 from actors.rollout.harness.agents import Agent
 from actors.rollout.harness.config import PLAIN, HarnessConfig
-from actors.rollout.settings import RolloutSettings
 from daemon.composition import registry
 from daemon.errors import ConfigError
+from daemon.settings.tables import Sandbox
 
 
-def harness(settings: RolloutSettings) -> HarnessConfig:
-    """The manner that rollout and gate share.
+def harness(sandbox: Sandbox, turn_seconds: float) -> HarnessConfig:
+    """The manner that rollout and gate share: what of an episode's history stands in a prompt (causal: all of it,
+    reasoning, sliding, self-managing, an entry point `context.NAME`, or the class path of a template of one's own), or
+    a loop of one's own with `async def run(self, session)`, which has the time of ten turns.
 
     Raises:
         ConfigError: there is no such harness, or it cannot be made.
     """
-    name, options = settings.harness, settings.harness_options
+    name, options = sandbox.harness, sandbox.harness_options
     if name == "causal" and not options:
         return PLAIN
     label = msgspec.json.encode([name, options], order="sorted").decode()
@@ -38,7 +40,7 @@ def harness(settings: RolloutSettings) -> HarnessConfig:
         own = {key: value for key, value in options.items() if key != "budget"}
         loop, template = partial(kind, **own), ContextTemplate(budget=options.get("budget", 0))
         if callable(getattr(loop(), "run", None)):
-            return HarnessConfig(template, Agent(loop, settings.agent_seconds), label)
+            return HarnessConfig(template, Agent(loop, 10 * turn_seconds), label)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"sandbox.harness {name!r}: {error}; check sandbox.harness_options") from error
     raise ConfigError(

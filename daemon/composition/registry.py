@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -23,9 +23,7 @@ def find(kind: str, name: str) -> Any:
     """The class or function that makes the adapter `name` of `kind`."""
     found = installed(kind)
     if name not in found:
-        near = difflib.get_close_matches(name, found, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(sorted(found)) or 'none'}"
-        raise ConfigError(f"no {kind} adapter {name!r}; {hint}")
+        raise ConfigError(f"no {kind} adapter {name!r}; {_hint(name, found, 'installed')}")
     try:
         return found[name].load()
     except ImportError as error:
@@ -55,6 +53,9 @@ def check_options(make: Callable[..., Any], options: Mapping[str, Any], what: st
         return  # it checks them itself
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, 1, 0.5)
-            meant = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
-            raise ConfigError(f"{what}: there is no option {option}; {meant}")
+            raise ConfigError(f"{what}: there is no option {option}; {_hint(option, known, 'known')}")
+
+
+def _hint(name: str, there: Collection[str], are: str) -> str:
+    near = difflib.get_close_matches(name, there, 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"{are}: {', '.join(sorted(there)) or 'none'}"

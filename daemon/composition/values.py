@@ -118,7 +118,6 @@ def rollout(config: Config) -> RolloutSettings:
         groups=config.train.groups, group_size=config.train.group_size,
         stall_seconds=PACES[config.profile].stall_seconds,
         guided_share=lessons.guided_share if lessons.per_prompt else 0.0, lessons=lessons.per_prompt,
-        harness=sandbox.harness, harness_options=sandbox.harness_options, agent_seconds=10 * turn,
         first_seed=config.seed * TASKS_A_SEED + TASKS_A_SEED // 2, concurrency=config.limits.episodes,
         step_timeout=turn, group_seconds=15 * turn, **_played(sandbox),
     )  # fmt: skip

@@ -1,12 +1,13 @@
 """`sandbox.harness` says in what manner episodes are played."""
 
+import msgspec
 import pytest
 
 from actors.rollout.context import ContextTemplate
 from actors.rollout.context.sliding import SlidingWindow
-from actors.rollout.settings import RolloutSettings
 from daemon.composition.harness import harness
 from daemon.errors import ConfigError
+from daemon.settings.reading import load
 
 
 class Mine(ContextTemplate):
@@ -28,8 +29,8 @@ class Neither:
 HERE = "tests.unit.daemon.composition.test_harness"
 
 
-def made(**settings):
-    return harness(RolloutSettings(**settings))
+def made(turn_seconds=60.0, **settings):
+    return harness(msgspec.structs.replace(load(None).sandbox, **settings), turn_seconds)
 
 
 def test_options_reach_the_template_and_tell_manners_apart():
@@ -41,7 +42,7 @@ def test_options_reach_the_template_and_tell_manners_apart():
 
 def test_a_template_and_a_loop_of_ones_own_come_by_class_path():
     assert isinstance(made(harness=f"{HERE}:Mine").context, Mine)
-    agent = made(harness=f"{HERE}:Loop", harness_options={"tries": 3, "budget": 7}, agent_seconds=5.0)
+    agent = made(harness=f"{HERE}:Loop", harness_options={"tries": 3, "budget": 7}, turn_seconds=0.5)
     assert agent.agent is not None
     assert (agent.agent.make().tries, agent.agent.seconds, agent.context.budget) == (3, 5.0, 7)
     assert agent.agent.make() is not agent.agent.make()

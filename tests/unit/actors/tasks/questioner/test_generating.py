@@ -182,8 +182,8 @@ def proposal(goal: str, world: str = "w", after: str = "x", base_goal: str = "Ba
     )
 
 
-async def reason(new: Proposal, *kept: Proposal, **settings: float) -> str:
-    filters = Filters(FilterSettings(**settings), Preferences(), HashingEmbedder())  # type: ignore[arg-type]
+async def reason(new: Proposal, *kept: Proposal, **settings: Any) -> str:
+    filters = Filters(FilterSettings(**settings), Preferences(), HashingEmbedder())
     for one in kept:
         assert await filters.check(one) is None
         filters.keep(one)
