@@ -167,7 +167,7 @@ def test_long_hostile_texts_take_time_in_proportion() -> None:
     for seed in seeds:
         short, long = seed * (4000 // len(seed)), seed * (40000 // len(seed))
         bound = max(0.25, 40 * min(took(short) for _ in range(2)))
-        assert any(took(long) < bound for _ in range(3)), seed  # a busy machine has slow moments, a defect has no fast one
+        assert any(took(long) < bound for _ in range(3)), seed  # a busy machine has slow moments
     assert took(" ".join(f"00{49171000000 + number}" for number in range(20_000))) < 1.5
 
 
