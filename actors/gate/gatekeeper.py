@@ -371,8 +371,11 @@ class Gatekeeper:
             return condemned
         incumbent, served = await self._incumbent(), await self._served()
         measured = await self._trial.compare(candidate.version, incumbent, served, self._load)
-        # Trials take minutes: the rollback may have come meanwhile.
-        return await self._condemned(candidate) or measured
+        # Trials take minutes: the rollback may have come meanwhile, or an order that brought in something else.
+        condemned, serves = await self._condemned(candidate), await self._incumbent()
+        if condemned is None and serves != incumbent:
+            return Comparison("wait", f"v{serves} serves since v{incumbent} was compared with", {})
+        return condemned or measured
 
     async def _condemned(self, candidate: Candidate) -> Comparison | None:
         """A rejection if `candidate`, or a version between it and what serves, was rolled back or given up."""

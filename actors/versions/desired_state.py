@@ -141,9 +141,12 @@ class _Walk:
         match event:
             case Verdict(decision="promote"):
                 self._manifests[event.version] = event.manifest
-                # Better than what was rolled back says nothing: the gate was at it when the rollback came.
-                if event.version not in self._banned and event.incumbent not in self._rolled_back:
-                    self._promote(Goal(event.version, event.path, event.manifest, "verdict"))
+                # Better than what was rolled back says nothing: the gate was at it when the rollback came. Nor does
+                # better than what was there before a newer one was promoted.
+                judged = event.incumbent not in self._rolled_back and not self._outdated(event)
+                if event.version not in self._banned and judged:
+                    goal = Goal(event.version, event.path, event.manifest, "verdict")
+                    self._promote(goal, against=event.incumbent)
             case Directive(kind="promote"):
                 self._order(event)
             case Directive(kind="roll_on"):
@@ -172,7 +175,8 @@ class _Walk:
             tuple(reversed(dict.fromkeys(goal.version for goal in reversed(self._good)))),
         )
 
-    def _promote(self, goal: Goal, *, at_once: bool = False) -> None:
+    def _promote(self, goal: Goal, *, against: int | None = None) -> None:
+        """`against`: the version that it was compared with; None: an operator's order, which is carried out at once."""
         if self._frozen and goal.version not in self._carried_out:
             return
         trial = self._trial
@@ -180,10 +184,19 @@ class _Walk:
             return
         if self._stable is not None and self._stable.version == goal.version:
             self._waiting = None
-        elif trial is not None and trial.engine and not at_once:
-            self._waiting = goal  # what is on trial is judged first, else a busy gate would end every trial
+        elif trial is None or against is None:
+            self._trial = ServingTrial(goal)
+        elif trial.engine or (trial.goal.why == "order" and trial.goal.version != against):
+            # What is on trial is judged first, else a busy gate would end every trial; what was ordered serves first.
+            self._waiting = goal
         else:
             self._trial = ServingTrial(goal)
+
+    def _outdated(self, verdict: Verdict) -> bool:
+        """Whether something newer than both versions that were compared serves or is on trial by now."""
+        on_trial = -1 if self._trial is None else self._trial.goal.version
+        stable = -1 if self._stable is None else self._stable.version
+        return max(verdict.version, verdict.incumbent) < max(on_trial, stable)
 
     def _order(self, order: Directive) -> None:
         version = number(order, "version")
@@ -201,7 +214,7 @@ class _Walk:
             versions.discard(version)
         manifest = order.details.get("manifest", "")
         self._manifests[version] = manifest
-        self._promote(Goal(version, order.details.get("path", ""), manifest, "order"), at_once=True)
+        self._promote(Goal(version, order.details.get("path", ""), manifest, "order"))
 
     def _roll_on(self, trial: ServingTrial) -> None:
         self._stable = trial.goal

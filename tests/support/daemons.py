@@ -38,6 +38,7 @@ class Daemons(Tapped):
         super().__init__(
             directory, profile="toy", database={"url": store_url}, engines={"url": engines["serving"]},
             shadow={"url": engines["shadow"]}, runs={"idle_minutes": 1.0},
+            trial={"runs": 10_000}, watch={"success": "tell"},  # what chance says of four versions is not the question
         )  # fmt: skip
         ports = dict(zip(NAMES, free_ports(3), strict=True))
         self._urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
@@ -99,8 +100,8 @@ class Daemons(Tapped):
         return await self.http.post(f"{self._urls[name]}/api/{kind}", json=body)
 
     async def learned(self, number: int) -> None:
-        """A version appears, as if the learner had made it."""
-        path = checkpoints.write(self.versions / f"v{number:06d}", number + 1)
+        """A version appears, as if the learner had made it; its weights are those of all."""
+        path = checkpoints.write(self.versions / f"v{number:06d}", 1)
         checkpoints.write_manifest(path, number)
         made = Candidate(
             id=f"candidate-{number}", version=number, parent=0, path=str(path), files=(),

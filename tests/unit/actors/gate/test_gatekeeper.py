@@ -69,17 +69,24 @@ async def test_what_comes_of_a_version_that_was_rolled_back_is_rejected_untried(
     assert verdict.decision == "promote", "the learner went back as well"
 
 
-async def test_a_rollback_during_a_trial_ends_it_with_a_rejection(bench, monkeypatch):
+async def test_a_rollback_during_a_trial_ends_it_with_a_rejection_and_an_order_has_it_measured_anew(bench, monkeypatch):
     await bench.train(1, 0)
     bench.serve(1)
-    compare = bench.trial.compare
+    await bench.train(2, 1)
+    bench.serve(2)
+    compare, comes = bench.trial.compare, [lambda: bench.serve(1), lambda: None, lambda: bench.roll_back(1)]
 
     async def interrupted(*arguments):
-        bench.roll_back(1)
+        comes.pop(0)()
         return await compare(*arguments)
 
     monkeypatch.setattr(bench.trial, "compare", interrupted)
-    verdict, *_ = await bench.train(2, 1)
+    assert await bench.train(3, 2) == []
+    assert bench.gate.waiting.reason == "v1 serves since v2 was compared with"
+    (verdict,) = await bench.tick()
+    assert (verdict.version, verdict.incumbent, bench.trial.asked[-2:]) == (3, 1, [(3, 2), (3, 1)])
+    bench.serve(3)
+    verdict, *_ = await bench.train(4, 1)
     assert (verdict.decision, verdict.reason) == ("reject", "comes of v1, which was rolled back")
 
 

@@ -23,7 +23,7 @@ def order(kind, at: float, origin: str = "", **details: str) -> Directive:
 
 
 FIRST, SECOND = serving(0, 1, "started"), (verdict(2, 2), serving(2, 3))
-BACK = order("rollback", 5, version="2")
+BACK, GOES_ON = order("rollback", 5, version="2"), order("roll_on", 7, version="5")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,10 @@ BACK = order("rollback", 5, version="2")
         ((FIRST, *SECOND, BACK, serving(0, 6), verdict(4, 7)), False, 4),
         ((FIRST, *SECOND, BACK, verdict(4, 7, incumbent=2)), False, 0),  # better than what was bad
         ((FIRST, *SECOND, BACK, order("promote", 6, version="2"), verdict(4, 7, incumbent=2)), False, 4),
+        # An order is not yet carried out, or was: what the gate compared before it does not take its place.
+        ((FIRST, *SECOND, order("promote", 4, version="3"), verdict(2, 5)), False, 3),
+        ((FIRST, *SECOND, order("promote", 4, version="3"), verdict(4, 5, 2)), False, 3),
+        ((FIRST, *SECOND, order("promote", 4, version="5"), serving(5, 5), verdict(4, 6, 2), GOES_ON), False, 5),
         ((FIRST, verdict(2, 2), serving(2, 3, "refused"), serving(2, 4, "refused")), False, 0),
         ((serving(2, 1, "started"), BACK), False, None),  # nothing good is left: a person must look
     ],
