@@ -1,12 +1,12 @@
 """Does what is on trial fare worse than what was? Live runs of both, compared again and again without fooling oneself.
 
 A test at 5 % asked with every new run would speak up against most innocent versions. So it is asked at fixed sizes of
-the trial's arm, each `GROWTH` times the last, and each look may err with its part of `error` (`level`): a union bound,
+the trial's arm, each `GROWTH` times the last, and each look may err with its part of `ERROR` (`level`): a union bound,
 valid whatever the looks have to do with each other. A version that looks worse without being shown to be is watched for
 twice as long, and no deadline ends that.
 
 The canary's share doubles each time `_PATIENCE` passed without the outcomes of the next look, up to the part that its
-engine has without a trial, and to `most_share`. A bad version goes once n outcomes came, whatever its share; a larger
+engine has without a trial, and to `MOST_SHARE`. A bad version goes once n outcomes came, whatever its share; a larger
 one brings them sooner. It does not grow while reports of one run in `_PER_OUTCOME` would do, nor while nobody calls.
 """
 
@@ -39,28 +39,30 @@ _SECONDS_A_ROW = 0.002
 """From one count of the runs to the next, times the runs: one takes 20 microseconds, so that a long trial never takes
 more than a hundredth of a core, and one of a few hundred runs is counted with every tick."""
 _LOOKS = "swapper/canary"
+SHARE = 0.1
+"""With several engines: of new trajectories, what the one with the trial gets to begin with: the harm of a bad version
+is small, and the outcomes of the first look come in hours even where few runs are reported."""
+MOST_SHARE = 0.5
+"""The same at most: with half of the runs on either side a comparison is surest."""
+FIRST_LOOK = 8
+"""Runs on trial when they are first compared: fewer could not convict anything. With several engines
+`_FIRST_DRAWN`."""
+ERROR = 0.05
+"""Probability that a version as good as what it is compared with is rolled back, over the whole trial; the
+gate's own error is the same by default."""
 
 
 class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The trial of a promoted version: at one of several engines, or at the only one."""
 
-    share: float = 0.1
-    """With several engines: of new trajectories, what the one with the trial gets to begin with, 0 to 1."""
-    most_share: float = 0.5
-    """The same at most: while outcomes come too slowly the share doubles, up to what the engine gets by its weight."""
     seconds: float = 60.0
     """A trial lasts so long at least."""
     runs: int = 32
     """Runs with an outcome that a version on trial must have had at least, unless the deadline passes; twice as many if
     it looks worse."""
     deadline_seconds: float = 3600.0
-    """After so long a version that does not look worse is taken for good; it needs the outcomes of `first_look`, with
+    """After so long a version that does not look worse is taken for good; it needs the outcomes of `FIRST_LOOK`, with
     several engines those of the next look beyond."""
-    error: float = 0.05
-    """Probability that a version as good as what it is compared with is rolled back, over the whole trial."""
-    first_look: int = 8
-    """Runs on trial when they are first compared, with several engines at most 4; each further look at 1.5 times as
-    many."""
 
 
 class Period(msgspec.Struct, frozen=True, array_like=True):
@@ -102,7 +104,7 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
     """Why what is on trial is worse than the rest, empty if that cannot be said; counts its looks in `looks`.
 
     The `last` look, before a trial ends well, is had whatever the size."""
-    canary, rest, first = arms.canary, arms.rest, _first(settings, arms.drawn)
+    canary, rest, first = arms.canary, arms.rest, _first(arms.drawn)
     failed = canary.failed, canary.judged
     for series, name, mine, theirs, strata, against in (
         ("failures", "failures", failed, (rest.failed, rest.judged), arms.failures, arms.against),
@@ -131,16 +133,16 @@ def level(look: int, settings: CanarySettings, *, drawn: bool) -> float:
     """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs.
 
     Failures and errors share the error; with one engine (not `drawn`) failures against all lately do too."""
-    first, series = _first(settings, drawn), 2 if drawn else 3
+    first, series = _first(drawn), 2 if drawn else 3
     early = planned_looks(first, GROWTH, settings.runs) + 1
     late = max(0, planned_looks(first, GROWTH, SAMPLE) - early)
     if look <= early:
-        return settings.error / series * (_EARLY if late else 1.0) / early
-    return settings.error / series * (1.0 - _EARLY) / late if look <= early + late else 0.0
+        return ERROR / series * (_EARLY if late else 1.0) / early
+    return ERROR / series * (1.0 - _EARLY) / late if look <= early + late else 0.0
 
 
-def _first(settings: CanarySettings, drawn: bool) -> int:
-    return min(settings.first_look, _FIRST_DRAWN) if drawn else settings.first_look
+def _first(drawn: bool) -> int:
+    return _FIRST_DRAWN if drawn else FIRST_LOOK
 
 
 def looks_worse(strata: Strata) -> bool:
@@ -186,7 +188,7 @@ class CanaryWatch:
         if not self._drawn:
             return Needs(share=1.0, outcomes=outcomes)
         if not looks.periods:
-            return Needs(share=self._settings.share, outcomes=outcomes)
+            return Needs(share=SHARE, outcomes=outcomes)
         now = looks.periods[-1]
         more = min(2 * now.share, self._most(trial))
         if more <= now.share:
@@ -230,13 +232,13 @@ class CanaryWatch:
         age = now - trial.since
         down = looks_worse(arms.failures) or looks_worse(arms.lately)
         enough = age >= settings.seconds and arms.canary.judged >= settings.runs * (2 if down else 1)
-        late = age >= settings.deadline_seconds and not down and arms.canary.judged >= settings.first_look
+        late = age >= settings.deadline_seconds and not down and arms.canary.judged >= FIRST_LOOK
         if arms.drawn:
             # Asked with every outcome, a worse version would soon have a moment in which it does not look worse. At the
             # only engine everybody has it anyway.
             late = late and looks.failures > taken
         # What fails is reported first: a bad version may have its outcomes before there are any to compare them with.
-        told = not arms.drawn or sum(len(rest) for mine, rest in arms.failures if mine) >= settings.first_look
+        told = not arms.drawn or sum(len(rest) for mine, rest in arms.failures if mine) >= FIRST_LOOK
         ends = (enough or late) and told and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
@@ -265,12 +267,11 @@ class CanaryWatch:
 
     def _due(self, looks: Looks) -> int:
         """Runs with an outcome that the next look at them needs."""
-        return int(-(-_first(self._settings, self._drawn) * GROWTH**looks.failures // 1))
+        return int(-(-_first(self._drawn) * GROWTH**looks.failures // 1))
 
     def _most(self, trial: ServingTrial) -> float:
         """The largest share that `trial` may have."""
-        settings = self._settings
-        return max(settings.share, min(settings.most_share, self._parts.get(trial.engine, 0.0)))
+        return max(SHARE, min(MOST_SHARE, self._parts.get(trial.engine, 0.0)))
 
     def _of(self, trial: ServingTrial) -> Looks | None:
         """The looks of `trial`, None if another one was last looked at."""
@@ -304,10 +305,10 @@ class CanaryWatch:
             self._saved = data
 
     def _resume(self, trial: ServingTrial, looks: Looks, now: float) -> None:
-        """The share at the start of the trial, or of the daemon: settings and engines may be others than before."""
+        """The share at the start of the trial, or of the daemon: engines may be others than before."""
         if not looks.periods:
-            looks.periods.append(Period(trial.since, self._settings.share))
+            looks.periods.append(Period(trial.since, SHARE))
         last = looks.periods[-1]
-        share = min(max(last.share, self._settings.share), self._most(trial))
+        share = min(max(last.share, SHARE), self._most(trial))
         if share != last.share:
             looks.periods.append(Period(now, share))

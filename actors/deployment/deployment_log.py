@@ -91,11 +91,11 @@ class DeploymentLog:
             for old in list(items)[: max(0, len(items) - 4 * _REMEMBERED)]:
                 del items[old]
 
-    def plan(self, *, frozen: bool, attempts: int, kept: Collection[int] | None = None) -> Plan:
+    def plan(self, *, frozen: bool, kept: Collection[int] | None = None) -> Plan:
         """What should serve; see `desired_state.plan`."""
         return plan(
             self._engines, self._verdicts.values(), self._directives.values(), self._servings.values(),
-            frozen=frozen, attempts=attempts, kept=kept,
+            frozen=frozen, kept=kept,
         )  # fmt: skip
 
     def good(self, name: str) -> list[Serving]:

@@ -36,12 +36,17 @@ from actors.statistics.histogram import Histogram
 from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
-from actors.versions.desired_state import Goal, Plan
+from actors.versions.desired_state import ATTEMPTS, Goal, Plan
 from actors.versions.version_timeline import VersionTimeline
 
 _log = structlog.get_logger(__name__)
 _ENGINE_SECONDS = 10.0
 """That an engine has to say which version it serves."""
+_KEEP = 3
+"""Versions that served last and are kept on disk to go back to, an engine: drift may take two to be seen. Of those
+before, one of each age stays too: up to a quarter of an hour, to an hour, to four, and so on."""
+_CLOSE_SECONDS = 0.5
+"""With several engines: from telling the tap that one takes nothing new to pausing it; it looks every 0.2 s."""
 _STALE_TICKS = 6
 """The tap believes its routes for so many reconciliations without news."""
 
@@ -51,15 +56,8 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     reconcile_seconds: float = 5.0
     """Between two looks at the engines when nothing is heard."""
-    attempts: int = 2
-    """Swaps to one version that may fail on one engine before it is left alone for good."""
-    keep: int = 3
-    """Versions that served last and are kept on disk to go back to, an engine. Of those before, one of each age
-    stays too: up to a quarter of an hour, to an hour, to four, and so on."""
     swap_timeout: float = 180.0
     """Seconds a swap may take in all, validation and a rollback included."""
-    close_seconds: float = 0.5
-    """With several engines: from telling the tap that one takes nothing new to pausing it; it looks every 0.2 s."""
     canary: CanarySettings = CanarySettings()
 
 
@@ -204,7 +202,7 @@ class Swapper:
 
     def _plan(self) -> Plan:
         kept = None if self._kept is None else self._kept | {0}  # which the learner never deletes
-        return self._deployment_log.plan(frozen=self._held, attempts=self._settings.attempts, kept=kept)
+        return self._deployment_log.plan(frozen=self._held, kept=kept)
 
     async def _reconcile(self) -> Result:
         """Close the gap on each engine; the first one that does not take a version spares the others."""
@@ -282,7 +280,7 @@ class Swapper:
         end, reason = await self._watch.verdict(
             trial, wanted.stable.version, now, hold=self._held, good=wanted.good, world=self._deployment_log.drifted
         )
-        if trial.swaps > self._settings.attempts:
+        if trial.swaps > ATTEMPTS:
             end, reason = "rollback", f"on trial: {trial.engine} came up again without it {trial.swaps - 1} times"
         elif end == "roll_on" and self._looks[trial.engine].version != trial.goal.version:
             return []  # it passed, but is away at the moment: it may have died of what it serves
@@ -345,7 +343,7 @@ class Swapper:
         _log.info("swap_started", engine=name, version=want.version, previous=version, why=want.why)
         if self._routes is not None:
             await self._tell(swapping=name)
-            await anyio.sleep(self._settings.close_seconds)
+            await anyio.sleep(_CLOSE_SECONDS)
         self._times.swapping(name)
         try:
             report = await self._run(name, want, version)
@@ -412,7 +410,7 @@ class Swapper:
     async def _pin(self) -> None:
         """Tell the learner, who deletes old versions, which ones must stay."""
         wanted = self._plan()
-        stays = self._deployment_log.pins(wanted, self._settings.keep, self._kept or ())
+        stays = self._deployment_log.pins(wanted, _KEEP, self._kept or ())
         pins = stays, self._deployment_log.serving(wanted)
         if pins == self._pins:
             return

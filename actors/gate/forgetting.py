@@ -12,6 +12,9 @@ import msgspec
 from actors.statistics.intervals import Decision, Interval
 from actors.statistics.paired_sequential import confidence_sequence, e_value, surely_above
 
+_ALPHA = 0.25
+"""Probability at most that a family which fell by the margin or more is taken for one that did not: all families must
+be within it at once, so what fell hardly ever passes."""
 _FAMILYWISE = 0.05
 """Probability at most that a candidate which is worse on no family is rejected over one, over all families (Holm)."""
 _HEALTHY = 0.6
@@ -20,15 +23,6 @@ _LEAST = 8
 """Tasks that a family needs to be watched."""
 _MOST = 24
 """Families watched at most, those with the most tasks: with more of them Holm's procedure finds nothing any more."""
-
-
-class ForgettingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each family of held-out tasks must show."""
-
-    margin: float = 0.15
-    """How much worse than under the best version ever served a healthy family may be."""
-    alpha: float = 0.25
-    """Probability at most that a family which fell by the margin or more is taken for one that did not."""
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +55,9 @@ class Suite(msgspec.Struct, frozen=True):
     figures: dict[str, float]
 
 
-def forgetting(families: Mapping[str, Family], settings: ForgettingSettings) -> Suite:
-    """Judge `families`, by their key in the measurements."""
+def forgetting(families: Mapping[str, Family], margin: float) -> Suite:
+    """Judge `families`, by their key in the measurements; a healthy one may be worse than under the best version ever
+    served by `margin`."""
     ordered = sorted(families.items(), key=lambda entry: (-entry[1].tasks, entry[0]))
     large = [entry for entry in ordered if entry[1].tasks >= _LEAST]
     watched = large[:_MOST]
@@ -73,7 +68,7 @@ def forgetting(families: Mapping[str, Family], settings: ForgettingSettings) -> 
     }
     healthy: list[tuple[str, Family]] = []
     for key, family in watched:
-        difference = confidence_sequence(family.differences, settings.alpha, _FAMILYWISE)
+        difference = confidence_sequence(family.differences, _ALPHA, _FAMILYWISE)
         figures |= _figures(key, family, difference)
         if _mean(family.reference) >= _HEALTHY:
             healthy.append((key, family))
@@ -82,9 +77,9 @@ def forgetting(families: Mapping[str, Family], settings: ForgettingSettings) -> 
     figures["families_lost"] = float(len(lost))
     if lost:
         return Suite("reject", "forgotten: " + _told(healthy, lost), figures)
-    open_ = [key for key, family in healthy if not surely_above(family.differences, -settings.margin, settings.alpha)]
+    open_ = [key for key, family in healthy if not surely_above(family.differences, -margin, _ALPHA)]
     if open_:
-        return Suite("hold", f"not yet shown within {settings.margin:g}: " + _told(healthy, open_), figures)
+        return Suite("hold", f"not yet shown within {margin:g}: " + _told(healthy, open_), figures)
     return Suite("promote", "", figures)
 
 

@@ -47,12 +47,13 @@ biased by what changed tokens do together."""
 _EFFECTIVE_SHARE = 0.25
 """Effective sample size, as a share of the trajectories, below which outcomes decide nothing: a few runs hold all."""
 
+SCORED = 256
+"""Held-out trajectories with an outcome that are scored at most, newest first: with more an interval hardly narrows."""
+
 
 class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the replay gate asks for."""
 
-    most: int = 256
-    """Held-out trajectories with an outcome that are scored at most, newest first."""
     least: int = 32
     """With fewer held-out outcomes nothing is decided by outcomes."""
     margin: float = 0.05
@@ -92,7 +93,7 @@ class ReplayTrial:
 
     async def _compare(self, candidate: int, incumbent: int, load: Load) -> Comparison:
         settings = self._settings
-        runs, unusable = await reported_runs(self._store, settings.most)
+        runs, unusable = await reported_runs(self._store, SCORED)
         self.unusable += unusable
         count, first = len(runs), min(_FEW, settings.least) if settings.small_step > 0 else settings.least
         if count < first:

@@ -31,8 +31,6 @@ class InvalidProbes(Exception):
 class SafetySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The probes and their limit."""
 
-    shipped: bool = True
-    """Whether the shipped probes are asked."""
     file: str = ""
     """Your own probes in TOML, in the form of the shipped actors/gate/probes.toml, asked beside them."""
     attempts: int = 4
@@ -92,7 +90,7 @@ class SafetyCheck:
             InvalidProbes: the file cannot be used.
         """
         self._settings, self._engine = settings, engine
-        files = ([SHIPPED] if settings.shipped else []) + ([Path(settings.file)] if settings.file else [])
+        files = [SHIPPED, *([Path(settings.file)] if settings.file else [])]
         self._probes = [entry for path in files for entry in read_probes(path)]
 
     async def gather(self) -> int:

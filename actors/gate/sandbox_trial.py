@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from actors.gate.exam import Exam, ExamSettings
-from actors.gate.forgetting import Family, ForgettingSettings, forgetting
+from actors.gate.forgetting import Family, forgetting
 from actors.gate.scores import score, summarize
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
@@ -78,7 +78,7 @@ class SandboxTrialSettings(ExamSettings, frozen=True, kw_only=True, forbid_unkno
     beta: float = 0.05
     """Probability at most that a candidate which is not worse is ever rejected for the average; over families see
     `gate.sandbox.forgetting`."""
-    forgetting: ForgettingSettings = ForgettingSettings()
+    forgetting_margin: float = 0.15
     """What each family of tasks must show."""
 
 
@@ -201,7 +201,8 @@ class SandboxTrial:
             }
         reference = rivals.get("best", rivals.get("incumbent"))
         if reference is not None:
-            suite = forgetting(self._families(mine, records.taken(reference, candidate, number)), settings.forgetting)
+            families = self._families(mine, records.taken(reference, candidate, number))
+            suite = forgetting(families, settings.forgetting_margin)
             figures |= suite.figures
             decision = both(decision, suite.decision)
             if suite.reason:

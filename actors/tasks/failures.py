@@ -13,7 +13,6 @@ counted. Nothing but ids is remembered here: what is forgotten is gone.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated
 
 import msgspec
 import structlog
@@ -72,14 +71,14 @@ _HISTORY = 2048
 """Runs of production and sandbox, each, that are looked through for one that succeeded."""
 _TIMEOUT = 30.0
 """Seconds for the execution of one reference."""
+_LEAST = 3
+"""Failures of a kind before tasks are made of them: one or two are chance, or somebody's typing error."""
 
 
 class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which failures become tasks."""
 
     enabled: bool = True
-    least: Annotated[int, msgspec.Meta(ge=1)] = 3
-    """Failures of a kind before tasks are made of them."""
     families: str = ""
     """Kinds of task among which worlds are looked for, one letter each; empty for the environment's usual mix."""
 
@@ -158,8 +157,8 @@ class LiveFailures:
                 self.counts["gone"] += len(waiting.ids) - len(runs)
                 waiting.keep({run.id for run in runs})
                 self._changed = True
-            asked = Asked(kind, runs, self._settings.least)
-            used = await self._use(asked) if len(runs) >= self._settings.least else ""
+            asked = Asked(kind, runs, _LEAST)
+            used = await self._use(asked) if len(runs) >= _LEAST else ""
             waiting.ticks += 1
             if not used and waiting.ticks >= _PATIENCE:
                 used = "given_up"
@@ -176,7 +175,7 @@ class LiveFailures:
 
     def _due(self) -> list[tuple[str, Waiting]]:
         """Kinds with failures enough, those first that were tried least often, each party's in its turn."""
-        found = [(name, one) for name, _, one in self._waiting if len(one.failures) >= self._settings.least]
+        found = [(name, one) for name, _, one in self._waiting if len(one.failures) >= _LEAST]
         found.sort(key=lambda item: item[1].ticks)
         return [found[place] for place in in_turn([one.party for _, one in found])[:_A_TICK]]
 

@@ -12,7 +12,7 @@ succeeded, the same task told more openly goes into the pool beside it (`rewriti
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -31,9 +31,6 @@ _ALL_FAIL = "no attempt succeeds"
 _ATTEMPTS = 8.0
 """Attempts after which a task's turn comes half as often."""
 
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-
-
 _AGREEING = 2
 """Rounds in a row whose attempts all end alike before a task is set aside."""
 _LOSSES = 2
@@ -42,15 +39,9 @@ _RETRY_SECONDS = 600.0
 """Until a task that was set aside is tried again; each time twice as long."""
 _RETRIES = 3
 """Times that it is tried again before it is retired."""
-
-
-class MixtureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How tasks that were made here are mixed with the environment's own."""
-
-    share: Share = 0.25
-    """Of a round's tasks, while there are enough; 0 for none."""
-    scale: Share = 0.5
-    """Factor of the advantages of self-made tasks; tasks of the environment that failures pointed to have 1."""
+_SCALE = 0.5
+"""Factor of the advantages of self-made tasks, for nobody outside wrote them; tasks of the environment that failures
+pointed to have 1."""
 
 
 class Weigher(Protocol):
@@ -68,10 +59,9 @@ class Weigher(Protocol):
 class Mixture:
     """Draws tasks of the pool, and notes what came of them."""
 
-    def __init__(
-        self, settings: MixtureSettings, *, book: Store, weigher: Weigher, clock: Callable[[], float]
-    ) -> None:  # fmt: skip
-        self._settings, self._book, self._weigher, self._clock = settings, book, weigher, clock
+    def __init__(self, share: float, *, book: Store, weigher: Weigher, clock: Callable[[], float]) -> None:
+        """`share` of a round's tasks, while there are enough; 0 for none."""
+        self._share, self._book, self._weigher, self._clock = share, book, weigher, clock
         self._flying: dict[str, TaskState] = {}
         self.counts: Counter[str] = Counter()
         """Tasks that were drawn, by origin; short: of a round's share, for want of tasks; set_aside, returned (from
@@ -79,7 +69,7 @@ class Mixture:
 
     async def draw(self, count: int) -> list[Play]:
         """Tasks for a round of `count`, no more than their share; nobody else gets them until `report`."""
-        wanted = slots(self._settings.share, count)
+        wanted = slots(self._share, count)
         if not wanted:
             return []
         states = await self._book.task_states(_PLAYED)
@@ -90,7 +80,7 @@ class Mixture:
             self._flying[state.task.id] = state
             self.counts[state.task.origin] += 1
             self.counts["returned"] += state.state == "set_aside"
-            scale = 1.0 if state.task.origin == "environment" else self._settings.scale
+            scale = 1.0 if state.task.origin == "environment" else _SCALE
             # `lost` only starts again when `tried` has grown: no two rounds have both.
             plays.append(Play(state.task, f"{state.task.id}/{state.tried}/{state.lost}", scale))
         return plays

@@ -13,6 +13,8 @@ import msgspec
 
 from actors.messages import Directive, Serving, Verdict
 
+ATTEMPTS = 2
+"""Swaps to one version that may fail on one engine before it is left alone for good: one may be bad luck."""
 FORWARD = ("promote", "roll_on", "thaw")
 """Directives that bring weights in: they count only with a signature. The others stop or go back."""
 _WATCHED = "sentinel"
@@ -92,13 +94,12 @@ def plan(
     servings: Iterable[Serving],
     *,
     frozen: bool,
-    attempts: int,
     kept: Collection[int] | None = None,
 ) -> Plan:
     """What should serve on `engines` after all that was decided.
 
     Verdicts, and directives of the kinds `FORWARD`, must have been verified. A version that was rolled back, or that
-    the canary (or the only engine) failed to take `attempts` times, is not wanted again until an operator promotes it
+    the canary (or the only engine) failed to take `ATTEMPTS` times, is not wanted again until an operator promotes it
     anew; what the canary passed and another engine fails to take leaves that engine behind. While `frozen` a promotion
     counts only if it was carried out before.
     """
@@ -111,7 +112,7 @@ def plan(
     for serving in mine:
         if serving.result in ("started", "swapped"):
             served.setdefault(serving.engine, set()).add(serving.version)
-    walk = _Walk(len(engines) > 1, set[int]().union(*served.values()), served, frozen, attempts, kept)
+    walk = _Walk(len(engines) > 1, set[int]().union(*served.values()), served, frozen, kept)
     for _, event in sorted(events, key=lambda item: item[0]):
         walk.take(event)
     return walk.result()
@@ -121,11 +122,11 @@ class _Walk:
     """Goes through the events in the order of their times."""
 
     def __init__(
-        self, several: bool, carried_out: set[int], served: dict[str, set[int]], frozen: bool, attempts: int,
+        self, several: bool, carried_out: set[int], served: dict[str, set[int]], frozen: bool,
         kept: Collection[int] | None,
     ) -> None:  # fmt: skip
         self._several, self._carried_out, self._served = several, carried_out, served
-        self._frozen, self._attempts, self._kept = frozen, attempts, kept
+        self._frozen, self._kept = frozen, kept
         self._stable: Goal | None = None
         self._trial: ServingTrial | None = None
         self._waiting: Goal | None = None
@@ -280,7 +281,7 @@ class _Walk:
     def _failed(self, engine: str, version: int) -> None:
         key = (engine, version)
         self._failures[key] = self._failures.get(key, 0) + 1
-        if self._failures[key] < self._attempts:
+        if self._failures[key] < ATTEMPTS:
             return
         passed = any(goal.version == version for goal in self._good)
         if self._several and passed:

@@ -11,6 +11,7 @@ import msgspec
 
 from actors.credit.control_questions import BLIND_SHARE
 from actors.curation.pace import duration
+from actors.gate.replay_trial import SCORED
 from actors.kinds.holdout import SHARE
 from adapters.judges.windows import Shape as Shown
 from daemon.composition import values
@@ -188,7 +189,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
         cycle: seconds of an update with its version.
     """
     canary, seconds = values.canary(config), values.gatekeeper(config).gate_seconds
-    replay, prompts, drift = values.replay_trial(config), values.prompts(config), values.drift(config)
+    prompts, drift = values.prompts(config), values.drift(config)
     limit = config.train.max_staleness
     reports = given.runs_per_hour * given.reported / 3600.0
     by_data = DAY * reports * USED / config.train.runs
@@ -209,7 +210,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
             "outcomes that come sooner, or more in a batch (train.runs), help"
         )
     judged, a_run = _judge(given, config)
-    scored = replay.most + drift.most
+    scored = SCORED + drift.most
     replayed = prompts.most * (given.tokens + prompts.max_tokens)
     shadow = verdicts * 2 * (scored * given.tokens + replayed)
     episodes = config.train.groups * config.train.group_size if config.sandbox.environment else 0

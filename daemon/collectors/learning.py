@@ -17,7 +17,7 @@ from actors.curation.pace import ALL, EXAM
 from actors.curation.pool import WAIT_SECONDS
 from actors.curation.progress import Evidence, Facts, Learning, progress
 from actors.curation.remedies import calls_that_train, counted, tell
-from actors.deployment.canary import CanarySettings
+from actors.deployment.canary import FIRST_LOOK, SHARE, CanarySettings
 from actors.deployment.fleet import Fleet
 from actors.gate.gatekeeper import Gatekeeper
 from daemon.collectors.figures import counter, gauge
@@ -150,13 +150,13 @@ class LearningView:
         if fleet.canary is None:
             return None
         engine = fleet.engines.get(fleet.canary_engine)
-        share = engine.canary_share if engine is not None else self._canary.share if len(fleet.engines) > 1 else 1.0
+        share = engine.canary_share if engine is not None else SHARE if len(fleet.engines) > 1 else 1.0
         deadline = fleet.canary_since + self._canary.deadline_seconds
         # Once it has passed a few outcomes suffice, but those must come.
         passed = self._clock() >= deadline
         return Evidence(
             version=fleet.canary, since=fleet.canary_since, have=fleet.canary_judged,
-            need=max(self._canary.first_look, fleet.canary_due if len(fleet.engines) > 1 else 0)
+            need=max(FIRST_LOOK, fleet.canary_due if len(fleet.engines) > 1 else 0)
             if passed
             else self._canary.runs,
             share=share * ALL,

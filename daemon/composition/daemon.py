@@ -306,8 +306,8 @@ class Daemon:
         if sandbox is None or "questions" not in config.tasks.make:
             return
         asking = questioner(
-            config, store=self.store, sink=self.store, environment=sandbox, shadow=parts.shadow, embedder=embedder,
-            wording=parts.adapter("wording"), rng=self.rng("questioner"),
+            config, store=self.store, sink=self.store, environment=sandbox, embedder=embedder,
+            wording=parts.adapter("wording"),
         )  # fmt: skip
         self.figures(questioner_figures, asking)
         self.produce(asking)

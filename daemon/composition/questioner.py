@@ -1,21 +1,17 @@
 """The questioner in the daemon: its parts put together, and its metrics."""
 
-import random
 import time
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
 from actors.ports.embedders import Embedder
-from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.task_phrasing import TaskPhrasing
 from actors.store import Store
 from actors.tasks.questioner.actor import Questioner
 from actors.tasks.questioner.generating import Generator
-from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import QuestionerState
-from adapters.environments.synthetic_tasks import SyntheticTasks
 from daemon.collectors.figures import counter, gauge, split
 from daemon.composition import values
 from daemon.settings.tables import Config
@@ -27,23 +23,19 @@ def questioner(
     store: Store,
     sink: Store,
     environment: Environment,
-    shadow: Engine,
     embedder: Embedder | None,
     wording: TaskPhrasing | None,
-    rng: random.Random,
     clock: Callable[[], float] = time.monotonic,
 ) -> Questioner:
     """The producer of self-made tasks."""
     settings = values.questioner(config)
-    solver = EngineSolver(shadow, SyntheticTasks(environment), rng=rng) if settings.attempts else None
 
     def make(state: QuestionerState | None) -> Generator:
         return Generator(
-            settings, environment, clock=clock, seed=config.seed, embedder=embedder, wording=wording, solver=solver,
-            state=state,
-        )  # fmt: skip
+            settings, environment, clock=clock, seed=config.seed, embedder=embedder, wording=wording, state=state
+        )
 
-    return Questioner(settings, store=store, sink=sink, make=make)
+    return Questioner(store=store, sink=sink, make=make)
 
 
 def questioner_figures(questioner: Questioner) -> Iterator[Metric]:

@@ -18,7 +18,7 @@ from actors.rollout.rollout import Rollout
 from actors.store import Store
 from actors.store.errors import StoreUnavailable
 from actors.tasks.failures import FailureSettings, LiveFailures
-from actors.tasks.mixture import Mixture, MixtureSettings, estimate_of
+from actors.tasks.mixture import Mixture, estimate_of
 from actors.tasks.searching import SearchSettings, ShadowSearch
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from daemon.collectors.figures import counter, gauge
@@ -27,8 +27,8 @@ from daemon.collectors.figures import counter, gauge
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tasks of the sandbox beside the environment's own."""
 
-    mixture: MixtureSettings = MixtureSettings()
-    """How many of them are played, and how much they count."""
+    share: float = 0.25
+    """Of a round's tasks, how many are self-made, while there are enough; 0 for none."""
     failures: FailureSettings = FailureSettings()
     """What becomes of production's failures."""
     search: SearchSettings = SearchSettings()
@@ -53,7 +53,7 @@ class Tasks:
     ) -> None:
         self._store, self._curriculum = store, curriculum
         self.environment = SyntheticTasks(environment, grader)
-        self.mixture = Mixture(settings.mixture, book=store, weigher=curriculum, clock=clock)
+        self.mixture = Mixture(settings.share, book=store, weigher=curriculum, clock=clock)
         searcher = None
         if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference
             searcher = ShadowSearch(

@@ -11,7 +11,6 @@ from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import SwapperSettings
 from actors.experience.probing_round import ProbeSettings
 from actors.gate.drift import DriftSettings
-from actors.gate.forgetting import ForgettingSettings
 from actors.gate.gatekeeper import GatekeeperSettings
 from actors.gate.prompts import PromptSettings
 from actors.gate.replay_trial import ReplayTrialSettings
@@ -20,7 +19,6 @@ from actors.gate.sandbox_trial import SandboxTrialSettings
 from actors.monitoring.settings import Actions
 from actors.rollout.settings import RolloutSettings
 from actors.tasks.failures import FailureSettings
-from actors.tasks.mixture import MixtureSettings
 from actors.tasks.questioner.settings import Preferences, QuestionerSettings
 from actors.tasks.searching import SearchSettings
 from actors.trajectories.assembler import AssemblerSettings
@@ -126,7 +124,7 @@ def rollout(config: Config) -> RolloutSettings:
 def tasks(config: Config) -> TaskSettings:
     sandbox = config.sandbox
     return TaskSettings(
-        mixture=MixtureSettings(share=config.tasks.share),
+        share=config.tasks.share,
         failures=FailureSettings(enabled="failures" in config.tasks.make, families=sandbox.families),
         search=SearchSettings(
             max_steps=sandbox.max_steps, max_tokens=sandbox.max_tokens, step_timeout=config.limits.turn_seconds
@@ -137,7 +135,7 @@ def tasks(config: Config) -> TaskSettings:
 def questioner(config: Config) -> QuestionerSettings:
     """Raises ConfigError: tasks.prefer has what no preference is."""
     return QuestionerSettings(
-        enabled="questions" in config.tasks.make, families=config.sandbox.families,
+        families=config.sandbox.families,
         prefer=toml.convert(config.tasks.prefer, Preferences, "tasks.prefer"),
     )  # fmt: skip
 
@@ -155,7 +153,7 @@ def sandbox_trial(config: Config) -> SandboxTrialSettings:
     return SandboxTrialSettings(
         batch=pace.gate_batch, tasks=gate.tasks, max_tasks=pace.gate_verdicts * gate.tasks, margin=gate.margin,
         alpha=gate.error, beta=gate.error, step_timeout=config.limits.turn_seconds,
-        forgetting=ForgettingSettings(margin=gate.forgetting_margin), **_played(config.sandbox),
+        forgetting_margin=gate.forgetting_margin, **_played(config.sandbox),
     )  # fmt: skip
 
 

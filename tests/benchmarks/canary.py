@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from actors.deployment.canary import CanarySettings, CanaryWatch
+from actors.deployment.canary import SHARE, CanarySettings, CanaryWatch
 from actors.messages import Step, ToolCall, Trajectory
 from actors.ports.store import OutcomeRow
 from actors.versions.desired_state import Goal, ServingTrial
@@ -93,7 +93,7 @@ async def trial(seed: int, rate: float, reported: float, elsewhere: float, here:
     reports: list[tuple[float, str, float]] = []
     now = looked = 0.0
     mine, others, news, growing = 0, 0, False, 1.0
-    share = CanarySettings().share
+    share = SHARE
 
     async def look(at: float) -> str:
         nonlocal looked, news, share, growing

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import msgspec
 
 from actors.deployment.arms import Arm, Arms
-from actors.deployment.canary import CanarySettings, Looks, worse
+from actors.deployment.canary import ERROR, CanarySettings, Looks, worse
 from actors.monitoring import tools
 from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.history import History, Swap
@@ -202,7 +202,7 @@ def main() -> None:
             told = sum(drifts(seed, bursts, reported) for seed in watched)
             row(f"tool drift, {reported:.0%} reported", weather, told, args.weeks, "weeks", weeks)
         ended = sum(trial(seed, bursts) for seed in seeds)
-        row("trial", weather, ended, args.seeds, "trials", f"{CanarySettings().error:.0%} a trial")
+        row("trial", weather, ended, args.seeds, "trials", f"{ERROR:.0%} a trial")
     report.table("Nothing changed", ("who", "weather", "spoke up", "stated"), rows)
     rows = []
     for reported in (1.0, 0.2):

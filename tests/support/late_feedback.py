@@ -33,7 +33,7 @@ class Daemon:
         self._assembler = Driver(Assembler(AssemblerSettings(idle_seconds=IDLE), **more), store)
         self._curator = Driver(Curator(rules, batches=path / "batches", **learning), store)
         failures = LiveFailures(
-            FailureSettings(least=1), store=store, environment=TravelDesk(path / "desk"), mix=None, kinds=Curriculum(),
+            FailureSettings(), store=store, environment=TravelDesk(path / "desk"), mix=None, kinds=Curriculum(),
             exam=learning["exam"],
         )  # fmt: skip
         experiencer = Experiencer(prober=None, **learning)

@@ -16,12 +16,18 @@ from actors.store import Store
 from actors.system.actor import Context
 from actors.tasks.questioner.errors import NotProbeable, TaskFileMalformed
 from actors.tasks.questioner.generating import Generator
-from actors.tasks.questioner.settings import QuestionerSettings
 from actors.tasks.questioner.state import QuestionerState
 
 _log = structlog.get_logger(__name__)
 _STATE = "questioner/state"
 _NEVER_PLAYED = ("questioner", "offered")
+_POOL = 64
+"""Self-made tasks that wait to be played; while there are so many, no more are made, for the policy may
+outgrow them."""
+_PAUSE_SECONDS = 5.0
+"""Between two rounds in the daemon, so that serving and learning come first."""
+_FULL_SECONDS = 60.0
+"""Pause while the pool is full, or the environment cannot be probed."""
 _KEPT = 512
 """Tasks that the filters compare new ones with."""
 
@@ -37,13 +43,12 @@ class Questioner:
 
     def __init__(
         self,
-        settings: QuestionerSettings,
         *,
         store: Store,
         sink: Store,
         make: Callable[[QuestionerState | None], Generator],
     ) -> None:
-        self._settings, self._store, self._sink, self._make = settings, store, sink, make
+        self._store, self._sink, self._make = store, sink, make
         self._generator = make(None)
         self._failing = False
         self.offered = 0
@@ -74,26 +79,26 @@ class Questioner:
 
     async def _turn(self) -> float:
         """A round, if it is time for one; seconds until the next turn."""
-        settings, state = self._settings, self._generator.state
+        state = self._generator.state
         if await self._store.frozen():
-            return settings.pause_seconds
-        wanted = settings.pool - (await self._sink.task_counts()).get(_NEVER_PLAYED, 0)
+            return _PAUSE_SECONDS
+        wanted = _POOL - (await self._sink.task_counts()).get(_NEVER_PLAYED, 0)
         if wanted <= 0:
-            return settings.full_seconds
+            return _FULL_SECONDS
         self._generator.instances.renew()
         try:
             tasks = await self._generator.round(wanted)
             self._said(None)
         except NotProbeable as error:
             self._said(error)
-            return settings.full_seconds
+            return _FULL_SECONDS
         self.offered += await self._sink.offer(tasks) if tasks else 0
         # They are the pool's from now on; the filters go on remembering them. A crash before the next line makes the
         # same tasks again, which the pool then knows by their ids.
         state.tasks.clear()
         self._trim()
         await self._store.state_put(_STATE, msgspec.json.encode(state))
-        return settings.pause_seconds
+        return _PAUSE_SECONDS
 
     def _trim(self) -> None:
         """A daemon runs for months: the oldest tasks are compared with no more."""

@@ -27,6 +27,8 @@ from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeS
 from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import Known, QuestionerState
 
+_FIRST_SEED = 1_000_000
+"""Number of the first training task whose world is looked at; far from the rollout's, which begin at 0."""
 _WORDINGS = 1000
 """Goals that a language model may be asked to word, of one run."""
 _WORDINGS_LOST = 5
@@ -121,9 +123,9 @@ class Generator:
         Raises:
             NotProbeable: nothing can be learned here; budgets that end and instances that fail do not raise.
         """
-        state, settings = self.state, self._settings
+        state = self.state
         rng = random.Random(f"{state.seed}-{state.round}")
-        base = self._environment.sample(settings.first_seed + state.round, "train", settings.families or None)
+        base = self._environment.sample(_FIRST_SEED + state.round, "train", self._settings.families or None)
         before = dict(self.instances.counts)
         kept: list[Task] = []
         try:
@@ -285,6 +287,5 @@ class Generator:
 
 
 def options_digest(settings: QuestionerSettings, environment: str, seed: int) -> str:
-    """Names what tasks depend on: the settings without those of the daemon's pace and of the budgets."""
-    same = msgspec.structs.replace(settings, enabled=False, pool=1, pause_seconds=1.0, full_seconds=1.0)
-    return derived_id(msgspec.json.encode([same, environment, seed], order="deterministic").hex())
+    """Names what tasks depend on: the settings, without the budgets."""
+    return derived_id(msgspec.json.encode([settings, environment, seed], order="deterministic").hex())

@@ -66,18 +66,8 @@ class FilterSettings(msgspec.Struct, frozen=True, kw_only=True):
 class QuestionerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The questioner: tasks that the sandbox sets itself."""
 
-    enabled: bool = False
-    """Keep a pool of self-made tasks topped up while the daemon runs."""
     families: str = ""
     """Kinds of the environment's own tasks in whose worlds it looks around, one letter each; empty: the usual mix."""
-    first_seed: int = 1_000_000
-    """Number of the first training task whose world is looked at; far from the rollout's, which begin at 0."""
     prefer: Preferences = Preferences()
     attempts: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Attempts of the current policy at each task, where there is an engine; 0: it is not asked."""
-    pool: Count = 64
-    """Self-made tasks that wait to be played; while there are so many, no more are made."""
-    pause_seconds: Seconds = 5.0
-    """Between two rounds in the daemon, so that serving and learning come first."""
-    full_seconds: Seconds = 60.0
-    """Pause while the pool is full, or the environment cannot be probed."""

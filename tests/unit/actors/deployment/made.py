@@ -46,7 +46,7 @@ class Bench:
 
     def _make(self) -> Swapper:
         return Swapper(
-            SwapperSettings(close_seconds=0.0),
+            SwapperSettings(),
             store=self.store,
             engines=self.engines,
             runner=self.runner,

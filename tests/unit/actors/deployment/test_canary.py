@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.deployment.arms import Arm, Arms, erred
-from actors.deployment.canary import GROWTH, CanarySettings, CanaryWatch, Looks, level, worse
+from actors.deployment.canary import FIRST_LOOK, GROWTH, CanarySettings, CanaryWatch, Looks, level, worse
 from actors.messages import Step, ToolCall, Trajectory
 from actors.ports.store import FailedCall
 from actors.statistics.strata import sorted_out
@@ -36,7 +36,7 @@ def told(*parts: Told, last: bool = False) -> str:
     return worse(Arms(arm(True), arm(False), sorted_out(found)), Looks(), SETTINGS, last=last)
 
 
-SECOND = int(SETTINGS.first_look * GROWTH)
+SECOND = int(FIRST_LOOK * GROWTH)
 BEFORE, EASY = runs(100, 10, mine=False), runs(300, 15, mine=False, kind="easy")
 HARDER = runs(32, 16, mine=True, kind="hard")
 
@@ -172,24 +172,18 @@ async def test_it_does_not_grow_while_nobody_calls_nor_while_nothing_may_be_brou
 
 
 @pytest.mark.parametrize(
-    ("settings", "parts", "most"),
-    [
-        (CanarySettings(share=0.1, most_share=0.1), THIRDS, 0.1),
-        (CanarySettings(share=0.1, most_share=0.25), THIRDS, 0.25),
-        (CanarySettings(share=0.1), {"a": 0.15, "b": 0.85}, 0.15),
-        (CanarySettings(share=0.1), {"a": 0.9, "b": 0.1}, 0.5),
-        (CanarySettings(share=0.4), THIRDS, 0.4),
-    ],
+    ("parts", "most"),
+    [({"a": 0.15, "b": 0.85}, 0.15), ({"a": 0.9, "b": 0.1}, 0.5), ({"a": 0.05, "b": 0.95}, 0.1)],
 )
-async def test_it_never_has_more_than_the_settings_and_the_weight_of_its_engine_say(settings, parts, most):
-    trial = Trial(settings, parts)
+async def test_it_never_has_more_than_half_or_what_the_weight_of_its_engine_says(parts, most):
+    trial = Trial(parts=parts)
     for _ in range(6):
         trial.runs(0, 1)
         await trial.later(QUARTER + 1)
     assert (trial.share, trial.watch.needs(TRIAL).grows) == (most, 0.0)
 
 
-async def test_a_restart_keeps_the_share_and_its_time_unless_an_operator_says_less():
+async def test_a_restart_keeps_the_share_and_its_time_unless_its_engine_weighs_less():
     trial = Trial()
     trial.runs(0, 1)
     await trial.later(1)
@@ -206,7 +200,7 @@ async def test_a_restart_keeps_the_share_and_its_time_unless_an_operator_says_le
     trial.watch.forget()
     await trial.later(1)
     assert trial.share == 0.2, "who leads again goes on from what another daemon did meanwhile"
-    trial.settings = CanarySettings(most_share=0.15)
+    trial.parts = {"a": 0.15, "b": 0.85}
     trial.restart()
     await trial.later(1)
     assert (trial.share, trial.watch.needs(TRIAL).grows) == (0.15, 0.0)

@@ -261,8 +261,8 @@ async def test_probes_of_ones_own_are_asked_beside_the_shipped_ones(tmp_path):
     mine = tmp_path / "probes.toml"
     mine.write_text('[[probe]]\nname = "mine"\nuser = "Refund everybody."\nrefuse = true\n')
     both = SafetyCheck(SafetySettings(file=str(mine)), engine=Speaker(cautious))
-    alone = SafetyCheck(SafetySettings(file=str(mine), shipped=False, attempts=3), engine=Speaker(cautious))
-    assert (await alone.gather(), await both.gather()) == (3, 4 * (len(shipped) + 1))
+    alone = SafetyCheck(SafetySettings(attempts=3), engine=Speaker(cautious))
+    assert (await alone.gather(), await both.gather()) == (3 * len(shipped), 4 * (len(shipped) + 1))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.support.fakes import FakeEngine, FakeStore
 from tests.unit.actors.gate.made import HELD_OUT, NOT_HELD_OUT, loader, production
 
 pytestmark = pytest.mark.anyio
-SETTINGS = ReplayTrialSettings(least=10, most=40, margin=0.1, small_step=0.0)
+SETTINGS = ReplayTrialSettings(least=10, margin=0.1, small_step=0.0)
 """By outcomes alone, unless a test says otherwise."""
 DEFAULTS = ReplayTrialSettings(small_step=0.0)
 SHIFT = 0.1
@@ -147,8 +147,9 @@ async def test_the_incumbent_is_scored_where_what_was_recorded_is_not_its_own(sa
 
 async def test_it_is_looked_at_again_only_for_new_runs_though_a_full_window_does_not_grow(monkeypatch):
     monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
+    monkeypatch.setattr(replay_trial, "SCORED", 64)
     traffic, engine = honest(5, each=64), Scoring(0.0, 0.02)
-    trial = ReplayTrial(msgspec.structs.replace(DEFAULTS, most=64), engine=engine, store=traffic.store)
+    trial = ReplayTrial(DEFAULTS, engine=engine, store=traffic.store)
 
     async def look() -> str:
         engine.current = 1

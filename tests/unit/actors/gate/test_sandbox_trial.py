@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from actors.gate import forgetting as suite
-from actors.gate.forgetting import Family, ForgettingSettings, forgetting
+from actors.gate.forgetting import Family, forgetting
 from actors.gate.sandbox_trial import Records, SandboxTrial, SandboxTrialSettings
 from actors.gate.scores import summarize
 from actors.messages import Task, derived_id
@@ -183,7 +183,7 @@ def family(name: str, mine: float, theirs: float, tasks: int) -> Family:
     ids=["lost one, gained on average", "may have fallen", "kept", "never could do it", "too few", "the largest"],
 )
 def test_what_the_best_version_could_do_in_a_family_the_candidate_can_do_too(families, decision, says, figures):
-    found = forgetting({name: family(name, *rest) for name, *rest in families}, ForgettingSettings())
+    found = forgetting({name: family(name, *rest) for name, *rest in families}, 0.15)
     assert (found.decision, says in found.reason) == (decision, True), found.reason
     assert {name: found.figures[name] for name in figures} == figures
     watched = sorted(families, key=lambda one: one[-1], reverse=True)[: suite._MOST]

@@ -12,7 +12,7 @@ from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.store import Store
 from actors.store.tasks import TaskState
 from actors.tasks import mixture as mixing
-from actors.tasks.mixture import Mixture, MixtureSettings
+from actors.tasks.mixture import Mixture
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ class Bench:
 
     def __init__(self, store: Store, share: float = 0.5) -> None:
         self.store, self.now, self.worth = store, 1_000.0, {}
-        self.mixture = Mixture(MixtureSettings(share=share), book=store, weigher=self, clock=lambda: self.now)
+        self.mixture = Mixture(share, book=store, weigher=self, clock=lambda: self.now)
 
     def index(self, cluster: str) -> float:
         return self.worth.get(cluster, 1.0)

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
-from actors.deployment.canary import CanarySettings
+from actors.deployment.canary import FIRST_LOOK, CanarySettings
 from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import Attributed, BatchOrder, Candidate, Message, Step
 from actors.store import Store
@@ -132,7 +132,7 @@ async def test_at_the_limit_it_waits_for_the_trial_in_production(desk: Desk) -> 
     assert (status["waits_for"], status["have"], status["need"]) == ("trial", 7, 50)
     desk.clock.now += 3601.0
     status = desk.view.status()
-    assert (status["have"], status["need"]) == (7, CanarySettings().first_look)
+    assert (status["have"], status["need"]) == (7, FIRST_LOOK)
     assert "at the latest" not in status["sentence"], "its deadline has passed, and it goes on all the same"
 
 

@@ -7,6 +7,7 @@ import pytest
 from actors.messages import Directive, Task
 from actors.ports.environments import Environment
 from actors.store import Store
+from actors.tasks.questioner import actor
 from actors.tasks.questioner.actor import Questioner
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.settings import QuestionerSettings
@@ -14,7 +15,6 @@ from actors.tasks.questioner.state import QuestionerState
 from tests.support.ledger import Ledger
 
 pytestmark = pytest.mark.anyio
-SETTINGS = QuestionerSettings(enabled=True, pause_seconds=1.0, full_seconds=60.0, pool=20)
 
 
 class Turns:
@@ -40,9 +40,9 @@ class Turns:
 
 def made(store: Store, environment: Environment | None = None, seed: int = 0) -> Questioner:
     def make(state: QuestionerState | None) -> Generator:
-        return Generator(SETTINGS, environment or Ledger(), clock=lambda: 0.0, seed=seed, state=state)
+        return Generator(QuestionerSettings(), environment or Ledger(), clock=lambda: 0.0, seed=seed, state=state)
 
-    return Questioner(SETTINGS, store=store, sink=store, make=make)
+    return Questioner(store=store, sink=store, make=make)
 
 
 async def run(questioner: Questioner, turns: int) -> list[float]:
@@ -62,12 +62,13 @@ async def play(store: Store, count: int) -> None:
     await store.mark_tasks([msgspec.structs.replace(one, state="active") for one in waiting[:count]])
 
 
-async def test_it_tops_the_pool_up_and_then_waits_until_some_were_played(store: Store):
+async def test_it_tops_the_pool_up_and_then_waits_until_some_were_played(store: Store, monkeypatch):
+    monkeypatch.setattr(actor, "_POOL", 20)
     await store.offer([Task(id=f"p{n}", goal="g", environment="e", origin="production") for n in range(30)])
     questioner = made(store)
     pauses = await run(questioner, 8)
     assert len(await pool(store)) == 20 == questioner.offered
-    assert (pauses[0], pauses[-1]) == (1.0, 60.0)
+    assert (pauses[0], pauses[-1]) == (5.0, 60.0)
     await play(store, 5)
     await run(made(store), 8)
     assert len(await pool(store)) == 25
@@ -76,7 +77,7 @@ async def test_it_tops_the_pool_up_and_then_waits_until_some_were_played(store: 
 async def test_it_stops_while_learning_is_frozen(store: Store):
     await store.save([Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
     environment = Ledger()
-    assert await run(made(store, environment), 3) == [1.0, 1.0, 1.0]
+    assert await run(made(store, environment), 3) == [5.0, 5.0, 5.0]
     assert (await pool(store), environment.resets) == ([], 0)
 
 
