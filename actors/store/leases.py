@@ -17,6 +17,7 @@ from sqlalchemy import Connection, case, func, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from actors.store.engine import insert_new, open_engine, outage, table_of
+from actors.store.postgresql import end_silent_writer
 from actors.store.tables import LeaseRow
 from actors.system.errors import Deposed
 from actors.system.leadership import Standing
@@ -126,6 +127,8 @@ def _take(
     row, found = LeaseRow, _standing(connection, name)
     if found.live and not force and not (again and found.holder == holder):
         return found
+    if connection.dialect.name == "postgresql":
+        end_silent_writer(connection)  # who led may hang with what the next statement waits for
     if not found.epoch:
         free = {"name": name, "holder": "", "about": "", "epoch": 0, "since": 0.0, "expires": 0.0}
         insert_new(connection, table_of(row), [free])

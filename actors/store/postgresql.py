@@ -101,6 +101,20 @@ def check(connection: Connection) -> None:
         )
 
 
+def end_silent_writer(connection: Connection) -> None:
+    """End the session that has the writers' lock and waits for its client longer than a transaction may idle.
+
+    The server does so by itself between two statements, and not where a client stopped in the middle of several that it
+    sends at once (pipeline mode): until their end nothing counts as idle."""
+    connection.exec_driver_sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+        "WHERE locktype = 'advisory' AND (classid::bigint << 32) + objid::bigint = %s AND granted "
+        "AND datname = current_database() AND usename = current_user AND wait_event_type = 'Client' "
+        "AND state_change < clock_timestamp() - make_interval(secs => %s)",
+        (_WRITERS, waits.IDLE_SECONDS),
+    )
+
+
 def contended(error: DBAPIError) -> bool:
     """Whether the transaction lost against another one, and may be tried again at once."""
     return getattr(error.orig, "sqlstate", None) in _CONTENDED

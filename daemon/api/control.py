@@ -41,7 +41,7 @@ from daemon.api.headers import SecurityHeaders
 from daemon.api.health import Health
 from daemon.api.openapi import document
 from daemon.api.orders import Order, Orders
-from daemon.api.request_parsing import who
+from daemon.api.request_parsing import read_body, who
 from daemon.api.scopes import allowed, how_to
 from daemon.collectors.figures import Figures
 from daemon.composition.cluster import StandbyRefuses
@@ -235,15 +235,10 @@ class Control:
         return _json({"retried": key})
 
     async def order(self, request: Request) -> Response:
-        """Give an order; asks for JSON so that no form on another page can send it."""
-        if request.headers.get("content-type", "").split(";")[0] != "application/json":
-            return _error(415, "send content-type: application/json")
-        try:
-            order = msgspec.json.decode(await request.body() or b"{}", type=Order)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return _error(422, f'the body must be a JSON object such as {{"reason": "incident 4711"}}: {error}')
+        """Give an order."""
         kind = request.url.path.rpartition("/")[2]
         try:
+            order = await read_body(request, Order)
             key = holder(request.state)
             if kind == "promote" and order.force and key is not None and not allowed(key.scope, ("admin",)):
                 raise OrderRefused(

@@ -41,4 +41,4 @@ async def read_body(request: Request, kind: type[T], most: int = MAX_BODY) -> T:
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise OrderRefused(422, f"the body: {error}") from error
+        raise OrderRefused(422, f"the body must be a JSON object as /api/openapi.json has it: {error}") from error

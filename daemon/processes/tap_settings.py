@@ -17,10 +17,11 @@ def tap(config: Config) -> TapSettings:
     tap, limits = config.tap, config.limits
     host, port = address(tap.listen, "tap.listen")
     admin_host, admin_port = address(tap.admin, "tap.admin")
+    mirror_host, mirror_port = address(tap.mirror, "tap.mirror") if tap.mirror else ("", None)
     upstreams = tuple(UpstreamSettings(url=one.url, name=one.name, weight=one.weight) for one in config.engines)
     return TapSettings(
         host=host, port=port, tls_cert=tap.tls_cert, tls_key=tap.tls_key,
-        mirror_port=address(tap.mirror, "tap.mirror")[1] if tap.mirror else None,
+        mirror_host=mirror_host, mirror_port=mirror_port,
         upstream=config.engines[0].url, engine=config.engines[0].name,
         upstreams=upstreams if len(upstreams) > 1 else (), upstream_ca=config.engines[0].ca_file,
         routes_file=str(config.state / ROUTES), spool_dir=str(config.spool), workers=tap.workers,

@@ -156,7 +156,7 @@ class Tap:
                 )
             mirror = self._sockets.get(MIRROR, [])
             if settings.mirror_port is not None:
-                mirror = mirror or bind(settings.host, settings.mirror_port, "tap.mirror")
+                mirror = mirror or bind(settings.mirror_host, settings.mirror_port, "tap.mirror")
             maker = self._maker(self._mirror, self._agents, self.counts)
             servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
             admin = self._sockets.get(ADMIN) or bind(settings.admin_host, settings.admin_port, "tap.admin")

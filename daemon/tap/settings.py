@@ -33,6 +33,7 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
     """PEM file with the certificate chain shown to agents; empty: plain HTTP. Read again when it changes."""
     tls_key: str = ""
     """PEM file with its key."""
+    mirror_host: str = "127.0.0.1"
     mirror_port: int | None = None
     """Takes copies of requests from a proxy that mirrors them (see ops/nginx) and answers 204 at once;
     none: no such port. 0 takes a free one."""

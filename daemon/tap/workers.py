@@ -131,7 +131,7 @@ class Workers:
         if not shared[AGENTS]:
             shared[AGENTS] = bind(settings.host, settings.port, "tap.listen")
         if not shared[MIRROR] and settings.mirror_port is not None:
-            shared[MIRROR] = bind(settings.host, settings.mirror_port, "tap.mirror")
+            shared[MIRROR] = bind(settings.mirror_host, settings.mirror_port, "tap.mirror")
         for one in (*shared[AGENTS], *shared[MIRROR]):
             # Listening already: a worker that comes later finds what waits.
             one.listen(1024)

@@ -35,13 +35,15 @@ def nginx() -> str:
 
 
 @contextlib.asynccontextmanager
-async def mirroring(directory: Path, *, engine: int, mirror: int) -> AsyncIterator[httpx.AsyncClient]:
+async def mirroring(
+    directory: Path, *, engine: int, mirror: int, host: str = "127.0.0.1"
+) -> AsyncIterator[httpx.AsyncClient]:
     """nginx with the shipped configuration on other ports, and an agent's client before it."""
     port, text = free_port(), SHIPPED.read_text()
     for shipped, here in (
         ("listen 127.0.0.1:8080;", f"listen 127.0.0.1:{port};"),
         ("server 127.0.0.1:8000;", f"server 127.0.0.1:{engine};"),
-        ("server 127.0.0.1:8082 ", f"server 127.0.0.1:{mirror} "),
+        ("server 127.0.0.1:8082 ", f"server {host}:{mirror} "),
     ):
         assert text.count(shipped) == 1
         text = text.replace(shipped, here)
@@ -64,9 +66,12 @@ async def mirroring(directory: Path, *, engine: int, mirror: int) -> AsyncIterat
 @contextlib.asynccontextmanager
 async def mirrored(directory: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Engine, Rig]]:
     """(client, engine, tap): the tap sees copies alone."""
-    async with running_engine() as engine, running_tap(directory, free_port(), mirror_port=0) as rig:
+    async with (
+        running_engine() as engine,
+        running_tap(directory, free_port(), mirror_host="127.0.0.2", mirror_port=0) as rig,
+    ):
         assert rig.bound.mirror_port is not None
-        async with mirroring(directory, engine=engine.port, mirror=rig.bound.mirror_port) as client:
+        async with mirroring(directory, engine=engine.port, mirror=rig.bound.mirror_port, host="127.0.0.2") as client:
             yield client, engine, rig
 
 

@@ -1,13 +1,15 @@
 """Several daemons on one database: each record once, each input by one of them, one unbroken audit trail."""
 
+import contextlib
 from collections.abc import Callable
 
 import anyio
 import msgspec
+import psycopg
 import pytest
 
 from actors.messages import Directive, Experience
-from actors.store import Store, StoreUnavailable
+from actors.store import Store, StoreUnavailable, postgresql
 from actors.store import settings as waits
 from actors.store.archive import ask
 from actors.store.audit import verify
@@ -124,6 +126,28 @@ async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
         gone.set()
     assert "idle-in-transaction" in str(caught[0])
     assert await other.state_get("k") == b"whole"
+
+
+async def test_a_daemon_that_stands_still_in_mid_pipeline_loses_it_to_who_leads_next(
+    open_stores: Callable[..., Store], postgres: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    store = open_stores()
+    await store.open()
+    assert (await store.leases.take("leader", "a", 0.1)).taken
+    monkeypatch.setattr(waits, "IDLE_SECONDS", 0.5)
+
+    async def taken() -> bool:
+        with contextlib.suppress(StoreUnavailable):
+            return (await store.leases.take("leader", "b", 9.0)).taken
+        return False
+
+    with postgres.connect(database) as stopped, contextlib.suppress(psycopg.OperationalError), stopped.pipeline():
+        stopped.execute(f"SELECT pg_advisory_xact_lock({postgresql._WRITERS})")
+        stopped.execute("SELECT * FROM leases FOR KEY SHARE")
+        stopped.pgconn.send_flush_request()
+        stopped.pgconn.flush()
+        await until(taken, "another leads")
+    await store.state_put("k", b"whole")
 
 
 async def test_a_deadlock_with_somebody_else_is_tried_again(

@@ -1,19 +1,16 @@
-"""Assembler, curator, experiencer and failures on one store, driven step by step, with a clock to turn."""
+"""Assembler, curator and experiencer on one store, driven step by step, with a clock to turn."""
 
 from pathlib import Path
 from typing import Any
 
 from actors.curation.curator import Curator
-from actors.curation.curriculum import Curriculum
 from actors.curation.pool import CuratorSettings
 from actors.experience.experiencer import Experiencer
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attributed, Attribution, BatchOrder, Candidate, StepLabel, Trajectory
 from actors.store import Store
 from actors.system import streams
-from actors.tasks.failures import FailureSettings, LiveFailures
 from actors.trajectories.assembler import Assembler, AssemblerSettings
-from adapters.environments.travel import TravelDesk
 from tests.support.driving import Driver
 from tests.support.traffic import exchange, feedback
 
@@ -32,12 +29,8 @@ class Daemon:
         rules = CuratorSettings(groups_per_batch=0, production_per_batch=BATCH, max_staleness=2)
         self._assembler = Driver(Assembler(AssemblerSettings(idle_seconds=IDLE), **more), store)
         self._curator = Driver(Curator(rules, batches=path / "batches", **learning), store)
-        failures = LiveFailures(
-            FailureSettings(), store=store, environment=TravelDesk(path / "desk"), mix=None, kinds=Curriculum(),
-            exam=learning["exam"],
-        )  # fmt: skip
         experiencer = Experiencer(prober=None, **learning)
-        self._learning = (self._curator, Driver(experiencer, store), Driver(failures, store))
+        self._learning = (self._curator, Driver(experiencer, store))
 
     async def start(self) -> "Daemon":
         for driver in (self._assembler, *self._learning):

@@ -241,20 +241,9 @@ async def test_large_tenants_are_found_and_erased_in_parts(kept: Kept) -> None:
 
 
 REACHED = {
-    "outcomes",
-    "effects",
-    "exchanges",
-    "feedback",
-    "waiting_names",
-    "trajectories",
-    "outbox",
-    "failures",
-    "dead_letters",
-    "judgements",
-    "embeddings",
-    "tasks",
-    "task_sources",
-}
+    "outcomes", "effects", "exchanges", "feedback", "waiting_names", "trajectories", "outbox", "failures",
+    "dead_letters", "judgements", "embeddings", "tasks", "task_sources",
+}  # fmt: skip
 BY_LESSON = {"experiences"}
 """By what is done to lessons."""
 ONLY_IDS_AND_FIGURES = {

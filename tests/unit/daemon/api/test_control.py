@@ -168,6 +168,7 @@ async def test_a_rollback_ends_a_trial_or_goes_to_what_has_served(
 ) -> None:
     desk.fleet = fleet
     assert (await desk.order("rollback"))[0] == 422, "a reason is needed"
+    assert (await desk.order("rollback", reason="x" * (1 << 20)))[0] == 413
     status, why = await desk.order("rollback", reason="slow", **({} if to is None else {"to": to}))
     if status == 200:
         assert (desk.ordered[0].details["version"], desk.ordered[0].details["to"]) == came

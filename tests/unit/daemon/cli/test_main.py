@@ -92,16 +92,8 @@ def test_the_settings_file_may_be_named_once_for_all_commands(evolved: Evolved) 
 
 
 HEAVY = {
-    "numpy",
-    "structlog",
-    "sqlalchemy",
-    "starlette",
-    "opentelemetry",
-    "phonenumbers",
-    "faiss",
-    "actors",
-    "adapters",
-}
+    "actors", "adapters", "faiss", "numpy", "opentelemetry", "phonenumbers", "sqlalchemy", "starlette", "structlog",
+}  # fmt: skip
 """What no order needs; together they take more than a second of CPU. (httpx brings rich and trio along.)"""
 
 

@@ -171,12 +171,13 @@ def test_the_settings_are_shown_as_toml_that_can_be_read_again(tmp_path: Path, c
 def test_one_engine_is_called_serving_and_several_are_the_taps_too(tmp_path: Path) -> None:
     assert load(None).serving == {"serving": "http://127.0.0.1:8000"}
     told = [f"state_dir={tmp_path}", 'engines=[{name="a",url="http://a:1"}, {name="b",url="http://b:1",weight=2.0}]']
-    config = load(None, told)
+    config = load(None, [*told, "tap.mirror=127.0.0.2:8082"])
     assert config.serving == {"a": "http://a:1", "b": "http://b:1"}
     told = tap(config)
     assert [(one.name, one.url, one.weight) for one in told.upstreams] == [
         ("a", "http://a:1", 1.0), ("b", "http://b:1", 2.0),
     ]  # fmt: skip
+    assert (told.mirror_host, told.mirror_port, told.host) == ("127.0.0.2", 8082, "127.0.0.1")
     assert (told.routes_file, told.spool_dir) == (str(tmp_path / "routes.json"), str(tmp_path / "spool"))
 
 
