@@ -1,6 +1,5 @@
 """Transactions of the store in worker threads: many readers, one writer at a time, outages told from defects."""
 
-import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
@@ -29,9 +28,9 @@ class Database:
         self._engine = open_engine(url, password_file)
         self._reading = reading(self._engine)
         self._writing = self._engine.execution_options(writing=True)
-        self._writer = threading.Lock()
         self.leases = Leases(url, password_file)
-        self._limiter = anyio.CapacityLimiter(CONNECTIONS)
+        # Writers wait for each other before they take a thread: else a few of them would keep every reader waiting.
+        self._writer, self._readers = anyio.CapacityLimiter(1), anyio.CapacityLimiter(CONNECTIONS - 1)
 
     async def read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
         """What `work` answers from one state of the database."""
@@ -43,7 +42,7 @@ class Database:
             except DBAPIError as error:
                 raise outage(error, self._engine.url) or error from error
 
-        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
+        return await anyio.to_thread.run_sync(run, limiter=self._readers)
 
     async def write(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
         """What `work` answers once all that it wrote is committed.
@@ -57,7 +56,7 @@ class Database:
         def run() -> R:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    with self._writer, self._writing.begin() as connection:
+                    with self._writing.begin() as connection:
                         check(connection)
                         return work(connection, *args)
                 except DBAPIError as error:
@@ -67,13 +66,13 @@ class Database:
             raise AssertionError("the last attempt returns or raises")
 
         # Not abandoned on cancellation: a transaction half way through would keep the write lock.
-        return await anyio.to_thread.run_sync(run, limiter=self._limiter)
+        return await anyio.to_thread.run_sync(run, limiter=self._writer)
 
     async def fold(self) -> bool:
         """See `actors.store.engine.fold`."""
-        return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._limiter)
+        return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._writer)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.leases.aclose()
-        await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._limiter)
+        await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._writer)

@@ -157,14 +157,17 @@ def _feedback(connection: Connection, selector: Selector, runs: set[str], calls:
         found.update(connection.scalars(select(row.id).where(row.tenant == selector.tenant)))
     for part in chunks(sorted(runs)):
         found.update(connection.scalars(select(row.id).where(row.joined.in_(part))))
-    waiting, names = t.WaitingNameRow, [f"t{lookup(key)}" for key in runs]
+    waiting, call = t.WaitingNameRow, t.ExchangeRow
+    names = {("", f"t{lookup(key)}") for key in runs}  # nobody else's, whatever the tenant
     for part in chunks(sorted(calls)):
-        rows = connection.execute(select(t.ExchangeRow.id, t.ExchangeRow.response_id).where(t.ExchangeRow.id.in_(part)))
-        names += [
-            name for key, response in rows for name in (f"x{lookup(key)}", f"r{response}" if response else "") if name
-        ]
-    for part in chunks(names):
-        found.update(connection.scalars(select(waiting.feedback_id).where(waiting.name.in_(part))))
+        columns = call.tenant, call.id, call.response_id, call.custom_id, call.explicit
+        for tenant, key, *others in connection.execute(select(*columns).where(call.id.in_(part))):
+            named = zip("xrut", (lookup(key), *others), strict=True)
+            names |= {(tenant, kind + value) for kind, value in named if value}
+    for part in chunks(sorted({name for _, name in names})):
+        columns = waiting.tenant, waiting.name, waiting.feedback_id
+        rows = connection.execute(select(*columns).where(waiting.name.in_(part)))
+        found.update(key for tenant, name, key in rows if {(tenant, name), ("", name)} & names)
     return found
 
 

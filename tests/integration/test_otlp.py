@@ -20,13 +20,7 @@ from actors.system.lifecycle import Lifecycle, Restart, Unit
 from actors.system.streams import TRAFFIC_EXCHANGE
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.collectors.figures import Figures
-from daemon.ingest.otlp_receiver import (
-    MAX_BODY_BYTES,
-    MAX_REQUESTS,
-    IntakeSettings,
-    OtlpIntake,
-    intake_figures,
-)
+from daemon.ingest.otlp_receiver import MAX_BODY_BYTES, MAX_REQUESTS, IntakeSettings, OtlpIntake, intake_figures
 from daemon.tap.keys import KeyRing, add_key
 from tests.support.otlp import as_json, recorded
 from tests.support.patience import until, within

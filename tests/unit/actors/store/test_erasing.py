@@ -6,17 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.messages import (
-    BatchOrder,
-    Candidate,
-    Experience,
-    Feedback,
-    Hints,
-    Serving,
-    Step,
-    Trajectory,
-    encode,
-)
+from actors.messages import BatchOrder, Candidate, Experience, Feedback, Hints, Serving, Step, Trajectory, encode
 from actors.store import Joined, Store
 from actors.store import tables as t
 from actors.store.erasing import Scope, Selector, Touched
@@ -131,9 +121,15 @@ async def test_a_tenant_goes_without_its_neighbours(kept: Kept) -> None:
 async def test_an_agent_key_takes_whole_trajectories_that_it_had_a_call_in(kept: Kept) -> None:
     await kept.run("a", caller="4f9c")
     await kept.run("b", caller="other")
+    open_call = exchange("open", 0, tenant="acme", caller="4f9c", hints=Hints(trajectory_id="mine", custom_id="4711"))
+    said = [{"custom_id": "4711"}, {"trajectory_id": "mine"}, {"response_id": open_call.response_id}]
+    said += [{"custom_id": "4711", "tenant": "zeta"}, {"custom_id": "4712"}]
+    waiting = [Feedback(id=f"f{n}", received=1.0, **{"tenant": "acme", **one}) for n, one in enumerate(said)]
+    await kept.store.save([open_call, *waiting])
     scope = await kept.forget(Selector(caller="4f9c"))
     assert scope.trajectories == ("a",)
     assert await kept.store.trajectory("b") is not None
+    assert {one.id for one in await kept.store.unjoined_feedback()} == {"f3", "f4"}, "what named an open run goes too"
 
 
 async def test_side_calls_and_continuations_go_too_to_any_depth(kept: Kept) -> None:

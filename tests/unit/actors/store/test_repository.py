@@ -1,28 +1,22 @@
 """What actors, gate and dashboard ask the store."""
 
 import random
+import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
 from actors.kinds.holdout import held_out
-from actors.messages import (
-    BatchOrder,
-    Candidate,
-    Exchange,
-    Feedback,
-    Hints,
-    Serving,
-    Step,
-    Trajectory,
-    Verdict,
-)
+from actors.messages import BatchOrder, Candidate, Exchange, Feedback, Hints, Serving, Step, Trajectory, Verdict
 from actors.store import Joined, Store, StoreUnavailable
+from actors.store import settings as waits
 from actors.store.archive import ask
 from actors.store.history import history, numbers, why
 from actors.store.integrity import check
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
+from tests.support.patience import within
 from tests.support.traffic import exchange
 
 pytestmark = pytest.mark.anyio
@@ -184,6 +178,19 @@ async def test_a_full_disk_is_an_outage_and_nothing_of_the_transaction_stays(tmp
     assert (await store.counts())["exchanges"] == 21
     await store.aclose()
     assert ask(f"sqlite:///{tmp_path}/evolved.db", lambda connection: check(connection, None, str)).findings == ()
+
+
+async def test_writers_that_wait_for_another_keep_no_reader_waiting(store: Store) -> None:
+    hold = threading.Event()
+    async with anyio.create_task_group() as group:
+        for _ in range(2 * waits.CONNECTIONS):
+            group.start_soon(store._write, lambda connection: hold.wait(within()))
+        await anyio.wait_all_tasks_blocked()
+        try:
+            with anyio.fail_after(within() / 4):
+                assert await store.recent_attributed() == []
+        finally:
+            hold.set()
 
 
 async def test_an_id_longer_than_an_index_takes_is_found_all_the_same(store: Store) -> None:

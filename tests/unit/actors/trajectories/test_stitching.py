@@ -7,16 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.messages import (
-    Exchange,
-    Feedback,
-    Hints,
-    Processing,
-    Sampling,
-    floats_array,
-    ids_array,
-    steps_array,
-)
+from actors.messages import Exchange, Feedback, Hints, Processing, Sampling, floats_array, ids_array, steps_array
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Stitcher
 from tests.support.traffic import END, exchange, feedback
