@@ -141,6 +141,8 @@ async def test_there_are_no_more_connections_than_may_be(
     async with anyio.create_task_group() as group:
         for _ in range(12):
             group.start_soon(made.counts)
+            group.start_soon(made.state_put, "k", b"v")
     with postgres.connect() as connection:
         asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'evolved' AND datname = %s"
-        assert connection.execute(asked, (database,)).fetchone() == (CONNECTIONS,)
+        (number,) = connection.execute(asked, (database,)).fetchone()
+        assert CONNECTIONS - 1 <= number <= CONNECTIONS, "the writer may have had a reader's"
