@@ -40,16 +40,16 @@ _SECONDS_A_ROW = 0.002
 more than a hundredth of a core, and one of a few hundred runs is counted with every tick."""
 _LOOKS = "swapper/canary"
 SHARE = 0.1
-"""With several engines: of new trajectories, what the one with the trial gets to begin with: the harm of a bad version
-is small, and the outcomes of the first look come in hours even where few runs are reported."""
+"""With several engines: of new trajectories, what the one with the trial gets to begin with: a bad version harms
+one in ten at most, and where outcomes are few the share grows."""
 MOST_SHARE = 0.5
 """The same at most: with half of the runs on either side a comparison is surest."""
 FIRST_LOOK = 8
-"""Runs on trial when they are first compared: fewer could not convict anything. With several engines
-`_FIRST_DRAWN`."""
+"""Runs on trial when they are first compared, with one engine: of fewer, failures that are told sooner than successes
+may be all. With several `_FIRST_DRAWN`."""
 ERROR = 0.05
-"""Probability that a version as good as what it is compared with is rolled back, over the whole trial; the
-gate's own error is the same by default."""
+"""Probability that a version as good as what it is compared with is rolled back, over the whole trial; the gate's own
+error is the same by default."""
 
 
 class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

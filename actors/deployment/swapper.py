@@ -43,7 +43,7 @@ _log = structlog.get_logger(__name__)
 _ENGINE_SECONDS = 10.0
 """That an engine has to say which version it serves."""
 _KEEP = 3
-"""Versions that served last and are kept on disk to go back to, an engine: drift may take two to be seen. Of those
+"""Versions that served last and are kept on disk to go back to, an engine: the one before may be no better. Of those
 before, one of each age stays too: up to a quarter of an hour, to an hour, to four, and so on."""
 _CLOSE_SECONDS = 0.5
 """With several engines: from telling the tap that one takes nothing new to pausing it; it looks every 0.2 s."""

@@ -13,8 +13,8 @@ from actors.statistics.intervals import Decision, Interval
 from actors.statistics.paired_sequential import confidence_sequence, e_value, surely_above
 
 _ALPHA = 0.25
-"""Probability at most that a family which fell by the margin or more is taken for one that did not: all families must
-be within it at once, so what fell hardly ever passes."""
+"""Probability at most that a family which fell by the margin or more is taken for one that did not: generous, for a
+family has few tasks; what rejects is `_FAMILYWISE`."""
 _FAMILYWISE = 0.05
 """Probability at most that a candidate which is worse on no family is rejected over one, over all families (Holm)."""
 _HEALTHY = 0.6

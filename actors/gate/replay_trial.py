@@ -48,7 +48,7 @@ _EFFECTIVE_SHARE = 0.25
 """Effective sample size, as a share of the trajectories, below which outcomes decide nothing: a few runs hold all."""
 
 SCORED = 256
-"""Held-out trajectories with an outcome that are scored at most, newest first: with more an interval hardly narrows."""
+"""Held-out trajectories with an outcome that are scored at most, newest first: each costs both versions a prompt."""
 
 
 class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -185,9 +185,7 @@ class _Walk:
             return
         if self._stable is not None and self._stable.version == goal.version:
             self._waiting = None
-        elif trial is None or against is None:
-            self._trial = ServingTrial(goal)
-        elif trial.engine or (trial.goal.why == "order" and trial.goal.version != against):
+        elif trial is not None and against is not None and (trial.engine or _ordered(trial.goal, against)):
             # What is on trial is judged first, else a busy gate would end every trial; what was ordered serves first.
             self._waiting = goal
         else:
@@ -294,6 +292,11 @@ class _Walk:
             self._next()
         elif self._version() == version:
             self._stable = self._fall_back("restore") or self._stable
+
+
+def _ordered(goal: Goal, against: int) -> bool:
+    """Whether an operator asked for `goal`, and the gate did not know it."""
+    return goal.why == "order" and goal.version != against
 
 
 def number(directive: Directive, key: str) -> int | None:

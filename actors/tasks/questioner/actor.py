@@ -22,8 +22,8 @@ _log = structlog.get_logger(__name__)
 _STATE = "questioner/state"
 _NEVER_PLAYED = ("questioner", "offered")
 _POOL = 64
-"""Self-made tasks that wait to be played; while there are so many, no more are made, for the policy may
-outgrow them."""
+"""Self-made tasks that wait to be played; while there are so many, no more are made, for the policy may outgrow
+them."""
 _PAUSE_SECONDS = 5.0
 """Between two rounds in the daemon, so that serving and learning come first."""
 _FULL_SECONDS = 60.0
