@@ -26,7 +26,7 @@ from actors.curation.pool import (
     Selected,
     TrainingPool,
 )
-from actors.curation.watch import Watch
+from actors.curation.waiting import Heard
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import (
@@ -45,6 +45,7 @@ from actors.messages.lineage import REMEMBERED
 from actors.provisional.outcome_model import STATE, learn
 from actors.provisional.waiting import Provisional
 from actors.store import Dropped, Effect, Guessed, HeardUntil, Store
+from actors.store.agents import LEARNED, AgentView
 from actors.store.outcomes import GIVEN_UP
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
@@ -66,8 +67,10 @@ _TOLD_SECONDS = 10.0
 """How often late outcomes are looked for: they come hours after their runs."""
 _TOLD = 256
 """Late outcomes, or runs that wait for theirs, read at a time."""
-_WATCH = "curator/watch"
-"""What `Watch` has saved."""
+_AGENTS_SECONDS = 30.0
+"""How often it is asked what became of each agent's runs: the answer reads an index entry for each of them."""
+_WEEK = 7 * 86_400.0
+"""Seconds: of so long, so that an agent that has changed is not judged by old runs."""
 _KINDS = "curator/kinds"
 """What `Kinds` has saved."""
 _GUESSED = 64
@@ -133,8 +136,12 @@ class Curator:
         self._looked = float("-inf")
         self._rebuilt: dict[str, int] = {}
         """Production whose outcome the curriculum has from the books, with the revision that it has."""
-        self.watch = Watch(clock())
-        """For people: what became of each agent's runs, and how fast runs, outcomes and updates come."""
+        self.heard = Heard(clock())
+        self.agents: list[AgentView] = []
+        """What became of each agent's runs of a week, as of the last time that it was asked."""
+        self._asked = float("-inf")
+        self.effects: Counter[str] = Counter()
+        """Runs since this object was made: `learned`, or why they taught nothing."""
         self._outstanding: BatchOrder | None = None
         self._sent_at = 0.0
         self._attempts = 0
@@ -208,12 +215,12 @@ class Curator:
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now = self._clock()
+        self.heard = Heard(self.heard.since)
         self._curriculum.levels.load(await self._store.state_get(_LEVELS))
         await self._learn_clusters()
         old, self._pool = self._pool, TrainingPool(self._settings, self._curriculum, kinds=self.kinds, exam=self._exam)
         self._pool.counts = old.counts
         self._frozen = await self._store.frozen()
-        self.watch.load(await self._store.state_get(_WATCH))
         self.kinds.load(await self._store.state_get(_KINDS))
         self.provisional = Provisional()
         self.provisional.model.load(await self._store.state_get(STATE))
@@ -230,10 +237,8 @@ class Curator:
         for item in await self._store.unused(room):
             self._pool.add(item, now)
             self.provisional.saw(item.trajectory, exam=self._kept(item))
-            self.watch.again(item, now)
         await self._wait_again(now)
-        if self._outstanding is not None:
-            await self._watch_again(self._outstanding, now)
+        await self._ask_of_agents(now)
         self.started = True
         orders = await self._store.batches(KEEP_FILES + 1)
         await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
@@ -252,17 +257,13 @@ class Curator:
             for item in page:
                 self._pool.add(item, now)
                 self.provisional.saw(item.trajectory, exam=self._kept(item))
-                self.watch.again(item, now)
             await checkpoint()
             after = (page[-1].trajectory.ended, page[-1].id)
 
-    async def _watch_again(self, order: BatchOrder, now: float) -> None:
-        """Whose runs the outstanding order holds."""
-        for key in order.trajectories:
-            item = await self._store.trajectory(key)
-            if isinstance(item, Attributed):
-                self.watch.again(item, now)
-        self.watch.order(order)
+    async def _ask_of_agents(self, now: float) -> None:
+        if now - self._asked >= _AGENTS_SECONDS:
+            self._asked = now
+            self.agents = await self._store.agents(now - _WEEK)
 
     async def _learn_versions(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
@@ -270,14 +271,13 @@ class Curator:
         for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
             freshness.trained(candidate)
             self.kinds.estimates.trained(candidate)
-            self.watch.answer(candidate, None, self._clock())
+            self.heard.answer(candidate)
         for directive in reversed(await self._store.directives(REMEMBERED)):
-            self.watch.ordered(directive)
+            self.heard.directive(directive)
         if head is not None:
             freshness.trained(head)
         for serving in reversed(await self._store.servings(limit=_SERVINGS)):
             freshness.serves(serving)
-            self.watch.serves(serving)
 
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
@@ -325,17 +325,15 @@ class Curator:
                     item = current[key]
                     self.provisional.saw(item.trajectory, exam=self._kept(item))
                     if key not in settled and self._pool.add(item, self._clock()):
-                        self.watch.seen(item, self._clock(), exam=self._kept(item))
                         records += self._observe(item)
                 case Candidate() as candidate:
                     records.append(candidate)
                     self._answered(candidate)
                 case Serving() as serving:
                     self._pool.freshness.serves(serving)
-                    self.watch.serves(serving)
                 case Directive() as directive:
                     records.append(directive)
-                    self.watch.ordered(directive)
+                    self.heard.directive(directive)
                     if directive.kind == "drift":
                         self.kinds.drifted(directive.details)
                         await self._save_kinds()
@@ -347,9 +345,7 @@ class Curator:
 
     async def tick(self) -> Result:
         """Settle groups that stay incomplete; see to an order that nobody answers."""
-        data = self.watch.to_save(self._clock())
-        if data is not None:
-            await self._store.state_put(_WATCH, data)
+        await self._ask_of_agents(self._clock())
         if self._clock() - self._kinds_saved >= _KINDS_SECONDS:
             await self._save_kinds()
         if self._outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
@@ -385,8 +381,8 @@ class Curator:
                 continue  # it comes with its credit, and then with this outcome; or it was forgotten
             await self.kinds.meanings.look([item.trajectory.goal])
             self.counts["corrected_late" if one.revision else "told_late"] += 1
-            if item.id not in settled and self._pool.add(item, now) and not one.revision:
-                self.watch.seen(item, now, exam=self._kept(item))
+            if item.id not in settled:
+                self._pool.add(item, now)
             if item.trajectory.outcome_revision == one.revision:
                 records += self._observe(item)
         if told:
@@ -421,10 +417,12 @@ class Curator:
             self.counts["went_back"] += 1
             _log.info("learner_went_back", version=candidate.version, before=before)
         order = self._outstanding
-        answers = order if order is not None and order.id in candidate.batch_ids else None
-        self.watch.answer(candidate, answers, self._clock())
-        if order is not None and answers is not None:
+        self.heard.answer(candidate)
+        if order is not None and order.id in candidate.batch_ids:
             self._outstanding = None
+            self.effects.update(candidate.no_gradient.values())
+            rest = len(order.trajectories) - len(candidate.no_gradient)
+            self.effects[LEARNED if candidate.answer == "trained" else candidate.answer] += rest
             self.counts["no_gradient_trajectories"] += len(candidate.no_gradient)
             if candidate.answer != "trained":
                 self.counts["skipped_trajectories"] += len(order.trajectories)
@@ -438,7 +436,6 @@ class Curator:
             if selected is not None:
                 order = await self._write(selected)
                 self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
-                self.watch.order(order)
                 records += [
                     Guessed(id=item.attributed.id, outcome=item.attributed.trajectory.outcome or 0.0)
                     for item in selected.items
@@ -452,7 +449,7 @@ class Curator:
                 self.counts["drawn"] += selected.drawn
                 self.counts["drawn_elsewhere"] += selected.elsewhere
         drops = self._pool.take_drops()
-        self.watch.dropped(drops, self._clock())
+        self.effects.update(one.reason for one in drops)
         return Result([*records, *drops], outputs)
 
     async def _write(self, selected: Selected) -> BatchOrder:
@@ -501,7 +498,7 @@ class Curator:
         self._outstanding = None
         self.counts["order_given_up"] += 1
         self.counts["given_up_trajectories"] += len(order.trajectories)
-        self.watch.given_up(order, self._clock())
+        self.effects[GIVEN_UP] += len(order.trajectories)
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         # Whoever comes back may answer it yet; until then nothing was learned from it.
         return await self._order([Dropped(id=key, reason=GIVEN_UP) for key in order.trajectories])

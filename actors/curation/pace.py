@@ -1,24 +1,8 @@
-"""Rates of arrivals, and times in the words of people. Pure."""
+"""Times in the words of people. Pure."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from actors.kinds.holdout import SHARE
-
-EXAM = SHARE / (1.0 - SHARE)
-"""Runs that are held out for the gate, to one that may be trained on."""
-ALL = 1.0 / (1.0 - SHARE)
-"""All reported runs, to one that may be trained on."""
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_FEW = 4
-"""Arrivals without which there is no rate: two at a time, of one batch, would be any."""
-
-
-def takes(number: int, times: Sequence[float], share: float = 1.0) -> float | None:
-    """Seconds that `number` more take, as they came until the last one did; None if that cannot be told."""
-    if len(times) < _FEW or times[-1] <= times[0] or share <= 0.0:
-        return None
-    return max(0, number) * (times[-1] - times[0]) / (len(times) - 1) / share
 
 
 def clock(at: float, now: float) -> str:

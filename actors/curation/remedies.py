@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.curation.agents import AgentView
+from actors.store.agents import AgentView
 
 FEEDBACK = "report how runs went: POST /v1/feedback (docs/attach.md)"
 _TOKENS = "serve through the tap with tap.capture_tokens = true, from a vLLM that returns token ids (docs/attach.md)"
@@ -43,7 +43,6 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "group closed": ("came after their group was used", "lower train.group_size, or give the engine fewer other calls"),
     "no group": ("belong to no group", "nothing: only groups of the sandbox are trained on"),
     "given up": ("were in an order that the learner did not answer", _DOWN),
-    "forgotten": ("were more than are remembered at a time", "nothing: newer ones take their place"),
     # of the trajectory
     "no token ids": ("came without token ids", _TOKENS),
     "no token ids in spans": ("came as spans, which have no token ids", _TOKENS),

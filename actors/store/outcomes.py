@@ -17,6 +17,7 @@ from sqlalchemy import Connection, delete, exists, func, select, update
 
 from actors.messages import Attributed, BatchOrder, Candidate, Feedback, Trajectory, decode, encode
 from actors.store import tables as t
+from actors.store.agents import LEARNED
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.records import Effect, Guessed, HeardUntil, Joined
 
@@ -194,6 +195,8 @@ def settle(connection: Connection, reasons: Mapping[str, str], now: float, tally
             if reason == _HELD_OUT:
                 rows.append(_effect(key, revision, "gate", NONE if over else "exam", "superseded" if over else "", now))
         if gone := [key for key in part if reasons[key] == GIVEN_UP]:
+            run = t.TrajectoryRow
+            connection.execute(update(run).where(run.id.in_(gone), run.came == "").values(came=GIVEN_UP))
             open_ones = (row.trajectory_id.in_(gone), row.channel == "training", row.effect == ORDERED)
             changed = connection.execute(update(row).where(*open_ones).values(effect=NONE, detail=GIVEN_UP, at=now))
             tally.effects["training", GIVEN_UP] += changed.rowcount
@@ -239,6 +242,7 @@ def answered(connection: Connection, candidate: Candidate, now: float, tally: Ta
     """The learner has said what became of its orders."""
     if candidate.answer == "went_back" or not candidate.batch_ids:
         return
+    _came(connection, candidate)
     row = table_of(t.EffectRow)
     trained = candidate.answer == TRAINED
     by_reason: dict[str, list[str]] = {}
@@ -263,6 +267,20 @@ def answered(connection: Connection, candidate: Candidate, now: float, tally: Ta
         )
     )  # fmt: skip
     tally.effects["training", candidate.answer] += changed.rowcount
+
+
+def _came(connection: Connection, candidate: Candidate) -> None:
+    """Note at each run of the orders what came of it; what was answered before stays."""
+    run, member, by_reason = t.TrajectoryRow, t.BatchMemberRow, dict[str, list[str]]()
+    for key, why in candidate.no_gradient.items():
+        by_reason.setdefault(why, []).append(key)
+    held = select(member.trajectory_id).where(member.batch_id.in_(candidate.batch_ids))
+    open_ones = run.id.in_(held), run.came.in_(("", GIVEN_UP))
+    for why, keys in by_reason.items():
+        for part in chunks(keys):
+            connection.execute(update(run).where(*open_ones, run.id.in_(part)).values(came=why))
+    rest = LEARNED if candidate.answer == TRAINED else candidate.answer
+    connection.execute(update(run).where(*open_ones).values(came=rest))
 
 
 def guess(connection: Connection, guesses: Sequence[Guessed], now: float) -> None:

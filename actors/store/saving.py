@@ -23,7 +23,7 @@ from actors.messages import (
     encode,
 )
 from actors.messages.dialects import dialect_at
-from actors.store import audit, outcomes, tasks
+from actors.store import agents, audit, outcomes, tasks
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
@@ -267,6 +267,7 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "attributed": attributed,
         "batch_id": "",
         "dropped": "",
+        **agents.columns(run),
         "body": encode(record),
     }
 

@@ -23,7 +23,7 @@ from actors.messages import (
     Serving,
     Task,
 )
-from actors.store import erasing, judgements, ledger, memory, outcome_reading, outcomes, reading, saving
+from actors.store import agents, erasing, judgements, ledger, memory, outcome_reading, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
@@ -160,6 +160,7 @@ class Store:
     async def exam(self, *, reported: bool, limit: int) -> list[Attributed]:
         return await self._read(reading.exam, held_out, reported, limit)
 
+    agents = _question(agents.agents)
     recent_closed = _question(reading.recent_closed)
     unused = _question(reading.unused)
     unreported = _question(reading.unreported)

@@ -123,8 +123,33 @@ class TrajectoryRow(Base):
     """Batch that used it; empty if none did."""
     dropped: Mapped[str]
     """Why no batch will use it; empty while one may."""
+    came: Mapped[str]
+    """What came of it in a batch: learned, or why nothing was; empty before an answer."""
+    agent: Mapped[str]
+    """Whose run it is; empty for nobody's."""
+    label: Mapped[str]
+    """The agent's name for people."""
+    calls: Mapped[int]
+    unfit: Mapped[int]
+    """Of the calls, those that may not be trained on."""
+    unfit_why: Mapped[str]
+    """Why, the commonest reason."""
     body: Mapped[bytes]
     __table_args__ = (
+        # All that `actors.store.agents` asks for, so that it reads no row.
+        Index(
+            "ix_trajectories_agents",
+            "ended",
+            "agent",
+            "dropped",
+            "came",
+            "unfit_why",
+            "batch_id",
+            "outcome",
+            "calls",
+            "unfit",
+            "label",
+        ),
         Index("ix_trajectories_recent", "source", "ended"),
         # All that the gate's evidence is chosen by, so that looking for it reads no row.
         Index("ix_trajectories_exam", "source", "attributed", "ended", "id", "tenant", "caller", "outcome"),

@@ -16,7 +16,7 @@ from daemon.settings.control import ControlSettings
 
 _AGENTS = 8
 """Agents that are shown, the busiest."""
-_COLOURS = {"moving": "green", "waiting": "yellow", "stuck": "red", "frozen": "red"}
+_COLOURS = {"moving": "green", "waiting": "yellow", "frozen": "red"}
 _TOLD = 3
 """Findings of the sentinel that are shown, the newest."""
 

@@ -5,24 +5,22 @@ The same answer goes to `/api/status`, and so to `evolved status`, dashboard and
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from statistics import median
 from typing import Any
 
 import msgspec
 from prometheus_client.core import Metric
 
-from actors.curation.agents import LEARNED, SANDBOX, AgentView
 from actors.curation.curator import Curator
-from actors.curation.pace import ALL, EXAM
 from actors.curation.pool import WAIT_SECONDS
-from actors.curation.progress import Evidence, Facts, Learning, progress
 from actors.curation.remedies import calls_that_train, counted, tell
-from actors.deployment.canary import FIRST_LOOK, SHARE, CanarySettings
+from actors.curation.waiting import Evidence, Facts, Learning, waiting
+from actors.deployment.canary import FIRST_LOOK, CanarySettings
 from actors.deployment.fleet import Fleet
 from actors.gate.gatekeeper import Gatekeeper
+from actors.store.agents import LEARNED, SANDBOX, AgentView
 from daemon.collectors.figures import counter, gauge
 
-STATES = ("moving", "waiting", "stuck", "frozen")
+STATES = ("moving", "waiting", "frozen")
 _SHOWN = 64
 """Agents in the answer, the busiest."""
 
@@ -52,8 +50,8 @@ class LearningView:
 
     @property
     def effects(self) -> Counter[str]:
-        """Settled runs since the start: `learned`, or why not."""
-        return self._curator.watch.agents.effects
+        """Runs since the start: `learned`, or why not."""
+        return self._curator.effects
 
     @property
     def verdicts(self) -> Counter[str]:
@@ -66,91 +64,55 @@ class LearningView:
 
     def learning(self) -> Learning | None:
         """What learning waits for; None where that is not known: the books are not read, or another daemon leads."""
-        if not self._curator.started or not self._leads():
-            return None
-        return progress(self._facts(self._agents()))
+        return waiting(self._facts()) if self._curator.started and self._leads() else None
 
     def status(self) -> dict[str, Any]:
         """For `/api/status`; empty where it is not known."""
-        if not self._curator.started or not self._leads():
+        learning, agents = self.learning(), self._curator.agents
+        if learning is None:
             return {}
-        agents = self._agents()
-        facts = self._facts(agents)
+        freshness = self._curator.pool.freshness
         return {
-            **msgspec.to_builtins(progress(facts)),
+            **msgspec.to_builtins(learning),
             "effect": _effect(agents),
             "agents": [_agent(view) for view in agents[:_SHOWN]],
             "agents_known": len(agents),
-            "head": facts.head,
-            "serving": list(facts.serving),
-            "lead": facts.lead,
+            "head": freshness.head,
+            "serving": sorted(freshness.serving),
+            "lead": freshness.lead,
             "provisional": {"on": self._curator.settings.provisional, **self._curator.provisional.status()},
         }
 
-    def _agents(self) -> list[AgentView]:
-        return self._curator.watch.agents.views()
-
-    def _facts(self, agents: list[AgentView]) -> Facts:
-        curator, now = self._curator, self._clock()
-        watch, pool, settings, order = curator.watch, curator.pool, curator.settings, curator.outstanding
-        freshness, fleet = pool.freshness, self._fleet()
+    def _facts(self) -> Facts:
+        curator, fleet = self._curator, self._fleet()
+        pool, settings, order, freshness = curator.pool, curator.settings, curator.outstanding, curator.pool.freshness
+        views = [view for view in curator.agents if view.agent != SANDBOX]
         dropped: Counter[str] = Counter()
-        for view in agents:
-            if view.agent != SANDBOX:
-                dropped.update(view.dropped)
+        for view in views:
+            dropped.update(view.dropped)
         return Facts(
-            now=now,
-            since=watch.since,
-            halted=self._halted(),
-            frozen=curator.frozen,
-            frozen_since=watch.frozen_since,
-            frozen_reason=watch.frozen_reason,
-            thawed=watch.thawed,
-            updated=watch.updated,
-            version=watch.version,
-            swapped=watch.swapped,
-            answered=watch.answered,
-            ordered=None if order is None else watch.asked or order.created,
+            now=self._clock(), heard=curator.heard, halted=self._halted(), frozen=curator.frozen,
+            ordered=None if order is None else order.created,
             ordered_runs=0 if order is None else len(order.trajectories),
-            update_seconds=median(watch.seconds) if watch.seconds else None,
-            skipped_orders=watch.skipped_orders,
-            skipped=watch.skipped,
-            skipped_since=watch.skipped_since,
-            fresh=pool.fresh,
-            fresh_needed=settings.production_per_batch,
-            behind=pool.behind,
-            unreported=len(pool.unreported),
-            groups=pool.whole_groups,
-            groups_needed=settings.groups_per_batch,
-            group_size=settings.group_size,
-            wait_seconds=WAIT_SECONDS,
-            runs=tuple(watch.runs),
-            reported=tuple(watch.reported),
-            played=tuple(watch.played),
-            first_report=watch.first_report,
-            dropped=dropped,
-            head=freshness.head,
-            serving=sorted(freshness.serving),
-            lead=freshness.lead,
-            verdict=self._verdict(),
-            trial=self._trial(fleet),
+            fresh=pool.fresh, fresh_needed=settings.production_per_batch, behind=pool.behind,
+            unreported=len(pool.unreported), groups=pool.whole_groups, groups_needed=settings.groups_per_batch,
+            wait_seconds=WAIT_SECONDS, last_run=max((view.seen for view in views), default=0.0),
+            reported=sum(view.reported for view in views), dropped=dropped, head=freshness.head,
+            serving=sorted(freshness.serving), lead=freshness.lead, verdict=self._verdict(), trial=self._trial(fleet),
             promoted=fleet.waiting,
-        )
+        )  # fmt: skip
 
     def _verdict(self) -> Evidence | None:
-        waiting, until = self._gatekeeper.waiting, self._gatekeeper.until
-        if waiting is None:
+        told, until = self._gatekeeper.waiting, self._gatekeeper.until
+        if told is None:
             return None
         return Evidence(
-            version=waiting.version, since=waiting.since, have=waiting.have, need=waiting.need, share=EXAM,
-            until=until, reason=waiting.reason,
+            version=told.version, since=told.since, have=told.have, need=told.need, until=until, reason=told.reason,
         )  # fmt: skip
 
     def _trial(self, fleet: Fleet) -> Evidence | None:
         if fleet.canary is None:
             return None
-        engine = fleet.engines.get(fleet.canary_engine)
-        share = engine.canary_share if engine is not None else SHARE if len(fleet.engines) > 1 else 1.0
         deadline = fleet.canary_since + self._canary.deadline_seconds
         # Once it has passed a few outcomes suffice, but those must come.
         passed = self._clock() >= deadline
@@ -159,7 +121,6 @@ class LearningView:
             need=max(FIRST_LOOK, fleet.canary_due if len(fleet.engines) > 1 else 0)
             if passed
             else self._canary.runs,
-            share=share * ALL,
             until=None if passed else deadline,
         )  # fmt: skip
 
@@ -172,7 +133,6 @@ def _agent(view: AgentView) -> dict[str, Any]:
         "learning": told.learning,
         "sentence": told.sentence,
         "remedy": told.remedy,
-        "since": view.since,
         "seen": view.seen,
         "runs": view.runs,
         "reported": view.reported,
@@ -203,7 +163,6 @@ def _effect(agents: list[AgentView]) -> dict[str, Any]:
         reasons.update({name: number for name, number in waits.items() if number})
     runs, learned = sum(view.runs for view in views), sum(view.learned for view in views)
     return {
-        "since": min((view.since for view in views), default=None),
         "runs": runs,
         "reported": sum(view.reported for view in views),
         "learned": learned,

@@ -34,13 +34,13 @@ RUNS = 60
 
 
 def learning() -> dict[str, Any]:
-    """What the status says of it: stuck, with an agent that is learned from and one whose name would be markup."""
+    """What the status says of it: it waits, with an agent that is learned from and one whose name would be markup."""
     agent = {
         "since": START, "seen": START, "held_out": 0, "ordered": 0, "learned": 0, "reasons": {}, "calls": 40,
         "calls_that_train": 40, "calls_sentence": "all 40", "calls_remedy": "",
     }  # fmt: skip
     return {
-        "state": "stuck", "waits_for": "outcomes", "sentence": "5 of 8 outcomes for the next update since 09:10 UTC.",
+        "state": "waiting", "waits_for": "outcomes", "sentence": "5 of 8 outcomes for the next update since 09:10 UTC.",
         "remedy": "report how runs went: POST /v1/feedback", "have": 5, "need": 8, "since": START,
         "effect": {"sentence": "12 of 41 runs of production (29 %) changed the weights."}, "head": 4, "serving": [3],
         "lead": None, "agents_known": 2,

@@ -91,7 +91,7 @@ def test_the_overview_says_what_learning_waits_for_and_from_which_agents_there_i
     full: Served, window: Window
 ) -> None:
     page = window.open(full)
-    expect(page.locator("#state")).to_contain_text("learning: stuck")
+    expect(page.locator("#state")).to_contain_text("learning: waiting")
     section = page.get_by_role("region", name="Learning", exact=True)
     expect(section).to_contain_text("5 of 8 outcomes for the next update since 09:10 UTC.")
     expect(section).to_contain_text("What to change: report how runs went: POST /v1/feedback.")

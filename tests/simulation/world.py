@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import numpy as np
 
-from actors.curation.progress import Learning
+from actors.curation.waiting import Learning
 from actors.messages import MANIFEST, BatchOrder, Candidate, Directive, Message, Serving, Verdict, derived_id
 from actors.messages.signing import sign
 from actors.store import Joined
@@ -199,7 +199,7 @@ class World:
             learning = self.parts.view.learning()
             if learning is not None or not self.loop.gone:
                 self.watcher.silent(self.runs - self._last, learning.sentence if learning is not None else "")
-            self._stands = self._stands or (learning is not None and learning.state == "stuck")
+            self._stands = self._stands or (learning is not None and learning.state != "frozen")
         engine = self._route()
         version = self.serving[engine].current
         run = self.traffic.run(self.clock(), version, engine)
@@ -431,7 +431,7 @@ class World:
     def _stuck(self) -> str:
         if self._stands:
             return f"nothing for {self.cell.patience:g} bounds of runs"
-        stands = self._learning is None or self._learning.state == "stuck"
+        stands = self._learning is None or self._learning.state != "frozen"
         if stands and self.runs >= self.cell.limit and self._last_order <= self.runs * 2 // 3:
             return f"last order at run {self._last_order} of {self.runs}"
         return ""

@@ -34,7 +34,7 @@ const SIGNS = { good: "✓", bad: "✕", warn: "▲", plain: "○" };
 export const tag = (kind, text, title) =>
   el("span", { class: `tag ${kind}`, title }, el("span", { "aria-hidden": "true" }, SIGNS[kind]), "\u00a0", text);
 
-const MOVES = { moving: "good", waiting: "warn", stuck: "bad", frozen: "bad" };
+const MOVES = { moving: "good", waiting: "warn", frozen: "bad" };
 
 /** Whether learning goes on: green only if it moves. */
 export function learning({ learning: told }) {

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.curation.agents import LEARNED, PERIOD, SANDBOX, Agent, AgentLedger, AgentView, label_of
-from actors.curation.pace import ALL, EXAM
-from actors.curation.progress import Evidence, Facts, Learning, progress
 from actors.curation.remedies import _REMEDIES, FEEDBACK, calls_that_train, counted, tell
-from actors.messages import Step, Trajectory
+from actors.curation.waiting import Evidence, Facts, Heard, Learning, waiting
+from actors.messages import BatchOrder, Candidate, Directive, Step, Trajectory
+from actors.store import Dropped, Store
+from actors.store.agents import SANDBOX, AgentView, label_of
+from actors.store.outcomes import GIVEN_UP
 from daemon.settings.reading import defaults
 from tests.support.credited import attributed
 
@@ -19,53 +20,35 @@ NOW = 1_800_000_000.0
 """2027-01-15 08:00 UTC, a Friday."""
 
 
-def every(seconds: float, number: int = 9, until: float = NOW) -> list[float]:
-    """Arrivals, the last one at `until`."""
-    return [until - seconds * place for place in reversed(range(number))]
+def heard(ago: float = 1800.0, *more: Candidate | Directive) -> Heard:
+    """The last update so long ago; the daemon runs for a day."""
+    made = Heard(NOW - 86_400.0)
+    for one in (answer(12, ago), *more):
+        (made.answer if isinstance(one, Candidate) else made.directive)(one)  # type: ignore[arg-type]
+    return made
+
+
+def answer(version: int, ago: float, **fields: Any) -> Candidate:
+    return Candidate(id="c", version=version, parent=0, path="", files=(), manifest="", created=NOW - ago, **fields)
+
+
+def directive(kind: Any, ago: float) -> Directive:
+    return Directive(id="d", kind=kind, reason="incident 4711", origin="o", created=NOW - ago)
 
 
 def told(**fields: Any) -> Learning:
-    """Production alone, an outcome a minute, an update half an hour ago."""
+    """Production alone; half an hour since the last update."""
     values: dict[str, Any] = {
-        "now": NOW, "since": NOW - 86_400, "updated": NOW - 1800, "answered": NOW - 1800, "version": 12, "head": 12,
-        "fresh_needed": 8, "fresh": 5, "unreported": 230, "runs": every(10), "reported": every(60), "first_report": 1.0,
-        "update_seconds": 40.0, "serving": [10], "lead": 2,
+        "now": NOW, "heard": heard(), "head": 12, "fresh_needed": 8, "fresh": 5, "unreported": 230, "reported": 99,
+        "last_run": NOW - 10, "serving": [10], "lead": 2,
     }  # fmt: skip
-    return progress(Facts(**{**values, **fields}))
+    return waiting(Facts(**{**values, **fields}))
 
 
-QUIET = NOW - 8 * 3600
-SLOW = {"reported": every(900), "updated": NOW - 80_000}
-NOBODY = {"reported": [], "first_report": 0.0, "fresh": 0, "updated": 0.0, "answered": 0.0, "version": -1}
-LIMIT = {"fresh": 0, "behind": 20, "lead": 4, "head": 14}
-VERDICT = Evidence(version=14, since=NOW - 600, have=12, need=32, share=EXAM, reason="12 of 32 outcomes")
-TRIAL = Evidence(version=14, since=NOW - 600, have=10, need=32, share=ALL, until=NOW + 3000)
-SKIPPED = {"skipped_orders": 5, "skipped": {"zero_advantage": 33, "equal_outcomes": 7}}
-
-
-@pytest.mark.parametrize(
-    ("facts", "state"),
-    [
-        ({"updated": NOW - 3 * 520}, "moving"),  # eight outcomes and the update itself: 520 s
-        ({"updated": NOW - 3 * 520 - 1}, "waiting"),
-        ({"swapped": NOW - 3 * 520}, "moving"),
-        ({"updated": NOW - 300, "reported": every(1)}, "moving"),  # two minutes at least
-        ({"updated": NOW - 361, "reported": every(1), "update_seconds": None}, "waiting"),
-        ({"answered": NOW - 3599}, "waiting"),
-        ({"answered": NOW - 3600}, "stuck"),
-        ({**SLOW, "answered": NOW - 3 * 8 * 900 + 1}, "waiting"),
-        ({**SLOW, "answered": NOW - 3 * 8 * 900 - 1}, "stuck"),
-        ({**NOBODY, "since": NOW - 3599}, "waiting"),
-        ({**NOBODY, "since": NOW - 3600}, "stuck"),
-        ({"ordered": NOW - 3600, "runs": [], "reported": []}, "stuck"),
-        ({"ordered": NOW - 3700, "update_seconds": 1300.0, "updated": NOW - 9000}, "waiting"),
-        ({**SKIPPED, "skipped_since": NOW - 3599}, "waiting"),
-    ],
-)
-def test_it_moves_waits_or_is_stuck(facts: dict[str, Any], state: str) -> None:
-    assert told(**facts).state == state
-
-
+SKIPPED = [answer(13, 1000.0, answer="skipped", no_gradient={str(n): "zero_advantage"}) for n in range(3)]
+LIMIT = {"fresh": 0, "behind": 20, "lead": 4, "head": 14, "heard": heard(7200.0)}
+VERDICT = Evidence(version=14, since=NOW - 600, have=12, need=32, reason="12 of 32 outcomes")
+TRIAL = Evidence(version=14, since=NOW - 600, have=10, need=32, until=NOW + 3000)
 AHEAD = "20 reported runs wait: the learner (v14) is 4 updates ahead of v10."
 SHORT = "5 of 8 outcomes for the next update since 07:30 UTC; 230 runs have none yet."
 
@@ -73,39 +56,44 @@ SHORT = "5 of 8 outcomes for the next update since 07:30 UTC; 230 runs have none
 @pytest.mark.parametrize(
     ("facts", "state", "waits_for", "sentence", "remedy"),
     [
-        ({}, "waiting", "outcomes", SHORT, "report how runs went"),
-        ({"answered": NOW - 3600}, "stuck", "outcomes", "5 of 8", "report how runs went: POST /v1/feedback"),
-        (NOBODY, "stuck", "outcomes", "0 of 8 outcomes for the next update since Thursday 08:00 UTC; 230 runs have "
-         "none yet; no outcome was ever reported.", "report how runs went: POST /v1/feedback"),
-        ({"runs": every(10, until=QUIET), "reported": every(60, until=QUIET), "answered": QUIET}, "waiting", "runs",
-         "5 of 8 outcomes for the next update since 00:00 UTC; 230 runs have none yet; no run and no outcome has come "
-         "since 00:00 UTC.", ""),
-        ({"reported": [], "unreported": 0, "fresh": 0, "dropped": {"temperature 0": 200, "held out": 30},
-          "answered": NOW - 7200}, "stuck", "runs",
+        ({}, "moving", "outcomes", f"v12 was trained at 07:30 UTC. {SHORT}", ""),
+        ({"heard": heard(3601.0)}, "waiting", "outcomes", "5 of 8", "report how runs went: POST /v1/feedback"),
+        ({"heard": Heard(NOW - 60.0), "fresh": 0, "reported": 0}, "waiting", "outcomes", "0 of 8 outcomes for the next "
+         "update since 07:59 UTC; 230 runs have none yet; no outcome was ever reported.", "report how runs went"),
+        ({"heard": Heard(NOW - 60.0), "last_run": 0.0}, "waiting", "runs", "No run has come since 07:59 UTC.", "point"),
+        ({"last_run": NOW - 8 * 3600, "heard": heard(9 * 3600.0)}, "waiting", "runs", "5 of 8 outcomes for the next "
+         "update since Thursday 23:00 UTC; 230 runs have none yet; no run has ended since 00:00 UTC.", ""),
+        ({"reported": 0, "unreported": 0, "fresh": 0, "dropped": {"temperature 0": 200, "held out": 30},
+          "heard": heard(7200.0)}, "waiting", "runs",
          "Runs come, and none may be trained on: 200 were sampled at temperature 0.", "let the agent sample at"),
-        ({"frozen": True, "frozen_since": NOW - 90_000, "frozen_reason": "incident 4711", "ordered": NOW - 9999},
-         "frozen", "thaw", "Frozen since Thursday 07:00 UTC: incident 4711.", "evolved thaw, once its cause is gone"),
-        ({"ordered": NOW - 300}, "waiting", "learner",
-         "The learner has not answered for 5 min: orders wait since 07:55 UTC; it usually takes 40 s.",
-         "see that the learner runs: systemctl status evolved-learner"),
-        ({**SKIPPED, "skipped_since": NOW - 3600}, "stuck", "outcomes",
-         "The last 5 orders made no update: of their runs 33 went as was expected of them; 7 went as well as all that "
-         "they were compared with. 5 of 8 outcomes", "report outcomes that differ"),
-        ({**SKIPPED, "skipped_orders": 2, "answered": NOW - 60}, "waiting", "outcomes", "5 of 8 outcomes", ""),
-        ({"groups_needed": 8, "groups": 2, "group_size": 8, "played": every(5), "wait_seconds": 1800.0}, "waiting",
-         "groups", "2 of 8 groups of the sandbox since 07:30 UTC, and 5 of 8 outcomes; what there is, is ordered 30 "
-         "min after it came, at the latest.", ""),
+        ({"frozen": True, "heard": heard(99_000.0, directive("freeze", 90_000), directive("freeze", 9)),
+          "ordered": NOW - 9999}, "frozen", "thaw", "Frozen since Thursday 07:00 UTC: incident 4711.", "evolved thaw"),
+        ({"heard": heard(9000.0, directive("freeze", 8000.0), directive("thaw", 60.0))}, "waiting", "outcomes",
+         "5 of 8 outcomes for the next update since 07:59 UTC", ""),
+        ({"ordered": NOW - 300, "ordered_runs": 8, "heard": heard(9000.0)}, "waiting", "learner",
+         "The learner has 8 runs to train on since 07:55 UTC.", ""),
+        ({"ordered": NOW - 1200, "heard": heard(9000.0)}, "waiting", "learner",
+         "The learner has not answered for 20 min: an order waits since 07:40 UTC.", "see that the learner runs"),
+        ({"heard": heard(9000.0, *SKIPPED)}, "waiting", "outcomes", "The last 3 orders made no update: of their runs 3 "
+         "went as was expected of them. 5 of 8 outcomes", "report outcomes that differ"),
+        ({"heard": heard(9000.0, *SKIPPED[1:])}, "waiting", "outcomes", "5 of 8 outcomes", ""),
+        ({"groups_needed": 8, "groups": 2, "wait_seconds": 1800.0, "heard": heard(3500.0)}, "moving", "groups",
+         "v12 was trained at 07:01 UTC. 2 of 8 groups of the sandbox since 07:01 UTC, and 5 of 8 outcomes; what there "
+         "is, is ordered 30 min after it came, at the latest.", ""),
+        ({"fresh": 8}, "moving", "nothing", "v12 was trained at 07:30 UTC. The next update is being ordered.", ""),
         ({**LIMIT, "verdict": VERDICT}, "waiting", "verdict",
          f"{AHEAD} The verdict on v14 waits since 07:50 UTC: 12 of 32 outcomes.", ""),
         ({**LIMIT, "verdict": msgspec.structs.replace(VERDICT, since=NOW - 3601)}, "waiting", "verdict", AHEAD,
          f'{FEEDBACK}; or decide yourself: evolved promote 14 --force --reason "..."'),
+        ({**LIMIT}, "waiting", "verdict", f"{AHEAD} v14 is to be judged.", "see what the actor gatekeeper waits for"),
+        ({**LIMIT, "promoted": 14}, "waiting", "trial", f"{AHEAD} v14 passed the gate", "see what the actor swapper"),
         ({**LIMIT, "trial": TRIAL, "verdict": VERDICT}, "waiting", "trial",
          f"{AHEAD} v14 is on trial since 07:50 UTC: 10 of 32 outcomes; it ends at 08:50 UTC at the latest.", ""),
-        ({"fresh": 0, "behind": 20, "lead": None, "head": 14}, "waiting", "learner",
+        ({**LIMIT, "lead": None}, "waiting", "learner",
          "The learner stands at v14, which does not come of what serves (v10), and is to go back", "see that"),
     ],
-    ids=["few", "slow", "nobody", "night", "unfit", "frozen", "learner", "taught", "twice", "groups",
-         "verdict", "late verdict", "trial", "branch"],
+    ids=["few", "slow", "nobody", "no run", "night", "unfit", "frozen", "thawed", "learner", "away", "taught", "twice",
+         "groups", "enough", "verdict", "late verdict", "judged", "promoted", "trial", "branch"],
 )  # fmt: skip
 def test_each_wait_has_its_sentence_and_its_remedy(
     facts: dict[str, Any], state: str, waits_for: str, sentence: str, remedy: str
@@ -119,9 +107,8 @@ def test_each_wait_has_its_sentence_and_its_remedy(
 
 def view(**fields: Any) -> AgentView:
     values: dict[str, Any] = {
-        "agent": "t/desk", "label": "t, desk", "seen": 1.0, "since": 0.0, "runs": 0, "reported": 0, "held_out": 0,
-        "ordered": 0, "learned": 0, "unreported": 0, "ready": 0, "training": 0, "dropped": {}, "no_gradient": {},
-        "calls": 0, "unfit": {},
+        "agent": "t/desk", "label": "t, desk", "seen": 1.0, "runs": 0, "reported": 0, "ordered": 0, "learned": 0,
+        "unreported": 0, "ready": 0, "training": 0, "dropped": {}, "no_gradient": {}, "calls": 0, "unfit": {},
     }  # fmt: skip
     return AgentView(**{**values, **fields})
 
@@ -192,66 +179,51 @@ def run(key: str, agent: str = "desk", **fields: Any) -> Trajectory:
     return attributed(key, steps=(Step(exchange_id=f"x-{key}", role=f"{agent}#1f0c2a9b"),), **fields).trajectory
 
 
-def only(ledger: AgentLedger) -> AgentView:
-    """The only agent, each of whose runs is counted once."""
-    (one,) = ledger.views()
-    settled = one.learned + sum(one.dropped.values()) + sum(one.no_gradient.values())
-    assert one.runs == settled + one.unreported + one.ready + one.training
-    return one
+async def agents(store: Store, since: float = 0.0) -> list[AgentView]:
+    """Each of whose runs is counted once."""
+    found = await store.agents(since)
+    for one in found:
+        settled = one.learned + sum(one.dropped.values()) + sum(one.no_gradient.values())
+        assert one.runs == settled + one.unreported + one.ready + one.training
+    return found
 
 
 @pytest.mark.promise
-def test_a_run_is_counted_once_however_often_it_is_told_of_and_reported_when_its_outcome_comes() -> None:
-    ledger = AgentLedger()
-    assert ledger.seen(run("a", outcome=None), 1.0)
-    assert not ledger.seen(run("a", outcome=None), 2.0)
-    one = only(ledger)
-    assert (one.agent, one.runs, one.reported, one.unreported) == ("default/desk#1f0c2a9b", 1, 0, 1)
-    ledger.seen(run("a", outcome=0.0), 2.0)
-    one = only(ledger)
-    assert (one.runs, one.reported, one.unreported, one.ready) == (1, 1, 0, 1)
+@pytest.mark.anyio
+async def test_what_came_of_each_run_is_counted_once_by_agent(store_url: str) -> None:
+    store = Store(store_url, clock=lambda: 1.0)
+    await store.open()
+    await store.save([run(key, outcome=None if key == "f" else 1.0) for key in "abcdefg"])
+    await store.save([BatchOrder(id="o", path="", sha256="", size=0, trajectories=("a", "b", "c"), created=1.0)])
+    await store.save([Dropped(id="d", reason="held out"), Dropped(id="c", reason=GIVEN_UP)])
+    (one,) = await agents(store)
+    assert (one.agent, one.label) == ("default/desk#1f0c2a9b", "default, desk")
+    assert (one.runs, one.reported, one.unreported, one.ready, one.ordered, one.training) == (7, 6, 1, 2, 3, 2)
+    assert (one.held_out, one.no_gradient) == (1, {GIVEN_UP: 1})
+    for _ in range(2):
+        await store.save([answer(1, 0.0, batch_ids=("o",), no_gradient={"a": "zero_advantage"})])
+    (one,) = await agents(store)
+    assert (one.learned, one.no_gradient, one.training) == (2, {"zero_advantage": 1}, 0), "whoever comes back counts"
+    assert one.reasons == {"held out": 1, "zero_advantage": 1}
+    assert await agents(store, 1e9) == []
+    await store.aclose()
 
 
-def test_an_order_is_answered_with_what_was_learned_and_a_restart_forgets_nothing() -> None:
-    ledger = AgentLedger()
-    for key in "abcd":
-        ledger.seen(run(key), 1.0)
-    ledger.ordered("abc")
-    assert (only(ledger).training, only(ledger).ready, only(ledger).ordered) == (3, 1, 3)
-    ledger.answered("ab", {"a": "zero_advantage"}, "", 2.0)
-    one = only(ledger)
-    assert (one.learned, one.no_gradient, one.ordered, one.ready) == (1, {"zero_advantage": 1}, 3, 1)
-    assert ledger.effects == {LEARNED: 1, "zero_advantage": 1}
-    again = AgentLedger()
-    again.load(msgspec.json.decode(msgspec.json.encode(ledger.save(3.0)), type=dict[str, Agent]))
-    for key in "cd":
-        again.seen(run(key), 3.0)
-    again.ordered("c")
-    assert msgspec.structs.replace(only(again), seen=1.0) == one
-
-
-def test_untrainable_runs_and_their_calls_are_told_apart_by_what_is_wrong_with_them() -> None:
-    ledger = AgentLedger()
+@pytest.mark.anyio
+async def test_untrainable_runs_and_their_calls_are_told_apart_by_what_is_wrong_with_them(store_url: str) -> None:
+    store = Store(store_url, clock=lambda: 1.0)
+    await store.open()
     for key, why_not in (("a", ""), ("b", "temperature 0"), ("c", "redacted prompt"), ("d", ""), ("e", "")):
-        ledger.seen(run(key, trainable=not why_not, why_not=why_not), 1.0)
-    for key, reason in zip("abcd", ("held out", "untrainable", "untrainable", "unknown version"), strict=True):
-        ledger.dropped(key, reason, 2.0)
-    one = only(ledger)
+        await store.save([run(key, trainable=not why_not, why_not=why_not)])
+    reasons = zip("abcd", ("held out", "untrainable", "untrainable", "unknown version"), strict=True)
+    await store.save([Dropped(id=key, reason=reason) for key, reason in reasons])
+    await store.save([run("s", source="sandbox", group="g"), run("p", source="probe")])
+    one, sandbox = await agents(store)
     assert one.dropped == {"temperature 0": 1, "redacted prompt": 1, "held out": 1, "unknown version": 1}
-    assert (one.held_out, one.calls) == (1, 5)
+    assert one.calls == 5
     assert one.unfit == {"temperature 0": 1, "redacted prompt": 1, "unknown version": 1}
-
-
-def test_the_sandbox_is_one_agent_a_probe_is_none_and_one_that_is_gone_is_forgotten() -> None:
-    ledger = AgentLedger()
-    ledger.seen(run("a", source="sandbox", group="g"), 0.0)
-    ledger.seen(run("b", source="sandbox", group="h", tools=b'[{"name": "x"}]'), 0.0)
-    ledger.seen(run("c", source="probe"), 0.0)
-    assert (only(ledger).agent, only(ledger).label, only(ledger).runs) == (SANDBOX, "the sandbox", 2)
-    ledger.seen(run("d", "gone"), 0.0)
-    ledger.dropped("d", "stale", 0.0)
-    assert len(ledger.save(2 * PERIOD - 1)) == 2
-    assert list(ledger.save(2 * PERIOD)) == [SANDBOX], "runs of it are under way"
+    assert (sandbox.agent, sandbox.label, sandbox.runs) == (SANDBOX, "the sandbox", 1), "a probe is nobody's"
+    await store.aclose()
 
 
 def test_a_label_names_tenant_role_and_tools_and_nothing_that_cannot_be_printed() -> None:

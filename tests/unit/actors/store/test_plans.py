@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from actors.store import Store, reading
+from actors.store.agents import agents
 from actors.store.engine import open_engine
 from actors.store.history import history, numbers, swaps, why
 
@@ -16,6 +17,7 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "exam": lambda c: reading.exam(c, lambda key: True, True, 256),
     "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
     "why": lambda c: why(c, 7),
+    "agents": lambda c: agents(c, 5.0),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")
 

@@ -56,6 +56,12 @@ class Desk:
         )  # fmt: skip
         await self.driver.feed(POLICY_CANDIDATE, made)
 
+    async def looked(self) -> "Desk":
+        """The agents' runs have been asked for again."""
+        self.clock.now += 31.0
+        await self.driver.tick()
+        return self
+
     def metric(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
 
@@ -91,7 +97,7 @@ async def test_every_run_is_in_the_effect_once(desk: Desk) -> None:
     await desk.train(order, 1, no_gradient={"a": "zero_advantage"})
     (order,) = await desk.credit(run("c", min_version=1), run("d", min_version=1))
     await desk.credit(*group("g", [0.0, 1.0]))
-    effect = desk.view.status()["effect"]
+    effect = (await desk.looked()).view.status()["effect"]
     assert (effect["runs"], effect["reported"], effect["learned"]) == (7, 6, 1)
     assert effect["reasons"] == {
         "are being trained on": 2, "have no outcome yet": 1, "held out": 1, "temperature 0": 1, "zero_advantage": 1
@@ -139,10 +145,9 @@ async def test_at_the_limit_it_waits_for_the_trial_in_production(desk: Desk) -> 
 async def test_the_state_is_a_metric_and_what_it_waits_for_too(desk: Desk) -> None:
     await desk.credit(run("n", outcome=None))
     desk.clock.now += 7200.0
-    await desk.credit(run("m", outcome=None))
-    assert desk.view.status()["state"] == "stuck"
-    assert [desk.metric("evolved_learning_state", state=state) for state in ("stuck", "moving")] == [1.0, 0.0]
-    assert desk.metric("evolved_learning_waits_seconds", **{"for": "outcomes"}) == 7200.0
+    await desk.looked()
+    assert [desk.metric("evolved_learning_state", state=state) for state in ("waiting", "moving")] == [1.0, 0.0]
+    assert desk.metric("evolved_learning_waits_seconds", **{"for": "outcomes"}) == 7231.0
     (order,) = await desk.credit(run("a"), run("b"))
     await desk.train(order, 1, no_gradient={"a": "zero_advantage"})
     assert desk.metric("evolved_learning_runs_total", effect="learned") == 1
@@ -166,11 +171,11 @@ async def test_who_does_not_lead_or_has_not_begun_does_not_know_and_the_kill_swi
 
 async def test_status_prints_sentence_remedy_effect_and_the_busiest_agents(desk: Desk) -> None:
     await desk.credit(run("n", outcome=None))
-    assert "what to change: report how runs went: POST /v1/feedback" in desk.shown()
+    assert "what to change: report how runs went: POST /v1/feedback" in (await desk.looked()).shown()
     (order,) = await desk.credit(run("a"), run("b"))
     await desk.train(order, 1, no_gradient={"a": "zero_advantage"})
     await desk.credit(run("t", "[red]tickets[/red]", trainable=False, why_not="[bold]odd[/bold]"))
-    text = desk.shown()
+    text = (await desk.looked()).shown()
     for words in (
         "moving: v1 was trained at", "1 of 4 runs of production (25 %) changed the weights",
         "1 runs ordered: 1 went as was expected of them", "Learning: 1 of 2 runs ordered changed the weights",
@@ -179,4 +184,4 @@ async def test_status_prints_sentence_remedy_effect_and_the_busiest_agents(desk:
         assert words in text
     for number in range(8):
         await desk.credit(run(f"r{number}", f"agent-{number}", outcome=None))
-    assert "2 more agents, less busy; there is learning from 0 of them (--json)" in desk.shown()
+    assert "2 more agents, less busy; there is learning from 0 of them (--json)" in (await desk.looked()).shown()
