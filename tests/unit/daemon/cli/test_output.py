@@ -72,7 +72,7 @@ COMMANDS = (
 )  # fmt: skip
 """Each prints something, with and without --json."""
 ELSEWHERE = {
-    ("demo",), ("doctor",), ("uninstall",), ("import",), ("db", "restore"), ("eval",), ("tasks", "generate"),
+    ("demo",), ("doctor",), ("import",), ("db", "restore"), ("eval",), ("tasks", "generate"),
     ("environments", "check"), ("experience", "export"),
 }  # fmt: skip
 """What would take another process, or too long: in test_main.py, how they fail."""
