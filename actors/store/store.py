@@ -20,10 +20,11 @@ from actors.messages import (
     Attributed,
     Experience,
     Message,
+    OutcomeChanged,
     Serving,
     Task,
 )
-from actors.store import agents, erasing, judgements, ledger, memory, outcome_reading, outcomes, reading, saving
+from actors.store import agents, erasing, judgements, ledger, memory, outcomes, reading, saving
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
@@ -76,8 +77,8 @@ class Store:
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
         """What became of offers (`actors.store.tasks.Offered`)."""
-        self.reports = outcomes.Tally()
-        """What was made of reports on how runs went."""
+        self.reports = Counter[str]()
+        """Reports of how runs went, by what they did (`actors.store.outcomes.Did`)."""
         self.audit_head = Head(0, START)
         """Where the audit trail ends (see `actors.store.audit`)."""
 
@@ -102,14 +103,14 @@ class Store:
 
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
-    ) -> bool:
+    ) -> Sequence[Outgoing] | None:
         saved = await self._write(ledger.commit, actor, inputs, records, outputs, self._clock())
         if saved is None:
-            return False
+            return None
         self.forgotten_refused += saved.refused
-        self.reports.add(saved.tally)
+        self.reports += saved.did
         self._audited(saved.head)
-        return True
+        return saved.outputs
 
     unpublished = _question(ledger.unpublished)
 
@@ -142,11 +143,13 @@ class Store:
 
     # Records
 
-    async def save(self, records: Sequence[Message]) -> None:
-        """Write records outside of any actor's commit, e.g. in tools and tests."""
+    async def save(self, records: Sequence[Message]) -> Sequence[OutcomeChanged]:
+        """Write records outside of any actor's commit, e.g. in tools and tests; what reports among them changed, which
+        nobody publishes."""
         saved = await self._write(save, records, self._clock())
-        self.reports.add(saved.tally)
+        self.reports += saved.did
         self._audited(saved.head)
+        return saved.changed
 
     open_exchanges = _question(reading.open_exchanges)
     exchanges = _question(reading.exchanges)
@@ -167,15 +170,10 @@ class Store:
 
     async def drop_unused(self, room: int, reason: str, *, reported: bool = True) -> int:
         """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
-        gone, tally = await self._write(saving.drop_unused, room, reason, reported, self._clock())
-        self.reports.add(tally)
-        return gone
+        return await self._write(saving.drop_unused, room, reason, reported)
 
-    late_outcomes = _question(outcome_reading.late)
-    newest_late = _question(outcome_reading.newest_late)
-    current = _question(outcome_reading.current)
-    corrections = _question(outcome_reading.corrections)
-    outcome_figures = _question(outcome_reading.figures)
+    newest_late = _question(outcomes.newest_late)
+    latest = _question(outcomes.latest)
     settled = _question(reading.settled)
     recent_outcomes = _question(reading.recent_outcomes)
     judged_outcomes = _question(reading.judged_outcomes)

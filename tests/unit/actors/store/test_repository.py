@@ -104,7 +104,8 @@ async def test_outcomes_of_a_version_are_the_newest_there_are_however_many_runs_
     )
     assert [row.id for row in await store.judged_outcomes(3, limit=2)] == ["told 3", "told 2"]
     assert [row.id for row in await store.judged_outcomes(3, since=1.0, until=3.0)] == ["told 2", "told 1"]
-    await store.save([Joined(id="f", trajectory_id="open 7", outcome=0.0)])
+    said = Feedback(id="f", received=9.0, outcome=0.0)
+    await store.save([said, Joined(id="f", trajectory_id="open 7", outcome=0.0)])
     assert [(row.id, row.outcome) for row in await store.judged_outcomes(3, limit=1)] == [("open 7", 0.0)]
     assert [row.id for row in await store.recent_outcomes(source="production", until=2.0)] == ["told 1", "told 0"]
 
