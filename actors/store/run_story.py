@@ -16,7 +16,7 @@ from actors.statistics.parties import party_of
 from actors.store import reading
 from actors.store import tables as t
 from actors.store.columns import lookup
-from actors.store.lineage import BatchLine, lineage
+from actors.store.stories import Order, orders_of
 
 _LATER = 32
 """Runs of the same party after a run that are looked through for what they say of it."""
@@ -83,7 +83,7 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     used: dict[str, int]
     """By actor that has taken the outcome in: the newest revision that it has."""
     reports: tuple[Report, ...]
-    orders: tuple[BatchLine, ...]
+    orders: tuple[Order, ...]
     lessons: tuple[str, ...]
     """Lessons that name it as a source, with their state: `ID (active)`."""
     tasks: tuple[str, ...]
@@ -112,7 +112,6 @@ def run_story(connection: Connection, name: str) -> RunStory | StillOpen | None:
     body = reading.trajectory(connection, key)
     run = body.trajectory if isinstance(body, Attributed) else body
     caller = run.caller if isinstance(run, Trajectory) else ""
-    line = lineage(connection, key)
     return RunStory(
         trajectory_id=key, others=len(runs) - 1, source=row.source, tenant=row.tenant,
         party=party_of(row.tenant, caller), started=row.started, ended=row.ended, closed_by=row.closed_by,
@@ -120,7 +119,7 @@ def run_story(connection: Connection, name: str) -> RunStory | StillOpen | None:
         why_not=row.why_not, cut_off=run.cut_off if isinstance(run, Trajectory) else "", dropped=row.dropped,
         came=row.came, outcome=row.outcome, revision=row.revision, told=row.told, guessed=row.guessed,
         used=_used(connection, key),
-        reports=_reports(connection, key), orders=line.batches, lessons=_lessons(connection, key),
+        reports=_reports(connection, key), orders=orders_of(connection, key), lessons=_lessons(connection, key),
         tasks=_tasks(connection, key), next=_next(connection, run) if isinstance(run, Trajectory) else None,
     )  # fmt: skip
 

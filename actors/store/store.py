@@ -24,7 +24,7 @@ from actors.messages import (
     Serving,
     Task,
 )
-from actors.store import agents, erasing, judgements, ledger, memory, outcomes, reading, saving
+from actors.store import agents, erasing, judgements, ledger, memory, outcomes, reading, saving, stories
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
@@ -32,11 +32,9 @@ from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
-from actors.store.lineage import Lineage, lineage
 from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
-from actors.store.spans import first_served
 from actors.store.tasks import TaskState
 from actors.system.bus import Outgoing
 
@@ -212,8 +210,7 @@ class Store:
     verdicts = _question(reading.verdicts)
     servings = _question(reading.servings)
 
-    async def first_served(self) -> int | None:
-        return await self._read(first_served)
+    first_served = _question(stories.first_served)
 
     async def last_serving(self, engine: str) -> Serving | None:
         """What `engine` was last made to serve; a swap that was refused or rolled back left what was there."""
@@ -229,9 +226,7 @@ class Store:
     batches = _question(reading.batches)
     outstanding = _question(reading.outstanding)
 
-    async def lineage(self, trajectory_id: str) -> Lineage:
-        return await self._read(lineage, trajectory_id)
-
+    orders_of = _question(stories.orders_of)
     dead_letters = _question(reading.dead_letters)
 
     async def counts(self) -> dict[str, int]:

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from actors.store import BatchLine, Store, StoreUnavailable
+from actors.store import Store, StoreUnavailable
 from actors.store.agents import LEARNED
 from actors.store.outcomes import CORRECTIONS
 from actors.store.run_story import Next, Report, RunStory, StillOpen, run_story
+from actors.store.stories import Order
 from daemon.api.why import when
 
 _WORDS = {
@@ -127,7 +128,7 @@ def _came(story: RunStory) -> list[str]:
         told.append(f"ordered with a provisional outcome of {story.guessed:.2f}: nobody had reported it")
     if order is not None:
         told.append(_in_order(story, order))
-        if story.told is not None and story.told > order.created:
+        if story.told is not None and story.told > (order.created or 0.0):
             told.append("reported when it was in that order: it is not trained on again")
     elif story.dropped == "held out":
         told.append("is evidence of the gate, and so never trained on")
@@ -139,7 +140,7 @@ def _came(story: RunStory) -> list[str]:
     return [*told, *(words for actor, words in _USES.items() if actor in story.used)]
 
 
-def _in_order(story: RunStory, order: BatchLine) -> str:
+def _in_order(story: RunStory, order: Order) -> str:
     if not story.came:
         return f"in order {order.batch_id}, which the learner has not answered yet"
     if story.came != LEARNED:

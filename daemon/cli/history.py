@@ -76,7 +76,7 @@ def run_history(arguments: argparse.Namespace) -> int:
     import msgspec
     from rich.table import Column
 
-    from actors.store.history import history
+    from actors.store.stories import history
     from daemon.api.why import how_long, when
     from daemon.cli.output import OutputTable, print_json, screen
 
@@ -102,7 +102,7 @@ def run_history(arguments: argparse.Namespace) -> int:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Exit status 0, 1 if a signature or digest is not good."""
-    from actors.store.history import why
+    from actors.store.stories import why
     from daemon.api.why import explain
     from daemon.cli.output import print_json
     from daemon.cli.why import show
