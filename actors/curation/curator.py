@@ -1,6 +1,7 @@
 """The curator: orders the updates.
 
-    trajectory.attributed, policy.candidate, policy.serving, policy.directive -> [pool] -> batch file -> work.train
+    trajectory.attributed, trajectory.outcome, policy.candidate, policy.serving, policy.directive
+        -> [pool] -> batch file -> work.train
 
 One order is out at a time; the next is drawn when the learner has answered. The file lies in the state directory under
 the order's id, which follows from its members. Pool and curriculum are rebuilt from the store (docs/how-it-learns.md).
@@ -31,11 +32,11 @@ from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import (
     Attributed,
-    BatchItem,
     BatchOrder,
     Candidate,
     Directive,
     Message,
+    OutcomeChanged,
     Serving,
     derived_id,
     encode_batch,
@@ -44,9 +45,9 @@ from actors.messages.files import write_whole
 from actors.messages.lineage import REMEMBERED
 from actors.provisional.outcome_model import STATE, learn
 from actors.provisional.waiting import Provisional
-from actors.store import Dropped, Effect, Guessed, HeardUntil, Store
+from actors.store import Dropped, Guessed, Store, Used
 from actors.store.agents import LEARNED, AgentView
-from actors.store.outcomes import GIVEN_UP
+from actors.store.outcomes import GIVEN_UP, Latest
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
@@ -54,6 +55,7 @@ from actors.system.streams import (
     POLICY_DIRECTIVE,
     POLICY_SERVING,
     TRAJECTORY_ATTRIBUTED,
+    TRAJECTORY_OUTCOME,
     WORK_TRAIN,
 )
 
@@ -63,10 +65,10 @@ _log = structlog.get_logger(__name__)
 _GIVEN_UP = "curator/given_up"
 """Id of the last order that was given up."""
 _SUFFIX = ".batch"
-_TOLD_SECONDS = 10.0
-"""How often late outcomes are looked for: they come hours after their runs."""
-_TOLD = 256
-"""Late outcomes, or runs that wait for theirs, read at a time."""
+_GUESS_SECONDS = 10.0
+"""How often the outcome model is asked what it can say: what it rests on comes minutes after the runs."""
+_PAGE = 256
+"""Runs that wait for their outcome, read at a time."""
 _AGENTS_SECONDS = 30.0
 """How often it is asked what became of each agent's runs: the answer reads an index entry for each of them."""
 _WEEK = 7 * 86_400.0
@@ -102,7 +104,7 @@ class Curator:
     """Actor: attributed trajectories in, orders to train out."""
 
     name = "curator"
-    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_CANDIDATE, POLICY_SERVING, POLICY_DIRECTIVE)
+    inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME, POLICY_CANDIDATE, POLICY_SERVING, POLICY_DIRECTIVE)
 
     def __init__(
         self,
@@ -133,9 +135,9 @@ class Curator:
         self._exam = exam
         self._pool = TrainingPool(settings, self._curriculum, kinds=self.kinds, exam=exam)
         self._kinds_saved = float("-inf")
-        self._looked = float("-inf")
+        self._guessed = float("-inf")
         self._rebuilt: dict[str, int] = {}
-        """Production whose outcome the curriculum has from the books, with the revision that it has."""
+        """Runs whose outcome the curriculum has from the books, with the revision that it has."""
         self.heard = Heard(clock())
         self.agents: list[AgentView] = []
         """What became of each agent's runs of a week, as of the last time that it was asked."""
@@ -199,7 +201,6 @@ class Curator:
             "guesses": pool.guesses,
             "replay_missing": short,
             "waiting": pool.waiting,
-            "corrections": pool.corrections,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
             "clusters_known": len(curriculum.levels),
@@ -253,7 +254,7 @@ class Curator:
     async def _wait_again(self, now: float) -> None:
         """Take up the runs that nobody has reported yet: a page at a time, for their bodies are not kept."""
         after = (-1.0, "")
-        while page := await self._store.unreported(after, _TOLD):
+        while page := await self._store.unreported(after, _PAGE):
             for item in page:
                 self._pool.add(item, now)
                 self.provisional.saw(item.trajectory, exam=self._kept(item))
@@ -283,7 +284,7 @@ class Curator:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
         sandbox = await self._store.recent_outcomes(source="sandbox", limit=_HISTORY)
         production = await self._store.recent_outcomes(source="production", limit=_HISTORY)
-        self._rebuilt = {row.id: row.revision for row in production if row.outcome is not None}
+        self._rebuilt = {row.id: row.revision for row in (*sandbox, *production) if row.outcome is not None}
         told: list[list[tuple[float, str, str, float]]] = [[], []]
         for source, rows, into in (("sandbox", sandbox, told[0]), ("production", production, told[1])):
             for number, row in enumerate(reversed(rows)):
@@ -293,17 +294,16 @@ class Curator:
                     into.append((row.ended, source, self._curriculum.kind(row.goal), row.outcome))
         self._curriculum.rebuild(row[1:] for row in merge(*told, key=lambda row: row[0]))
 
-    def _observe(self, item: Attributed) -> list[Message]:
-        """Tell the curriculum, once a revision; what came of that."""
+    def _observe(self, item: Attributed, latest: Latest) -> list[Message]:
+        """Tell curriculum and estimates, once a revision; what is the gate's tells them nothing."""
         run = item.trajectory
-        if run.outcome is None or run.source == "probe" or self._kept(item):
+        if run.source == "probe" or self._kept(item) or not latest.news(run):
             return []
         self._curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
-        if run.source == "sandbox":
-            return []
-        self.kinds.tell(run)
-        self.provisional.told(run)
-        return [Effect(id=item.id, revision=run.outcome_revision, channel="kinds", effect="weighs")]
+        if run.source == "production":
+            self.kinds.tell(run)
+            self.provisional.told(run)
+        return [Used(id=item.id, actor=self.name, revision=run.outcome_revision)]
 
     def _kept(self, item: Attributed) -> bool:
         """Whether it is the gate's."""
@@ -312,20 +312,21 @@ class Curator:
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""
         records: list[Message] = []
-        items = [received.message.id for received in batch if isinstance(received.message, Attributed)]
-        # After a restart the pool has, and may have ordered, what the stream has yet to deliver.
-        settled = await self._store.settled(items)
-        found = [received.message for received in batch if isinstance(received.message, Attributed)]
-        current = {item.id: item for item in await self._store.current(found)}
+        latest = await self._store.latest(self.name, [received.message for received in batch])
+        # After a restart the pool has, and may have ordered, what the stream has yet to deliver. And what was in an
+        # order is in no other one, whatever is reported of it later.
+        settled = await self._store.settled(list(latest.runs))
         # Kinds answer at once: what goals mean is asked before they are told of them.
-        await self.kinds.meanings.look(item.trajectory.goal for item in current.values())
+        await self.kinds.meanings.look(item.trajectory.goal for item in latest.runs.values())
         for received in batch:
             match received.message:
                 case Attributed(id=key):
-                    item = current[key]
+                    item = latest.runs[key]
                     self.provisional.saw(item.trajectory, exam=self._kept(item))
-                    if key not in settled and self._pool.add(item, self._clock()):
-                        records += self._observe(item)
+                    records += self._take(item, latest, settled)
+                case OutcomeChanged(id=key) as changed if key in latest.runs:
+                    self.counts["corrected_late" if changed.revision else "told_late"] += 1
+                    records += self._take(latest.runs[key], latest, settled)
                 case Candidate() as candidate:
                     records.append(candidate)
                     self._answered(candidate)
@@ -350,7 +351,8 @@ class Curator:
             await self._save_kinds()
         if self._outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
             return await self._overdue(self._outstanding)
-        return await self._order(await self._hear())
+        await self._guess(self._clock())
+        return await self._order([])
 
     async def _save_kinds(self) -> None:
         self._kinds_saved = self._clock()
@@ -366,34 +368,18 @@ class Curator:
         if data is not None:
             await self._store.state_put(STATE, data)
 
-    async def _hear(self) -> list[Message]:
-        """Take in what was said of runs since they closed: first words and corrections."""
-        now = self._clock()
-        if now - self._looked < _TOLD_SECONDS:
-            return []
-        self._looked = now
-        records: list[Message] = []
-        told = await self._store.late_outcomes(self.name, "kinds", _TOLD)
-        settled = await self._store.settled([one.trajectory_id for one in told])
-        for one in told:
-            item = await self._store.trajectory(one.trajectory_id)
-            if not isinstance(item, Attributed):
-                continue  # it comes with its credit, and then with this outcome; or it was forgotten
-            await self.kinds.meanings.look([item.trajectory.goal])
-            self.counts["corrected_late" if one.revision else "told_late"] += 1
-            if item.id not in settled:
-                self._pool.add(item, now)
-            if item.trajectory.outcome_revision == one.revision:
-                records += self._observe(item)
-        if told:
-            records.append(HeardUntil(id=self.name, sequence=told[-1].sequence))
-        for correction in await self._store.corrections(_TOLD):
-            self._pool.correct(correction)
-        await self._guess(now)
-        return records
+    def _take(self, item: Attributed, latest: Latest, settled: set[str]) -> list[Message]:
+        """Into the pool and the estimates."""
+        if item.id not in settled:
+            settled.add(item.id)  # a batch may tell of it twice
+            self._pool.add(item, self._clock())
+        return self._observe(item, latest)
 
     async def _guess(self, now: float) -> None:
         """Let the outcome model learn, and speak of runs that nobody has reported."""
+        if now - self._guessed < _GUESS_SECONDS:
+            return
+        self._guessed = now
         self.provisional.ripen(now)
         wanted = self.provisional.model.to_learn()
         if wanted is not None:
@@ -458,7 +444,7 @@ class Curator:
             DependencyUnavailable: no room, or no right to write; no record is to blame, and none may be parked for it.
         """
         members = tuple(item.attributed.id for item in selected.items)
-        order_id = derived_id("batch", *sorted(map(_use, selected.items)))
+        order_id = derived_id("batch", *sorted(members))
         data = encode_batch(selected.items)
         path = self._batches / f"{order_id}{_SUFFIX}"
         try:
@@ -479,7 +465,6 @@ class Curator:
             sha256=hashlib.sha256(data).hexdigest(),
             size=len(data),
             trajectories=members,
-            revisions=tuple(item.attributed.trajectory.outcome_revision for item in selected.items),
             groups=selected.groups,
             production=selected.production,
             min_version=selected.min_version,
@@ -519,12 +504,6 @@ class Curator:
             unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders
             if path.name != keep and (unknown or number >= KEEP_FILES):
                 path.unlink(missing_ok=True)
-
-
-def _use(item: BatchItem) -> str:
-    """What is used: a run, as often as its outcome is another."""
-    run = item.attributed.trajectory
-    return f"{run.id}:{run.outcome_revision}" if run.outcome_revision else run.id
 
 
 def _write_order(path: Path, data: bytes) -> None:

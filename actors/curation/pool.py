@@ -18,14 +18,10 @@ from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.bounded import Bounded
-from actors.statistics.parties import party_of
-from actors.store import Correction, Dropped
+from actors.store import Dropped
 
 UNREPORTED = 16_384
 """Production runs that wait for their outcome: at ten runs a minute a day of them."""
-CORRECTED_SHARE = 4
-"""Of so many production runs that a batch takes, one correction rides with it: who changes his mind often is heard, and
-does not make the updates."""
 GUIDED_STALENESS = 1
 """Like `max_staleness`, of rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
 MAX_PER_CLUSTER = 0.75
@@ -204,8 +200,6 @@ class TrainingPool:
         """Production of which nobody has said yet how it went."""
         self._guesses: OrderedDict[str, Guess] = OrderedDict()
         """Unreported runs of which the outcome model may speak; they take what room reported ones leave."""
-        self._corrections: OrderedDict[str, Correction] = OrderedDict()
-        """Runs that were trained on with another outcome than they have by now."""
         self._drops: list[Dropped] = []
         self._since: float | None = None
         """Since when something waits for the rest of a batch."""
@@ -213,9 +207,8 @@ class TrainingPool:
         """What is trained, what serves, and so what is fresh."""
         self._settled = self.freshness.revision
         self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing,
-        corrected (drawn for a correction),
-        guessed (drawn with a provisional outcome), guess_made_room (for another; its run waits on)."""
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing, guessed
+        (drawn with a provisional outcome), guess_made_room (for another; its run waits on)."""
 
     @property
     def whole_groups(self) -> int:
@@ -294,27 +287,6 @@ class TrainingPool:
         """None of them is wanted any more; their runs wait for a report as before."""
         self._guesses.clear()
 
-    def correct(self, correction: Correction) -> None:
-        """Take in a run that an update learned from, and whose outcome is another now. It rides with a batch."""
-        item = correction.item
-        known = self._corrections.get(item.id)
-        if known is not None and known.item.trajectory.outcome_revision >= item.trajectory.outcome_revision:
-            return
-        if reason := self._unfit(item):
-            self._corrections.pop(item.id, None)
-            self._drop([item], reason)
-            return
-        self._corrections[item.id] = correction
-        if len(self._corrections) > POOL_PRODUCTION:
-            loudest, _ = Counter(map(_party, self._corrections.values())).most_common(1)[0]
-            gone = next(key for key, one in self._corrections.items() if _party(one) == loudest)
-            self._drop([self._corrections.pop(gone).item], "pool full")
-
-    @property
-    def corrections(self) -> int:
-        """Those that wait."""
-        return len(self._corrections)
-
     def select(self, now: float) -> Selected | None:
         """Draw the next batch out of the pool, or None if it cannot be made yet."""
         self._refresh(now)
@@ -378,10 +350,6 @@ class TrainingPool:
         for item in list(self._production.values()):
             if gone := self._gone(item.trajectory):
                 del self._production[item.id]
-                self._drop([item], gone)
-        for item in [one.item for one in self._corrections.values()]:
-            if gone := self._gone(item.trajectory):
-                del self._corrections[item.id]
                 self._drop([item], gone)
         left = self.unreported.leave(lambda run: bool(self._gone(run)))
         for key in left:
@@ -448,7 +416,7 @@ class TrainingPool:
         ]
         guessed = [self._guessed(unit) for unit in self._drawn(self._fresh_guesses(), wanted - len(drawn))]
         self.counts["guessed"] += len(guessed)
-        return [*drawn, *guessed, *self._corrected((len(drawn) + len(guessed)) // CORRECTED_SHARE)]
+        return [*drawn, *guessed]
 
     def _drawn(self, items: Sequence[Attributed], wanted: int) -> list[Unit]:
         waiting = [
@@ -471,8 +439,7 @@ class TrainingPool:
     def _guessed(self, unit: Unit) -> BatchItem:
         """A run with its provisional outcome: what was to be expected of it, m, moved by w (V - m).
 
-        So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has; and what
-        is reported later corrects it exactly, without that anybody remembers w.
+        So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has.
         """
         guess = self._guesses.pop(unit.name)
         self.unreported.told(unit.name)
@@ -487,29 +454,11 @@ class TrainingPool:
             reason=f"provisional: chance {guess.chance:.2f}, weight {guess.weight:.2f}, {self._about(unit)}",
         )  # fmt: skip
 
-    def _corrected(self, wanted: int) -> list[BatchItem]:
-        """At most `wanted` corrections, each party in its turn, and of one the oldest: that is the nearest to stale."""
-        turns: Counter[str] = Counter()
-        waiting: list[tuple[int, Correction]] = []
-        for one in self._corrections.values():
-            if self._fate(one.item.trajectory) == "fresh":
-                waiting.append((turns[_party(one)], one))
-                turns[_party(one)] += 1
-        fresh = [one for _, one in sorted(waiting, key=lambda turn: turn[0])[:wanted]]
-        for one in fresh:
-            del self._corrections[one.item.id]
-        self.counts["corrected"] += len(fresh)
-        return [
-            self._alone(one.item, corrects=one.before, reason=f"correction {one.item.trajectory.outcome_revision}")
-            for one in fresh
-        ]
-
-    def _alone(self, item: Attributed, *, reason: str, corrects: float | None = None) -> BatchItem:
+    def _alone(self, item: Attributed, *, reason: str) -> BatchItem:
         """A run without a group, with what was to be expected of it, and whose like it is."""
         run = item.trajectory
         return BatchItem(
-            attributed=item, corrects=corrects, reason=reason, estimate=self._kinds.estimate(run),
-            kind=self._kinds.names(run),
+            attributed=item, reason=reason, estimate=self._kinds.estimate(run), kind=self._kinds.names(run)
         )  # fmt: skip
 
     def _shares(self, replay: float) -> Shares:
@@ -569,8 +518,3 @@ class TrainingPool:
     def _drop_ids(self, ids: Sequence[str], reason: str) -> None:
         self.counts[reason] += len(ids)
         self._drops += [Dropped(id=key, reason=reason) for key in ids]
-
-
-def _party(correction: Correction) -> str:
-    run = correction.item.trajectory
-    return party_of(run.tenant, run.caller)

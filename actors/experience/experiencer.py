@@ -1,6 +1,7 @@
 """The experiencer: draws lessons from trajectories, has the tools probed after a drift, and keeps books on lessons.
 
-    trajectory.attributed, policy.directive (drift), policy.serving  ->  experience.lesson, trajectory.closed (probes)
+    trajectory.attributed, trajectory.outcome, policy.directive (drift), policy.serving
+        ->  experience.lesson, trajectory.closed (probes)
 
 A lesson that a probe has verified is active at once; any other needs independent sources, then trials: guided rollouts
 that do better than unguided ones, and it is retired when they no longer do. When tools vanish, so do the lessons about
@@ -27,12 +28,12 @@ from actors.experience.skill_trials import SkillReplayer
 from actors.experience.window import Window
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
-from actors.messages import Attributed, Directive, Message, Serving, Trajectory
+from actors.messages import Attributed, Directive, Message, OutcomeChanged, Serving, Trajectory
 from actors.ports.embedders import Embedder
 from actors.ports.errors import AdapterError
 from actors.ports.extractors import Extractor
 from actors.store import Store
-from actors.store.records import Effect, HeardUntil
+from actors.store.records import Used
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
@@ -41,12 +42,11 @@ from actors.system.streams import (
     POLICY_SERVING,
     TRAJECTORY_ATTRIBUTED,
     TRAJECTORY_CLOSED,
+    TRAJECTORY_OUTCOME,
 )
 
 _log = structlog.get_logger(__name__)
 _ORIGINS = "experiencer/origins"
-_LATE = 64
-"""Late outcomes read at a time."""
 _WINDOW = 256
 """Newest trajectories that are contrasted with each other; comparing them takes half a second."""
 _LATE_SHARE = _WINDOW // 4
@@ -77,7 +77,7 @@ class Experiencer:
     """
 
     name = "experiencer"
-    inputs = (TRAJECTORY_ATTRIBUTED, POLICY_DIRECTIVE, POLICY_SERVING)
+    inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME, POLICY_DIRECTIVE, POLICY_SERVING)
     batch = 64
     tick_seconds: float | None = 5.0
 
@@ -174,12 +174,15 @@ class Experiencer:
         await self._save()
         outputs: list[Output] = []
         records: list[Message] = []
-        found = [received.message for received in batch if isinstance(received.message, Attributed)]
-        current = {item.id: item for item in await self._store.current(found)}
+        latest = await self._store.latest(self.name, [received.message for received in batch])
         for received in batch:
             match received.message:
-                case Attributed(id=key):
-                    records += self._remember(current[key].trajectory)
+                case Attributed(id=key) | OutcomeChanged(id=key) if key in latest.runs:
+                    run = latest.runs[key].trajectory
+                    if run.source != "production" or run.outcome is None:
+                        self._remember(run)
+                    elif latest.news(run) and self._revise(run):
+                        records.append(Used(id=key, actor=self.name, revision=run.outcome_revision))
                 case Directive(kind="drift") as directive:
                     outputs += await self._drifted(directive)
                 case Serving() as serving:
@@ -202,56 +205,38 @@ class Experiencer:
         outputs: list[Output] = []
         if self._clock() - self._refreshed >= _REFRESH_SECONDS:
             await self._refresh()
-        records = await self._hear()
         if self._inquiry.due:
             outputs += await self._probe()
         await self._try_skill()
         if self._opinions is not None:
             await self._opinions.ask()
         self._reviewing.review()
-        return self._result(outputs, records)
+        return self._result(outputs)
 
-    def _result(self, outputs: Sequence[Output], records: Sequence[Message]) -> Result:
+    def _result(self, outputs: Sequence[Output], records: Sequence[Message] = ()) -> Result:
         """Publish what changed: one revision for each lesson, however often it changed on the way."""
         revised = self._pool.revised(self._clock(), self._window.asked)
         probes = [output.message for output in outputs]
         lessons = [Output(EXPERIENCE_LESSON, lesson) for lesson in revised]
         return Result([*revised, *probes, *records], [*lessons, *outputs])
 
-    def _remember(self, trajectory: Trajectory) -> list[Effect]:
+    def _remember(self, trajectory: Trajectory) -> None:
         if trajectory.source == "probe" or trajectory.id in self._seen:
-            return []
+            return
         self._seen.append(trajectory.id)
         self._keys_changed |= self._origins.see(trajectory)
-        taken = self._window.add(msgspec.structs.replace(trajectory, rows=()))
-        self._fresh += taken
+        self._fresh += self._window.add(msgspec.structs.replace(trajectory, rows=()))
         self._reviewing.remember(trajectory)
-        return _weighs(trajectory) if taken else []
 
-    async def _hear(self) -> list[Message]:
-        """Take in outcomes that came after their runs had closed; contrast needs both ends, and failures are told
-        later than successes."""
-        told = await self._store.late_outcomes(self.name, "lessons", _LATE)
-        if not told:
-            return []
-        gone = await self._store.tombstoned([one.trajectory_id for one in told])
-        records: list[Message] = []
-        for one in told:
-            item = await self._store.trajectory(one.trajectory_id)
-            # Without its credit it has not come here yet, and will come with this outcome.
-            if not isinstance(item, Attributed) or item.id in gone:
-                continue
-            if item.trajectory.outcome_revision == one.revision:
-                records += self._revise(item.trajectory)
-        return [*records, HeardUntil(id=self.name, sequence=told[-1].sequence)]
-
-    def _revise(self, trajectory: Trajectory) -> list[Effect]:
+    def _revise(self, trajectory: Trajectory) -> bool:
+        """Take in a run with its outcome, which most often comes late: contrast needs both ends. Whether it is in the
+        window now."""
         if trajectory.id not in self._seen:
             self._seen.append(trajectory.id)
             self._keys_changed |= self._origins.see(trajectory)
         taken = self._window.revise(msgspec.structs.replace(trajectory, rows=()))
         self._fresh += taken
-        return _weighs(trajectory) if taken else []
+        return taken
 
     async def _refresh(self) -> None:
         """What others wrote to the store, and what must not be known any more."""
@@ -321,10 +306,3 @@ class Experiencer:
         if self._keys_changed:
             self._keys_changed = False
             await self._store.state_put(_ORIGINS, msgspec.msgpack.encode(self._origins.known))
-
-
-def _weighs(run: Trajectory) -> list[Effect]:
-    """What comes of an outcome that is in the window."""
-    if run.source != "production" or run.outcome is None:
-        return []
-    return [Effect(id=run.id, revision=run.outcome_revision, channel="lessons", effect="window")]

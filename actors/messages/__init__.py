@@ -46,6 +46,7 @@ from actors.messages.trajectory import (
     Attribution,
     Handoff,
     Label,
+    OutcomeChanged,
     Step,
     StepLabel,
     TokenRow,

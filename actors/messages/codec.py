@@ -10,10 +10,10 @@ from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSc
 from actors.messages.experience import Experience, Task
 from actors.messages.policy import BatchItem, BatchOrder, Candidate, Directive, Serving, Verdict
 from actors.messages.traffic import Exchange, Feedback
-from actors.messages.trajectory import Attributed, Trajectory
+from actors.messages.trajectory import Attributed, OutcomeChanged, Trajectory
 
 AnyMessage = (
-    Exchange | Feedback | Trajectory | Attributed | Experience | Task
+    Exchange | Feedback | Trajectory | Attributed | OutcomeChanged | Experience | Task
     | BatchOrder | Candidate | Verdict | Serving | Directive
 )  # fmt: skip
 

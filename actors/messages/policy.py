@@ -31,8 +31,6 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "train"
     """`baseline` members are counted in means and never trained on."""
     reason: str = ""
-    corrects: float | None = None
-    """Outcome that an earlier update learned from, where it was corrected since: only the difference is trained."""
     estimate: Estimate | None = None
     """What a run without a group is compared with; None: nothing is known of its like, or it has a group."""
     kind: tuple[str, str] = ("", "")
@@ -47,8 +45,6 @@ class BatchOrder(Message, frozen=True, kw_only=True, tag="batch_order"):
     size: int
     """Bytes."""
     trajectories: tuple[str, ...]
-    revisions: tuple[int, ...] = ()
-    """Of the outcome of each of them; empty: all are first ones."""
     groups: int = 0
     """Complete sandbox groups among them."""
     production: int = 0

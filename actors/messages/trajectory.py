@@ -163,3 +163,10 @@ class Attributed(Message, frozen=True, kw_only=True, tag="attributed"):
     attribution: Attribution
     cluster: str = ""
     """Which goals this is one of: those of a cluster differ in names and numbers alone."""
+
+
+class OutcomeChanged(Message, frozen=True, kw_only=True, tag="outcome_changed"):
+    """The outcome of trajectory `id`, which has closed, is another: the first, or a corrected one. The store has it."""
+
+    revision: int
+    """Of the outcome, as in `Trajectory.outcome_revision`."""

@@ -38,6 +38,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     ordered: int
     """Runs that were in an order to train, the outstanding one included."""
     learned: int
+    guessed: int
+    """Runs that were ordered with a provisional outcome, and that nobody has reported yet."""
     unreported: int
     """Under way, without an outcome yet."""
     ready: int
@@ -101,6 +103,7 @@ class _Counts:
         numbers["runs"] += runs
         numbers["reported"] += runs if reported else 0
         numbers["ordered"] += runs if ordered else 0
+        numbers["guessed"] += runs if ordered and not reported else 0
         self.calls += calls
         if why in _UNLABELLED:
             self.unfit[why] += calls
@@ -111,7 +114,7 @@ class _Counts:
     def view(self, name: str) -> AgentView:
         counted = {
             one: self.numbers[one]
-            for one in ("runs", "reported", "ordered", "learned", "unreported", "ready", "training")
+            for one in ("runs", "reported", "ordered", "learned", "guessed", "unreported", "ready", "training")
         }
         return AgentView(
             agent=name, label=self.label, seen=self.seen, dropped=_bounded(self.dropped), calls=self.calls,

@@ -28,7 +28,7 @@ from actors.store import outcomes
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.spans import spans
+from actors.store.stories import spans
 
 _PAGE = 500
 _ID, _TENANT, _CALLER = "id", "tenant", "caller"

@@ -9,7 +9,8 @@ from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.erasing import buried_inputs, entomb_more, refused
 from actors.store.saving import Saved, save
-from actors.system.bus import Outgoing
+from actors.system.bus import Outgoing, outgoing
+from actors.system.streams import TRAJECTORY_OUTCOME
 
 
 def processed(connection: Connection, actor: str, ids: Sequence[str]) -> set[str]:
@@ -46,10 +47,13 @@ def commit(
         )  # fmt: skip
     saved = save(connection, records, now)
     saved.refused = len(gone)
+    saved.outputs = [
+        *(output for output in outputs if not gone or not _of_record(output) & gone),
+        *(outgoing(TRAJECTORY_OUTCOME, changed) for changed in saved.changed),
+    ]
     rows = [
         {"actor": actor, "output_id": o.id, "subject": o.subject, "data": o.data, "published": False, "at": now}
-        for o in outputs
-        if not gone or not _of_record(o) & gone
+        for o in saved.outputs
     ]
     insert_new(connection, table_of(t.OutboxRow), rows)
     return saved

@@ -3,8 +3,6 @@
 They are `Message`s so that they fit into `Result.records`; nothing decodes them, they become updates of rows.
 """
 
-from typing import Literal
-
 from actors.messages import Message
 
 
@@ -25,22 +23,14 @@ class Dropped(Message, frozen=True, kw_only=True, tag="dropped"):
     reason: str
 
 
-class Effect(Message, frozen=True, kw_only=True, tag="effect"):
-    """A revision of the outcome of trajectory `id` came to something in one channel (`actors.store.outcomes`)."""
+class Used(Message, frozen=True, kw_only=True, tag="used"):
+    """`actor` has taken in this revision of the outcome of trajectory `id` (`actors.store.outcomes`)."""
 
+    actor: str
     revision: int
-    channel: Literal["kinds", "lessons", "tasks"]
-    effect: str
-    detail: str = ""
 
 
 class Guessed(Message, frozen=True, kw_only=True, tag="guessed"):
     """Trajectory `id`, of which nobody has reported anything, is ordered with a provisional outcome."""
 
     outcome: float
-
-
-class HeardUntil(Message, frozen=True, kw_only=True, tag="heard_until"):
-    """Actor `id` has taken in the late outcomes up to this one."""
-
-    sequence: int

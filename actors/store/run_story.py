@@ -1,10 +1,10 @@
-"""What was reported of one run, when, and what each report came to: `evolved why RUN`."""
+"""What was reported of one run, when, and what came of it: `evolved why RUN`."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from actors.messages import Attributed, Feedback, Trajectory, decode
 from actors.provisional.features import vector
@@ -16,35 +16,10 @@ from actors.statistics.parties import party_of
 from actors.store import reading
 from actors.store import tables as t
 from actors.store.columns import lookup
-from actors.store.lineage import BatchLine, lineage
+from actors.store.stories import Order, orders_of
 
 _LATER = 32
 """Runs of the same party after a run that are looked through for what they say of it."""
-
-
-class Came(msgspec.Struct, frozen=True, kw_only=True):
-    """What a revision came to in one channel."""
-
-    channel: str
-    effect: str
-    detail: str
-    order_id: str
-    version: int
-    at: float
-
-
-class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """The first word on the run, or a correction."""
-
-    revision: int
-    outcome: float
-    rank: str
-    feedback_id: str
-    received: float
-    """Unix seconds."""
-    late: float | None
-    """Seconds after the run's end; None: it was there when the run closed."""
-    effects: tuple[Came, ...]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +32,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None
     final: bool
     did: str
-    """What it did to the outcome (`actors.store.outcomes.Word`); empty: it is not about that."""
+    """What it did to the outcome (`actors.store.outcomes.Did`); empty: it is not about that."""
 
 
 class Next(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +71,19 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     """What cut its last answer off, where that leaves its outcome without meaning."""
     dropped: str
     """Why no order has it or will."""
-    revisions: tuple[Revision, ...]
+    came: str
+    """What came of it in an order: learned, or why nothing was; empty before an answer."""
+    outcome: float | None
+    revision: int
+    """Of the outcome: how often it was corrected."""
+    told: float | None
+    """When the report came that the outcome is of, if that was after the run had closed; else None."""
+    guessed: float | None
+    """Provisional outcome that it was ordered with, if it was with one."""
+    used: dict[str, int]
+    """By actor that has taken the outcome in: the newest revision that it has."""
     reports: tuple[Report, ...]
-    orders: tuple[BatchLine, ...]
+    orders: tuple[Order, ...]
     lessons: tuple[str, ...]
     """Lessons that name it as a source, with their state: `ID (active)`."""
     tasks: tuple[str, ...]
@@ -127,14 +112,14 @@ def run_story(connection: Connection, name: str) -> RunStory | StillOpen | None:
     body = reading.trajectory(connection, key)
     run = body.trajectory if isinstance(body, Attributed) else body
     caller = run.caller if isinstance(run, Trajectory) else ""
-    line = lineage(connection, key)
     return RunStory(
         trajectory_id=key, others=len(runs) - 1, source=row.source, tenant=row.tenant,
         party=party_of(row.tenant, caller), started=row.started, ended=row.ended, closed_by=row.closed_by,
         min_version=row.min_version, max_version=row.max_version, side_of=row.side_of, attributed=row.attributed,
         why_not=row.why_not, cut_off=run.cut_off if isinstance(run, Trajectory) else "", dropped=row.dropped,
-        revisions=_revisions(connection, key, row.ended),
-        reports=_reports(connection, key), orders=line.batches, lessons=_lessons(connection, key),
+        came=row.came, outcome=row.outcome, revision=row.revision, told=row.told, guessed=row.guessed,
+        used=_used(connection, key),
+        reports=_reports(connection, key), orders=orders_of(connection, key), lessons=_lessons(connection, key),
         tasks=_tasks(connection, key), next=_next(connection, run) if isinstance(run, Trajectory) else None,
     )  # fmt: skip
 
@@ -183,36 +168,15 @@ def _row(connection: Connection, key: str) -> Any:
     row = t.TrajectoryRow
     wanted = select(
         row.source, row.tenant, row.started, row.ended, row.closed_by, row.min_version, row.max_version, row.side_of,
-        row.attributed, row.why_not, row.dropped,
+        row.attributed, row.why_not, row.dropped, row.came, row.outcome, row.revision, row.told, row.guessed,
     ).where(row.id == key)  # fmt: skip
     return connection.execute(wanted).first()
 
 
-def _revisions(connection: Connection, key: str, ended: float) -> tuple[Revision, ...]:
-    told, row = t.OutcomeRevisionRow, t.EffectRow
-    effects: dict[int, list[Came]] = {}
-    for one in connection.scalars(select(row.revision).where(row.trajectory_id == key).distinct()).all():
-        found = connection.execute(
-            select(row.channel, row.effect, row.detail, row.order_id, row.version, row.at)
-            .where(row.trajectory_id == key, row.revision == one)
-            .order_by(row.at, row.channel)
-        )
-        effects[one] = [
-            Came(
-                channel=line.channel, effect=line.effect, detail=line.detail, order_id=line.order_id,
-                version=line.version, at=line.at,
-            )
-            for line in found
-        ]  # fmt: skip
-    columns = (told.revision, told.outcome, told.rank, told.feedback_id, told.received, told.late)
-    return tuple(
-        Revision(
-            revision=line.revision, outcome=line.outcome, rank=line.rank, feedback_id=line.feedback_id,
-            received=line.received, late=max(0.0, line.received - ended) if line.late else None,
-            effects=tuple(effects.get(line.revision, ())),
-        )
-        for line in connection.execute(select(*columns).where(told.trajectory_id == key).order_by(told.revision))
-    )  # fmt: skip
+def _used(connection: Connection, key: str) -> dict[str, int]:
+    use = t.UseRow
+    wanted = select(use.actor, func.max(use.revision)).where(use.trajectory_id == key).group_by(use.actor)
+    return {actor: revision for actor, revision in connection.execute(wanted.order_by(use.actor))}
 
 
 def _reports(connection: Connection, key: str) -> tuple[Report, ...]:

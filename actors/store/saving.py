@@ -1,5 +1,6 @@
 """Messages into rows: `save` dispatches by type. A record that is there already changes nothing."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from actors.messages import (
     Experience,
     Feedback,
     Message,
+    OutcomeChanged,
     Serving,
     Task,
     Trajectory,
@@ -28,8 +30,9 @@ from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
-from actors.store.records import Dropped, Effect, Guessed, HeardUntil, Joined, Late
+from actors.store.records import Dropped, Guessed, Joined, Late, Used
 from actors.store.waiting import claimed, forget, wait
+from actors.system.bus import Outgoing
 
 T = TypeVar("T")
 
@@ -48,7 +51,12 @@ class Saved(msgspec.Struct):
 
     refused: int = 0
     """Records that rest on something forgotten."""
-    tally: outcomes.Tally = msgspec.field(default_factory=outcomes.Tally)
+    did: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Reports of how runs went, by what they did (`outcomes.Did`)."""
+    changed: Sequence[OutcomeChanged] = ()
+    """Of closed runs of production; to be published."""
+    outputs: Sequence[Outgoing] = ()
+    """What to publish of a commit."""
     head: audit.Head | None = None
     """Of the audit trail; None if nothing that is audited was new."""
 
@@ -73,9 +81,8 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         Joined,
         Late,
         Dropped,
-        Effect,
         Guessed,
-        HeardUntil,
+        Used,
         Task,
     }:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
@@ -86,28 +93,28 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
             table, columns = _SIMPLE[kind]
             insert_new(connection, table_of(table), [{**columns(row, now), "body": encode(row)} for row in rows])
     _exchanges(connection, _only(by_type, Exchange))
-    fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)], now, saved.tally)
-    outcomes.guess(connection, _only(by_type, Guessed), now)
-    _batches(connection, _only(by_type, BatchOrder), now, saved.tally)
+    fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)])
+    run = t.TrajectoryRow
+    for guess in _only(by_type, Guessed):
+        connection.execute(update(run).where(run.id == guess.id).values(guessed=guess.outcome))
+    _batches(connection, _only(by_type, BatchOrder))
     tasks.add(connection, _only(by_type, Task), now)
-    _candidates(connection, _only(by_type, Candidate), now, saved.tally)
+    _candidates(connection, _only(by_type, Candidate))
     for late in _only(by_type, Late):
         connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
     own = _only(by_type, Joined)
     heard = {joined.id for joined in own}
     joins = [*own, *claimed(connection, _only(by_type, Trajectory), heard)]
-    _join(connection, joins, fresh, now, saved.tally)
-    outcomes.note(connection, _only(by_type, Effect), now, saved.tally)
-    for until in _only(by_type, HeardUntil):
-        outcomes.heard(connection, until)
+    saved.did, saved.changed = _join(connection, joins, fresh)
+    outcomes.use(connection, _only(by_type, Used))
     drops = _only(by_type, Dropped)
     for dropped in drops:
         connection.execute(
-            update(t.TrajectoryRow)
-            .where(t.TrajectoryRow.id == dropped.id, t.TrajectoryRow.dropped == "", t.TrajectoryRow.batch_id == "")
+            update(run)
+            .where(run.id == dropped.id, run.dropped == "", run.batch_id == "")
             .values(dropped=dropped.reason)
         )
-    outcomes.settle(connection, {dropped.id: dropped.reason for dropped in drops}, now, saved.tally)
+    outcomes.give_up(connection, [dropped.id for dropped in drops if dropped.reason == outcomes.GIVEN_UP])
     saved.head = audit.append(connection, audited, now)
     return saved
 
@@ -192,9 +199,7 @@ def add_experiences(connection: Connection, lessons: Sequence[Experience], now: 
     return there
 
 
-def _trajectories(
-    connection: Connection, records: list[Trajectory | Attributed], now: float, tally: outcomes.Tally
-) -> set[str]:
+def _trajectories(connection: Connection, records: list[Trajectory | Attributed]) -> set[str]:
     """Insert the new ones with what they claim, and give the known ones their labels; ids of the new ones.
 
     In four statements however many they are: built one by one, statements cost more than all that they do.
@@ -227,7 +232,6 @@ def _trajectories(
             labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
             known[record.id] = (True, *found[1:])
     insert_new(connection, row, fresh)
-    outcomes.begun(connection, fresh, now, tally)
     calls = table_of(t.ExchangeRow)
     if claims:
         # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
@@ -254,6 +258,8 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "goal": run.goal,
         "outcome": run.outcome,
         "revision": run.outcome_revision,
+        "told": None,
+        "guessed": None,
         "cluster": record.cluster if isinstance(record, Attributed) else "",
         "group_id": run.group,
         "min_version": run.min_version,
@@ -273,11 +279,11 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
 
 
 def _join(
-    connection: Connection, joins: Sequence[Joined], fresh: Collection[str], now: float, tally: outcomes.Tally
-) -> None:
+    connection: Connection, joins: Sequence[Joined], fresh: Collection[str]
+) -> tuple[Counter[str], list[OutcomeChanged]]:
     """Note whose feedback is, and take over what it says of outcomes."""
     if not joins:
-        return
+        return Counter(), []
     row, feedback = t.TrajectoryRow, table_of(t.FeedbackRow)
     credited: set[str] = set()
     for part in chunks(sorted({joined.trajectory_id for joined in joins})):
@@ -289,10 +295,10 @@ def _join(
         [{"said": one.id, "where": one.trajectory_id, "after": one.trajectory_id in credited} for one in joins],
     )
     forget(connection, [joined.id for joined in joins])
-    outcomes.hear(connection, joins, fresh, now, tally)
+    return outcomes.hear(connection, joins, fresh)
 
 
-def _batches(connection: Connection, orders: list[BatchOrder], now: float, tally: outcomes.Tally) -> None:
+def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
     for order in orders:
         row = {
             "id": order.id, "created": order.created, "complete_groups": order.groups, "production": order.production,
@@ -307,16 +313,11 @@ def _batches(connection: Connection, orders: list[BatchOrder], now: float, tally
                 .where(t.TrajectoryRow.id.in_(part), t.TrajectoryRow.batch_id == "")
                 .values(batch_id=order.id)
             )
-        outcomes.ordered(connection, order, now, tally)
 
 
-def drop_unused(
-    connection: Connection, room: int, reason: str, reported: bool, now: float
-) -> tuple[int, outcomes.Tally]:
+def drop_unused(connection: Connection, room: int, reason: str, reported: bool) -> int:
     """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like; how
-    many that are, and what it made of their outcomes.
-
-    Of those that ended at the same moment as the last that has room, all are left.
+    many that are. Of those that ended at the same moment as the last that has room, all are left.
 
     Args:
         reported: of those with an outcome; else of those without.
@@ -326,16 +327,12 @@ def drop_unused(
     unused = (row.attributed, row.batch_id == "", row.dropped == "", told)
     newest = select(row.ended).where(*unused).order_by(row.ended.desc()).limit(1)
     last = connection.scalar(newest.offset(max(0, room - 1)))
-    tally = outcomes.Tally()
     if last is None:
-        return 0, tally
-    gone = connection.execute(update(row).where(*unused, row.ended < last).values(dropped=reason)).rowcount
-    if gone:
-        outcomes.settle_dropped(connection, reason, now, tally)
-    return gone, tally
+        return 0
+    return connection.execute(update(row).where(*unused, row.ended < last).values(dropped=reason)).rowcount
 
 
-def _candidates(connection: Connection, candidates: list[Candidate], now: float, tally: outcomes.Tally) -> None:
+def _candidates(connection: Connection, candidates: list[Candidate]) -> None:
     for candidate in candidates:
         row = {
             "id": candidate.id, "version": candidate.version, "parent": candidate.parent,
@@ -344,4 +341,4 @@ def _candidates(connection: Connection, candidates: list[Candidate], now: float,
         insert_new(connection, table_of(t.CandidateRow), [row])
         links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
         insert_new(connection, table_of(t.CandidateBatchRow), links)
-        outcomes.answered(connection, candidate, now, tally)
+        outcomes.answered(connection, candidate)

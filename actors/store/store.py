@@ -20,10 +20,11 @@ from actors.messages import (
     Attributed,
     Experience,
     Message,
+    OutcomeChanged,
     Serving,
     Task,
 )
-from actors.store import agents, erasing, judgements, ledger, memory, outcome_reading, outcomes, reading, saving
+from actors.store import agents, erasing, judgements, ledger, memory, outcomes, reading, saving, stories
 from actors.store import tables as t
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
@@ -31,11 +32,9 @@ from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Bounds, Judgement
-from actors.store.lineage import Lineage, lineage
 from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
-from actors.store.spans import first_served
 from actors.store.tasks import TaskState
 from actors.system.bus import Outgoing
 
@@ -76,8 +75,8 @@ class Store:
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
         """What became of offers (`actors.store.tasks.Offered`)."""
-        self.reports = outcomes.Tally()
-        """What was made of reports on how runs went."""
+        self.reports = Counter[str]()
+        """Reports of how runs went, by what they did (`actors.store.outcomes.Did`)."""
         self.audit_head = Head(0, START)
         """Where the audit trail ends (see `actors.store.audit`)."""
 
@@ -102,14 +101,14 @@ class Store:
 
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
-    ) -> bool:
+    ) -> Sequence[Outgoing] | None:
         saved = await self._write(ledger.commit, actor, inputs, records, outputs, self._clock())
         if saved is None:
-            return False
+            return None
         self.forgotten_refused += saved.refused
-        self.reports.add(saved.tally)
+        self.reports += saved.did
         self._audited(saved.head)
-        return True
+        return saved.outputs
 
     unpublished = _question(ledger.unpublished)
 
@@ -142,11 +141,13 @@ class Store:
 
     # Records
 
-    async def save(self, records: Sequence[Message]) -> None:
-        """Write records outside of any actor's commit, e.g. in tools and tests."""
+    async def save(self, records: Sequence[Message]) -> Sequence[OutcomeChanged]:
+        """Write records outside of any actor's commit, e.g. in tools and tests; what reports among them changed, which
+        nobody publishes."""
         saved = await self._write(save, records, self._clock())
-        self.reports.add(saved.tally)
+        self.reports += saved.did
         self._audited(saved.head)
+        return saved.changed
 
     open_exchanges = _question(reading.open_exchanges)
     exchanges = _question(reading.exchanges)
@@ -167,15 +168,10 @@ class Store:
 
     async def drop_unused(self, room: int, reason: str, *, reported: bool = True) -> int:
         """Drop for `reason` all that `unused(room)` leaves out; returns how many."""
-        gone, tally = await self._write(saving.drop_unused, room, reason, reported, self._clock())
-        self.reports.add(tally)
-        return gone
+        return await self._write(saving.drop_unused, room, reason, reported)
 
-    late_outcomes = _question(outcome_reading.late)
-    newest_late = _question(outcome_reading.newest_late)
-    current = _question(outcome_reading.current)
-    corrections = _question(outcome_reading.corrections)
-    outcome_figures = _question(outcome_reading.figures)
+    newest_late = _question(outcomes.newest_late)
+    latest = _question(outcomes.latest)
     settled = _question(reading.settled)
     recent_outcomes = _question(reading.recent_outcomes)
     judged_outcomes = _question(reading.judged_outcomes)
@@ -214,8 +210,7 @@ class Store:
     verdicts = _question(reading.verdicts)
     servings = _question(reading.servings)
 
-    async def first_served(self) -> int | None:
-        return await self._read(first_served)
+    first_served = _question(stories.first_served)
 
     async def last_serving(self, engine: str) -> Serving | None:
         """What `engine` was last made to serve; a swap that was refused or rolled back left what was there."""
@@ -231,9 +226,7 @@ class Store:
     batches = _question(reading.batches)
     outstanding = _question(reading.outstanding)
 
-    async def lineage(self, trajectory_id: str) -> Lineage:
-        return await self._read(lineage, trajectory_id)
-
+    orders_of = _question(stories.orders_of)
     dead_letters = _question(reading.dead_letters)
 
     async def counts(self) -> dict[str, int]:

@@ -79,7 +79,7 @@ class FeedbackRow(Base):
     late: Mapped[bool] = mapped_column(server_default=false())
     """It came when its trajectory had its credit already."""
     effect: Mapped[str] = mapped_column(server_default="")
-    """What it did to its trajectory's outcome (`actors.store.outcomes.Word`); empty if it says nothing of it."""
+    """What it did to its trajectory's outcome (`actors.store.outcomes.Did`); empty if it says nothing of it."""
     body: Mapped[bytes]
     __table_args__ = (_some("ix_feedback_late", "late", "late = 1", "late"),)
 
@@ -107,6 +107,10 @@ class TrajectoryRow(Base):
     outcome: Mapped[float | None]
     revision: Mapped[int] = mapped_column(server_default="0")
     """Of the outcome: the latest, 0 for the first."""
+    told: Mapped[float | None]
+    """When the report came that the outcome is of, if that was after the end; else None."""
+    guessed: Mapped[float | None]
+    """Provisional outcome that it was ordered with, which is no outcome of the run's."""
     cluster: Mapped[str]
     group: Mapped[str] = mapped_column("group_id")
     min_version: Mapped[int]
@@ -155,6 +159,7 @@ class TrajectoryRow(Base):
         Index("ix_trajectories_exam", "source", "attributed", "ended", "id", "tenant", "caller", "outcome"),
         Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
         _some("ix_trajectories_dropped", "dropped", "dropped <> ''"),
+        _some("ix_trajectories_told", "told", "told IS NOT NULL"),
         Index(
             "ix_trajectories_judged",
             "source",
@@ -166,55 +171,13 @@ class TrajectoryRow(Base):
     )
 
 
-class OutcomeRevisionRow(Base):
-    """What somebody reported of how a production trajectory went: the first word, or a correction; never changed.
+class UseRow(Base):
+    """A revision of a run's outcome that an actor has taken in: it does so once, whichever record tells of it first."""
 
-    Read in the order of `sequence` by those who take in late outcomes (`actors.store.outcomes`).
-    """
-
-    __tablename__ = "outcomes"
-    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    trajectory_id: Mapped[str]
-    revision: Mapped[int]
-    outcome: Mapped[float]
-    rank: Mapped[str]
-    """How much it counts as evidence (`actors.store.outcomes.Rank`)."""
-    feedback_id: Mapped[str]
-    """The report; empty if it is not known."""
-    received: Mapped[float]
-    """When the report came."""
-    late: Mapped[bool]
-    """It came after the trajectory had closed."""
-    __table_args__ = (
-        Index("uq_outcomes", "trajectory_id", "revision", unique=True),
-        _some("ix_outcomes_late", "sequence", "late = 1", "late"),
-        _some("ix_outcomes_corrections", "sequence", "revision > 0"),
-        # What is forgotten must not give its number to what comes next: readers remember how far they are.
-        {"sqlite_autoincrement": True},
-    )
-
-
-class EffectRow(Base):
-    """What one revision of an outcome came to in one channel (`actors.store.outcomes.Channel`)."""
-
-    __tablename__ = "effects"
+    __tablename__ = "uses"
     trajectory_id: Mapped[str] = mapped_column(primary_key=True)
+    actor: Mapped[str] = mapped_column(primary_key=True)
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    channel: Mapped[str] = mapped_column(primary_key=True)
-    effect: Mapped[str]
-    """What; `none` if there is none, `ordered` while nobody knows."""
-    detail: Mapped[str]
-    """Why there is none; else more of it."""
-    order_id: Mapped[str]
-    """Order to train that holds it; empty if none does."""
-    version: Mapped[int]
-    """Weight version that it was trained into, else -1."""
-    at: Mapped[float]
-    __table_args__ = (
-        Index(
-            "ix_effects_order", "order_id", sqlite_where=text("order_id <> ''"), postgresql_where=text("order_id <> ''")
-        ),
-    )
 
 
 class JudgementRow(Base):

@@ -22,12 +22,13 @@ class Ledger(Protocol):
 
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
-    ) -> bool:
-        """In one transaction: mark `inputs` processed, save `records`, put `outputs` in the outbox.
+    ) -> Sequence[Outgoing] | None:
+        """In one transaction: mark `inputs` processed, save `records`, put `outputs` in the outbox; what to publish.
 
-        If any of `inputs` was processed before, nothing at all is written and the answer is False. With no inputs (a
-        tick, a producer) it always writes. Outputs whose id the outbox of `actor` has or had are left as they were.
-        Also forgets the failure counts of `inputs`.
+        That is `outputs` without those that rest on something forgotten, and what follows from the records. If any of
+        `inputs` was processed before, nothing at all is written and the answer is None. With no inputs (a tick, a
+        producer) it always writes. Outputs whose id the outbox of `actor` has or had are left as they were. Also
+        forgets the failure counts of `inputs`.
         """
         ...
 

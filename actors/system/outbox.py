@@ -95,9 +95,20 @@ class Outbox:
         records = tuple(result.records)
         if not (inputs or outputs or records):
             return True
-        if not await self.insist(lambda: self.ledger.commit(self.name, inputs, records, outputs)):
+        attempts = 0
+
+        async def once() -> Sequence[Outgoing] | None:
+            nonlocal attempts
+            attempts += 1
+            return await self.ledger.commit(self.name, inputs, records, outputs)
+
+        written = await self.insist(once)
+        if written is None:
             return False
-        await self.send(outputs)
+        await self.send(written)
+        if attempts > 1:
+            # One of them may have been written and its answer lost: what followed from its records is in the outbox.
+            await self.flush()
         return True
 
     async def send(self, outputs: Sequence[Outgoing]) -> None:

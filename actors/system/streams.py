@@ -15,6 +15,7 @@ TRAFFIC_EXCHANGE = "traffic.exchange"
 TRAFFIC_FEEDBACK = "traffic.feedback"
 TRAJECTORY_CLOSED = "trajectory.closed"
 TRAJECTORY_ATTRIBUTED = "trajectory.attributed"
+TRAJECTORY_OUTCOME = "trajectory.outcome"
 EXPERIENCE_LESSON = "experience.lesson"
 TASK_NEW = "task.new"
 WORK_TRAIN = "work.train"
@@ -66,9 +67,11 @@ STREAMS: tuple[Stream, ...] = (
     Stream(name="EXPERIENCE", subjects=(EXPERIENCE_LESSON,)),
     Stream(name="TASK", subjects=(TASK_NEW,)),
     Stream(name="WORK", subjects=(WORK_TRAIN,), queue=True, discard_new=True),
+    # Late outcomes lie here and not beside the bodies: whoever is away for a week must not miss them, and a report of a
+    # few bytes must find room.
     Stream(
         name="POLICY",
-        subjects=(POLICY_CANDIDATE, POLICY_VERDICT, POLICY_SERVING, POLICY_DIRECTIVE),
+        subjects=(POLICY_CANDIDATE, POLICY_VERDICT, POLICY_SERVING, POLICY_DIRECTIVE, TRAJECTORY_OUTCOME),
         max_age=30 * _DAY,
     ),
     Stream(name="DEAD", subjects=(f"{DEAD}.>",), max_age=30 * _DAY),

@@ -1,8 +1,9 @@
 """Tasks from live failures: what production fails at becomes something that the sandbox can be good at.
 
-    trajectory.attributed -> failures of one kind -> the rollout's own mix has it: its weight is raised
-                                                  -> the environment has it: its own tasks are offered
-                                                  -> else: its goal in other worlds, by the way of a run that succeeded
+    trajectory.attributed, trajectory.outcome
+        -> failures of one kind -> the rollout's own mix has it: its weight is raised
+                                -> the environment has it: its own tasks are offered
+                                -> else: its goal in other worlds, by the way of a run that succeeded
 
 Failures are of one kind if their goals mean about the same (`actors.kinds.levels`). One concrete request is reproduced
 at a time, the newest first; each failure is used once. A reference is what was executed in the world that the task
@@ -21,15 +22,14 @@ from actors.kinds.clusters import template_of
 from actors.kinds.holdout import held_out
 from actors.kinds.levels import REST
 from actors.kinds.remembered import Remembered
-from actors.messages import Attributed, Message, Task, Trajectory, derived_id
+from actors.messages import Attributed, OutcomeChanged, Task, Trajectory, derived_id
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
 from actors.statistics.parties import in_turn, party_of
 from actors.store import Store
-from actors.store.outcomes import NONE
-from actors.store.records import Effect, HeardUntil
+from actors.store.records import Used
 from actors.system.actor import Received, Result
-from actors.system.streams import TRAJECTORY_ATTRIBUTED
+from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
 from actors.tasks.failing_kinds import Asked, Failure, Kinds, SavedKind, Waiting
@@ -46,11 +46,6 @@ _REQUESTS = 8
 _OTHER_WORDS = 2
 """Runs that went one way at such requests, where none succeeded at the very same."""
 _SUCCESS = 0.5
-_LATE = 128
-"""Late outcomes read at a time."""
-_USED = ("urged", "own", "made")
-
-
 _BELOW = 0.5
 """An outcome below this is a failure. A run without one is, if it went round in circles."""
 _VARIANTS = 16
@@ -87,7 +82,7 @@ class LiveFailures:
     """Actor: failures in, tasks of the pool out."""
 
     name = "failures"
-    inputs = (TRAJECTORY_ATTRIBUTED,)
+    inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME)
     batch = 128
     tick_seconds: float | None = 5.0
 
@@ -137,19 +132,27 @@ class LiveFailures:
             self._waiting.put(kind, saved.party, waiting)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        """Note the failures of a batch."""
+        """Note the failures of a batch, and take back what is none any more."""
         if not self._settings.enabled:
             return Result()
-        found = [received.message for received in batch if isinstance(received.message, Attributed)]
-        for item in await self._store.current(found):
+        latest = await self._store.latest(self.name, [received.message for received in batch])
+        changed = {received.message.id for received in batch if isinstance(received.message, OutcomeChanged)}
+        records: list[Used] = []
+        for key, item in latest.runs.items():
+            run = item.trajectory
+            if run.outcome is not None and not latest.news(run):
+                continue
             if self._fails(item):
-                self._note(item.trajectory)
+                self._note(run)
+                if run.outcome is not None:
+                    records.append(Used(id=key, actor=self.name, revision=run.outcome_revision))
+            elif key in changed:
+                self._retract(key)
         await self._save()
-        return Result()
+        return Result(records)
 
     async def tick(self) -> Result:
         """Make tasks of the kinds of which there are failures enough."""
-        records = await self._hear() if self._settings.enabled else []
         self._sampled.clear()
         for kind, waiting in self._due():
             runs = await self._runs(waiting.ids)
@@ -164,34 +167,19 @@ class LiveFailures:
                 used = "given_up"
             if used:
                 self.counts[used] += len(asked.runs)
-                records += [_effect(run, used) for run in asked.runs if run.outcome is not None]
                 _log.info("failures_used", kind=kind, failures=len(asked.runs), what=used)
                 waiting.keep(set(waiting.ids) - {run.id for run in asked.runs})
                 self._changed = True
             if not waiting.ids:
                 self._waiting.drop(kind)
         await self._save()
-        return Result(records)
+        return Result()
 
     def _due(self) -> list[tuple[str, Waiting]]:
         """Kinds with failures enough, those first that were tried least often, each party's in its turn."""
         found = [(name, one) for name, _, one in self._waiting if len(one.failures) >= _LEAST]
         found.sort(key=lambda item: item[1].ticks)
         return [found[place] for place in in_turn([one.party for _, one in found])[:_A_TICK]]
-
-    async def _hear(self) -> list[Message]:
-        """Take in outcomes that came after their runs had closed: most failures are told later than successes."""
-        told = await self._store.late_outcomes(self.name, "tasks", _LATE)
-        for one in told:
-            item = await self._store.trajectory(one.trajectory_id)
-            # Without its credit it has not come here yet, and will come with this outcome.
-            if not isinstance(item, Attributed) or item.trajectory.outcome_revision != one.revision:
-                continue
-            if self._fails(item):
-                self._note(item.trajectory)
-            else:
-                self._retract(item.id)
-        return [HeardUntil(id=self.name, sequence=told[-1].sequence)] if told else []
 
     def _retract(self, run_id: str) -> None:
         """It was no failure, after all."""
@@ -374,9 +362,3 @@ class LiveFailures:
             saved = {kind: SavedKind(one.party, list(one.failures), one.ticks) for kind, _, one in self._waiting}
             await self._store.state_put(_WAITING, msgspec.msgpack.encode(saved))
             self._changed = False
-
-
-def _effect(run: Trajectory, used: str) -> Effect:
-    """What came of a reported failure."""
-    effect, detail = (used, "") if used in _USED else (NONE, used)
-    return Effect(id=run.id, revision=run.outcome_revision, channel="tasks", effect=effect, detail=detail)

@@ -145,15 +145,12 @@ class Control:
         directives = await self._store.directives(1)
         solved = sum(outcome >= 0.5 for outcome in known)
         low, high = wilson(solved, len(known))
-        learning = dict(self._learning())
-        if learning:
-            learning["outcomes"] = await self._store.outcome_figures()
         members = sum(len(batch.trajectories) for batch in batches)
         return _json(
             {
                 **self._describe,
                 "uptime_seconds": round(self._clock() - self._started, 1),
-                "learning": learning,
+                "learning": dict(self._learning()),
                 "frozen": await self._store.frozen(),
                 "kill_switch": self._halted(),
                 "leader": dict(self._leader()),

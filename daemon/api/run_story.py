@@ -1,4 +1,4 @@
-"""The control API's part for one run, and `evolved why RUN` in words: what was reported, and what it came to.
+"""The control API's part for one run, and `evolved why RUN` in words: what was reported, and what came of it.
 
 GET  /api/why/NAME      a run, by its id, a call's, a response's, an id of its caller's, or a report's
 """
@@ -11,8 +11,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from actors.store import Store, StoreUnavailable
-from actors.store.outcomes import CORRECTIONS, NONE, ORDERED, PROVISIONAL, TRAINED
-from actors.store.run_story import Came, Next, Report, Revision, RunStory, StillOpen, run_story
+from actors.store.agents import LEARNED
+from actors.store.outcomes import CORRECTIONS
+from actors.store.run_story import Next, Report, RunStory, StillOpen, run_story
+from actors.store.stories import Order
 from daemon.api.why import when
 
 _WORDS = {
@@ -25,13 +27,10 @@ _WORDS = {
     "not_a_number": "is not a number, and changed nothing",
 }
 _CUT = {"length": "cut off at a limit of tokens", "context": "the last that fitted into the context"}
-_EFFECTS = {
-    ("kinds", "weighs"): "weighs in what is known of its kind of goal",
-    ("lessons", "window"): "is contrasted with others for lessons",
-    ("tasks", "urged"): "raised the weight of its kind of task in the sandbox",
-    ("tasks", "own"): "had the environment's own tasks of its kind offered",
-    ("tasks", "made"): "had tasks made of it",
-    ("gate", "exam"): "is evidence of the gate, and so never trained on",
+_USES = {
+    "curator": "weighs in what is known of its kind of goal",
+    "experiencer": "is contrasted with others for lessons",
+    "failures": "was taken up as a failure, to make tasks of its kind",
 }
 
 
@@ -83,12 +82,8 @@ def lines(story: RunStory) -> list[str]:
     if story.cut_off:
         told.append(f"           not trained on: its last answer was {_CUT[story.cut_off]}, and its outcome is neither")
         told.append("           reported nor verified by an execution")
-    if not story.revisions:
-        told.append(f"outcome    {_without(story)}")
-    for revision in story.revisions:
-        told += _revision(revision, story)
-    for report in story.reports:
-        told.append(_report(report))
+    told += [f"outcome    {_outcome(story)}", *(f"           {one}" for one in _came(story))]
+    told += [_report(report, story.ended) for report in story.reports]
     if story.next is not None:
         told += _next(story.next)
     for name, items in (("lessons", story.lessons), ("tasks", story.tasks)):
@@ -115,59 +110,60 @@ def _next(found: Next) -> list[str]:
     return [*told, f"           model {found.model} gives it a chance of {found.chance:.2f}, which {counts}"]
 
 
-def _without(story: RunStory) -> str:
+def _outcome(story: RunStory) -> str:
+    if story.outcome is None:
+        return "nobody has said yet how it went"
     if story.source != "production":
-        return "measured where it was played; nobody reports those"
-    return "nobody has said yet how it went" + (f", and it was dropped: {story.dropped}" if story.dropped else "")
+        return f"{story.outcome:g}, measured where it was played; nobody reports those"
+    number = f"correction {story.revision}: " if story.revision else ""
+    when_told = "when it closed" if story.told is None else f"{when(story.told)} UTC, {_late(story.told, story.ended)}"
+    return f"{number}{story.outcome:g}, reported {when_told}"
 
 
-def _revision(revision: Revision, story: RunStory) -> list[str]:
-    late = "when it closed" if revision.late is None else f"{_ago(revision.late)} after its end"
-    number = f"correction {revision.revision}: " if revision.revision else ""
-    if revision.rank == PROVISIONAL:
-        late = "when it was ordered; nobody had reported it"
-    by = f" by report {revision.feedback_id}" if revision.feedback_id else ""
-    told = [f"outcome    {number}{revision.outcome:g}, {revision.rank} {when(revision.received)} UTC, {late}{by}"]
-    told += [f"           {_came(one)}" for one in revision.effects]
-    if not any(one.channel == "training" for one in revision.effects):
-        told.append(f"           {_waits(revision, story)}")
-    return told
+def _came(story: RunStory) -> list[str]:
+    """What became of the run in training, and of its outcome elsewhere."""
+    told: list[str] = []
+    order = story.orders[-1] if story.orders else None
+    if story.guessed is not None:
+        told.append(f"ordered with a provisional outcome of {story.guessed:.2f}: nobody had reported it")
+    if order is not None:
+        told.append(_in_order(story, order))
+        if story.told is not None and story.told > (order.created or 0.0):
+            told.append("reported when it was in that order: it is not trained on again")
+    elif story.dropped == "held out":
+        told.append("is evidence of the gate, and so never trained on")
+    elif story.dropped:
+        late = story.dropped == "no outcome" and story.outcome is not None
+        told.append(f"not trained on: {'its outcome came too late' if late else story.dropped}")
+    elif not story.side_of:
+        told.append("may still be trained on" if story.attributed else "waits for its credit before it is trained on")
+    return [*told, *(words for actor, words in _USES.items() if actor in story.used)]
 
 
-def _waits(revision: Revision, story: RunStory) -> str:
-    if not story.attributed:
-        return "waits for its credit before it can be trained on"
-    if revision.revision and story.orders:
-        return "waits to be trained on with the difference, while its run is fresh"
-    return "may still be trained on"
+def _in_order(story: RunStory, order: Order) -> str:
+    if not story.came:
+        return f"in order {order.batch_id}, which the learner has not answered yet"
+    if story.came != LEARNED:
+        return f"not trained on: {story.came} (order {order.batch_id})"
+    into = ", ".join(f"v{line.version}" for line in order.versions)
+    return f"trained into {into}, by order {order.batch_id}"
 
 
-def _came(one: Came) -> str:
-    if one.channel == "training":
-        if one.effect == TRAINED:
-            return f"trained into v{one.version}, by order {one.order_id}"
-        if one.effect == ORDERED:
-            return f"in order {one.order_id}, which the learner has not answered yet"
-        where = f" (order {one.order_id})" if one.order_id else ""
-        return f"not trained on: {one.detail}{where}"
-    if one.effect == NONE:
-        return f"without effect on {one.channel}: {one.detail}"
-    return _EFFECTS.get((one.channel, one.effect), f"{one.channel}: {one.effect}")
-
-
-def _report(report: Report) -> str:
+def _report(report: Report, ended: float) -> str:
     about = "words alone" if report.outcome is None else f"{report.outcome:g}"
     if report.kind == "step" or report.step is not None:
         about += f" of {'one step' if report.step is None else f'step {report.step}'}"
     did = f", {_WORDS[report.did]}" if report.did in _WORDS else ""
-    return f"report     {report.id}, {when(report.received)} UTC: {report.kind}, {about}{did}"
+    late = _late(report.received, ended)
+    return f"report     {report.id}, {when(report.received)} UTC, {late}: {report.kind}, {about}{did}"
 
 
-def _ago(seconds: float) -> str:
+def _late(at: float, ended: float) -> str:
+    seconds = max(0.0, at - ended)
     for unit, size in (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
+            return f"{seconds / size:.0f} {unit} after its end"
+    return f"{seconds:.0f} seconds after its end"
 
 
 def told(story: RunStory) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from actors.messages import (
 )  # fmt: skip
 from actors.store import Store, StoreUnavailable
 from actors.store.browsing import MOST, SOURCES, Outcome, Wanted, browse
+from actors.store.stories import fate_of
 from daemon.errors import OrderRefused
 
 _SHOWN = 256
@@ -62,7 +63,8 @@ class TrajectoryApi:
             run = found.trajectory if isinstance(found, Attributed) else found
             lessons = [await self._lesson(one) for one in run.experience_ids[:_LESSONS]]
             feedback = await self._store.feedback_for(key)
-            lineage = await self._store.lineage(key)
+            fate = await self._store.ask(lambda connection: fate_of(connection, key))
+            orders = await self._store.orders_of(key)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
         attribution = found.attribution if isinstance(found, Attributed) else None
@@ -82,7 +84,7 @@ class TrajectoryApi:
                     for said in feedback
                 ],
                 "steps": _steps(run, attribution),
-                "lineage": lineage,
+                "lineage": {**fate, "batches": orders},
             }
         )  # fmt: skip
 

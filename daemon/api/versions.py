@@ -19,7 +19,7 @@ from starlette.routing import Route
 from actors.messages import MANIFEST, Serving, Verdict
 from actors.messages.signing import PublicKeys, record_problem
 from actors.store import Store, StoreUnavailable
-from actors.store.history import VersionHistory, history, numbers, swaps, why
+from actors.store.stories import Version, history, numbers, swaps, why
 from daemon.errors import OrderRefused
 
 _MOST = 500
@@ -56,7 +56,7 @@ class VersionApi:
         newest = [self._line(item, made.get(item.version, [])) for item in reversed(found)]
         return _json({"versions": newest, "all": known})
 
-    def _line(self, item: VersionHistory, made: list[Serving]) -> dict[str, Any]:
+    def _line(self, item: Version, made: list[Serving]) -> dict[str, Any]:
         last = item.verdicts[-1] if item.verdicts else None
         return {
             "version": item.version, "parent": item.parent, "trained": item.trained,
@@ -88,7 +88,7 @@ class VersionApi:
                 "verdicts": [self._verdict(verdict) for verdict in reversed(item.verdicts)],
                 "served": item.served, "setbacks": item.setbacks,
                 "swaps": [_swap(one) for one in made.get(version, [])],
-                "ancestry": found.ancestry, "ancestors": found.ancestors,
+                "line": found.line,
                 "batches": found.batches,
                 "metrics": {} if candidate is None else candidate.metrics,
                 "files": [] if candidate is None else candidate.files,
@@ -103,7 +103,7 @@ class VersionApi:
         }  # fmt: skip
 
 
-def _page(connection: Connection, limit: int) -> tuple[list[VersionHistory], dict[int, list[Serving]], int]:
+def _page(connection: Connection, limit: int) -> tuple[list[Version], dict[int, list[Serving]], int]:
     """The newest versions, what engines were made to serve of them, and how many there are in all."""
     found, known = history(connection, limit), len(numbers(connection))
     return found, swaps(connection, found[0].version, found[-1].version) if found else {}, known

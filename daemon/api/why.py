@@ -9,7 +9,7 @@ import msgspec
 from actors.messages import MANIFEST, Verdict
 from actors.messages.signing import record_problem
 from actors.ports.errors import AdapterError
-from actors.store.history import Why
+from actors.store.stories import Why
 from adapters.weights import check_directory
 from daemon.settings.tables import Config
 from daemon.upkeep.provenance import Provenance
@@ -37,8 +37,7 @@ def explain(found: Why, config: Config) -> dict[str, Any]:
     history = msgspec.to_builtins(found.history)
     return {
         **history,
-        "ancestry": msgspec.to_builtins(found.ancestry),
-        "ancestors": found.ancestors,
+        "line": found.line,
         "batches": msgspec.to_builtins(found.batches),
         "metrics": {} if candidate is None else candidate.metrics,
         "files": [] if candidate is None else msgspec.to_builtins(candidate.files),

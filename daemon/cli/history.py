@@ -20,16 +20,16 @@ WHY_HELP = """\
 Of a version: its line of parents, the batches it was trained on and whose trajectories are in them, the learner's
 figures, every measurement of every verdict, and whether the signatures are good.
 
-Of a run: what was reported of it and when, how late, each correction, and what every one of them came to: trained into
-which version by which order, held out as evidence of the gate, used for lessons and tasks, or why it had no effect. A
-run is named by its own id, by that of a call, a response or a report, or by the id that its agent gave it.
+Of a run: what was reported of it and when, how late, what each report did, and what came of the run: trained into which
+version by which order, held out as evidence of the gate, used for lessons and tasks, or why not. A run is named by its
+own id, by that of a call, a response or a report, or by the id that its agent gave it.
 
 examples:
   evolved why 17 --config config.toml
   evolved why 17 --json | jq '.verdicts[].measurements'
   evolved why chatcmpl-8f3
   evolved why --run 4711                        a run whose name looks like a version's
-  evolved why order-4711 --json | jq '.revisions[].effects'
+  evolved why order-4711 --json | jq '.reports[].did'
 
 Exit status: 0, 1 a signature or a digest is not good, 2 there is no such version or run.
 """
@@ -76,7 +76,7 @@ def run_history(arguments: argparse.Namespace) -> int:
     import msgspec
     from rich.table import Column
 
-    from actors.store.history import history
+    from actors.store.stories import history
     from daemon.api.why import how_long, when
     from daemon.cli.output import OutputTable, print_json, screen
 
@@ -102,7 +102,7 @@ def run_history(arguments: argparse.Namespace) -> int:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Exit status 0, 1 if a signature or digest is not good."""
-    from actors.store.history import why
+    from actors.store.stories import why
     from daemon.api.why import explain
     from daemon.cli.output import print_json
     from daemon.cli.why import show

@@ -107,23 +107,14 @@ def _learning(figures: Table, status: dict[str, Any]) -> None:
         figures.add_row("", f"what to change: {learning['remedy']}")
     if learning["effect"]["sentence"]:
         figures.add_row("effect", learning["effect"]["sentence"])
-    outcomes = learning.get("outcomes", {})
-    if outcomes.get("share") is not None:
-        why = f"; of the rest {counted(outcomes['none_because'], 5)}" if outcomes["none_because"] else ""
-        figures.add_row(
-            "reports",
-            f"{outcomes['had_effect']} of {outcomes['reported']} reported outcomes had an effect{why}",
-        )
     if "provisional" in learning:
-        figures.add_row("outcomes", outcome_shares(status))
+        figures.add_row("outcomes", outcome_shares(learning["effect"]))
         figures.add_row("outcome model", outcome_model(learning["provisional"]))
 
 
-def outcome_shares(status: dict[str, Any]) -> str:
+def outcome_shares(effect: dict[str, Any]) -> str:
     """Of production's runs: how many were reported, were trained on with a provisional outcome, or have none."""
-    runs = status["counts"].get("trajectories_production", 0)
-    outcomes = status["learning"].get("outcomes", {})
-    told, guessed = outcomes.get("runs_reported", 0), outcomes.get("provisional", 0)
+    runs, told, guessed = effect["runs"], effect["reported"], effect["provisional"]
     if not runs:
         return "no run yet"
     shares = (100 * part / runs for part in (told, guessed, max(0, runs - told - guessed)))

@@ -7,15 +7,18 @@ from rich.console import Console
 from daemon.api.why import how_long, when
 from daemon.cli.output import OutputTable, screen
 
+_LINE = 100
+"""Versions of the line that are shown, the nearest."""
+
 
 def show(told: dict[str, Any]) -> None:
     """Print what `daemon.api.why.explain` made, for people."""
     console = screen()
     facts = OutputTable.grid(padding=(0, 2))
     facts.add_row("version", f"v{told['version']}, trained {when(told['trained']) or 'before the store was there'}")
-    line = [told["version"], *(item["version"] for item in told["ancestry"])]
-    more = told["ancestors"] - len(told["ancestry"])
-    facts.add_row("line", " <- ".join(f"v{one}" for one in line) + (f" <- {more} more" if more else ""))
+    line = [told["version"], *told["line"]]
+    more = f" <- {len(line) - _LINE} more" if len(line) > _LINE else ""
+    facts.add_row("line", " <- ".join(f"v{one}" for one in line[:_LINE]) + more)
     manifest = told["manifest"]
     state = "no longer on this disk" if not manifest["on_disk"] else manifest["problem"] or "signature good"
     facts.add_row("manifest", f"{manifest['sha256'] or 'unknown'} ({state})")

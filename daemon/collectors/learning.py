@@ -165,6 +165,7 @@ def _effect(agents: list[AgentView]) -> dict[str, Any]:
     return {
         "runs": runs,
         "reported": sum(view.reported for view in views),
+        "provisional": sum(view.guessed for view in views),
         "learned": learned,
         "share": learned / runs if runs else None,
         "sentence": _share(learned, runs, reasons),

@@ -100,7 +100,6 @@ def navigator_figures(navigator: Navigator) -> Iterator[Metric]:
 
 _CURATOR = {
     "waiting": "Trajectories that may still be trained on.",
-    "corrections": "Trained trajectories whose outcome was corrected, and that wait to be trained on again.",
     "guesses": "Unreported trajectories that may be trained on with a provisional outcome.",
     "waiting_groups": "Sandbox groups that could be ordered now.",
     "clusters": "Clusters of goals whose outcomes are remembered.",
@@ -111,16 +110,8 @@ _CURATOR = {
 
 
 def outcome_figures(store: Store) -> Iterator[Metric]:
-    """What became of reports on how runs went."""
-    reports = store.reports
-    yield counter(
-        "evolved_outcome_reports", "Reports of how a run went, by what they did to its outcome.", reports.words, "did"
-    )
-    yield counter(
-        "evolved_outcome_effects",
-        "Reported outcomes, corrections too, by channel and by what they came to there: the effect, or why none.",
-        reports.effects, "channel", "effect",
-    )  # fmt: skip
+    about = "Reports of how a run went, by what they did to its outcome."
+    yield counter("evolved_outcome_reports", about, store.reports, "did")
 
 
 def curator_figures(curator: Curator) -> Iterator[Metric]:

@@ -2,8 +2,8 @@
 
 Outcomes and step labels are compared apart, each trajectory within its set (`outcomes`), and each agent's steps with
 those of the same agent where several worked together (`roles`). Members with the role `baseline`, and those that cannot
-be trained on, count in the sets' means and get no advantages. Corrections of what was trained on before get the
-difference alone. Formulas: docs/how-it-learns.md; why these defaults: docs/measured.md.
+be trained on, count in the sets' means and get no advantages. Formulas: docs/how-it-learns.md; why these defaults:
+docs/measured.md.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from actors.messages import BatchItem
 from learner.credit import adca, roles
-from learner.credit.outcomes import EPSILON, Floats, OutcomeChannel, Peers, difference, outcome_channel
+from learner.credit.outcomes import EPSILON, Floats, OutcomeChannel, Peers, outcome_channel
 
 NEGLIGIBLE = 1e-8
 """An advantage below this in every step has no gradient worth a forward pass."""
@@ -66,16 +66,12 @@ def assign(items: Sequence[BatchItem], settings: CreditSettings) -> Credits:
     """
     reasons = [_unusable(item) for item in items]
     usable = [i for i, reason in enumerate(reasons) if reason in ("", BASELINE, "not_trainable")]
-    corrected = [i for i in usable if items[i].corrects is not None]
-    counted = [i for i in usable if items[i].corrects is None]
     outcomes = np.zeros(len(items), dtype=np.float64)
     for i in usable:
         outcomes[i] = items[i].attributed.trajectory.outcome
-    channel = outcome_channel(items, counted, outcomes)
+    channel = outcome_channel(items, usable, outcomes)
     for i, reason in channel.skipped.items():
         reasons[i] = reasons[i] or reason
-    for i in corrected:
-        channel.advantages[i] = difference(items, counted, i, outcomes)
     live = [peers for peers in channel.peers if any(i not in channel.skipped for i in peers.members)]
     weights = [_weight(item) for item in items]
     values = [_values(item, weight) for item, weight in zip(items, weights, strict=True)]
@@ -105,7 +101,7 @@ def assign(items: Sequence[BatchItem], settings: CreditSettings) -> Credits:
             advantages.append(None)
         else:
             advantages.append(steps.astype(np.float32))
-    statistics = _statistics(reasons, outcomes[counted], channel, process, [v for v, _ in values])
+    statistics = _statistics(reasons, outcomes[usable], channel, process, [v for v, _ in values])
     trained = [weight for weight, reason in zip(weights, reasons, strict=True) if not reason]
     statistics["weight_mean"] = float(np.mean(trained)) if trained else 0.0
     return Credits(

@@ -19,8 +19,7 @@ Floats = npt.NDArray[np.float64]
 EPSILON = 1e-6
 """Below it there is no spread: nothing to learn from a comparison, and dividing would blow rounding errors up."""
 SPREAD = 0.4
-"""What outcomes less their estimate are divided by: about the deviation of kinds that succeed in two to eight of ten.
-Fixed, so that what was expected cancels in a correction."""
+"""What outcomes less their estimate are divided by: the deviation, about, of kinds that succeed in 2 to 8 of 10."""
 EXPECTED = 0.1
 """An outcome that is nearer than this to what was expected is what was expected: of a kind that succeeds nine times in
 ten no success says which steps were good."""
@@ -95,26 +94,6 @@ def outcome_channel(items: Sequence[BatchItem], counted: Sequence[int], outcomes
             skipped |= dict.fromkeys(unknown, "equal_outcomes")
     peers = [Peers(members, group=True) for members in groups] + _agents(items, singles)
     return OutcomeChannel(advantages, skipped, peers, singles, _as_expected(items, singles, outcomes))
-
-
-def difference(items: Sequence[BatchItem], counted: Sequence[int], place: int, outcomes: Floats) -> float:
-    """What a corrected outcome changes in the credit of a run that an update has learned from already: A(new) - A(old).
-
-    Each is the outcome channel's among the batch that the correction at `place` comes with. By an estimate that is
-    exact, for what was expected cancels; in a group it is what the outcome makes of today's company. Step labels have
-    no part in it: no judge has changed his mind. A correction is company to nobody: its outcome was, once.
-    """
-    before = items[place].corrects
-    assert before is not None
-    company = sorted([*counted, place])
-    worth: list[float] = []
-    for outcome in (float(outcomes[place]), before):
-        told = np.array(outcomes)
-        told[place] = outcome
-        channel = outcome_channel(items, company, told)
-        # What is left out teaches nothing.
-        worth.append(0.0 if place in channel.skipped else float(channel.advantages[place]))
-    return worth[0] - worth[1]
 
 
 def _equal(outcomes: Floats) -> bool:

@@ -46,7 +46,7 @@ def test_the_way_leads_from_the_overview_to_a_token_and_on_to_what_came_of_it(fu
 
     lineage = page.get_by_role("region", name="Lineage")
     expect(lineage).to_contain_text("promote")
-    expect(lineage).to_contain_text("carried on by v2")
+    expect(lineage).to_contain_text("trained into v1")
     lineage.get_by_role("link", name="v1", exact=True).first.click()
     heading(page, "Version v1")
     page.get_by_text("10 measurements").click()

@@ -60,7 +60,8 @@ async def handle(store: Store, subscription: Subscription, wanted: int, *, last:
         if fresh:
             records = [decode(delivery.data) for delivery in fresh]
             notice = Directive(id=f"seen-{fresh[0].id}", kind="notice", reason="", origin="test", created=1.0)
-            assert await store.commit(HANDLER, [delivery.id for delivery in fresh], [*records, notice], [])
+            written = await store.commit(HANDLER, [delivery.id for delivery in fresh], [*records, notice], [])
+            assert written is not None
         handled, again = handled + len(fresh), again + len(deliveries) - len(fresh)
         await subscription.ack(deliveries)
     if last:

@@ -22,7 +22,7 @@ ROOMS = {
     ),
     "ledger": Room(
         ("actors/system/ledger.py", "actors/store/ledger.py", "actors/store/saving.py", "actors/store/outcomes.py",
-         "actors/store/outcome_reading.py", "actors/store/waiting.py"),
+         "actors/store/waiting.py"),
         ("tests/unit/actors/store", "tests/unit/actors/system"),
     ),
     "outbox": Room(

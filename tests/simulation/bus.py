@@ -295,19 +295,22 @@ class Loop:
             self._pause(name)
             return False
         self._held.pop(name)
-        self._attempts.pop(name, None)
-        if not written:
+        retried = self._attempts.pop(name, 0)
+        if written is None:
             # It had been written, and only the answer was lost: the runner starts over with what is not in the ledger.
             await self._started(name)
             return True
-        if outputs and self.faults.strikes("died_before_publish", 0.004):
+        if written and self.faults.strikes("died_before_publish", 0.004):
             await self._restart(name)
             return False
-        for item in outputs:
+        for item in written:
             self._send(item)
-        if outputs and self.faults.on:
+        if self.faults.on:
             with contextlib.suppress(DependencyUnavailable):  # they are sent again, and nobody counts them twice
-                await self._store.published(name, [item.id for item in outputs])
+                if written:
+                    await self._store.published(name, [item.id for item in written])
+                if retried:
+                    await self._flush(name)
         return True
 
     def _fail(self, name: str, fresh: list[Received], error: OSError) -> None:

@@ -65,7 +65,7 @@ class SimulatedStore(Store):
 
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
-    ) -> bool:
+    ) -> Sequence[Outgoing] | None:
         if self._faults.strikes("commit_failed", _FAILED):
             raise StoreUnavailable("disk I/O error")
         done = await super().commit(actor, inputs, records, outputs)

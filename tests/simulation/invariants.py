@@ -13,7 +13,7 @@ from tests.simulation.policies import SimulatedEngine
 PROMISES = {
     "lost_exchange": "every call of a conversation is a step of exactly one trajectory",
     "lost_outcome": "every report finds its run",
-    "counted_twice": "a run trains once for each revision of its outcome",
+    "counted_twice": "a run trains once, whatever is reported of it later",
     "two_swaps": "one engine at a time is out of service for a swap",
     "unverified": "what serves was promoted by a signed verdict, weights and label",
     "parked": "no good record is given up",
@@ -55,7 +55,7 @@ class Watcher:
         self._out: set[str] = set()
         self._paused: dict[str, float] = {}
         """Hours at which an engine that no swap is at was first seen paused."""
-        self._ordered: Counter[tuple[str, int]] = Counter()
+        self._ordered: Counter[str] = Counter()
         self._orders: set[str] = set()
 
     def seen(self, message: Message) -> None:
@@ -65,12 +65,9 @@ class Watcher:
                     self._promoted.setdefault(verdict.version, verdict.manifest)
             case BatchOrder() as order if order.id not in self._orders:
                 self._orders.add(order.id)
-                revisions = order.revisions or (0,) * len(order.trajectories)
-                keys = list(zip(order.trajectories, revisions, strict=True))
-                self._ordered.update(keys)
-                twice = [key for key in keys if self._ordered[key] > 1]
-                if twice:
-                    self._break("counted_twice", f"{twice[0][0]} revision {twice[0][1]} is in two orders")
+                self._ordered.update(order.trajectories)
+                if twice := [key for key in order.trajectories if self._ordered[key] > 1]:
+                    self._break("counted_twice", f"{twice[0]} is in two orders")
             case _:
                 pass
 
@@ -111,11 +108,11 @@ class Watcher:
             if records > QUEUE + _A_RUN * self._held:
                 self._break("queue", f"{records} records wait for the {name}")
 
-    def trained(self, counts: Mapping[tuple[str, int], int]) -> None:
-        """What the learner learned from, by (trajectory, revision)."""
-        for (run, revision), times in counts.items():
+    def trained(self, counts: Mapping[str, int]) -> None:
+        """What the learner learned from, by trajectory."""
+        for run, times in counts.items():
             if times > 1:
-                self._break("counted_twice", f"{run} revision {revision} trained {times} times")
+                self._break("counted_twice", f"{run} trained {times} times")
 
     def silent(self, runs: int, sentence: str) -> None:
         """Nothing happened for `runs` runs, and `sentence` is what status says, if anything."""

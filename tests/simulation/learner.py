@@ -34,9 +34,9 @@ class SimulatedLearner:
         self._parents: dict[int, int] = {}
         self._head = self._highest = 0
         self._answers: dict[str, Candidate] = {}
-        self.trained: Counter[tuple[str, int]] = Counter()
-        """(trajectory, outcome revision) by how often an update was made of it; the order that was only sent again is
-        answered as before, and trains nothing."""
+        self.trained: Counter[str] = Counter()
+        """Trajectories by how often an update was made of them; the order that was only sent again is answered as
+        before, and trains nothing."""
         self._written(0, -1)
 
     def answer(self, message: BatchOrder | Directive) -> Candidate | None:
@@ -62,7 +62,7 @@ class SimulatedLearner:
             return msgspec.structs.replace(
                 kept, id=derived_id("candidate", self._head, order.id), answer="skipped", no_gradient=reasons
             )
-        self.trained.update((one.id, one.trajectory.outcome_revision) for one in taught)
+        self.trained.update(one.id for one in taught)
         version = self._next(self._head)
         self._policies.update(self._parents[version], version, self._step * min(1.0, len(taught) / _BATCH))
         return msgspec.structs.replace(

@@ -13,11 +13,13 @@ from typing import Any
 import anyio
 import msgspec
 import numpy as np
+from sqlalchemy import Connection, func, select
 
 from actors.curation.waiting import Learning
 from actors.messages import MANIFEST, BatchOrder, Candidate, Directive, Message, Serving, Verdict, derived_id
 from actors.messages.signing import sign
 from actors.store import Joined
+from actors.store import tables as t
 from actors.system.streams import (
     POLICY_CANDIDATE,
     POLICY_DIRECTIVE,
@@ -25,6 +27,7 @@ from actors.system.streams import (
     TRAFFIC_FEEDBACK,
     TRAJECTORY_ATTRIBUTED,
     TRAJECTORY_CLOSED,
+    TRAJECTORY_OUTCOME,
     WORK_TRAIN,
 )
 from tests.simulation.bus import GATHER, GRID, Loop, gathered
@@ -167,7 +170,7 @@ class World:
             said = {name: at for name, at in self._said.items() if at < self.clock.now - IDLE}
             written = _written(self._state / "store.db")
             await self.watcher.audit(self.store, self._sent, said, written, self.clock.now)
-            self._figures = await self.store.outcome_figures()
+            self._effect = await self.store.ask(_effect)
         finally:
             await self.store.aclose()
 
@@ -290,8 +293,10 @@ class World:
                         return
                     # As the assembler does: it is written down, and the run's row takes the outcome over.
                     self._reported.add(run.id)
-                    await self.store.save([said, Joined(id=said.id, trajectory_id=run.id, outcome=outcome)])
+                    changed = await self.store.save([said, Joined(id=said.id, trajectory_id=run.id, outcome=outcome)])
                     self.loop.say(TRAFFIC_FEEDBACK, said)
+                    for one in changed:
+                        self.loop.say(TRAJECTORY_OUTCOME, one)
                     self._settle()
 
                 self.loop.at(gathered(max(at, when + 1.0)), comes)
@@ -431,8 +436,9 @@ class World:
         serves = [engine.current for engine in self.serving.values()]
         return Ran(
             name=self.cell.name, seed=self.seed, scenario=self.cell.scenario, runs=self.runs,
-            days=round(self._now()[1] / 24.0, 3), reported=self._figures["reported"],
-            effect=self._figures.get("share"), first_promotion=first, settled=len(self._settled),
+            days=round(self._now()[1] / 24.0, 3), reported=self._effect[0],
+            effect=self._effect[1] / self._effect[0] if self._effect[0] else None, first_promotion=first,
+            settled=len(self._settled),
             ratio=(self.runs if first is None else first[0]) / self.cell.bound, counts=dict(self.counts),
             found=dict(self.found), planted=self._planted is not None, undone=self._undone, told=self._told,
             faults=dict(self.faults.met), skill=self.policies.mean(serves[0]), stuck=self._stuck(),
@@ -463,6 +469,14 @@ def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
             # Trio shuffles its tasks; the same seed must give the same cell.
             anyio.run(world.play, backend="asyncio")
         return world.result(time.process_time() - began)
+
+
+def _effect(connection: Connection) -> tuple[int, int]:
+    """Runs of production that were reported, and those of them whose outcome somebody took in, or the gate has."""
+    run, use = t.TrajectoryRow, t.UseRow
+    reported = select(func.count()).where(run.source == "production", run.outcome.is_not(None))
+    taken = (run.dropped == "held out") | run.id.in_(select(use.trajectory_id))
+    return connection.scalar(reported) or 0, connection.scalar(reported.where(taken)) or 0
 
 
 def _written(path: Path) -> set[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from actors.messages import Message
+from actors.messages import Message, decode
 from actors.store import Store
 from actors.system.actor import Actor, Received, Result
 from actors.system.bus import delivery_id, outgoing
@@ -32,7 +32,8 @@ class Driver:
 
     async def commit(self, inputs: Sequence[str], result: Result) -> list[Message]:
         outputs = [outgoing(output.subject, output.message) for output in result.outputs]
-        assert await self.store.commit(self.actor.name, inputs, result.records, outputs)
-        messages = [output.message for output in result.outputs]
+        written = await self.store.commit(self.actor.name, inputs, result.records, outputs)
+        assert written is not None
+        messages = [decode(item.data) for item in written]
         self.out += messages
         return messages

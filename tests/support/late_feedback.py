@@ -7,7 +7,7 @@ from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.experience.experiencer import Experiencer
 from actors.kinds.clusters import cluster_of
-from actors.messages import Attributed, Attribution, BatchOrder, Candidate, StepLabel, Trajectory
+from actors.messages import Attributed, Attribution, BatchOrder, Candidate, OutcomeChanged, StepLabel, Trajectory
 from actors.store import Store
 from actors.system import streams
 from actors.trajectories.assembler import Assembler, AssemblerSettings
@@ -45,7 +45,7 @@ class Daemon:
         await self._credit(await self._assembler.tick())
 
     async def _credit(self, closed: list) -> None:
-        """The attributor's work."""
+        """The attributor's work, and what was said of runs that have credit already."""
         items = [
             Attributed(
                 id=run.id, trajectory=run, cluster=cluster_of(run.goal),
@@ -54,8 +54,10 @@ class Daemon:
             for run in closed if isinstance(run, Trajectory)
         ]  # fmt: skip
         await self._assembler.store.save(items)
+        changed = [one for one in closed if isinstance(one, OutcomeChanged)]
         for driver in self._learning:
             self._take(await driver.feed(streams.TRAJECTORY_ATTRIBUTED, *items))
+            self._take(await driver.feed(streams.TRAJECTORY_OUTCOME, *changed))
 
     async def say(self, key: str, outcome: float, **fields) -> None:
         """Somebody reports."""

@@ -36,10 +36,10 @@ class MemoryLedger:
 
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
-    ) -> bool:
+    ) -> Sequence[Outgoing] | None:
         keys = {(actor, input_id) for input_id in inputs}
         if keys & self.done:
-            return False
+            return None
         self.done |= keys
         for key in keys:
             self.failures.pop(key, None)
@@ -47,7 +47,7 @@ class MemoryLedger:
             self.records[type(record).__name__, record.id] = record
         for output in outputs:
             self.outbox.setdefault((actor, output.id), output)
-        return True
+        return outputs
 
     async def unpublished(self, actor: str, limit: int) -> list[Outgoing]:
         waiting = [output for key, output in self.outbox.items() if key[0] == actor and key not in self.sent]

@@ -10,7 +10,9 @@ function fate(run, step) {
   if (run.lineage.dropped) return `left out: ${run.lineage.dropped.replaceAll("_", " ")}`;
   if (!run.lineage.batches.length) return "waits for a batch";
   const how = step.label === "ABSTAIN" ? ", credit from the outcome alone" : "";
-  return (run.lineage.batches.some((each) => each.versions.length) ? "trained on" : "in a batch") + how;
+  const came = run.lineage.came;
+  if (came && came !== "learned") return `not trained on: ${came.replaceAll("_", " ")}`;
+  return (came ? "trained on" : "in a batch") + how;
 }
 
 export function tokens(run, step) {

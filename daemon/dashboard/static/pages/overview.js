@@ -117,9 +117,8 @@ function progress(status) {
 function outcomes(status) {
   const told = status.learning?.provisional;
   if (!told) return null;
-  const reports = status.learning.outcomes;
-  const runs = status.counts.trajectories_production || 0;
-  const none = Math.max(0, runs - reports.runs_reported - reports.provisional);
+  const { runs, reported, provisional } = status.learning.effect;
+  const none = Math.max(0, runs - reported - provisional);
   const share = (part) => percent(runs ? part / runs : 0);
   const rows = Object.entries(told.agents).map(([agent, each]) => ({
     key: agent,
@@ -142,7 +141,7 @@ function outcomes(status) {
     el(
       "p",
       {},
-      `${share(reports.runs_reported)} of the runs reported, ${share(reports.provisional)} provisional alone, `,
+      `${share(reported)} of the runs reported, ${share(provisional)} provisional alone, `,
       `${share(none)} none. `,
       told.on ? "Provisional outcomes train." : "Provisional outcomes are only shown: train.provisional = false.",
     ),

@@ -146,8 +146,10 @@ function reported(run) {
   );
 }
 
+const quiet = (reason) => reason.replaceAll("_", " ");
+
 function lineage(run) {
-  const { batches, dropped } = run.lineage;
+  const { batches, dropped, came } = run.lineage;
   if (!batches.length)
     return section(
       "Lineage",
@@ -155,7 +157,7 @@ function lineage(run) {
         "p",
         {},
         dropped
-          ? [tag("plain", "left out"), ` ${dropped.replaceAll("_", " ")}: no batch will use it.`]
+          ? [tag("plain", "left out"), ` ${quiet(dropped)}: no batch will use it.`]
           : "No batch has used it yet.",
       ),
     );
@@ -182,13 +184,20 @@ function lineage(run) {
                     " from ",
                     version(each.parent),
                     ", ",
-                    time(each.created),
+                    time(each.trained),
                     verdicts(each),
                     served(each),
                   ),
                 ),
               )
-            : el("p", { class: "soft" }, "The learner has not answered yet."),
+            : null,
+          came === "learned"
+            ? null
+            : el(
+                "p",
+                { class: "soft" },
+                came ? `Nothing was learned from it: ${quiet(came)}.` : "The learner has not answered yet.",
+              ),
         ),
       ),
     ),
@@ -214,29 +223,21 @@ const verdicts = (each) =>
       : el("li", { class: "soft" }, "not judged by the gate"),
   );
 
-function served(each) {
-  const spans = (found, word) =>
-    found
-      .slice(0, 8)
-      .map((span) =>
-        el(
-          "li",
-          {},
-          `${word} `,
-          word === "served at" ? "" : [version(span.version), " at "],
-          span.engine,
-          " from ",
-          time(span.since),
-          span.until ? [" to ", time(span.until)] : " until now",
-        ),
-      );
-  return each.served.length || each.carried_by.length
+const served = (each) =>
+  each.served.length
     ? el(
         "ul",
         {},
-        spans(each.served, "served at"),
-        spans(each.carried_by, "carried on by"),
-        each.carriers > 8 ? el("li", { class: "soft" }, `and ${each.carriers - 8} earlier`) : null,
+        each.served.map((span) =>
+          el(
+            "li",
+            {},
+            "served at ",
+            span.engine,
+            " from ",
+            time(span.since),
+            span.until ? [" to ", time(span.until)] : " until now",
+          ),
+        ),
       )
     : null;
-}

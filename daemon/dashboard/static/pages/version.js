@@ -55,11 +55,11 @@ function about(found) {
       [
         "line",
         [
-          ...[found.version, ...found.ancestry.map((each) => each.version)].flatMap((each, place) => [
+          ...[found.version, ...found.line.slice(0, 100)].flatMap((each, place) => [
             place ? " ← " : "",
             place ? version(each) : `v${each}`,
           ]),
-          found.ancestors > found.ancestry.length ? ` ← ${found.ancestors - found.ancestry.length} more` : "",
+          found.line.length > 100 ? ` ← ${found.line.length - 100} more` : "",
         ],
       ],
       [

@@ -18,7 +18,7 @@ from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
-from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED
+from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from adapters.embedders.hashing import HashingEmbedder
 from tests.support.credited import attributed, candidate, group
 from tests.support.driving import Driver
@@ -283,9 +283,9 @@ async def test_a_late_outcome_is_found_in_the_store_and_trained_on(bench: Bench)
     await bench.restart()
     assert len(bench.driver.actor.pool.unreported) == 2
     said = [Feedback(id=f"f-{key}", received=bench.now, trajectory_id=key, outcome=1.0) for key in "pq"]
-    await bench.store.save([*said, *(Joined(id=f"f-{key}", trajectory_id=key, outcome=1.0) for key in "pq")])
-    bench.now += 60.0
-    (order,) = await bench.driver.tick()
+    joins = [Joined(id=f"f-{key}", trajectory_id=key, outcome=1.0) for key in "pq"]
+    changed = await bench.store.save([*said, *joins])
+    (order,) = await bench.driver.feed(TRAJECTORY_OUTCOME, *changed)
     assert set(order.trajectories) == {"p", "q"}
     assert (order.groups, order.production, bench.driver.actor.counts["told_late"]) == (0, 2, 2)
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from actors.curation.pool import WAIT_SECONDS, CuratorSettings, Selected, TrainingPool
 from actors.messages import Attributed, Serving
-from actors.store import Correction
 from tests.support.credited import attributed, candidate, group
 
 MIXED = [0.0, 1.0, 1.0, 0.0]
@@ -206,30 +205,3 @@ def test_after_a_rollback_runs_of_the_branch_that_was_left_are_dropped_and_the_o
     made.freshness.trained(candidate(11, parent=0, created=100.0))
     made.add(attributed("on"), 3.0)
     assert made.fresh == 1, "v11 was made of v0: its runs are one update behind"
-
-
-def test_corrections_ride_with_a_batch_each_party_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 8)
-    made = pool(groups_per_batch=0, production_per_batch=8)
-    loud = [attributed(f"loud{n}", tenant="loud", outcome_revision=1) for n in range(8)]
-    for item in (*loud, attributed("quiet", tenant="quiet", outcome_revision=1)):
-        made.correct(Correction(item=item, before=0.0))
-    assert [drop.id for drop in made.take_drops()] == ["loud0"], "the loudest party makes room"
-    assert made.select(0.0) is None, "corrections alone are no batch"
-    for number in range(8):
-        made.add(attributed(f"r{number}"), 0.0)
-    selected = made.select(0.0)
-    corrected = [item for item in selected.items if item.corrects is not None]
-    assert [item.attributed.id for item in corrected] == ["loud1", "quiet"]
-    assert len(selected.items) == 10
-    assert made.corrections == 6
-
-
-def test_a_correction_of_what_is_stale_or_becomes_it_is_dropped_for_that() -> None:
-    made = pool(newest=8)
-    made.correct(Correction(item=attributed("late", outcome_revision=1), before=0.0))
-    made.correct(Correction(item=attributed("waits", outcome_revision=1, min_version=8), before=0.0))
-    assert made.corrections == 1
-    move(made, 16)
-    made.select(1.0)
-    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("late", "stale"), ("waits", "stale")]

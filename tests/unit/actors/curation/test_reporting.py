@@ -108,7 +108,8 @@ def test_each_wait_has_its_sentence_and_its_remedy(
 def view(**fields: Any) -> AgentView:
     values: dict[str, Any] = {
         "agent": "t/desk", "label": "t, desk", "seen": 1.0, "runs": 0, "reported": 0, "ordered": 0, "learned": 0,
-        "unreported": 0, "ready": 0, "training": 0, "dropped": {}, "no_gradient": {}, "calls": 0, "unfit": {},
+        "guessed": 0, "unreported": 0, "ready": 0, "training": 0, "dropped": {}, "no_gradient": {}, "calls": 0,
+        "unfit": {},
     }  # fmt: skip
     return AgentView(**{**values, **fields})
 

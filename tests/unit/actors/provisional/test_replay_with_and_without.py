@@ -29,7 +29,7 @@ from actors.provisional.waiting import RIPE
 from actors.store import Guessed, Joined, Store
 from actors.store.run_story import run_story
 from actors.system.actor import Received
-from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
+from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from tests.support.credited import attributed, candidate
 from tests.support.driving import Driver
 from tests.support.fakes import FakeEngine
@@ -70,8 +70,9 @@ class World:
             id=f"f-{key}-{outcome}", tenant="default", received=self.now, kind="outcome", outcome=outcome,
             trajectory_id=key,
         )  # fmt: skip
-        await self.store.save([said, Joined(id=said.id, trajectory_id=key, outcome=outcome)])
+        changed = await self.store.save([said, Joined(id=said.id, trajectory_id=key, outcome=outcome)])
         await self.watched(said)
+        await self.driver.feed(TRAJECTORY_OUTCOME, *changed)
 
     async def rounds(self, count: int) -> None:
         """The curator hears of it, and the learner answers what is out until nothing more is ordered."""
@@ -97,9 +98,10 @@ class World:
     def guessed(self) -> list[Trajectory]:
         return [item.attributed.trajectory for item in self.items if item.attributed.trajectory.provisional]
 
-    async def revisions(self, key: str) -> list[tuple[int, str, float | None]]:
+    async def known(self, key: str) -> tuple[float | None, float | None, str]:
+        """Its outcome, what was guessed, and what came of it."""
         found = await self.store.ask(lambda connection: run_story(connection, key))
-        return [(one.revision, one.rank, one.outcome) for one in found.revisions]
+        return found.outcome, found.guessed, found.came
 
     async def judges(self) -> dict[str, Any]:
         """All that gate, canary and sentinel read of outcomes, what kinds know, and what the model has learned from."""
@@ -178,31 +180,29 @@ async def test_what_judges_is_the_same_and_gate_and_sentinel_come_to_the_same(tm
         assert found["evidence"][1] > 20, "without tokens none is scored, but all are found"
 
 
-async def test_what_is_reported_later_corrects_what_was_guessed_also_after_a_restart(tmp_path: Path) -> None:
+async def test_a_guessed_run_that_is_reported_later_trains_once_and_its_report_moves_estimates(tmp_path: Path) -> None:
     async with replayed(tmp_path, provisional=True) as world:
         first, second, *_ = world.guessed
         wrong = float(not TRUTH[int(first.id[3:])])
-        assert await world.revisions(first.id) == [(0, "provisional", first.outcome)]
+        assert await world.known(first.id) == (None, first.outcome, "learned")
+        assert first.id not in world.curator.kinds.runs, "a guess is no outcome"
         await world.says(first.id, wrong)
-        # A correction rides with a batch: four more runs make one.
+        assert first.id in world.curator.kinds.runs
         for number in [number for number in range(1000, 1040) if not held_out(f"run{number}")][:8]:
             await world.closes(recorded(number, True, world.now))
             await world.says(f"run{number}", 1.0)
         await world.rounds(4)
-        (again,) = [item for item in world.items if item.corrects is not None]
-        run = again.attributed.trajectory
-        assert (run.id, again.corrects, run.outcome, run.provisional) == (first.id, first.outcome, wrong, False)
-        assert await world.revisions(first.id) == [(0, "provisional", first.outcome), (1, "reported", wrong)]
+        assert [run.id for run in world.guessed].count(first.id) == 1
+        assert [item.attributed.id for item in world.items].count(first.id) == 1
+        assert await world.known(first.id) == (wrong, first.outcome, "learned")
 
-        # A report that comes while the batch is written is the next revision.
+        # A report that comes while the batch is written.
         late = recorded(3000, True, world.now)
         await world.store.save([late.trajectory, late])
         await world.says(late.id, 0.0)
-        order = BatchOrder(
-            id="late", path="", sha256="", size=0, trajectories=(late.id,), revisions=(0,), created=world.now
-        )
+        order = BatchOrder(id="late", path="", sha256="", size=0, trajectories=(late.id,), created=world.now)
         await world.store.save([Guessed(id=late.id, outcome=0.8), order])
-        assert await world.revisions(late.id) == [(0, "provisional", 0.8), (1, "reported", 0.0)]
+        assert await world.known(late.id) == (0.0, 0.8, "")
 
         await world.curator._save_kinds()  # pyright: ignore[reportPrivateUsage]
         before = world.curator.provisional

@@ -59,16 +59,16 @@ async def test_each_record_has_one_entry_in_the_order_it_was_written(trail: Trai
 
 async def test_a_record_that_comes_again_has_no_second_entry(trail: Trail, store: Store):
     await store.save([*RECORDS, RECORDS[0]])
-    assert await store.commit("swapper", ["input"], [RECORDS[2], RECORDS[2]], []) is True
+    assert await store.commit("swapper", ["input"], [RECORDS[2], RECORDS[2]], []) is not None
     await store.save([attributed("t")])
     assert len(trail.entries()) == 4
 
 
 async def test_an_actors_commit_writes_entry_and_record_together_or_neither(trail: Trail, store: Store):
     again = Directive(id="d2", kind="thaw", reason="", origin="control", created=5.0)
-    assert await store.commit("sentinel", ["one"], [again], []) is True
+    assert await store.commit("sentinel", ["one"], [again], []) is not None
     other = Directive(id="d3", kind="thaw", reason="", origin="control", created=6.0)
-    assert await store.commit("sentinel", ["one"], [other], []) is False
+    assert await store.commit("sentinel", ["one"], [other], []) is None
     assert [entry.subject for entry in trail.entries()][4:] == ["d2"]
     assert trail.verify().problem == ""
 

@@ -32,7 +32,7 @@ async def test_commit_marks_saves_and_queues_at_once(store: Store) -> None:
 
 async def test_commit_with_a_processed_input_writes_nothing(store: Store) -> None:
     await store.commit("gate", ["a"], [], [])
-    assert not await store.commit("gate", ["b", "a"], [directive("d")], [out("x")])
+    assert await store.commit("gate", ["b", "a"], [directive("d")], [out("x")]) is None
     assert await store.processed("gate", ["b"]) == set()
     assert await store.directives() == []
     assert await store.unpublished("gate", 10) == []

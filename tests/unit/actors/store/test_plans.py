@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, event
 from actors.store import Store, reading
 from actors.store.agents import agents
 from actors.store.engine import open_engine
-from actors.store.history import history, numbers, swaps, why
+from actors.store.stories import history, numbers, swaps, why
 
 pytestmark = pytest.mark.anyio
 ASKED: dict[str, Callable[[Connection], object]] = {

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from actors.kinds.holdout import held_out
@@ -12,8 +13,8 @@ from actors.messages import BatchOrder, Candidate, Exchange, Feedback, Hints, Se
 from actors.store import Joined, Store, StoreUnavailable
 from actors.store import settings as waits
 from actors.store.archive import ask
-from actors.store.history import history, numbers, why
 from actors.store.integrity import check
+from actors.store.stories import history, numbers, why
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
 from tests.support.patience import within
@@ -49,27 +50,23 @@ async def test_lineage_leads_from_a_trajectory_to_what_served_it(store: Store) -
     await store.save([attributed("t"), order("b", "t"), candidate(1, "b"), candidate(2, "other")])
     await store.save([verdict(1, "promote"), serving(0, 5.0, "started"), serving(1, 20.0), serving(2, 30.0)])
     await store.save([serving(3, 40.0, "refused"), serving(4, 45.0, "rolled_back"), serving(0, 50.0)])
-    (batch,) = (await store.lineage("t")).batches
+    (batch,) = await store.orders_of("t")
     (line,) = batch.versions
     assert (batch.batch_id, line.version, line.parent) == ("b", 1, 0)
     assert [judged.decision for judged in line.verdicts] == ["promote"]
     assert [(span.since, span.until) for span in line.served] == [(20.0, 30.0)]
-    assert [(span.version, span.since, span.until) for span in line.carried_by] == [(2, 30.0, 50.0)]
+    skipped = msgspec.structs.replace(candidate(1, "c"), id="skipped", answer="skipped")
+    await store.save([msgspec.structs.replace(order("c", "t"), created=99.0), skipped])
+    assert [len(one.versions) for one in await store.orders_of("t")] == [1, 0], "it made none"
 
 
-async def test_of_a_long_line_the_nearest_and_the_newest_are_told_and_the_rest_counted(store: Store) -> None:
-    await store.save([attributed("t"), order("b", "t"), candidate(1, "b")])
+async def test_a_long_line_is_told_to_the_first_and_the_newest_versions_as_among_all(store: Store) -> None:
+    await store.save([candidate(1, "b")])
     await store.save([candidate(number) for number in range(2, 251)])
     await store.save([verdict(249, "reject"), *(serving(number, 10.0 * number + 5) for number in range(1, 251))])
-    ((line,),) = (batch.versions for batch in (await store.lineage("t")).batches)
-    assert [span.version for span in line.carried_by] == list(range(250, 150, -1))
-    assert line.carriers == 249
     found = await store.ask(lambda connection: why(connection, 250))
     assert found is not None
-    assert [(one.version, one.decision, one.served) for one in found.ancestry[:2]] == [
-        (249, "reject", True), (248, None, True),
-    ]  # fmt: skip
-    assert (len(found.ancestry), found.ancestors) == (100, 250)
+    assert found.line == tuple(range(249, -1, -1))
     newest = await store.ask(lambda connection: history(connection, 3))
     everything = await store.ask(history)
     assert newest == everything[-3:]
@@ -104,7 +101,8 @@ async def test_outcomes_of_a_version_are_the_newest_there_are_however_many_runs_
     )
     assert [row.id for row in await store.judged_outcomes(3, limit=2)] == ["told 3", "told 2"]
     assert [row.id for row in await store.judged_outcomes(3, since=1.0, until=3.0)] == ["told 2", "told 1"]
-    await store.save([Joined(id="f", trajectory_id="open 7", outcome=0.0)])
+    said = Feedback(id="f", received=9.0, outcome=0.0)
+    await store.save([said, Joined(id="f", trajectory_id="open 7", outcome=0.0)])
     assert [(row.id, row.outcome) for row in await store.judged_outcomes(3, limit=1)] == [("open 7", 0.0)]
     assert [row.id for row in await store.recent_outcomes(source="production", until=2.0)] == ["told 1", "told 0"]
 

@@ -7,15 +7,16 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from actors.messages import OutcomeChanged
 from actors.system.actor import DeadLetter, Output, Result
 from actors.system.backpressure import Backpressure
-from actors.system.bus import Outgoing
+from actors.system.bus import Outgoing, outgoing
 from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.errors import BusUnavailable, DependencyUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.outbox import RunnerSettings
 from actors.system.runner import run_producer
-from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING
+from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAJECTORY_OUTCOME
 from tests.unit.actors.system.conftest import Recorder, note
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
@@ -91,6 +92,37 @@ async def test_a_record_that_keeps_failing_is_parked_with_its_error_and_payload(
     assert rig.metrics.failed.labels("recorder")._value.get() == 3
     assert rig.metrics.parked.labels("recorder")._value.get() == 1
     assert (await rig.bus.depth())["recorder"].in_flight == 0
+
+
+async def test_a_late_outcome_waits_for_who_was_away_over_a_long_weekend(rig):
+    await rig.bus.publish([outgoing(TRAJECTORY_OUTCOME, OutcomeChanged(id="run", revision=1))])
+    await anyio.sleep(4 * 86_400.0)
+    actor = Recorder()
+    actor.inputs = (TRAJECTORY_OUTCOME,)
+    rig.add(actor)
+    assert await rig.run_for(5)
+    assert actor.handled == ["run"]
+
+
+async def test_what_follows_from_records_goes_out_at_once_though_the_answer_to_the_commit_was_lost(rig):
+    commit, lost = rig.ledger.commit, []
+
+    async def decides(actor, inputs, records, outputs):
+        """As the store, which tells once what changed."""
+        changed = [] if lost else [outgoing(TRAJECTORY_OUTCOME, OutcomeChanged(id="r", revision=0))]
+        written = await commit(actor, inputs, records, changed)
+        if not lost:
+            lost.append(1)
+            raise DependencyUnavailable("the connection is gone")
+        return written
+
+    rig.ledger.commit = decides
+    ticks = iter([Result(records=[note("made")])])
+    actor = Recorder(tick=lambda: next(ticks, Result()))
+    actor.tick_seconds = 5.0
+    rig.add(actor)
+    assert await rig.run_for(60)
+    assert rig.out(TRAJECTORY_OUTCOME) == [f"{TRAJECTORY_OUTCOME}:r:0"]
 
 
 async def test_malformed_bytes_are_parked_at_once(rig):

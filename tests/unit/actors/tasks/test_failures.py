@@ -1,18 +1,19 @@
 """From failing production runs to tasks, on the travel desk and the real store."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
 from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import ENOUGH
-from actors.messages import Attributed, Feedback, Step, Task, ToolCall, Trajectory
+from actors.messages import Attributed, Feedback, OutcomeChanged, Step, Task, ToolCall, Trajectory
 from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
-from actors.system.streams import TRAJECTORY_ATTRIBUTED
+from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks import failures
 from actors.tasks.failures import FailureSettings, LiveFailures
 from adapters.environments.synthetic_tasks import SyntheticTasks
@@ -78,6 +79,15 @@ class Bench:
         await self.store.save(items)
         await self.actor.start()
         await self.actor.handle([Received(item.id, TRAJECTORY_ATTRIBUTED, item) for item in items])
+
+    async def say(self, key: str, outcome: float) -> Sequence[OutcomeChanged]:
+        said = Feedback(id=f"said-{key}", received=9_000.0, trajectory_id=key, outcome=outcome)
+        return await self.store.save([said, Joined(id=said.id, trajectory_id=key, outcome=outcome)])
+
+    async def hear(self, *changed: OutcomeChanged) -> None:
+        """Beyond the ledger, which would let none of them through twice."""
+        batch = [Received(f"{one.id}:{one.revision}", TRAJECTORY_OUTCOME, one) for one in changed]
+        await self.store.save((await self.actor.handle(batch)).records)
 
     async def met(self, *items: Attributed) -> None:
         """It sees them, and does what it does about them."""
@@ -188,15 +198,13 @@ async def test_a_failure_that_is_told_late_becomes_a_task_as_a_prompt_one_does(s
     await bench.see(*runs)
     bench.actor = bench.make()
     await bench.actor.start()
-    for one in runs:
-        said = Feedback(id=f"said-{one.id}", received=9_000.0, trajectory_id=one.id, outcome=0.0)
-        await store.save([said, Joined(id=said.id, trajectory_id=one.id, outcome=0.0)])
-    result = await bench.actor.tick()
+    changed = [one for run in runs for one in await bench.say(run.id, 0.0)]
+    await bench.hear(*changed)
+    await bench.actor.tick()
     assert bench.urged.clusters == [cluster_of(runs[0].trajectory.goal)]
-    assert await store.commit(bench.actor.name, (), result.records, ())
-    assert store.reports.effects["tasks", "urged"] == 3
     bench.actor = bench.make()
     await bench.actor.start()
+    await bench.hear(*changed)
     await bench.actor.tick()
     assert len(bench.urged.clusters) == 1, "each failure is used once, also after a restart"
 
@@ -205,8 +213,7 @@ async def test_a_failure_that_is_corrected_to_a_success_is_none_any_more(store: 
     bench = Bench(store)
     await bench.see(*failing(3, family="A"), run("l", "L", good=False))
     for key in ("f0", "l"):
-        one = Feedback(id=f"said-{key}", received=9_000.0, trajectory_id=key, outcome=1.0)
-        await store.save([one, Joined(id=one.id, trajectory_id=key, outcome=1.0)])
+        await bench.hear(*await bench.say(key, 1.0))
     await bench.actor.tick()
     assert bench.actor.counts == {"seen": 4, "retracted": 2}, "two are left, too few"
     await bench.met(run("f3", "A", good=False))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from actors.credit.attributor import Attributor, AttributorSettings
-from actors.messages import Attributed, Attribution, Exchange, Feedback, Hints, StepLabel, Trajectory
+from actors.messages import Attributed, Attribution, Exchange, Feedback, Hints, OutcomeChanged, StepLabel, Trajectory
 from actors.system.streams import TRAJECTORY_CLOSED
 from tests.support.driving import Driver
 from tests.support.traffic import exchange
@@ -77,7 +77,7 @@ async def test_feedback_finds_its_run_whenever_it_comes(
         bench.now += 7 * HOUR
         if restart:
             await bench.restart()
-        assert await bench.see(report) == []
+        assert await bench.see(report) == [OutcomeChanged(id=run.id, revision=0)]
         assert await bench.later() == []
         assert bench.assembler.counts["late_feedback"] == 1
     assert await bench.outcome(run) == 1.0

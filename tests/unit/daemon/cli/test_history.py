@@ -12,7 +12,7 @@ from tests.unit.daemon.cli.conftest import MEASURED, REASON, Evolved
 def test_history_tells_who_served_how_long_and_what_was_taken_back_why(versions: Evolved) -> None:
     zero, one = versions.json("history")
     assert [(span["since"], span["until"]) for span in zero["served"]] == [(5.0, 20.0), (30.0, None)]
-    assert one["served"] == [{"engine": "serving", "since": 20.0, "until": 30.0}]
+    assert one["served"] == [{"engine": "serving", "version": 1, "since": 20.0, "until": 30.0}]
     assert (one["parent"], one["trained"], one["verdicts"][0]["decision"]) == (0, 11.0, "promote")
     assert [(back["kind"], back["who"], back["reason"]) for back in one["setbacks"]] == [
         ("rollback", "sentinel", REASON), ("rolled_back", "serving", "canary"),
@@ -23,7 +23,7 @@ def test_history_tells_who_served_how_long_and_what_was_taken_back_why(versions:
 def test_why_tells_sources_measurements_and_that_the_signatures_are_good(versions: Evolved) -> None:
     told = versions.json("why v1")
     assert told["problems"] == []
-    assert [item["version"] for item in told["ancestry"]] == [0]
+    assert told["line"] == [0]
     (batch,) = told["batches"]
     assert (batch["trajectories"], sum(source["trajectories"] for source in batch["sources"])) == (2, 2)
     assert told["verdicts"][0]["measurements"] == MEASURED

@@ -41,9 +41,10 @@ def runs(tmp_path: Path) -> None:
 def test_it_says_what_was_reported_how_late_and_what_came_of_each(evolved: Evolved) -> None:
     told = evolved(f"why r-default-{KEYS[0]}-0").out
     for words in (
-        "of         default, sampled by v0", "1, reported", "2 hours after its end", "trained into v1, by order",
-        "correction 1: 0, reported", "waits to be trained on with the difference", "was the first word on the run",
-        "corrected it", "weighs in what is known of its kind of goal", "is contrasted with others for lessons",
+        "of         default, sampled by v0", "correction 1: 0, reported", "2 hours after its end",
+        "outcome, 1, was the first word on the run", "trained into v1, by order",
+        "reported when it was in that order: it is not trained on again", "corrected it",
+        "weighs in what is known of its kind of goal", "is contrasted with others for lessons",
     ):  # fmt: skip
         assert words in told, words
 
@@ -51,7 +52,7 @@ def test_it_says_what_was_reported_how_late_and_what_came_of_each(evolved: Evolv
 @pytest.mark.parametrize("name", ["x-default-late0-0", "r-default-late0-0", "f1-late0"])
 def test_a_run_is_named_by_its_calls_answers_and_reports(evolved: Evolved, name: str) -> None:
     told = evolved.json(f"why {name}")
-    assert [revision["outcome"] for revision in told["revisions"]] == [1.0, 0.0]
+    assert [(report["outcome"], report["did"]) for report in told["reports"]] == [(1.0, "told"), (0.0, "correction")]
     assert evolved.json(f"why {told['trajectory_id']}") == told
 
 
@@ -69,7 +70,7 @@ async def test_the_control_api_tells_the_same(tmp_path: Path) -> None:
     await store.open()
     async with Desk(store, tmp_path).http() as http:
         told = (await http.get(f"/api/why/r-default-{KEYS[0]}-0")).json()
-        assert [len(revision["effects"]) for revision in told["revisions"]] == [3, 0]
+        assert (told["came"], told["outcome"], told["used"]) == ("learned", 0.0, {"curator": 1, "experiencer": 1})
         missing = await http.get("/api/why/nobody")
         assert missing.status_code == 404
         assert "no run 'nobody'" in missing.json()["error"]["message"]

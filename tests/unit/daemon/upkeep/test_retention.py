@@ -105,7 +105,7 @@ async def test_what_something_rests_on_stays_however_old(kept: Kept) -> None:
     everything = ("lesson", "retired", "task", "order", "trained", "pool")
     assert await kept.there(*everything) == ["lesson", "task", "order", "pool"]
     # Lineage of what was trained is there still.
-    (line,) = (await kept.store.lineage("trained")).batches
+    (line,) = await kept.store.orders_of("trained")
     assert [version.version for version in line.versions] == [1]
 
 

@@ -1,4 +1,4 @@
-"""`assign`: sets, roles, skips, what was to be expected, and corrections of outcomes that were trained on."""
+"""`assign`: sets, roles, skips, and what was to be expected."""
 
 import msgspec
 import numpy as np
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.credit import CreditSettings, assign
-from tests.unit.learner.maker import expecting, item, with_judgement, with_run
+from tests.unit.learner.maker import expecting, item, with_run
 
 OUTCOME_ONLY = CreditSettings(alpha=0.0)
 PAPER = CreditSettings(alpha=0.1, discount=1.0)
@@ -291,40 +291,3 @@ def test_an_answer_that_was_cut_off_on_the_way_does_not_make_the_run_one():
     steps = run.attributed.trajectory.steps
     went_on = with_run(run, steps=(msgspec.structs.replace(steps[0], cut="length"), steps[1]), graded=True)
     assert assign([item(1.0, group="g"), went_on], OUTCOME_ONLY).left == ("", "")
-
-
-COMPANY = [item(1.0, id="a"), item(0.0, id="b"), item(1.0, id="c")]
-PAST = {"c": 0.6}
-
-
-def corrected(outcome, before):
-    return msgspec.structs.replace(item(outcome, id="x"), corrects=before)
-
-
-def last(one, past=PAST, alpha=0.5):
-    """Advantages of `one` among the others."""
-    return assign(expecting([*COMPANY, one], past), CreditSettings(alpha=alpha)).advantages[-1]
-
-
-def test_a_run_trained_with_a_wrong_outcome_and_then_corrected_comes_to_the_right_update():
-    wrong, right = (last(item(outcome, id="x"), alpha=0.0) for outcome in (1.0, 0.0))
-    assert wrong + last(corrected(0.0, 1.0), alpha=0.0) == pytest.approx(right)
-
-
-@pytest.mark.parametrize(("new", "old", "sign"), [(0.0, 1.0, -1.0), (1.0, 0.0, 1.0), (0.5, 0.0, 1.0)])
-@pytest.mark.parametrize("past", [PAST, {}])
-def test_a_correction_has_the_sign_of_the_change_and_changes_nothing_for_others(new, old, sign, past):
-    assert (np.sign(last(corrected(new, old), past)) == sign).all()
-    both = ([*COMPANY, corrected(new, old)], COMPANY)
-    among, alone = (assign(expecting(each, past), CreditSettings()).advantages for each in both)
-    np.testing.assert_array_equal(among[:-1], alone)
-
-
-def test_step_labels_have_no_part_in_a_correction():
-    plain = corrected(0.0, 1.0)
-    np.testing.assert_array_equal(last(plain), last(with_judgement(plain, weight=0.0)))
-
-
-def test_a_correction_that_nothing_can_be_compared_with_is_left_out():
-    credits = assign([corrected(0.0, 1.0)], CreditSettings())
-    assert (credits.advantages, credits.left) == ((None,), ("zero_advantage",))
