@@ -119,9 +119,9 @@ def feedback(connection: Connection, before: float) -> Removed:
 
 
 def judgements(connection: Connection, before: float) -> Removed:
-    """Take out some of the judge's words that nobody wanted since `before`."""
+    """Take out some of the judge's words from before `before`."""
     row = t.JudgementRow
-    page = connection.execute(select(row.key, func.length(row.body)).where(row.used < before).limit(PAGE)).all()
+    page = connection.execute(select(row.key, func.length(row.body)).where(row.made < before).limit(PAGE)).all()
     for part in chunks([key for key, _ in page]):
         connection.execute(delete(row).where(row.key.in_(part)))
     return Removed(len(page), sum(size for _, size in page))

@@ -234,7 +234,7 @@ class Daemon:
         """Trajectories to labels, a step each."""
         attributor = Attributor(
             values.attributor(self.config), judge=self.parts.adapter("judge"), evidence=self.store, store=self.store,
-            clock=self.clock, ticks=time.monotonic,
+            clock=self.clock,
         )  # fmt: skip
         self.figures(attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them

@@ -29,7 +29,7 @@ from daemon.collectors.figures import counter, gauge
 log = structlog.get_logger(__name__)
 _DAY = 86_400.0
 _JUDGEMENTS_DAYS = 90.0
-"""Since somebody wanted them: a busy judge lets go of them sooner (`actors.credit.judgement_cache`)."""
+"""What has not come again in a season will not."""
 _BATCHES_DAYS = 365.0
 """Orders that no version came of: a year tells who asks why."""
 _STEPS = 500
