@@ -1,7 +1,8 @@
 """`Asking`: one question to the judge, within what it may take, what it may cost, and how often it may fail.
 
 An answer is labels, or the reason why there are none. `DependencyUnavailable` means: nothing is decided, come again
-later; so it is while the judge is away.
+later; so it is while the judge is away. It is away after `_IN_A_ROW` questions that nobody answered; then one question
+at a time finds out whether it is back, and the next one waits for `_PAUSE`.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,6 @@ import anyio
 import msgspec
 import structlog
 
-from actors.credit.breaker import Breaker
 from actors.credit.budget import Budget
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
@@ -25,9 +25,13 @@ ATTEMPTS = 3
 """Times that a trajectory is shown to a judge that fails, before its steps abstain."""
 TIMEOUT = 120.0
 """Seconds that one judgement may take."""
-PROBE = 0.1
-"""What a probe that timed out counts as an attempt at its trajectory. Not nothing: if nobody but this trajectory came,
-and the judge hung on it alone, it would be asked for ever."""
+_IN_A_ROW = 3
+"""No more than the attempts at a trajectory: none is used up on a judge that is away."""
+_PAUSE = 100.0
+"""Seconds."""
+_PROBE = 0.01
+"""What a question that timed out counts as an attempt, where the judge was away before; a hundred take six hours. Not
+nothing: a judge that hangs on this trajectory alone would be asked about it for ever."""
 _REMEMBERED = 4096
 _log = structlog.get_logger(__name__)
 
@@ -37,45 +41,45 @@ class Refusal(msgspec.Struct, frozen=True):
 
     reason: Reason
     detail: str
-    probe: bool = False
-    """It was asked to see whether a judge that is away is back: that says little of the trajectory."""
-
-
-class _Tries(msgspec.Struct):
-    count: float = 0.0
-    last: Refusal = Refusal("error", "")
+    attempts: float = 1.0
+    """What it counts as; of what is remembered of a trajectory, all of them."""
 
 
 class Asking:
     """Asks one judge, `concurrency` questions at once, about each trajectory ATTEMPTS times at most."""
 
     def __init__(
-        self, judge: Judge, *, budget: Budget, breaker: Breaker, concurrency: int,
-        spent: Callable[[Trajectory, Attribution], None],
-    ) -> None:  # fmt: skip
-        self.judge, self.budget, self.breaker = judge, budget, breaker
+        self, judge: Judge, *, budget: Budget, concurrency: int, spent: Callable[[Trajectory, Attribution], None]
+    ) -> None:
+        self.judge, self.budget = judge, budget
         self._spent = spent
         self._slots = anyio.CapacityLimiter(concurrency)
-        self._tries: Bounded[str, _Tries] = Bounded(_REMEMBERED)
+        self._tries: Bounded[str, Refusal] = Bounded(_REMEMBERED)
+        self._unanswered, self._again, self._probing = 0, 0.0, False
+
+    @property
+    def away(self) -> bool:
+        """The judge does not answer."""
+        return self._unanswered >= _IN_A_ROW
 
     async def labels(self, trajectory: Trajectory, until: float = float("inf")) -> Attribution | Refusal:
         """The judge's labels, one a step, or why there are none.
 
-        How often a trajectory failed is remembered if the actor is interrupted in between: a judge that only ever hangs
-        on this one is not asked about it for ever.
+        How often a trajectory failed is remembered until it is `settled`: a judge that only ever hangs on this one is
+        not asked about it for ever.
 
         Args:
             until: no question is begun after this time (anyio's).
         """
-        tries = self._tries[trajectory.id] = self._tries.get(trajectory.id) or _Tries()
-        while tries.count < ATTEMPTS:
+        last = self._tries.get(trajectory.id)
+        while last is None or last.attempts < ATTEMPTS:
             found = await self.once(trajectory, until)
             if isinstance(found, Attribution) or found.reason == "budget":
-                self._tries.pop(trajectory.id, None)
                 return found
-            tries.count, tries.last = tries.count + (PROBE if found.probe else 1.0), found
-            _log.warning("judge_failed", trajectory=trajectory.id, attempt=tries.count, reason=found.detail[:200])
-        return tries.last
+            tries = found.attempts + (last.attempts if last else 0.0)
+            last = self._tries[trajectory.id] = msgspec.structs.replace(found, attempts=tries)
+            _log.warning("judge_failed", trajectory=trajectory.id, attempt=tries, reason=found.detail[:200])
+        return last
 
     def settled(self, trajectory_id: str) -> None:
         """The trajectory is done with."""
@@ -84,46 +88,45 @@ class Asking:
     async def once(self, trajectory: Trajectory, until: float = float("inf")) -> Attribution | Refusal:
         """One question."""
         async with self._slots:
-            if anyio.current_time() >= until:
+            now = anyio.current_time()
+            if now >= until:
                 raise DependencyUnavailable(f"judge {self.judge.name} is slow; the rest of the batch is asked for next")
-            return await self._ask(trajectory)
-
-    async def _ask(self, trajectory: Trajectory) -> Attribution | Refusal:
-        spent = self.budget.used_up()
-        if spent:
-            return Refusal("budget", f"budget of {spent} is spent")
-        probe = self.breaker.open
-        if not self.breaker.allows():
-            wait = self.breaker.remaining()
-            raise DependencyUnavailable(f"judge {self.judge.name} is away; it is asked again in {wait:.0f} s")
-        self.budget.begin()
-        cost, told = (0.0, 0.0), False
-        try:
+            if spent := self.budget.used_up():
+                return Refusal("budget", f"budget of {spent} is spent")
+            probe = self.away
+            if probe and (self._probing or now < self._again):
+                raise DependencyUnavailable(f"judge {self.judge.name} is away; it is asked now and then")
+            self._probing = self._probing or probe
+            self.budget.begin()
             try:
-                with anyio.fail_after(TIMEOUT):
-                    attribution = await self.judge.label(trajectory)
-            except JudgeUnavailable as error:
-                told = True
-                self.breaker.missed()
-                raise DependencyUnavailable(f"judge {self.judge.name}: {error}") from error
-            except TimeoutError:
-                told = True
-                # One hard trajectory may take too long, and so does a judge that hangs.
-                self.breaker.missed()
-                return Refusal("timeout", f"no answer in {TIMEOUT:g} s", probe)
-            # Whatever a judge of any origin raises, it must not cost us the trajectory.
-            except Exception as error:
-                told = True
-                self.breaker.answered()
-                return Refusal("error", f"{type(error).__name__}: {error}")
-            told = True
-            self.breaker.answered()
-            cost = float(attribution.tokens), attribution.cost
-            self._spent(trajectory, attribution)
-            if len(attribution.labels) != len(trajectory.steps):
-                return Refusal("labels", f"{len(attribution.labels)} labels for {len(trajectory.steps)} steps")
-            return attribution
+                return await self._ask(trajectory, probe)
+            finally:
+                self._probing = self._probing and not probe
+
+    async def _ask(self, trajectory: Trajectory, probe: bool) -> Attribution | Refusal:
+        cost = (0.0, 0.0)
+        try:
+            with anyio.fail_after(TIMEOUT):
+                found = await self.judge.label(trajectory)
+            cost = float(found.tokens), found.cost
+            self._spent(trajectory, found)
+            if len(found.labels) != len(trajectory.steps):
+                found = Refusal("labels", f"{len(found.labels)} labels for {len(trajectory.steps)} steps")
+        except JudgeUnavailable as error:
+            self._missed()
+            raise DependencyUnavailable(f"judge {self.judge.name}: {error}") from error
+        except TimeoutError:
+            # One hard trajectory may take too long, and so does a judge that hangs.
+            self._missed()
+            return Refusal("timeout", f"no answer in {TIMEOUT:g} s", _PROBE if probe else 1.0)
+        # Whatever a judge of any origin raises, it must not cost us the trajectory.
+        except Exception as error:
+            found = Refusal("error", f"{type(error).__name__}: {error}")
         finally:
             self.budget.end(*cost)
-            if not told:
-                self.breaker.dropped()
+        self._unanswered = 0
+        return found
+
+    def _missed(self) -> None:
+        self._unanswered += 1
+        self._again = anyio.current_time() + _PAUSE

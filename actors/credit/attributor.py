@@ -3,12 +3,11 @@
     trajectory.closed -> [judge] -> trajectory.attributed
 
 What a judge has seen before, under whatever id, gets the labels that it got then; what is not worth its price
-(`actors.credit.sampling`) is not shown to it. A judge that fails abstains: the learner masks the step. One that is away
+(`worth`) is not shown to it. A judge that fails abstains: the learner masks the step. One that is away
 is waited for. What somebody reported of a step outranks the judge; what comes later is only counted. How far the labels
 can be trusted (`actors.credit.calibration`) travels with them as their weight.
 """
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +16,18 @@ from typing import Any
 import anyio
 import msgspec
 import structlog
+from prometheus_client import Histogram
 
 from actors.credit.asking import Asking, Reason, Refusal
-from actors.credit.breaker import Breaker
 from actors.credit.budget import Budget, Spent
 from actors.credit.content import content_hash
-from actors.credit.control_questions import ControlQuestions
+from actors.credit.control_questions import SUCCESS, ControlQuestions
 from actors.credit.judge_stats import PageReport
 from actors.credit.judgement_cache import JudgementCache
-from actors.credit.sampling import Sampler
 from actors.kinds.clusters import cluster_of
+from actors.kinds.holdout import chance
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.judges import Judge
-from actors.statistics.histogram import Histogram
 from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable
@@ -68,7 +66,6 @@ class Attributor:
     Args:
         evidence: goes before the judge; none: there is none.
         store: keeps what must outlive the process; none: nothing is kept.
-        ticks: seconds that no setting of the clock moves, for how long a judge that is away is left alone; none: clock.
     """
 
     name = "attributor"
@@ -78,17 +75,12 @@ class Attributor:
     def __init__(
         self, settings: AttributorSettings, *, judge: Judge, evidence: Store | None = None,
         store: Store | None = None, clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] | None = None,
     ) -> None:  # fmt: skip
-        self._settings, self._judge, self._evidence, self._store = settings, judge, evidence, store
-        self._clock = clock
+        self._settings, self._judge, self._evidence, self._clock = settings, judge, evidence, clock
         self._budget = Budget(settings.tokens_per_day, clock)
-        self._breaker = Breaker(ticks or clock)
-        self._sampler = Sampler(settings.share)
         self._judgements = JudgementCache(self._budget, store, clock)
         self._asking = Asking(
-            judge, budget=self._budget, breaker=self._breaker, concurrency=settings.concurrency,
-            spent=self._judgements.spent,
+            judge, budget=self._budget, concurrency=settings.concurrency, spent=self._judgements.spent
         )  # fmt: skip
         self._trials = ControlQuestions(self._asking, self._judgements)
         self._flying: dict[str, anyio.Event] = {}
@@ -96,8 +88,10 @@ class Attributor:
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
         """Trajectories that the judge labelled, that it had labelled before, and that people did; steps with feedback;
         and what abstained, by reason (`abstained_...`)."""
-        self.lag = Histogram(_LAG_SECONDS)
-        """Seconds from the end of a trajectory to its labels."""
+        self.lag = Histogram(
+            "evolved_attributor_lag_seconds", "From the end of a trajectory to its labels.", registry=None,
+            buckets=_LAG_SECONDS,
+        )  # fmt: skip
 
     @property
     def batch(self) -> int:
@@ -123,13 +117,7 @@ class Attributor:
         """
         trajectories = [received.message for received in batch if isinstance(received.message, Trajectory)]
         told = await self._told(trajectories)
-        try:
-            labelled = await self._labelled(trajectories, told)
-        except BaseException:
-            # Paid for, whatever becomes of the batch.
-            with anyio.move_on_after(5.0, shield=True), contextlib.suppress(DependencyUnavailable):
-                await self._judgements.write()
-            raise
+        labelled = await self._labelled(trajectories, told)
         await self._judgements.write()
         # Judges may take minutes, in which more was said.
         told = await self._told(trajectories)
@@ -145,7 +133,7 @@ class Attributor:
         now = self._clock()
         for trajectory in trajectories:
             self._asking.settled(trajectory.id)
-            self.lag.note(max(0.0, now - trajectory.ended))
+            self.lag.observe(max(0.0, now - trajectory.ended))
         return Result(attributed, [Output(TRAJECTORY_ATTRIBUTED, message) for message in attributed])
 
     async def tick(self) -> Result:
@@ -157,8 +145,6 @@ class Attributor:
             "judge": self._judge.name,
             "rubric": self._judge.rubric,
             "away": self.away,
-            "asked_again_in": round(self._breaker.remaining(), 1),
-            "opened": self._breaker.opened,
             "budget": {
                 "limits": {"tokens_per_day": self._settings.tokens_per_day},
                 "spent": self.spent,
@@ -181,7 +167,7 @@ class Attributor:
     @property
     def away(self) -> bool:
         """The judge does not answer."""
-        return self._breaker.open
+        return self._asking.away
 
     def pages(self) -> list[PageReport]:
         """What every judge did, by tenant."""
@@ -190,7 +176,6 @@ class Attributor:
     async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
         keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]
         await self._judgements.look_up(keys)
-        self._sampler.meet(trajectories)
         labelled: dict[int, Attribution | Refusal] = {}
         away: list[DependencyUnavailable] = []
         until = anyio.current_time() + PATIENCE
@@ -200,7 +185,6 @@ class Attributor:
                 return
             try:
                 labelled[number] = await self._label(trajectories[number], keys[number], told, until)
-                await self._judgements.write_if_due()
             except DependencyUnavailable as error:
                 away.append(error)
 
@@ -214,34 +198,28 @@ class Attributor:
             for number, (trajectory, key) in enumerate(zip(trajectories, keys, strict=True))
         ]
 
-    async def _label(
-        self, trajectory: Trajectory, key: str, told: Told, until: float
-    ) -> Attribution | Refusal:  # fmt: skip
+    async def _label(self, trajectory: Trajectory, key: str, told: Told, until: float) -> Attribution | Refusal:
         said = told.get(trajectory.id, {})
         if len(said) == len(trajectory.steps):
             await self._trials.told(trajectory, said, until)
             nothing = StepLabel("ABSTAIN", 0.0)
-            return Attribution(labels=(nothing,) * len(trajectory.steps), judge=FEEDBACK, rubric=FEEDBACK)
-        found = self._judgements.found(key)
-        if found is None and not self._sampler.worth(trajectory):
-            found = Refusal("not_sampled", "not sampled")
-        if found is None:
-            found = await self._asked(trajectory, key, until)
+            labels = (nothing,) * len(trajectory.steps)
+            return Attribution(labels=labels, judge=FEEDBACK, rubric=FEEDBACK)
+        # The same content is asked about once, and the others find it in the cache.
+        while key in self._flying:
+            await self._flying[key].wait()
+        found = self._judgements.found(key) or await self._asked(trajectory, key, until)
         await self._trials.blind(trajectory, until)
         return found
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
-        # The same content is asked about once, and the others find it in the cache.
-        while key in self._flying:
-            await self._flying[key].wait()
-        found = self._judgements.found(key)
-        if found is not None:
-            return found
+        if not worth(trajectory, self._settings.share):
+            return Refusal("not_sampled", "not sampled")
         self._flying[key] = anyio.Event()
         try:
             found = await self._asking.labels(trajectory, until)
             if isinstance(found, Attribution):
-                self._judgements.judged(key, trajectory, found)
+                await self._judgements.judged(key, trajectory, found)
         finally:
             self._flying.pop(key).set()
         return found
@@ -262,17 +240,13 @@ class Attributor:
             silent = bool(found.labels) and all(label.label == "ABSTAIN" for label in found.labels)
             reason = "judge" if silent else None
         cached = reason is None and not self._judgements.claim(key)
-        if reason is not None:
-            self.counts[f"abstained_{reason}"] += 1
-        else:
-            self.counts["cached" if cached else "judged"] += 1
+        self.counts[f"abstained_{reason}" if reason else "cached" if cached else "judged"] += 1
         for page in stats.pages(found.judge, found.rubric, tenant):
             if reason is not None:
                 page.abstained[reason] = page.abstained.get(reason, 0) + 1
-            elif cached:
-                page.cached += 1
             else:
-                page.judged += 1
+                page.cached += cached
+                page.judged += not cached
         cost = {"tokens": 0, "cost": 0.0} if cached else {}
         return msgspec.structs.replace(found, weight=stats.weight(found.judge, found.rubric, tenant), **cost)
 
@@ -298,6 +272,12 @@ class Attributor:
             return {}
         said = await self._evidence.step_feedback(trajectories)
         return {key: {number: label_of(feedback) for number, feedback in found} for key, found in said.items()}
+
+
+def worth(trajectory: Trajectory, share: float) -> bool:
+    """Whether a judge is to see it: failures always, of the rest a `share`; the same one always fares the same."""
+    failed = trajectory.outcome is not None and trajectory.outcome < SUCCESS
+    return failed or chance(trajectory.id, "sampling") < share
 
 
 def label_of(feedback: Feedback) -> StepLabel:

@@ -1,4 +1,4 @@
-"""`Calibration`: how far one judge's labels can be trusted, by what became known without it.
+"""How far a judge's labels can be trusted, by what became known without it.
 
 *Outcomes*: a share of the trajectories whose outcome is verified is shown to the judge blind; its labels, summed with
 sign and confidence, are its score. *Steps*: feedback on a step against the judge's label of it. The weight follows from
@@ -15,7 +15,7 @@ import numpy as np
 from actors.messages import StepLabel
 from actors.statistics.change_tests import mid_ranks
 from actors.statistics.intervals import wilson
-from actors.statistics.parties import FairWindow, set_aside, thinned
+from actors.statistics.parties import set_aside, thinned
 
 WINDOW = 400
 """Newest pieces of evidence that count, of each kind."""
@@ -23,8 +23,6 @@ EVIDENCE = 30
 """Good and bad ones, of each so many, before a weight follows; until then it is 1."""
 THRESHOLD = 0.75
 """Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
-_HYSTERESIS = 0.1
-"""Smallest change of a weight, so that chance does not move it; to 1 or to 0 it goes at once."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -49,9 +47,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     auc: float | None
     auc_low: float | None
     """Lower end of its interval: Wilson's, for the harmonic mean of the numbers of good and bad ones."""
-    since: float = 0.0
-    """Unix seconds of the oldest and the newest piece of evidence."""
-    until: float = 0.0
 
 
 class Observation(msgspec.Struct, frozen=True, array_like=True):
@@ -63,64 +58,25 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
     """How many steps it gave a label."""
     good: bool
     """What became known."""
-    at: float
-    """Unix seconds."""
     party: str = ""
     """Who says so; of our own trials each is one."""
 
 
-class Series(msgspec.Struct):
-    """Evidence of one kind: the newest window."""
-
-    recent: list[Observation] = msgspec.field(default_factory=list[Observation])
-
-    def add(self, observation: Observation) -> None:
-        """Note one."""
-        self.recent.append(observation)
-        if len(self.recent) > WINDOW:
-            self.recent = list(FairWindow(WINDOW, _party, self.recent))
-
-
-class Calibration(msgspec.Struct):
-    """All evidence on one judge, with one rubric, in one tenant's traffic; what is kept between lives."""
-
-    outcomes: Series = msgspec.field(default_factory=Series)
-    steps: Series = msgspec.field(default_factory=Series)
-    weight: float = 1.0
-    weighed: bool = False
-    """There was evidence enough for a weight."""
-    weight_since: float = 0.0
-    """Unix seconds."""
-
-    def settle(self, now: float) -> bool:
-        """Let the weight follow from the newest windows; whether it moved.
-
-        With both kinds of evidence the worse of them counts.
-        """
-        lows = [found for series in (self.outcomes, self.steps) if (found := _low(series.recent)) is not None]
-        if not lows:
-            return False
-        self.weighed = True
-        wanted = weight_of(min(lows))
-        if wanted == self.weight or (wanted not in (0.0, 1.0) and abs(wanted - self.weight) < _HYSTERESIS):
-            return False
-        self.weight, self.weight_since = wanted, now
-        return True
-
-
-def weight_of(low: float) -> float:
+def weight_of(outcomes: Sequence[Observation], steps: Sequence[Observation]) -> float | None:
     """A judge's weight: (2 L - 1) / (2 T - 1) within 0 and 1, of the AUC's lower bound L and the threshold T.
 
-    2 L - 1 is 0 for a coin and 1 for a judge that is never wrong.
+    2 L - 1 is 0 for a coin and 1 for a judge that is never wrong. With both kinds of evidence the worse counts; None
+    without enough of either.
     """
-    return min(1.0, max(0.0, (2.0 * low - 1.0) / (2.0 * THRESHOLD - 1.0)))
+    lows = [low for window in (outcomes, steps) if (low := _low(window)) is not None]
+    return min(1.0, max(0.0, (2.0 * min(lows) - 1.0) / (2.0 * THRESHOLD - 1.0))) if lows else None
 
 
-def observed(labels: Sequence[StepLabel], *, good: bool, at: float, party: str = "") -> Observation:
+def observed(labels: Sequence[StepLabel], *, good: bool, party: str = "") -> Observation:
     """Labels summed with sign and confidence, beside what became known of the same steps."""
     signs = {"GOOD": 1.0, "BAD": -1.0, "ABSTAIN": 0.0}
     summed = sum(signs[label.label] * label.confidence for label in labels)
-    return Observation(summed, sum(label.label != "ABSTAIN" for label in labels), good, at, party)
+    return Observation(summed, sum(label.label != "ABSTAIN" for label in labels), good, party)
 
 
 def figures(window: Sequence[Observation]) -> Figures:
@@ -137,8 +93,6 @@ def figures(window: Sequence[Observation]) -> Figures:
         precision_bad=_rate(right[1], len(bad)),
         auc=area[0] if area else None,
         auc_low=area[1] if area else None,
-        since=min((one.at for one in window), default=0.0),
-        until=max((one.at for one in window), default=0.0),
     )
 
 
@@ -184,10 +138,6 @@ def _agreed(window: Sequence[Observation]) -> list[Observation]:
 
     aside = set_aside([one.party for one in kept], area)
     return [one for one in kept if one.party not in aside]
-
-
-def _party(one: Observation) -> str:
-    return one.party
 
 
 def _rate(successes: int, trials: int) -> Rate | None:

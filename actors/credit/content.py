@@ -22,9 +22,3 @@ def content_hash(judge: str, rubric: str, trajectory: Trajectory) -> str:
         trajectory.closed_by,
     )  # fmt: skip
     return hashlib.sha256(msgspec.msgpack.encode(seen)).hexdigest()
-
-
-def chance(key: str, purpose: str) -> float:
-    """A number in [0, 1) that `key` always gets for `purpose`: a record that comes again meets the same choice."""
-    digest = hashlib.sha256(f"{purpose}-{key}".encode()).digest()
-    return int.from_bytes(digest[:7], "big") / 2**56

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.credit.asking import Asking
-from actors.credit.content import chance, content_hash
+from actors.credit.content import content_hash
 from actors.credit.judgement_cache import JudgementCache
-from actors.credit.sampling import SUCCESS
+from actors.kinds.holdout import chance
 from actors.messages import Attribution, StepLabel, Trajectory
 from actors.system.errors import DependencyUnavailable
 
+SUCCESS = 0.5
+"""Outcome from which on a trajectory has succeeded."""
 BLIND_SHARE = 0.1
 """Of trajectories with a verified outcome, those that the judge is shown blind as well, at its usual price."""
 
@@ -28,23 +30,18 @@ class ControlQuestions:
 
     async def blind(self, trajectory: Trajectory, until: float) -> None:
         """Show the judge a trajectory without its outcome, if that is verified: a sandbox's verdict, or feedback."""
-        if trajectory.outcome is None or not trajectory.steps:
-            return
-        if chance(trajectory.id, "blind") >= BLIND_SHARE:
+        if trajectory.outcome is None or not trajectory.steps or chance(trajectory.id, "blind") >= BLIND_SHARE:
             return
         hidden = msgspec.structs.replace(trajectory, outcome=None)
         judge = self._asking.judge
         key = content_hash(judge.name, f"{judge.rubric} blind", hidden)
         await self._judgements.look_up([key])
-        if self._judgements.found(key) is not None:
-            return
-        found = await self._extra(hidden, until)
-        if found is None:
-            return
-        self._judgements.judged(key, trajectory, found)
-        self._judgements.claim(key)
-        good = trajectory.outcome >= SUCCESS
-        self._judgements.stats.outcome(found, trajectory, good=good)
+        found = None if self._judgements.found(key) else await self._extra(hidden, until)
+        if found is not None:
+            good = trajectory.outcome >= SUCCESS
+            self._judgements.stats.observe("outcomes", found, found.labels, trajectory, good=good)
+            await self._judgements.judged(key, trajectory, found)
+            self._judgements.claim(key)
 
     async def told(self, trajectory: Trajectory, said: Mapping[int, StepLabel], until: float) -> None:
         """Ask about a trajectory whose labels all come from feedback."""
@@ -57,7 +54,8 @@ class ControlQuestions:
         """Hold the judge's labels against what was reported of the same steps."""
         for number, report in said.items():
             if report.label != "ABSTAIN" and 0 <= number < len(found.labels):
-                self._judgements.stats.step(found, number, trajectory, good=report.label == "GOOD")
+                label = found.labels[number : number + 1]
+                self._judgements.stats.observe("steps", found, label, trajectory, good=report.label == "GOOD")
 
     async def _extra(self, trajectory: Trajectory, until: float) -> Attribution | None:
         try:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import anyio
 import structlog
+from prometheus_client import Histogram
 
 from actors.deployment.pinned_versions import aged
 from actors.messages import Directive, Serving, ServingResult, Verdict, concerns, derived_id
 from actors.messages.signing import PublicKeys, record_problem
 from actors.ports.store import SwapReport
-from actors.statistics.histogram import Histogram
 from actors.store import Store
 from actors.versions.desired_state import FORWARD, Plan, plan
 
@@ -42,8 +42,12 @@ class DeploymentLog:
         """The last freeze or thaw was a freeze."""
         self.unsigned = 0
         """Verdicts and orders that were not signed, or were changed since."""
-        self.pauses = {name: Histogram(_PAUSE_SECONDS) for name in engines}
-        """Seconds that each engine took no new request for, by swap."""
+        self.pauses = Histogram(
+            "evolved_swap_paused_seconds", "Time that an engine took no new request for, by swap.", ["engine"],
+            registry=None, buckets=_PAUSE_SECONDS,
+        )  # fmt: skip
+        for name in engines:
+            self.pauses.labels(name)
 
     async def open(self, store: Store) -> None:
         """Read everything anew."""
@@ -160,7 +164,7 @@ class DeploymentLog:
     def report(self, name: str, report: SwapReport, *, previous: int, why: str, path: str = "") -> Serving:
         """The record of a swap."""
         if report.paused_seconds > 0:
-            self.pauses[name].note(report.paused_seconds)
+            self.pauses.labels(name).observe(report.paused_seconds)
         log = _log.info if report.result == "swapped" else _log.error
         log(
             "swap_done", engine=name, version=report.version, result=report.result, reason=report.reason,

@@ -32,7 +32,6 @@ from actors.messages.signing import PublicKeys, SigningKey, sign
 from actors.ports.engines import Engine
 from actors.ports.errors import CheckpointRefused, EngineError, SwapFailed
 from actors.ports.store import SwapReport, SwapRunner
-from actors.statistics.histogram import Histogram
 from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
@@ -107,7 +106,7 @@ class Swapper:
         parts = {name: weight / total for name, weight in weighed.items()}
         self._watch = CanaryWatch(settings.canary, store, parts=parts, kinds=kinds)
         self._deployment_log = DeploymentLog(engines, versions=versions, keys=keys, clock=clock)
-        self.pauses: Mapping[str, Histogram] = self._deployment_log.pauses
+        self.pauses = self._deployment_log.pauses
         """Seconds that each engine took no new request for, by swap."""
         self._collected: set[str] = set()
         self._silent: set[str] = set()

@@ -63,7 +63,7 @@ class Pull(msgspec.Struct, frozen=True):
         # Half a run more of each: where one of them is rare the rate is not as far out as it looks.
         good = self.success * self.count + 0.5
         rate = good / (good + (1 - self.success) * self.count + 0.5)
-        half = _student(confidence, self.freedom) * self.error if self.error else 0.0
+        half = student(confidence, self.freedom) * self.error if self.error else 0.0
         pull = self.estimate
         estimate, low, high = (
             min(1 - rate, max(-rate, rate * (1 - rate) * value)) for value in (pull, pull - half, pull + half)
@@ -101,7 +101,7 @@ def pull(outcomes: Sequence[float] | Floats, scores: Sequence[float] | Floats) -
     return Pull(rate, count, slope * scale, sqrt(max(plain, robust)) * scale, freedom, effective)
 
 
-def _student(confidence: float, freedom: float) -> float:
+def student(confidence: float, freedom: float) -> float:
     """Student's two-sided quantile, from the normal's (Abramowitz and Stegun 26.7.5)."""
     z, v = quantile(confidence), max(freedom, 1.0)
     return (

@@ -1,13 +1,10 @@
 """Is the database sound: the file itself, and what is in it.
 
-    pages (SQLite)  ->  bodies decode  ->  calls of trajectories are there  ->  audit trail  ->  signatures
-
-What may be missing by design is no finding: records that were forgotten (they have tombstones, for 31 days) or that
-retention removed (the note `RETAINED` says up to when).
+pages (SQLite)  ->  bodies decode  ->  audit trail  ->  signatures
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -16,13 +13,12 @@ import msgspec
 from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.engine import make_url
 
-from actors.messages import Attributed, Directive, MessageError, Trajectory, Verdict, decode
+from actors.messages import Directive, MessageError, Verdict, decode
 from actors.store import schema
 from actors.store import tables as t
 from actors.store.audit import verify
-from actors.store.engine import chunks, table_of
+from actors.store.engine import table_of
 from actors.store.errors import StoreDamaged
-from actors.store.retention import Retained, retained
 
 Report = Callable[[str], None]
 _PAGE = 500
@@ -129,29 +125,18 @@ def _line(text: object) -> str:
 
 
 def _bodies(connection: Connection, row: type[t.Base]) -> Iterator[Finding]:
-    """Rows whose body is no message, and trajectories whose calls are gone."""
-    table, unreadable, orphans = table_of(row), list[str](), list[str]()
-    since = retained(connection)
-    for page in _pages(connection, row):
-        messages = dict[str, object]()
-        for key, body in page:
-            try:
-                messages[key] = decode(body)
-            except MessageError as error:
-                unreadable.append(f"{key} ({_line(error)})")
-        if row is t.TrajectoryRow:
-            orphans += _orphans(connection, messages, since)
+    """Rows whose body is no message."""
+    unreadable: list[str] = []
+    for key, body in (one for page in _pages(connection, row) for one in page):
+        try:
+            decode(body)
+        except MessageError as error:
+            unreadable.append(f"{key} ({_line(error)})")
     if unreadable:
         yield Finding(
-            what=f"{table.name}: bodies that cannot be read: {_some(unreadable)}", number=len(unreadable),
+            what=f"{table_of(row).name}: bodies that cannot be read: {_some(unreadable)}", number=len(unreadable),
             remedy="restore a backup; without one, take them out with `evolved forget --trajectory` where they are "
             "trajectories' parts",
-        )  # fmt: skip
-    if orphans:
-        yield Finding(
-            what=f"trajectories whose calls are gone: {_some(orphans)}", number=len(orphans),
-            remedy="nothing is trained on them twice; restore a backup to have the calls back, or forget them "
-            "(evolved forget --trajectory ID)",
         )  # fmt: skip
 
 
@@ -168,24 +153,6 @@ def _pages(connection: Connection, row: type[t.Base]) -> Iterator[list[tuple[str
             return
         yield [(row[0], row[-1]) for row in page]
         last = tuple(page[-1][:-1])
-
-
-def _orphans(connection: Connection, messages: Mapping[str, object], since: Retained) -> list[str]:
-    wanted: dict[str, str] = {}
-    for message in messages.values():
-        run = message.trajectory if isinstance(message, Attributed) else message
-        if isinstance(run, Trajectory) and run.source == "production" and run.ended >= since.exchanges:
-            wanted |= {step.exchange_id: run.id for step in run.steps if step.exchange_id}
-    return sorted({wanted[key] for key in _missing(connection, t.ExchangeRow, sorted(wanted))})
-
-
-def _missing(connection: Connection, row: type[t.Base], ids: list[str]) -> set[str]:
-    """Those of `ids` that are neither there nor forgotten."""
-    gone, table, tomb = set(ids), table_of(row), t.ForgottenRow
-    for part in chunks(ids):
-        gone -= set(connection.scalars(select(table.c.id).where(table.c.id.in_(part))))
-        gone -= set(connection.scalars(select(tomb.name).where(tomb.kind == "id", tomb.name.in_(part))))
-    return gone
 
 
 def _signed(connection: Connection) -> Iterator[Verdict | Directive]:

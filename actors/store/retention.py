@@ -16,21 +16,10 @@ from actors.messages import Experience
 from actors.store import outcomes, reading
 from actors.store import tables as t
 from actors.store.engine import chunks, table_of
-from actors.store.ledger import put_state
 
-RETAINED = "store.retained"
-"""State: from when on everything is still there (`Retained`)."""
 PAGE = 200
 """Rows taken out in one transaction."""
 _RETIRED = ("retired",)
-
-
-class Retained(msgspec.Struct, frozen=True):
-    """Unix seconds; what is older may have been taken out."""
-
-    exchanges: float = 0.0
-    trajectories: float = 0.0
-    batches: float = 0.0
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -87,7 +76,6 @@ def drop_trajectories(connection: Connection, ids: Sequence[str], before: float)
         outcomes.forget(connection, keys)
         rows, size = rows + len(keys), size + sum(one for _, one in going)
     _drop_feedback(connection, said)
-    _retain(connection, trajectories=before)
     return Removed(rows, size)
 
 
@@ -107,7 +95,6 @@ def drop_exchanges(connection: Connection, ids: Sequence[str], before: float) ->
         going = connection.execute(wanted).all()
         connection.execute(delete(row).where(row.id.in_([key for key, _ in going])))
         rows, size = rows + len(going), size + sum(one for _, one in going)
-    _retain(connection, exchanges=before)
     return Removed(rows, size)
 
 
@@ -132,9 +119,9 @@ def feedback(connection: Connection, before: float) -> Removed:
 
 
 def judgements(connection: Connection, before: float) -> Removed:
-    """Take out some of the judge's words that nobody wanted since `before`."""
+    """Take out some of the judge's words from before `before`."""
     row = t.JudgementRow
-    page = connection.execute(select(row.key, func.length(row.body)).where(row.used < before).limit(PAGE)).all()
+    page = connection.execute(select(row.key, func.length(row.body)).where(row.made < before).limit(PAGE)).all()
     for part in chunks([key for key, _ in page]):
         connection.execute(delete(row).where(row.key.in_(part)))
     return Removed(len(page), sum(size for _, size in page))
@@ -150,7 +137,6 @@ def batches(connection: Connection, before: float) -> Removed:
     for part in chunks([key for key, _ in page]):
         connection.execute(delete(member).where(member.batch_id.in_(part)))
         connection.execute(delete(row).where(row.id.in_(part)))
-    _retain(connection, batches=before)
     return Removed(len(page), sum(size for _, size in page))
 
 
@@ -183,22 +169,13 @@ def used_bytes(connection: Connection) -> tuple[int, int]:
     return size, size
 
 
+def kept_since(connection: Connection) -> tuple[float | None, float | None]:
+    """Unix seconds at which the oldest trajectory ended and the oldest call began; None if there is none."""
+    run, call = t.TrajectoryRow, t.ExchangeRow
+    return connection.scalar(select(func.min(run.ended))), connection.scalar(select(func.min(call.started)))
+
+
 def _drop_feedback(connection: Connection, ids: Sequence[str]) -> None:
     for part in chunks(ids):
         connection.execute(delete(t.WaitingNameRow).where(t.WaitingNameRow.feedback_id.in_(part)))
         connection.execute(delete(table_of(t.FeedbackRow)).where(t.FeedbackRow.id.in_(part)))
-
-
-def retained(connection: Connection) -> Retained:
-    """From when on everything is still there."""
-    data = connection.scalar(select(t.StateRow.value).where(t.StateRow.key == RETAINED))
-    return msgspec.msgpack.decode(data, type=Retained) if data else Retained()
-
-
-def _retain(connection: Connection, **since: float) -> None:
-    """Note it, so that `actors.store.integrity` does not take for lost what was taken out."""
-    known = retained(connection)
-    noted = {name: max(getattr(known, name), value) for name, value in since.items()}
-    new = msgspec.structs.replace(known, **noted)
-    if new != known:
-        put_state(connection, RETAINED, msgspec.msgpack.encode(new))

@@ -31,7 +31,7 @@ from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
-from actors.store.judgements import Bounds, Judgement
+from actors.store.judgements import Judgement
 from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
@@ -283,15 +283,9 @@ class Store:
     states = _question(judgements.states)
     judgements = _question(judgements.judgements)
 
-    async def keep_judgements(
-        self, fresh: Sequence[Judgement], used: Sequence[str], states: Mapping[str, bytes]
-    ) -> None:
-        """In one transaction: add judgements and values of state, and note which judgements were used again."""
-        await self._write(judgements.keep, fresh, used, states, self._clock())
-
-    async def bound_judgements(self, bounds: Bounds) -> int:
-        """Forget what is beyond `bounds`; returns how many."""
-        return await self._write(judgements.bound, bounds, self._clock())
+    async def keep_judgements(self, fresh: Sequence[Judgement], states: Mapping[str, bytes]) -> None:
+        """In one transaction: add judgements and values of state."""
+        await self._write(judgements.keep, fresh, states, self._clock())
 
     def _audited(self, head: Head | None) -> None:
         """Tell where the audit trail ends, once that is durable: whoever keeps logs elsewhere has an anchor with it."""

@@ -186,8 +186,8 @@ class JudgementRow(Base):
     __tablename__ = "judgements"
     key: Mapped[str] = mapped_column(primary_key=True)
     tenant: Mapped[str] = mapped_column(index=True)
-    used: Mapped[float] = mapped_column(index=True)
-    """Unix seconds of the last time that it was wanted."""
+    made: Mapped[float] = mapped_column(index=True)
+    """Unix seconds."""
     body: Mapped[bytes]
 
 

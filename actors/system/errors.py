@@ -61,8 +61,8 @@ class Stalled(ActorSystemError):
 class Escalated(ActorSystemError):
     """Restarting did not help; the process should end so that its own supervisor starts afresh."""
 
-    def __init__(self, name: str, restarts: int, window: float) -> None:
-        super().__init__(f"{name} failed {restarts} times within {window:g} s")
+    def __init__(self, name: str, restarts: int) -> None:
+        super().__init__(f"{name} was started {restarts} times and does not stay up")
         self.name = name
 
 

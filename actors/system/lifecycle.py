@@ -19,13 +19,14 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds; doubles with each restart, times 0.5 to 1.5 by chance."""
     max_delay: float = 30.0
     max_restarts: int = 10
-    """One more within `window` and the task is given up."""
+    """One more short life in a row, and a critical task is given up: after a minute and a half with these delays."""
     window: float = 60.0
-    """Seconds. A task that lived longer starts again at `first_delay`."""
+    """Seconds. A task that lived longer starts again at `first_delay`, and its failures count anew."""
     critical: bool = True
-    """Readiness waits for it, and giving it up ends the process."""
+    """Readiness waits for it, and giving it up ends the process. One that is not is started again for ever."""
     stall_seconds: float = 120.0
-    """Without a heartbeat for this long it is cancelled and restarted. Give the longest handler room."""
+    """Without a heartbeat for this long it is cancelled and restarted, and given up if it stalls again within twice
+    that. Give the longest handler room."""
 
 
 class ActorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,8 +144,9 @@ class Lifecycle:
     def standby(self, reason: str) -> None:
         """Another daemon does it: nothing is missing, and this one would take over."""
         self.beat()
-        if self._unit.status != "standby":
-            self._unit.set("standby", reason[:500])
+        came = self._unit.status != "standby"
+        self._unit.set("standby", reason[:500])
+        if came:
             self._on_ready()
 
     def waiting(self, reason: str) -> None:

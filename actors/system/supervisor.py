@@ -1,11 +1,12 @@
 """The supervisor: starts tasks, restarts the one that fails, gives up in the end, and drains on a signal.
 
-A failing task is restarted alone, after a jittered, growing delay. A critical one that fails too often ends the process
-(`Escalated`). A task without a heartbeat is cancelled and restarted; one that ignores that leaves systemd's watchdog
-unfed.
+A failing task is restarted alone, after a jittered, growing delay. A task without a heartbeat is cancelled and
+restarted. A critical one that keeps failing, or stalls again at once, ends the process (`Escalated`), for systemd to
+start afresh; one that ignores its cancellation ends it on the spot.
 """
 
 import contextlib
+import os
 import random
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
@@ -23,6 +24,8 @@ _log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
 """That tasks have from the beginning of a drain; whoever stops the process from outside must give it longer."""
+_GONE_SECONDS = 30.0
+"""That a task has to end in once it is cancelled."""
 
 
 class SystemState(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +47,16 @@ class Supervisor:
         notify: Notify | None = None,
         drain_seconds: float = DRAIN_SECONDS,
         watch_seconds: float = 1.0,
+        leave: Callable[[], object] = lambda: os._exit(1),
     ) -> None:
+        """
+        Args:
+            leave: ends the process where a task does not let it end by itself.
+        """
         self._rng = rng
         self._notify = notify or Notify()
         self._drain_seconds = drain_seconds
-        self._watch_seconds = watch_seconds
+        self._watch_seconds, self._leave = watch_seconds, leave
         self._units: dict[str, Unit] = {}
         self._draining = anyio.Event()
         self._escalated: Escalated | None = None
@@ -110,8 +118,7 @@ class Supervisor:
                     group.cancel_scope.cancel()
 
     async def _keep(self, unit: Unit) -> None:
-        delay = unit.restart.first_delay
-        failures: list[float] = []
+        delay, failures, stalled = unit.restart.first_delay, 0, float("-inf")
         while True:
             began = anyio.current_time()
             error = await self._once(unit)
@@ -119,20 +126,20 @@ class Supervisor:
                 unit.set("ended")
                 return
             now = anyio.current_time()
-            window = unit.restart.window
-            failures = [at for at in failures if now - at < window] + [now]
+            lived = now - began > unit.restart.window
+            delay, failures = (unit.restart.first_delay, 1) if lived else (delay, failures + 1)
             unit.restarts += 1
             unit.last_error = f"{type(error).__name__}: {error}"[:500]
-            if len(failures) > unit.restart.max_restarts:
+            again = isinstance(error, Stalled) and now - stalled < 2 * unit.restart.stall_seconds
+            stalled = now if isinstance(error, Stalled) else stalled
+            if unit.restart.critical and (again or failures > unit.restart.max_restarts):
                 unit.set("failed")
-                self._give_up(unit, len(failures), error)
+                self._give_up(unit, error)
                 return
             if self._draining.is_set():
                 _log.warning("task_failed_draining", task=unit.name, error=unit.last_error, exc_info=error)
                 unit.set("failed")
                 return
-            if now - began > window:
-                delay = unit.restart.first_delay
             pause = delay * (0.5 + self._rng.random())
             delay = min(delay * 2, unit.restart.max_delay)
             unit.set("backoff")
@@ -167,10 +174,10 @@ class Supervisor:
         # Only the watch cancels this scope: the drain deadline and escalation cancel one further out.
         return Stalled(f"no heartbeat for {unit.restart.stall_seconds:g} s")
 
-    def _give_up(self, unit: Unit, failures: int, error: Exception) -> None:
-        _log.error("task_gave_up", task=unit.name, error=unit.last_error, critical=unit.restart.critical)
-        if unit.restart.critical and self._escalated is None and self._tasks is not None:
-            self._escalated = Escalated(unit.name, failures, unit.restart.window)
+    def _give_up(self, unit: Unit, error: Exception) -> None:
+        _log.error("task_gave_up", task=unit.name, error=unit.last_error)
+        if self._escalated is None and self._tasks is not None:
+            self._escalated = Escalated(unit.name, unit.restarts)
             self._escalated.__cause__ = error
             self._tasks.cancel()
 
@@ -190,7 +197,6 @@ class Supervisor:
         while True:
             await anyio.sleep(every)
             now = anyio.current_time()
-            stuck = False
             for unit in self._units.values():
                 if not unit.stalled(now):
                     continue
@@ -199,9 +205,10 @@ class Supervisor:
                     unit.set("stalled")
                     if unit.scope is not None:
                         unit.scope.cancel()
-                else:
-                    stuck = True
-            if watchdog and not stuck:
+                elif unit.restart.critical and unit.beat_age(now) > unit.restart.stall_seconds + _GONE_SECONDS:
+                    _log.critical("task_ignores_cancellation", task=unit.name, silent=round(unit.beat_age(now), 1))
+                    self._leave()
+            if watchdog:
                 self._notify.alive()
 
     async def _cut_off(self, tasks: anyio.CancelScope) -> None:

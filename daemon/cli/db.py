@@ -18,7 +18,7 @@ The store: SQLite in state_dir, or PostgreSQL, whichever [database] names.
 examples:
   evolved db status                               schema, size, what is kept since when
   evolved db backup /backup/monday.tar            while the daemon runs; --with-keys, --with-weights for more
-  evolved db check                                pages, rows, what they say of each other, audit trail, signatures
+  evolved db check                                pages, rows, audit trail, signatures
   evolved db restore /backup/monday.tar           into an empty state directory, or --force: what is there moves aside
 
 Exit status: 0; 1 check found something; 2 it cannot be done, and why.
@@ -32,11 +32,12 @@ examples:
   evolved db backup /backup/monday.tar --config config.toml
   evolved db backup /backup/all --with-keys --with-weights     keep it where keys may be kept
 
-PostgreSQL is copied by pg_dump, which must be on PATH. Traffic in the streams and in the spool is not in it.
+A store in PostgreSQL is not in it: pg_dump copies that. Traffic in the streams and in the spool is not in it either.
 """
 RESTORE_HELP = """\
 Check a backup (each file's SHA-256, the audit trail) and put it in the place of what state_dir holds. Refused while a
-daemon runs. --force: what is there moves to state_dir/before-restore-TIME; nothing is deleted.
+daemon runs. --force: what is there moves to state_dir/before-restore-TIME; nothing is deleted. A store in PostgreSQL is
+restored by pg_restore before this.
 
 At its next start the daemon has the streams delivered again from their beginning: what was handled before the backup is
 marked and not done again, what came after it is handled anew with the ids that it had.
@@ -106,17 +107,17 @@ def _print(arguments: argparse.Namespace, told: dict[str, Any]) -> None:
 def _status(arguments: argparse.Namespace, config: "Config") -> int:
     from actors.store.audit import head
     from actors.store.engine import located
-    from actors.store.retention import retained, used_bytes
+    from actors.store.retention import kept_since, used_bytes
     from actors.store.schema import wanted
     from daemon.api.why import when
 
     def look(connection: "Connection") -> dict[str, Any]:
-        (used, taken), since = used_bytes(connection), retained(connection)
+        (used, taken), (runs, calls) = used_bytes(connection), kept_since(connection)
         return {
             "store": located(connection.engine), "schema": wanted(), "bytes": taken, "free_bytes": taken - used,
             "audit_head": str(head(connection)),
-            "trajectories_since": when(since.trajectories) if since.trajectories else "the beginning",
-            "loose_exchanges_since": when(since.exchanges) if since.exchanges else "the beginning",
+            "oldest_trajectory": when(runs) if runs is not None else "none",
+            "oldest_exchange": when(calls) if calls is not None else "none",
         }  # fmt: skip
 
     _print(arguments, _asked(config, look))

@@ -33,9 +33,6 @@ EXAMPLES = {
     "config": """\
   evolved config --config config.toml        check it, and see what is in force
   evolved config > config.toml               every setting with its default""",
-    "uninstall": """\
-  sudo evolved uninstall                     state and changed settings stay
-  sudo evolved uninstall --purge""",
 }
 
 

@@ -1,4 +1,4 @@
-"""`evolved install` and `evolved uninstall`."""
+"""`evolved install`."""
 
 import argparse
 import subprocess
@@ -10,8 +10,8 @@ from daemon.cli.options import json_option
 from daemon.errors import InstallRefused
 
 HELP = """\
-Writes systemd units, a user and settings, so that evolved runs as services from the next boot on. Shows with --dry-run
-what it would write; `evolved uninstall` takes it back.
+Writes systemd units, a user and settings, so that evolved runs as services from the next boot on. --dry-run shows
+what it would write. Settings that are there stay; docs/operate.md says how to take it back.
 
   tap       the pass-through in front of your vLLM; its port is held by a socket unit, so that restarts refuse nobody
   broker    nats-server, for machines without a NATS of their own
@@ -27,20 +27,15 @@ examples:
 
 
 def add_install(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommands; `add` is the command line's."""
+    """Add the subcommand; `add` is the command line's."""
     install = add("install", _install, "Write systemd units, a user and settings for this machine.", config=False)
     install.description, install.formatter_class = HELP, argparse.RawDescriptionHelpFormatter
     install.add_argument("--system", action="store_true", required=True, help="system services; there are no others")
     install.add_argument("--units", nargs="+", metavar="UNIT", help="which of them (tap broker daemon)")
     install.add_argument("--config", type=Path, metavar="FILE", help="settings to put into /etc/evolved/config.toml")
     install.add_argument("--dry-run", action="store_true", help="say what would be written, write nothing")
-    uninstall = add("uninstall", _uninstall, "Take away what `evolved install` wrote.", config=False)
-    uninstall.add_argument("--purge", action="store_true", help="settings, credentials, state and user too")
-    for command in (install, uninstall):
-        command.add_argument(
-            "--root", type=Path, default=Path("/"), metavar="DIR", help="of an image, not of this machine"
-        )
-    json_option(install, uninstall)
+    install.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help="of an image, not of this machine")
+    json_option(install)
 
 
 def _install(arguments: argparse.Namespace) -> int:
@@ -58,35 +53,13 @@ def _install(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         _tell(arguments, {"would_write": sorted(f"/{name}" for name in todo.files)})
         return 0
-    done = install.install(todo, root)
-    steps = _live(
+    wrote = install.install(todo, root)
+    ran = _live(
         root,
         [["systemd-sysusers"], ["systemd-tmpfiles", "--create", install.DIRECTORIES], ["systemctl", "daemon-reload"]],
     )
-    services = [f"evolved-{unit}.service" for unit in done.units]
-    told: dict[str, Any] = {"wrote": [one.path for one in done.files], "ran": steps}
-    told["next"] = f"systemctl enable --now evolved.target {' '.join(services)}"
-    _tell(arguments, told)
-    return 0
-
-
-def _uninstall(arguments: argparse.Namespace) -> int:
-    from daemon.upkeep import install
-
-    root: Path = arguments.root
-    found = install.installed(root)
-    units = [Path(one.path).name for one in found.files if Path(one.path).parent.name == "system"]
-    steps = _live(root, [["systemctl", "disable", "--now", "--quiet", *units]])
-    left = install.uninstall(root, purge=arguments.purge)
-    after = [
-        ["systemctl", "daemon-reload"],
-        *([["userdel", user] for user in install.USERS] if arguments.purge else []),
-    ]
-    told = {"removed": [one.path for one in found.files], "left": [str(path) for path in left]}
-    told["ran"] = steps + _live(root, after)
-    if not arguments.purge:
-        told["kept"] = [f"/{install.STATE}", f"/{install.ENGINE_STATE}"]
-    _tell(arguments, told)
+    services = " ".join(f"evolved-{unit}.service" for unit in todo.units)
+    _tell(arguments, {"wrote": wrote, "ran": ran, "next": f"systemctl enable --now evolved.target {services}"})
     return 0
 
 

@@ -39,7 +39,7 @@ GROUPS = {
     "learning": ("eval",),
     "data": ("export", "import", "forget", "db"),
     "experience, environments, tools": ("experience", "environments", "tasks", "adapters", "tools"),
-    "set-up": ("demo", "plan", "install", "uninstall", "config", "keys"),
+    "set-up": ("demo", "plan", "install", "config", "keys"),
 }
 """Headings of `evolved --help`, and the subcommands below each."""
 
@@ -51,7 +51,7 @@ _ADDED = (
     ("doctor", "add_doctor", ("doctor",)),
     ("transfer", "add_commands", ("export", "import")),
     ("history", "add_history", ("history", "why", "audit")),
-    ("install", "add_install", ("install", "uninstall")),
+    ("install", "add_install", ("install",)),
     ("provenance", "add_provenance", ("provenance",)),
     ("eval", "add_eval", ("eval",)),
     ("environments", "add_environments", ("environments",)),

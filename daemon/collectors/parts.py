@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from actors.credit.attributor import Attributor
 from actors.curation.curator import Curator
@@ -47,9 +47,7 @@ def attributor_figures(attributor: Attributor) -> Iterator[Metric]:
     yield gauge(
         "evolved_attributor_judge_away", "1: the judge does not answer and is asked now and then.", attributor.away
     )
-    lag = HistogramMetricFamily("evolved_attributor_lag_seconds", "From the end of a trajectory to its labels.")
-    lag.add_metric((), attributor.lag.cumulative(), attributor.lag.sum)
-    yield lag
+    yield from attributor.lag.collect()
     yield gauge(
         "evolved_attributor_weight", "How far the judge's labels are trusted, 0 to 1; tenant *: all of them.",
         {(page.judge, page.rubric, page.tenant): page.weight for page in attributor.pages()},
@@ -190,12 +188,7 @@ def fleet_figures(swapper: Swapper) -> Iterator[Metric]:
         "evolved_engine_stable_since_timestamp_seconds", "When what should serve was first served, 0 if unknown.",
         fleet.stable_since,
     )  # fmt: skip
-    pauses = HistogramMetricFamily(
-        "evolved_swap_paused_seconds", "Time that an engine took no new request for, by swap.", labels=["engine"]
-    )
-    for engine, seen in swapper.pauses.items():
-        pauses.add_metric([engine], seen.cumulative(), seen.sum)
-    yield pauses
+    yield from swapper.pauses.collect()
     yield counter("evolved_swapper_unsigned", "Verdicts and orders without a valid signature.", swapper.unsigned)
     yield counter(
         "evolved_swapper_pins_unwritten", "Times that the versions that must stay could not be noted.", swapper.unpinned

@@ -88,7 +88,8 @@ from daemon.live.registry import Live
 from daemon.processes.tap_settings import ROUTES, redaction
 from daemon.settings.tables import SHADOW, Config
 from daemon.tap.segments import spools
-from daemon.upkeep.retention import Retention, database_file, retention_figures
+from daemon.upkeep.backup import sqlite_file
+from daemon.upkeep.retention import Retention, retention_figures
 from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 
@@ -233,7 +234,7 @@ class Daemon:
         """Trajectories to labels, a step each."""
         attributor = Attributor(
             values.attributor(self.config), judge=self.parts.adapter("judge"), evidence=self.store, store=self.store,
-            clock=self.clock, ticks=time.monotonic,
+            clock=self.clock,
         )  # fmt: skip
         self.figures(attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
@@ -381,7 +382,7 @@ class Daemon:
             clock=self.clock,
         )  # fmt: skip
         retention = Retention(
-            values.retention(config), store=self.store, state=config.state, database=database_file(config.store_url),
+            values.retention(config), store=self.store, state=config.state, database=sqlite_file(config.store_url),
             clock=self.clock,
         )  # fmt: skip
         self.figures(retention_figures, retention)

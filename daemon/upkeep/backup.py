@@ -1,7 +1,7 @@
 """`evolved db backup`: the store and what it does not hold, while the daemon runs.
 
     backup.json      what is in it, with SHA-256 and size of each file, schema and end of the audit trail
-    evolved.db       the store (PostgreSQL: evolved.pgdump)
+    evolved.db       the store, if it is SQLite's: PostgreSQL is copied by its own pg_dump
     config.toml      the settings that it was made with
     state/...        as below state_dir: manifests of versions, registered adapters, snapshots of lessons, FREEZE;
                      keys/ and live secrets with keys, weights of what serves and of the version before with weights
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 from sqlalchemy import Connection
+from sqlalchemy.engine import make_url
 
 from actors.messages import MANIFEST, SIGNATURE
 from actors.messages.files import fsync, writing_whole
@@ -35,6 +36,7 @@ from learner.memory import Memory
 
 FORMAT = 1
 CONTENTS = "backup.json"
+DATABASE = "evolved.db"
 _ALWAYS = ("live/adapters.json", "versions/pinned", "lessons", "FREEZE", "routes.json")
 _SECRET = ("keys",)
 _BLOCK = 1 << 20
@@ -56,8 +58,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     """Unix seconds at which it was begun: all that was committed before is in it."""
     schema: str
-    database: str
-    """Name of the store's file in it."""
+    database: bool
+    """The store is in it."""
     head: str
     """Where the audit trail ends, "SEQUENCE:HASH"."""
     keys: bool = False
@@ -101,8 +103,10 @@ def _fill(
             told = time.monotonic()
             say(f"store: {done >> 20:,} of {total >> 20:,} MiB")
 
-    database = copy(config.store_url, aside, report, config.database.password_file)
-    url = f"sqlite:///{database}" if database.suffix == ".db" else config.store_url
+    url, database = config.store_url, sqlite_file(config.store_url)
+    if database is not None:
+        copy(database, aside / DATABASE, report)
+        url = f"sqlite:///{aside / DATABASE}"
     schema, head, versions = ask(url, _looked, config.database.password_file)
     names: list[str] = [*_ALWAYS, *(_SECRET if with_keys else ())]
     if with_keys and config.keys is not None and config.state in config.keys.parents:
@@ -128,12 +132,18 @@ def _fill(
         files.append(Entry(str(path.relative_to(aside)), digest(path), path.stat().st_size))
         fsync(path)
     contents = Contents(
-        created=created, schema=schema, database=database.name, head=str(head), keys=with_keys, versions=tuple(kept),
-        files=tuple(files),
+        created=created, schema=schema, database=database is not None, head=str(head), keys=with_keys,
+        versions=tuple(kept), files=tuple(files),
     )  # fmt: skip
     (aside / CONTENTS).write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=1))
     fsync(aside / CONTENTS)
     return contents
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The SQLite file at `url`; None for a database elsewhere."""
+    parsed = make_url(url)
+    return Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
 
 
 def _looked(connection: Connection) -> tuple[str, Head, list[int]]:

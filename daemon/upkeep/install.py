@@ -1,14 +1,12 @@
-"""`evolved install --system`: writes what systemd needs to run evolved on this machine, and takes it back.
+"""`evolved install --system`: writes what systemd needs to run evolved on this machine.
 
-    ops/systemd/*  ->  /etc/systemd/system, /etc/sysusers.d, /etc/evolved  ->  a list of what was written
+    ops/systemd/*  ->  /etc/systemd/system, /etc/sysusers.d, /etc/tmpfiles.d, /etc/evolved
 
-Nothing is overwritten that is not ours: a file that is there already and is not on the list is left, and named. What
-an administrator changed in a file of ours is kept beside it when it goes.
+Units are ours and are brought up to date: an administrator changes them by drop-ins (`systemctl edit`). Settings that
+are there stay as they are.
 """
 
-import hashlib
 import importlib.resources
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,30 +25,11 @@ SETTINGS = Path("etc/evolved")
 CREDENTIALS = SETTINGS / "credentials"
 ENGINE_CREDENTIALS = SETTINGS / "engine-credentials"
 STATE = Path("var/lib/evolved")
-ENGINE_STATE = Path("var/lib/evolved-engine")
-USERS = ("evolved", "evolved-engine")
 DIRECTORIES = "/etc/tmpfiles.d/evolved.conf"
 """What systemd-tmpfiles makes of them."""
-_LIST = SETTINGS / "installed.json"
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - named, not written to
 """What ProtectHome= and PrivateTmp= hide from the services."""
 _ENGINE = "EVOLVED_ENGINE_ARGUMENTS=--vllm /srv/models/YOUR-MODEL --port 8000\n"
-
-
-class Written(msgspec.Struct, frozen=True):
-    """One file of an installation."""
-
-    path: str
-    """Absolute, as the services see it."""
-    sha256: str
-    mode: int
-
-
-class Installed(msgspec.Struct, frozen=True):
-    """The list of an installation."""
-
-    units: tuple[str, ...]
-    files: tuple[Written, ...]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -112,88 +91,21 @@ def example() -> Path:
     return _templates() / "config.toml"
 
 
-def install(todo: Plan, root: Path) -> Installed:
-    """Write `todo` below `root`; what is there already and ours is brought up to date."""
-    before = read(root) or Installed((), ())
-    ours = {one.path: one for one in before.files}
-    kept: set[str] = set()
-    for name, content in todo.files.items():
-        path, there = root / name, ours.get(f"/{name}")
-        if not path.exists():
-            continue
-        if there is None and path.read_bytes() != content:
-            if name.startswith(str(SETTINGS)):
-                kept.add(name)  # settings that were here before us are used as they are
-                continue
-            raise InstallRefused(f"{path} is there and is not ours; move it away, or `systemctl revert` it")
-        if there is not None and (digest(path.read_bytes()) != there.sha256) and name.startswith(str(SETTINGS)):
-            kept.add(name)
-    files: list[Written] = []
+def install(todo: Plan, root: Path) -> list[str]:
+    """Write `todo` below `root`, but for settings that are there already; returns what was written."""
+    written: list[str] = []
     try:
         for directory, mode in ((SETTINGS, 0o755), (CREDENTIALS, 0o700), (ENGINE_CREDENTIALS, 0o700)):
             (root / directory).mkdir(parents=True, exist_ok=True)
             (root / directory).chmod(mode)
         for name, content in todo.files.items():
-            if name in kept:
+            path = root / name
+            if path.exists() and name.startswith(str(SETTINGS)):
                 continue
-            path, mode = root / name, todo.modes.get(name, 0o644)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            path.chmod(mode)
-            files.append(Written(f"/{name}", digest(content), mode))
-        written = {one.path for one in files}
-        units = tuple(dict.fromkeys((*before.units, *todo.units)))
-        found = Installed(units, (*files, *(one for one in before.files if one.path not in written)))
-        (root / _LIST).write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+            path.chmod(todo.modes.get(name, 0o644))
+            written.append(f"/{name}")
     except OSError as error:
         raise InstallRefused(f"{error.filename}: {error.strerror}; run it as root, or give --root DIR") from error
-    return found
-
-
-def read(root: Path) -> Installed | None:
-    """What is installed below `root`; None if nothing is."""
-    try:
-        return msgspec.json.decode((root / _LIST).read_bytes(), type=Installed)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise InstallRefused(f"{root / _LIST}: {error}; remove the files by hand") from error
-
-
-def installed(root: Path) -> Installed:
-    """What is installed below `root`."""
-    found = read(root)
-    if found is None:
-        raise InstallRefused(f"nothing of evolved is installed below {root}: there is no {root / _LIST}")
-    return found
-
-
-def uninstall(root: Path, *, purge: bool = False) -> list[Path]:
-    """Take everything away again; returns what was left because somebody had changed it."""
-    found = installed(root)
-    left: list[Path] = []
-    try:
-        for one in found.files:
-            path = root / one.path.lstrip("/")
-            if not path.exists():
-                continue
-            if not purge and digest(path.read_bytes()) != one.sha256:
-                left.append(path)
-                continue
-            path.unlink()
-        (root / _LIST).unlink()
-        if purge:
-            shutil.rmtree(root / SETTINGS, ignore_errors=True)
-            for state in (STATE, ENGINE_STATE):
-                shutil.rmtree(root / state, ignore_errors=True)
-        for directory in (CREDENTIALS, ENGINE_CREDENTIALS, SETTINGS):
-            if (root / directory).is_dir() and not any((root / directory).iterdir()):
-                (root / directory).rmdir()
-    except OSError as error:
-        raise InstallRefused(f"{error.filename}: {error.strerror}; run it as root") from error
-    return left
-
-
-def digest(content: bytes) -> str:
-    """sha256, in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
+    return written

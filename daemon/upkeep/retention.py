@@ -19,7 +19,6 @@ import msgspec
 import structlog
 from prometheus_client.core import Metric
 from sqlalchemy import Connection
-from sqlalchemy.engine import make_url
 
 from actors.store import Store
 from actors.store import retention as old
@@ -30,7 +29,7 @@ from daemon.collectors.figures import counter, gauge
 log = structlog.get_logger(__name__)
 _DAY = 86_400.0
 _JUDGEMENTS_DAYS = 90.0
-"""Since somebody wanted them: a busy judge lets go of them sooner (`actors.credit.judgement_cache`)."""
+"""What has not come again in a season will not."""
 _BATCHES_DAYS = 365.0
 """Orders that no version came of: a year tells who asks why."""
 _STEPS = 500
@@ -233,12 +232,6 @@ def retention_figures(retention: Retention) -> Iterator[Metric]:
     yield counter("evolved_retention_removed_bytes", "Their bytes.", retention.bytes, "kind")
     yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage.kinds, "kind")
     yield gauge("evolved_state_limit_bytes", "Room that it may take; 0: any.", retention.limit)
-
-
-def database_file(url: str) -> Path | None:
-    """The SQLite file at `url`; None for a database elsewhere."""
-    parsed = make_url(url)
-    return Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
 
 
 def _size(path: Path) -> int:

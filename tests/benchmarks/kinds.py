@@ -1,39 +1,51 @@
-"""Runs of live traffic to 80 %: goals in free words against the desk's three templates, real tiny learner.
+"""Runs of live traffic to 80 % of what is reachable: what a run is compared with, among ten unlike agents.
 
-    python -m tests.benchmarks.kinds [--seeds 5] [--lr 5e-4] [--json FILE]
+    python -m tests.benchmarks.kinds [--seeds 8] [--results FILE] [--report]
 
-Live traffic alone: every run comes once, with its outcome and without labels; eight make an update, and a gate that
-always says yes lets each version serve at once. The arms differ in one thing, the goal that `actors.kinds` sees. In
-`desk` it is the desk's ("Cancel the order for:Amy."). In `free` it is a paraphrase out of a grammar of synonyms, with a
-beginning and an end that have nothing to do with it, and no two goals of a run of the benchmark share a template. What
-the policy reads is the desk's goal in both, because the demo's model knows no English: what is measured is what free
-words do to the estimates, and not whether a model understands them. `none` has no estimates: the mean of the other
-seven runs of the batch. Success is of 128 held-out tasks, sampled at temperature 1, every second update.
+One policy serves ten agents of a company. They begin between 6 and 95 % and ask in templates or in free words; three of
+them fail now and then whatever the policy does. One run in five is reported, at random, and no run has labels, so the
+others teach nothing and are not played; eight reported ones make an update, and a gate that always says yes lets each
+version serve at once. The arms differ in the levels of `actors.kinds` that a run's expected success comes from; `batch`
+has none, and takes the mean of the other seven. The policy reads the desk's goal in all of them, because the demo's
+model knows no English: what is measured is what the levels do to the advantages. Seeds are paired: tasks, agents, words
+and measured tasks are the same in every arm.
 """
 
+import json
 import statistics
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
-from actors.kinds.clusters import template_of
-from actors.messages import BatchItem
+from actors.kinds.kinds import Kinds
+from actors.messages import BatchItem, Trajectory
+from actors.statistics.off_policy import student
+from adapters.environments.travel import Drift
+from adapters.environments.travel.drift import Variant
 from daemon.demo.worlds import WORLDS
 from tests.benchmarks import report
+from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.loop import Loop, Setup
 
-ARMS = ("desk", "free", "none")
-WANTED = 0.8
-RUNS = 8
-"""Of an update."""
+LEVELS = {"batch": 0, "agent": 2, "neighbourhood": 3, "all": 4}
+"""By arm: levels of the estimates, the tenant's first."""
+WANTED, REPORTED = 0.8, 5
+"""Of what is reachable; one run of so many is reported."""
+RUNS, EVERY, MEASURED = 8, 4, 12
+"""Reported runs of an update, updates between two measurements, held-out tasks of an agent in each."""
+
 _OPENINGS = (
     "hello,", "hi there,", "good morning,", "dear team,", "it is me again:", "quick one:", "sorry to bother you,",
     "as discussed on the phone,", "I am in a hurry,", "my colleague told me to write here.", "urgent!", "",
 )  # fmt: skip
 _ASKING = ("please", "could you", "can somebody", "I need you to", "we would like you to", "would you kindly", "pls")
+_FIND = ("find", "look up", "tell us about", "search for", "check for")
 _BOOK = ("book", "reserve", "get us", "arrange", "buy")
 _FLIGHT = ("a flight", "a plane ticket", "an air ticket", "a seat on a flight", "flights")
 _CANCEL = ("cancel", "call off", "undo", "withdraw", "cancel completely")
@@ -52,75 +64,181 @@ def paraphrase(rng: Random, goal: str) -> str:
     if "Cancel" in goal:
         parts += [_CANCEL, _ORDER]
         parts += [("and",)] if "ook a flight" in goal else []
-    if "Cancel" not in goal or "ook a flight" in goal:
+    if "Find" in goal:
+        parts += [_FIND, _FLIGHT]
+    elif "ook a flight" in goal:
         parts += [_BOOK, _FLIGHT]
     drawn = [rng.choice(words) for words in (*parts, _FILLERS, _CLOSINGS)]
     return " ".join(filter(None, drawn))
 
 
-class LiveLoop(Loop):
-    """The ablation's loop on live traffic."""
+class Agent(NamedTuple):
+    """One of the ten."""
+
+    families: str
+    """Kinds of ticket that it is asked."""
+    rename: dict[str, str]
+    ceiling: float
+    """How often what it did right is a success: cards are declined whatever an agent does."""
+    free: bool
+    """Whether it is asked in free words; else in the desk's templates."""
+
+
+AGENTS = (
+    Agent("ABCD", {}, 1.0, True),
+    Agent("AD", {"cancel": "drop"}, 1.0, False),
+    Agent("B", {"quote": "price"}, 1.0, True),
+    Agent("D", {"cancel": "drop"}, 1.0, False),
+    Agent("A", {"search_flight": "find_flight"}, 1.0, True),
+    Agent("BC", {"search_flight": "find_flight"}, 1.0, False),
+    Agent("L", {}, 1.0, False),
+    Agent("B", {"book": "buy"}, 0.5, True),
+    Agent("CD", {"quote": "price"}, 0.6, True),
+    Agent("A", {"quote": "price"}, 0.12, False),
+)
+
+
+class LeveledKinds(Kinds):
+    """Kinds, whose estimates know the first `levels` levels alone."""
+
+    def __init__(self, levels: int) -> None:
+        super().__init__()
+        self._levels = levels
+
+    def _path(self, run: Trajectory) -> tuple[str, ...]:
+        return super()._path(run)[: self._levels]
+
+    def names(self, run: Trajectory) -> tuple[str, str]:
+        """Agent and neighbourhood, which labels are compared by; there are none here."""
+        return run.steps[0].role, ""
+
+
+class MixedLoop(Loop):
+    """The ablation's loop on the traffic of the ten."""
 
     def __init__(self, arm: str, setup: Setup, seed: int, work: Path) -> None:
         super().__init__(setup, WORLDS["travel"].warm_start, seed, work)
-        self._arm, self._rng, self._seen = arm, Random(f"phrases-{seed}"), set[str]()
+        self._levels, self._phrases, self._traffic = LEVELS[arm], Random(f"phrases-{seed}"), Random(f"traffic-{seed}")
+        self.kinds = LeveledKinds(self._levels)
+        self._variants = [Variant.of(Drift(rename=agent.rename)) for agent in AGENTS]
+        self._asked: list[int] = []
 
-    def _said(self, goal: str) -> str:
-        """`goal` as production asks for it: but for the desk's own, in words of no template that was there before."""
-        if self._arm == "desk":
-            return goal
-        while True:
-            found = paraphrase(self._rng, goal)
-            if (template := template_of(found)) not in self._seen:
-                self._seen.add(template)
-                return found
+    def _attempts(self) -> Iterator[Attempt]:
+        self._asked = [self._traffic.randrange(len(AGENTS)) for _ in range(RUNS)]
+        for agent in self._asked:
+            task = self._desk.sample(self._traffic.getrandbits(31), "train", AGENTS[agent].families)
+            yield Attempt(task, self._variants[agent])
+
+    def successes(self) -> list[float]:
+        """Share of the held-out tasks that each agent solves, sampled at temperature 1."""
+        attempts = [
+            Attempt(self._desk.sample(self._seed * MEASURED + i, "heldout", agent.families), variant)
+            for agent, variant in zip(AGENTS, self._variants, strict=True)
+            for i in range(MEASURED)
+        ]
+        self._player.play(attempts, Random(f"measuring-{self._seed}"))
+        solved = np.array([attempt.solved for attempt in attempts]).reshape(len(AGENTS), MEASURED)
+        return [float(one) for one in solved.mean(1)]
 
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
         live: list[BatchItem] = []
-        for item in fresh:
-            run = item.attributed.trajectory
-            run = msgspec.structs.replace(run, source="production", goal=self._said(run.goal))
+        for number, item in zip(self._asked, fresh, strict=True):
+            run, agent = item.attributed.trajectory, AGENTS[number]
+            lucky = self._traffic.random() < agent.ceiling
+            goal = paraphrase(self._phrases, run.goal) if agent.free else run.goal
+            role = f"agent{number}#{number:08x}"
+            run = msgspec.structs.replace(
+                run, source="production", goal=goal, outcome=float(lucky and run.outcome == 1.0),
+                # An agent is known by its tools as well, and each has one of its own.
+                tools=json.dumps([*self._variants[number].tools(), {"function": {"name": f"log_{number}"}}]).encode(),
+                steps=tuple(msgspec.structs.replace(step, role=role) for step in run.steps),
+            )  # fmt: skip
             attributed = msgspec.structs.replace(item.attributed, trajectory=run)
             live.append(msgspec.structs.replace(item, attributed=attributed))
-        return live if self._arm == "none" else super()._expecting(live)
+        return super()._expecting(live) if self._levels else live
 
 
-def cell(arm: str, setup: Setup, seed: int) -> tuple[int, bool]:
-    """Runs until held-out success was 80 % (the limit if it never was), and whether it was."""
+def reached(successes: Sequence[float]) -> float:
+    """Share of what is reachable."""
+    return sum(agent.ceiling * own for agent, own in zip(AGENTS, successes, strict=True)) / sum(
+        agent.ceiling for agent in AGENTS
+    )
+
+
+def cell(arm: str, setup: Setup, seed: int) -> dict[str, object]:
+    """One run of the benchmark; its curve is (updates, share of what is reachable, by agent)."""
+    began = time.process_time()
     with tempfile.TemporaryDirectory() as work:
-        loop = LiveLoop(arm, setup, seed, Path(work))
+        loop = MixedLoop(arm, setup, seed, Path(work))
+        first = loop.successes()
+        curve: list[tuple[int, float, list[float]]] = [(0, reached(first), first)]
         for number in range(1, setup.updates + 1):
             loop.update()
-            if number % setup.eval_every == 0 and loop.measure() >= WANTED:
-                return number * RUNS, True
-    return setup.updates * RUNS, False
+            if number % EVERY == 0:
+                found = loop.successes()
+                curve.append((number, reached(found), found))
+    return {"arm": arm, "seed": seed, "curve": curve, "cpu": round(time.process_time() - began)}
+
+
+def runs_to(curve: Sequence[tuple[int, float, list[float]]]) -> int:
+    """Production runs until the curve, each point the mean of it and its neighbours, is at `WANTED`; else the last."""
+    values = [value for _, value, _ in curve]
+    for i, (updates, value, _) in enumerate(curve):
+        if (value if i == 0 else np.mean(values[i - 1 : i + 2])) >= WANTED:
+            return updates * RUNS * REPORTED
+    return curve[-1][0] * RUNS * REPORTED
+
+
+def show(path: Path) -> dict[str, float]:
+    """A table of what has run, by arm, and its figures."""
+    cells = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    runs = {(one["arm"], one["seed"]): runs_to(one["curve"]) for one in cells}
+    areas = {(one["arm"], one["seed"]): statistics.mean(at[1] for at in one["curve"]) for one in cells}
+    seeds = sorted({seed for _, seed in runs if all((arm, seed) in runs for arm in LEVELS)})
+    rows: list[tuple[object, ...]] = []
+    figures: dict[str, float] = {}
+    for arm in LEVELS:
+        own = [runs[arm, seed] for seed in seeds]
+        saved, share = ([found[arm, seed] - found["batch", seed] for seed in seeds] for found in (runs, areas))
+        rows.append((
+            arm, f"{statistics.mean(own):.0f} ({statistics.stdev(own):.0f})", " ".join(map(str, own)),
+            _paired(saved, 1),
+            f"{100 * statistics.mean(areas[arm, seed] for seed in seeds):.1f}", _paired(share, 100),
+        ))  # fmt: skip
+        figures |= {f"runs_to_80_{arm}": statistics.mean(own), f"more_than_batch_{arm}": statistics.mean(saved)}
+    columns = ("compared with", "runs to 80 % (deviation)", "by seed", "more than batch", "mean success, %", "more")
+    report.table(f"{len(seeds)} seeds", columns, rows)
+    return figures
+
+
+def _paired(differences: Sequence[float], scale: float) -> str:
+    """Mean, and its 95 % interval by Student."""
+    mean, error = scale * statistics.mean(differences), scale * statistics.stdev(differences) / len(differences) ** 0.5
+    reach = student(0.95, len(differences) - 1) * error
+    return f"{mean:+.1f} [{mean - reach:+.1f}, {mean + reach:+.1f}]"
 
 
 def main() -> None:
-    parser = report.arguments("Runs of live traffic to 80 %, goals in free words against the desk's templates.")
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each arm (5)")
-    parser.add_argument("--updates", type=int, default=80, help="of each run at most (80)")
+    parser = report.arguments("Runs of live traffic to 80 % of what is reachable, by what a run is compared with.")
+    parser.add_argument("--seeds", type=int, default=8, help="runs of each arm (8)")
+    parser.add_argument("--updates", type=int, default=64, help="of each run (64)")
     parser.add_argument("--lr", type=float, default=5e-4, help="learning rate of all arms (5e-4)")
+    parser.add_argument("--results", type=Path, default=Path("build/kinds.jsonl"), help="what has run; not run again")
+    parser.add_argument("--report", action="store_true", help="tables of what has run")
     options = parser.parse_args()
-    setup = Setup(
-        groups=RUNS, group_size=1, updates=options.updates, eval_every=2,
-        learner={"lr": options.lr, "credit": {"alpha": 0.0}},
-    )  # fmt: skip
-    seeds = range(options.seeds)
-    found: dict[str, list[tuple[int, bool]]] = {arm: [] for arm in ARMS}
-    for arm, own in found.items():
-        for seed in seeds:
-            own.append(cell(arm, setup, seed))
-            print(f"{arm}, seed {seed}: {own[-1]}", flush=True)
-    medians = {arm: statistics.median(runs for runs, _ in own) for arm, own in found.items()}
-    rows = [
-        (arm, f"{medians[arm]:.0f}", " ".join(f"{'' if reached else '>'}{runs}" for runs, reached in own))
-        for arm, own in found.items()
-    ]
-    report.table("runs to 80 %", ("goals", "median runs", "by seed"), rows)
-    figures = {f"runs_to_80_{arm}": float(runs) for arm, runs in medians.items()}
-    figures["ratio"] = medians["free"] / medians["desk"]
-    report.write(options.json, "kinds", figures, list(seeds))
+    if not options.report:
+        setup = Setup(groups=RUNS, group_size=1, updates=options.updates,
+                      learner={"lr": options.lr, "credit": {"alpha": 0.0}})  # fmt: skip
+        options.results.parent.mkdir(parents=True, exist_ok=True)
+        with options.results.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            done = {(one["arm"], one["seed"]) for one in map(json.loads, file)}
+            for seed in range(options.seeds):
+                for arm in LEVELS:
+                    if (arm, seed) not in done:
+                        file.write(json.dumps(cell(arm, setup, seed)) + "\n")
+                        file.flush()
+    report.write(options.json, "kinds", show(options.results), list(range(options.seeds)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""Backup and restore of a store in PostgreSQL, by its own tools."""
+"""Backup and restore of an installation whose store is in PostgreSQL, which has tools of its own for its part."""
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,15 +9,11 @@ import pytest
 
 from actors.messages import Directive
 from actors.store import Store
-from actors.store.archive import ask
-from actors.store.audit import verify
 from daemon.errors import TransferFailed
 from daemon.settings.reading import load
 from daemon.upkeep.backup import backup
 from daemon.upkeep.consumer_reset import REWIND
 from daemon.upkeep.restore import restore
-from tests.support.databases import rows
-from tests.support.ports import free_port
 from tests.support.postgres import Cluster
 from tests.support.traffic import exchange
 
@@ -26,30 +24,33 @@ def quiet(_: str) -> None:
     pass
 
 
-async def test_a_store_in_postgresql_is_backed_up_and_put_back_beside_what_was_there(
+def run(*command: str, check: bool = True) -> None:
+    subprocess.run(command, check=check)
+
+
+async def test_the_rest_is_put_back_beside_a_store_that_pg_restore_has_put_back(
     postgres: Cluster, database: str, open_stores: Callable[..., Store], tmp_path: Path
 ) -> None:
     store, url = open_stores(), postgres.url(database)
     await store.open()
-    config = load(
-        None,
-        [f"state_dir={tmp_path}/state", f"database.url={url}", f"control.listen=127.0.0.1:{free_port()}"],
-    )
+    config = load(None, [f"state_dir={tmp_path}/state", f"database.url={url}"])
+    (config.state / "live").mkdir(parents=True)
+    (config.state / "live/adapters.json").write_text("[]")
     calls = [exchange("a", number) for number in range(30)]
     await store.save([*calls, Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
     made = backup(config, tmp_path / "b", settings=None, with_keys=False, with_weights=False, say=quiet)
-    assert [entry.name for entry in made.files] == ["evolved.pgdump"]
-    await store.save([exchange("late", 0)])
-    with pytest.raises(TransferFailed, match="connections of daemons"):
-        restore(config, tmp_path / "b", force=True, say=quiet)
+    assert [entry.name for entry in made.files] == ["state/live/adapters.json"]
+    plain = url.replace("postgresql+psycopg", "postgresql")
+    run("pg_dump", "--format=custom", f"--file={tmp_path}/dump", plain)
     await store.aclose()
-    with pytest.raises(TransferFailed, match=r"has tables is there already; --force"):
+    for words in ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public"):
+        run("psql", "-q", "-c", words, plain)
+    shutil.rmtree(config.state / "live")
+    with pytest.raises(TransferFailed, match="schema none"):
         restore(config, tmp_path / "b", force=False, say=quiet)
-    restore(config, tmp_path / "b", force=True, say=quiet)
+    run("pg_restore", "--dbname", plain, f"{tmp_path}/dump", check=False)
+    restore(config, tmp_path / "b", force=False, say=quiet)
+    assert (config.state / "live/adapters.json").read_text() == "[]"
     await store.open()
     assert {call.id for call in await store.open_exchanges()} == {call.id for call in calls}
-    assert ask(config.store_url, verify).problem == ""
     assert await store.state_get(REWIND) == str(made.created).encode()
-    aside = "SELECT table_schema FROM information_schema.tables WHERE table_name = 'exchanges'"
-    (schema,) = [name for (name,) in rows(url, aside) if name != "public"]
-    assert rows(url, f"SELECT count(*) FROM {schema}.exchanges") == [(31,)]

@@ -50,6 +50,10 @@ _SILENT = 16
 """Closed runs that nobody reports on are handed on together where they come closed: they are most of the work."""
 _AFTER_HOURS = 3.5
 """After the planted fall at the least: what is over sooner might be an outage."""
+_LOOK = 64
+"""Runs between two looks at what learning waits for."""
+_PATIENCE = 3.0
+"""Times the cell's own patience, after which it stands still even if evidence comes."""
 _WELL, _HEARD = 0.7, 32
 """Success, and reported runs of each agent, before one of them falls."""
 _OUTAGE, _BETWEEN = 300.0, 6 * 3600.0
@@ -128,6 +132,10 @@ class World:
         self._said: dict[str, float] = {}
         self.runs = self._last = self._thaws = self._last_order = 0
         self._stands = False
+        self._evidence: tuple[str, int] = ("", 0)
+        """What learning waits for, and how much of it there is."""
+        self._grew = 0
+        """Runs until that was last another."""
         self._reported: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.found: Counter[str] = Counter()
@@ -198,11 +206,15 @@ class World:
             self._fill()
         if self.faults.full:
             self._last = self.runs  # nothing can happen
-        if self.runs - self._last > self.cell.patience * self.cell.bound:
+        silent = self.runs - self._last
+        if silent > self.cell.patience * self.cell.bound:
             learning = self.parts.view.learning()
             if learning is not None or not self.loop.gone:
-                self.watcher.silent(self.runs - self._last, learning.sentence if learning is not None else "")
-            self._stands = self._stands or (learning is not None and learning.state != "frozen")
+                self.watcher.silent(silent, learning.sentence if learning is not None else "")
+            waits = silent > _PATIENCE * self.cell.patience * self.cell.bound or self._still(learning)
+            self._stands = self._stands or (learning is not None and learning.state != "frozen" and waits)
+        elif self.runs % _LOOK == 0:
+            self._still(self.parts.view.learning())
         engine = self._route()
         version = self.serving[engine].current
         run = self.traffic.run(self.clock(), version, engine)
@@ -434,10 +446,16 @@ class World:
             broken=tuple(self.watcher.broken), digest=self.loop.digest, seconds=round(seconds, 2),
         )  # fmt: skip
 
+    def _still(self, learning: Learning | None) -> bool:
+        """Whether what it waits for has not come any nearer for a bound of runs."""
+        if learning is not None and self._evidence != (learning.waits_for, learning.have):
+            self._evidence, self._grew = (learning.waits_for, learning.have), self.runs
+        return self.runs - self._grew > self.cell.bound
+
     def _stuck(self) -> str:
         if self._stands:
             return f"nothing for {self.cell.patience:g} bounds of runs"
-        stands = self._learning is None or self._learning.state != "frozen"
+        stands = self._learning is None or (self._learning.state != "frozen" and self._still(self._learning))
         if stands and self.runs >= self.cell.limit and self._last_order <= self.runs * 2 // 3:
             return f"last order at run {self._last_order} of {self.runs}"
         return ""

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { el } from "../dom.js";
-import { count, figure, moment, percent, plural } from "../format.js";
+import { count, figure, percent } from "../format.js";
 import { empty, facts, head, quoted, section, table, tag } from "../parts.js";
 
 export const load = (at, signal) => get("api/judge", signal);
@@ -36,11 +36,7 @@ function about(data) {
   return facts([
     ["judge", quoted(data.judge)],
     ["rubric", quoted(data.rubric)],
-    [
-      "state",
-      data.away ? tag("bad", `away, asked again in ${figure(data.asked_again_in)} s`) : tag("good", "answers"),
-      data.opened ? `, was away ${plural(data.opened, "time")}` : "",
-    ],
+    ["state", data.away ? tag("bad", "away, asked now and then") : tag("good", "answers")],
     [
       "did",
       said.length
@@ -143,7 +139,7 @@ function worked(pages) {
   if (!pages.length) return null;
   const columns = [
     "judge",
-    ...["judged", "labelled as before", "not sampled", "abstained", "tokens", "money"].map((name) => ({
+    ...["judged", "labelled as before", "abstained", "tokens", "money"].map((name) => ({
       name,
       number: true,
     })),
@@ -159,7 +155,6 @@ function worked(pages) {
           who(page),
           count(page.judged),
           count(page.cached),
-          count(page.not_sampled),
           Object.entries(page.abstained)
             .map(([why, number]) => `${count(number)} ${why.replaceAll("_", " ")}`)
             .join(", ") || "0",

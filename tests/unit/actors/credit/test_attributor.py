@@ -8,8 +8,8 @@ import pytest
 
 from actors.credit.asking import ATTEMPTS
 from actors.credit.attributor import PATIENCE, Attributor, AttributorSettings
-from actors.credit.content import chance
 from actors.kinds.clusters import cluster_of
+from actors.kinds.holdout import chance
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.errors import JudgeUnavailable
 from actors.system.actor import Received

@@ -108,3 +108,26 @@ async def test_what_was_spent_and_judged_outlives_a_restart(store_url):
     (own, everywhere) = [page for page in actor.pages() if page.tenant in ("default", "*")]
     assert (own.judged, own.cached, own.tokens) == (everywhere.judged, everywhere.cached, 2000) == (20, 20, 2000)
     await store.aclose()
+
+
+async def test_what_was_paid_for_is_kept_though_the_process_is_killed_before_its_batch_is_done(store_url):
+    class Priced(Endpoint):
+        async def label(self, trajectory: Trajectory) -> Attribution:
+            self.asked.append(0.0)
+            if len(self.asked) == 6:
+                await anyio.sleep_forever()
+            labels = (StepLabel("GOOD"),) * len(trajectory.steps)
+            return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=100)
+
+    store = Store(store_url, clock=anyio.current_time)
+    await store.open()
+    judge, settings = Priced(), AttributorSettings(concurrency=1)
+    batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(10)]
+    with anyio.move_on_after(60.0):
+        await Attributor(settings, judge=judge, store=store, clock=anyio.current_time).handle(batch)
+    actor = Attributor(settings, judge=judge, store=store, clock=anyio.current_time)
+    await actor.start()
+    assert actor.spent.tokens_day == 500
+    await actor.handle(batch)
+    assert len(judge.asked) == 6 + 5
+    await store.aclose()

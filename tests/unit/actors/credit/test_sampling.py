@@ -1,30 +1,21 @@
-"""What is worth a judge's time: failures, mixed groups, and a share of the rest; and what is the same to a judge."""
+"""What is worth a judge's time: failures, and a share of the rest; and what is the same to a judge."""
 
 import msgspec
 import pytest
 
+from actors.credit.attributor import worth
 from actors.credit.content import content_hash
-from actors.credit.sampling import Sampler
 from actors.messages import Trajectory
 from tests.support.travelling import call, plays, trajectory
 
 
-def run(number: int, outcome: float | None = 1.0, group: str = "") -> Trajectory:
-    return trajectory([(call("find"), "")], id=f"r{number}", outcome=outcome, group=group)
+def run(number: int, outcome: float | None = 1.0) -> Trajectory:
+    return trajectory([(call("find"), "")], id=f"r{number}", outcome=outcome)
 
 
-def test_failures_and_mixed_groups_are_judged_and_of_the_rest_nothing():
-    one = Sampler(0.0)
-    one.meet([run(1, group="g"), run(2, 0.0, group="g"), run(3, group="h")])
-    judged = [run(1, 0.0), run(1, group="g")]
-    left = [run(1), run(1, None), run(3, group="h")]
-    assert [one.worth(each) for each in [*judged, *left]] == [True, True, False, False, False]
-    one.meet([run(n, group=f"g{n}") for n in range(10_000)])
-    assert len(one._groups) == 4096
-
-
-def test_the_share_of_the_rest_is_kept_and_the_same_trajectory_always_fares_the_same():
-    chosen, again = ([Sampler(0.3).worth(run(n)) for n in range(2000)] for _ in range(2))
+def test_failures_are_judged_and_of_the_rest_a_share_the_same_ones_each_time():
+    assert [worth(each, 0.0) for each in (run(1, 0.0), run(1), run(1, None))] == [True, False, False]
+    chosen, again = ([worth(run(n), 0.3) for n in range(2000)] for _ in range(2))
     assert chosen == again
     assert 0.25 < sum(chosen) / 2000 < 0.35
 

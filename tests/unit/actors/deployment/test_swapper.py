@@ -39,7 +39,7 @@ async def test_a_promoted_version_is_swapped_in_once(bench):
     verdict = bench.promote(3)
     (serving,) = await bench.tell(verdict)
     assert (serving.result, serving.version, serving.previous) == ("swapped", 3, 0)
-    assert serving.paused_seconds == bench.swapper.pauses["a"].sum == 0.02
+    assert serving.paused_seconds == bench.swapper.pauses.labels("a")._sum.get() == 0.02
     assert (await bench.tick(), await bench.tell(verdict)) == ([], [])
     assert bench.runner.calls == [("a", 3)]
     assert bench.swapper.fleet.canary_since == serving.since

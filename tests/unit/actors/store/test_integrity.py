@@ -47,7 +47,6 @@ async def test_a_sound_store_has_no_findings_and_its_rows_are_counted(url: str) 
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
-        ("DELETE FROM exchanges WHERE id = 'x-default-a-1'", "trajectories whose calls are gone: run"),
         ("DELETE FROM directives", "audit trail: entry 2: its record is gone: directive d"),
         (
             "UPDATE feedback SET body = {broken} WHERE id <> 'waiting'",

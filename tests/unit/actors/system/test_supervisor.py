@@ -1,5 +1,6 @@
 """Restarts, escalation, stalls, readiness and draining."""
 
+import contextlib
 import itertools
 import random
 
@@ -25,8 +26,8 @@ class Listener(Notify):
         self.lines.append((lines[0], anyio.current_time()))
 
 
-def make(**options):
-    return Supervisor(rng=random.Random(1), **options)
+def make(seed=1, **options):
+    return Supervisor(rng=random.Random(seed), **options)
 
 
 def status(supervisor, name):
@@ -132,21 +133,70 @@ async def test_a_silent_task_is_cancelled_and_restarted():
     assert status(supervisor, "hangs").last_error.startswith("Stalled")
 
 
-async def test_a_task_that_ignores_its_cancellation_starves_the_watchdog():
-    listener = Listener(watchdog_seconds=10.0)
-    supervisor = make(notify=listener)
+async def test_the_shipped_rule_gives_a_crash_loop_up_within_minutes_whatever_the_jitter():
+    for seed in range(20):
+        supervisor = make(seed)
 
-    async def wedged(lifecycle):
-        lifecycle.ready()
-        with anyio.CancelScope(shield=True):
-            await anyio.sleep(200)
+        async def broken(lifecycle):
+            await anyio.sleep(0.2)
+            raise ValueError("again")
 
-    supervisor.add("wedged", wedged, Restart(stall_seconds=20.0, max_restarts=0, critical=False))
-    began = anyio.current_time()
-    await supervisor.run(signals=False)
-    fed = [at - began for line, at in listener.lines if line == "WATCHDOG=1"]
-    assert [at for at in fed if at < 20]
-    assert not [at for at in fed if 25 < at < 195]
+        supervisor.add("broken", broken)
+        began = anyio.current_time()
+        with pytest.raises(Escalated):
+            await supervisor.run(signals=False)
+        assert anyio.current_time() - began < 180
+
+
+async def test_what_is_not_critical_is_started_again_for_ever():
+    supervisor, lives = make(), []
+
+    async def broken(lifecycle):
+        lives.append(1)
+        if len(lives) < 40:
+            raise ValueError("again")
+
+    supervisor.add("broken", broken, Restart(critical=False))
+    assert await supervisor.run(signals=False)
+    assert len(lives) == 40
+
+
+async def test_a_task_that_stalls_again_at_once_escalates_and_one_that_worked_meanwhile_does_not():
+    for works, escalates in ((5.0, True), (300.0, False)):
+        supervisor, lives = make(), []
+
+        async def hangs(lifecycle, works=works, lives=lives):
+            lives.append(1)
+            if len(lives) == 3:
+                return
+            for _ in range(int(works)):
+                lifecycle.beat()
+                await anyio.sleep(1.0)
+            await anyio.sleep_forever()
+
+        supervisor.add("hangs", hangs, Restart(stall_seconds=20.0))
+        with pytest.raises(Escalated) if escalates else contextlib.nullcontext():
+            await supervisor.run(signals=False)
+        assert len(lives) == (2 if escalates else 3)
+
+
+async def test_a_critical_task_that_ignores_its_cancellation_ends_the_process_and_another_does_not():
+    for critical in (True, False):
+        left: list[float] = []
+        supervisor = make(leave=lambda left=left: left.append(anyio.current_time()))
+
+        async def wedged(lifecycle):
+            if supervisor.state().actors[0].restarts:
+                return
+            lifecycle.ready()
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(100)
+
+        supervisor.add("wedged", wedged, Restart(stall_seconds=20.0, critical=critical))
+        began = anyio.current_time()
+        await supervisor.run(signals=False)
+        assert bool(left) == critical
+        assert not left or 50 <= left[0] - began < 53
 
 
 @pytest.mark.parametrize("deaf", [False, True])

@@ -29,7 +29,7 @@ def test_status_tells_schema_and_size(evolved: Evolved) -> None:
     told = evolved.json("db status")
     assert (told["store"], told["schema"]) == (str(evolved.directory / "evolved.db"), wanted())
     assert told["audit_head"].startswith("1:")
-    assert "the beginning" in evolved("db status").out
+    assert "oldest exchange" in evolved("db status").out
 
 
 def test_check_ends_with_1_and_a_remedy_for_what_it_finds(evolved: Evolved) -> None:

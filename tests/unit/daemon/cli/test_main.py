@@ -42,7 +42,6 @@ BROKEN = {
     ),
     "tasks: another's file": ("tasks generate travel --resume --out {tmp}/judge.toml", "is no file of tasks"),
     "doctor: check": ("doctor --only nonsense --json", "nonsense"),
-    "uninstall: nothing there": ("uninstall --root {tmp}/root --json", "{tmp}/root"),
     "import: no file": ("import {tmp}/missing --json", "{tmp}/missing"),
     "restore: no file": ("db restore {tmp}/missing --json", "{tmp}/missing"),
     "check: environment": ("environments check nonsense --json", "nonsense"),
