@@ -1,14 +1,15 @@
 """Looking through trajectories page by page, newest first, for people; what the dashboard's list is made of."""
 
-import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
+from math import inf, nextafter
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
-from actors.messages import Attributed, Label, Trajectory, decode
+from actors.messages import Attributed, Label, Trajectory
+from actors.store import reading
 from actors.store import tables as t
 
 SOURCES = ("production", "sandbox", "probe")
@@ -69,70 +70,48 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 def browse(connection: Connection, wanted: Wanted) -> Page:
     """A page of what is `wanted`. Fewer than asked for, and yet more behind it, where little among many rows fits."""
-    sources = [source for source in SOURCES if wanted.source in ("", source)]
-    rows = heapq.merge(*(_rows(connection, source, wanted.after) for source in sources), key=_place)
-    found: list[Any] = []
-    last: Any = None
-    scanned = 0
-    for row in islice(rows, SCANNED):
-        scanned, last = scanned + 1, row
-        if _fits(row, wanted):
-            found.append(row)
-            if len(found) == wanted.limit:
-                break
-    more = len(found) == wanted.limit or scanned == SCANNED
-    return Page(
-        trajectories=[_run(row, body) for row, body in _with_bodies(connection, found)],
-        after=(last.ended, last.id) if last is not None and more else None,
-    )
-
-
-def _rows(connection: Connection, source: str, after: tuple[float, str] | None) -> Iterator[Any]:
-    # One source at a time is what the index on (source, ended) can give in order.
-    row = t.TrajectoryRow
-    wanted = select(
-        row.id, row.source, row.tenant, row.goal, row.outcome, row.started, row.ended, row.min_version, row.max_version,
-        row.cluster, row.closed_by, row.trainable, row.why_not, row.batch_id, row.dropped, row.side_of,
-    ).where(row.source == source)  # fmt: skip
-    if after is not None:
-        ended, key = after
-        wanted = wanted.where(or_(row.ended < ended, and_(row.ended == ended, row.id > key)))
-    wanted = wanted.order_by(row.ended.desc(), row.id).limit(SCANNED)
-    return iter(connection.execution_options(yield_per=500).execute(wanted))
-
-
-def _place(row: Any) -> tuple[float, str]:
-    return -row.ended, row.id
-
-
-def _fits(row: Any, wanted: Wanted) -> bool:
-    match wanted.outcome:
-        case "unknown":
-            fits = row.outcome is None
-        case "success":
-            fits = row.outcome is not None and row.outcome >= 0.5
-        case "failure":
-            fits = row.outcome is not None and row.outcome < 0.5
-        case _:
-            fits = True
+    row, where = t.TrajectoryRow, list[ColumnElement[bool]]()
+    if wanted.source:
+        where.append(row.source == wanted.source)
+    if wanted.after is not None:
+        ended, key = wanted.after
+        where.append(or_(row.ended < ended, and_(row.ended == ended, row.id > key)))
+    floor = connection.scalar(select(row.ended).where(*where).order_by(row.ended.desc()).offset(SCANNED).limit(1))
+    if floor is not None:
+        where.append(row.ended >= floor)
+    rows = connection.execute(
+        select(
+            row.id, row.source, row.tenant, row.goal, row.outcome, row.started, row.ended, row.min_version,
+            row.max_version, row.cluster, row.closed_by, row.trainable, row.why_not, row.batch_id, row.dropped,
+            row.side_of,
+        ).where(*where, *_filters(wanted)).order_by(row.ended.desc(), row.id),
+        execution_options={"yield_per": 500},
+    )  # fmt: skip
+    # In Python, for databases fold the case of few languages.
     words = wanted.words.casefold()
-    return (
-        fits
-        and (not wanted.tenant or row.tenant == wanted.tenant)
-        and (not words or words in row.goal.casefold() or row.id.startswith(words))
-        and (wanted.version is None or row.min_version <= wanted.version <= row.max_version)
-    )
+    fit = (row for row in rows if words in row.goal.casefold() or row.id.startswith(words))
+    found: list[Any] = list(islice(fit, wanted.limit))
+    after = None if floor is None else (nextafter(floor, -inf), "")
+    if len(found) == wanted.limit:
+        after = found[-1].ended, found[-1].id
+    return Page(trajectories=[_run(connection, row) for row in found], after=after)
 
 
-def _with_bodies(connection: Connection, rows: Iterable[Any]) -> Iterator[tuple[Any, Attributed | Trajectory | None]]:
+def _filters(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     row = t.TrajectoryRow
-    for each in rows:
-        body = connection.scalar(select(row.body).where(row.id == each.id))
-        message = None if body is None else decode(body)
-        yield each, message if isinstance(message, Attributed | Trajectory) else None
+    if wanted.outcome == "unknown":
+        yield row.outcome.is_(None)
+    elif wanted.outcome:
+        yield row.outcome >= 0.5 if wanted.outcome == "success" else row.outcome < 0.5
+    if wanted.tenant:
+        yield row.tenant == wanted.tenant
+    if wanted.version is not None:
+        yield row.min_version <= wanted.version
+        yield row.max_version >= wanted.version
 
 
-def _run(row: Any, message: Attributed | Trajectory | None) -> Run:
+def _run(connection: Connection, row: Any) -> Run:
+    message = reading.trajectory(connection, row.id)
     attributed = message if isinstance(message, Attributed) else None
     run = attributed.trajectory if attributed is not None else message
     found = () if attributed is None else attributed.attribution.labels

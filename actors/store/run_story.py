@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from actors.messages import Attributed, Feedback, Trajectory, decode
+from actors.messages import Attributed, Trajectory, decode
 from actors.provisional.features import vector
 from actors.provisional.outcome_model import STATE, OutcomeModel
 from actors.provisional.signals import aftermath, heard
@@ -111,14 +111,10 @@ def run_story(connection: Connection, name: str) -> RunStory | StillOpen | None:
     key, row = max(runs, key=lambda one: (one[1].ended, one[0]))
     body = reading.trajectory(connection, key)
     run = body.trajectory if isinstance(body, Attributed) else body
-    caller = run.caller if isinstance(run, Trajectory) else ""
+    known = row._asdict()
     return RunStory(
-        trajectory_id=key, others=len(runs) - 1, source=row.source, tenant=row.tenant,
-        party=party_of(row.tenant, caller), started=row.started, ended=row.ended, closed_by=row.closed_by,
-        min_version=row.min_version, max_version=row.max_version, side_of=row.side_of, attributed=row.attributed,
-        why_not=row.why_not, cut_off=run.cut_off if isinstance(run, Trajectory) else "", dropped=row.dropped,
-        came=row.came, outcome=row.outcome, revision=row.revision, told=row.told, guessed=row.guessed,
-        used=_used(connection, key),
+        trajectory_id=key, others=len(runs) - 1, party=party_of(row.tenant, known.pop("caller")), **known,
+        cut_off=run.cut_off if isinstance(run, Trajectory) else "", used=_used(connection, key),
         reports=_reports(connection, key), orders=orders_of(connection, key), lessons=_lessons(connection, key),
         tasks=_tasks(connection, key), next=_next(connection, run) if isinstance(run, Trajectory) else None,
     )  # fmt: skip
@@ -167,8 +163,9 @@ def _named(connection: Connection, name: str) -> Iterator[str]:
 def _row(connection: Connection, key: str) -> Any:
     row = t.TrajectoryRow
     wanted = select(
-        row.source, row.tenant, row.started, row.ended, row.closed_by, row.min_version, row.max_version, row.side_of,
-        row.attributed, row.why_not, row.dropped, row.came, row.outcome, row.revision, row.told, row.guessed,
+        row.source, row.tenant, row.caller, row.started, row.ended, row.closed_by, row.min_version, row.max_version,
+        row.side_of, row.attributed, row.why_not, row.dropped, row.came, row.outcome, row.revision, row.told,
+        row.guessed,
     ).where(row.id == key)  # fmt: skip
     return connection.execute(wanted).first()
 
@@ -182,13 +179,12 @@ def _used(connection: Connection, key: str) -> dict[str, int]:
 def _reports(connection: Connection, key: str) -> tuple[Report, ...]:
     row = t.FeedbackRow
     did = {one.id: one.effect for one in connection.execute(select(row.id, row.effect).where(row.joined == key))}
-    said: list[Feedback] = reading.feedback_for(connection, key)
     return tuple(
         Report(
             id=one.id, received=one.received, kind=one.kind, outcome=one.outcome, step=one.step, final=one.final,
             did=did.get(one.id, ""),
         )
-        for one in said
+        for one in reading.feedback_for(connection, key)
     )  # fmt: skip
 
 

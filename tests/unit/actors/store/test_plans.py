@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, event
 
 from actors.store import Store, reading
 from actors.store.agents import agents
+from actors.store.browsing import Wanted, browse
 from actors.store.engine import open_engine
 from actors.store.stories import history, numbers, swaps, why
 
@@ -18,6 +19,8 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
     "why": lambda c: why(c, 7),
     "agents": lambda c: agents(c, 5.0),
+    "page of runs": lambda c: browse(c, Wanted(tenant="t", words="w", after=(5.0, "a"))),
+    "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")
 
