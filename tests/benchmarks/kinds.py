@@ -33,7 +33,7 @@ from tests.benchmarks import report
 from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.loop import Loop, Setup
 
-LEVELS = {"batch": 0, "agent": 2, "neighbourhood": 3, "all": 4}
+LEVELS = {"batch": 0, "agent": 2, "neighbourhood": 3}
 """By arm: levels of the estimates, the tenant's first."""
 WANTED, REPORTED = 0.8, 5
 """Of what is reachable; one run of so many is reported."""
