@@ -31,9 +31,8 @@ from actors.kinds.kinds import Kinds
 from actors.kinds.meanings import Meanings
 from actors.messages import Directive, Experience
 from actors.monitoring.sentinel import Sentinel
-from actors.ports.embedders import Embedder, words_alone
 from actors.ports.environments import Environment
-from actors.ports.graders import Grader
+from actors.ports.models import Embedder, Grader, words_alone
 from actors.rollout.rollout import Rollout
 from actors.system.actor import Actor, Producer
 from actors.system.backpressure import Backpressure
