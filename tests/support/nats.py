@@ -7,18 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from actors.system.access import Access
 from actors.system.broker import Broker
+from actors.system.bus import Bus
 from actors.system.errors import BusUnavailable
 from actors.system.metrics import SystemMetrics
-from actors.system.nats_bus import NatsBus
-from actors.system.nats_client import NatsSettings
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream
 from tests.support.patience import until
 
 T = TypeVar("T")
-PATIENT = NatsSettings(reconnect_wait=0.05, answer_seconds=10.0, connect_seconds=30.0, publish_attempts=3)
-"""For a broker on this machine, which may be slow. A test that wants a deadline to strike sets its own."""
 
 
 @contextlib.asynccontextmanager
@@ -38,21 +36,28 @@ async def opened_bus(
     broker: Broker,
     directory: Path,
     *,
-    settings: NatsSettings = PATIENT,
     streams: Sequence[Stream] = STREAMS,
     metrics: SystemMetrics | None = None,
-) -> AsyncIterator[NatsBus]:
-    """A bus on `broker`, closed at the end. It opens however short the deadlines in `settings` are."""
-    login = broker.credentials
-    bus = NatsBus(
-        host, login.url, claims=directory / "claims", user=login.user, password=login.password, settings=settings,
-        streams=streams, metrics=metrics,
+    answer_seconds: float = 10.0,
+    ack_wait: float = 30.0,
+) -> AsyncIterator[Bus]:
+    """A bus on `broker`, closed at the end. It opens however short its deadlines are; without any it is patient: the
+    broker is on this machine, which may be slow."""
+    bus = Bus(
+        host, login(broker), claims=directory / "claims", streams=streams, metrics=metrics,
+        answer_seconds=answer_seconds, ack_wait=ack_wait,
     )  # fmt: skip
     await persistently(bus.open)
     try:
         yield bus
     finally:
         await bus.aclose()
+
+
+def login(broker: Broker) -> Access:
+    """The way into `broker`."""
+    told = broker.credentials
+    return Access(servers=(told.url,), user=told.user, password=told.password)
 
 
 async def persistently(call: Callable[..., Awaitable[T]], *arguments: object) -> T:
