@@ -23,7 +23,7 @@ from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor
 from tests.support.memory_ledger import MemoryLedger
-from tests.support.nats import kill, login, opened_bus, persistently, running_broker
+from tests.support.nats import login, opened_bus, persistently, running_broker
 from tests.support.patience import until, within
 
 QUICK = {"answer_seconds": 0.5, "ack_wait": 1.0}
@@ -101,7 +101,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
             async def reap():
                 for done in (count // 3, count * 2 // 3):
                     await until(lambda done=done: len(relay.seen) >= done, f"{done} were passed on", 120)
-                    await kill(broker)
+                    broker.kill()
                     await anyio.sleep(0.3)
                     await broker.start()
 
@@ -158,7 +158,7 @@ def test_a_pending_fetch_is_cancelled_at_once_and_closing_waits_for_no_dead_brok
                         await subscription.fetch(10, 3600.0)
                     assert scope.cancelled_caught
                     if not alive:
-                        await kill(broker)
+                        broker.kill()
                     with anyio.fail_after(within()):
                         await bus.aclose()
 
@@ -169,7 +169,7 @@ def test_a_publish_while_the_broker_is_away_fails_in_bounded_time_and_may_be_rep
     async def main(host):
         async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path, **QUICK) as bus:
             await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
-            await kill(broker)
+            broker.kill()
             item = [Outgoing(TRAFFIC_EXCHANGE, "r2", b"x")]
             with anyio.fail_after(within()), pytest.raises(BusUnavailable):
                 await bus.publish(item)
@@ -213,7 +213,7 @@ def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_act
 def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker:
-            modes = {path.name: path.stat().st_mode & 0o777 for path in broker.credentials_path.parent.glob("*.*")}
+            modes = {path.name: path.stat().st_mode & 0o777 for path in broker.directory.glob("*.*")}
             command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode()
             bus = Bus(host, msgspec.structs.replace(login(broker), password="x"), claims=tmp_path)
             with pytest.raises(BusRefused, match="another NATS"):
