@@ -253,7 +253,7 @@ def erase(connection: Connection, scope: Scope) -> None:
 
 
 def sweep(connection: Connection) -> None:
-    """Take forgotten records out of the outbox and of the parked ones, and what failures said of them.
+    """Take forgotten records out of the outbox and of the parked ones.
 
     Caches are emptied: what a judge said of some content quotes it, and is not found by whom it is of.
     """
@@ -268,10 +268,6 @@ def sweep(connection: Connection) -> None:
         letters = _concerned(connection, {row.id: row.data for row in page})
         for part in chunks(sorted(letters)):
             connection.execute(delete(dead).where(dead.id.in_(part)))
-    failure = t.FailureRow
-    inputs = set(connection.scalars(select(failure.input_id)))
-    for part in chunks(sorted(buried_inputs(connection, sorted(inputs)))):
-        connection.execute(delete(failure).where(failure.input_id.in_(part)))
 
 
 def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:

@@ -1,4 +1,4 @@
-"""The ledger's statements: marks, outbox, failures and dead letters, each a function of an open transaction."""
+"""The ledger's statements: marks, outbox and dead letters, each a function of an open transaction."""
 
 from collections.abc import Sequence
 
@@ -41,10 +41,6 @@ def commit(
         records = [record for record in records if record.id not in gone]
     marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
     insert_new(connection, table_of(t.ProcessedRow), marks)
-    for part in chunks(list(inputs)):
-        connection.execute(
-            delete(t.FailureRow).where(t.FailureRow.actor == actor, t.FailureRow.input_id.in_(part))
-        )  # fmt: skip
     saved = save(connection, records, now)
     saved.refused = len(gone)
     saved.outputs = [
@@ -86,22 +82,11 @@ def published(connection: Connection, actor: str, ids: Sequence[str]) -> None:
         )
 
 
-def failed(connection: Connection, actor: str, input_id: str, error: str, now: float) -> int:
-    """One failure more; the count so far."""
-    row = t.FailureRow
-    first = {"actor": actor, "input_id": input_id, "failures": 0, "error": error, "at": now}
-    insert_new(connection, table_of(row), [first])
-    where = (row.actor == actor, row.input_id == input_id)
-    connection.execute(update(row).where(*where).values(count=row.count + 1, error=error, at=now))
-    return connection.scalar(select(row.count).where(*where)) or 0
-
-
 def park(connection: Connection, actor: str, input_id: str, subject: str, data: bytes, error: str, now: float) -> None:
     """Keep a dead letter and mark its input done."""
     if processed(connection, actor, [input_id]):
         return
     insert_new(connection, table_of(t.ProcessedRow), [{"actor": actor, "input_id": input_id, "at": now}])
-    connection.execute(delete(t.FailureRow).where(t.FailureRow.actor == actor, t.FailureRow.input_id == input_id))
     letter = {
         "id": derived_id("dead", actor, input_id), "actor": actor, "input_id": input_id, "subject": subject,
         "data": data, "error": error, "at": now,
@@ -127,7 +112,6 @@ def prune(connection: Connection, before: float) -> int:
     wheres = (
         (t.ProcessedRow, (t.ProcessedRow.at < before, t.ProcessedRow.input_id.not_in(parked))),
         (t.OutboxRow, (t.OutboxRow.at < before, t.OutboxRow.published)),
-        (t.FailureRow, (t.FailureRow.at < before,)),
         (t.ForgottenRow, (t.ForgottenRow.at < before,)),
     )
     gone = 0

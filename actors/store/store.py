@@ -115,9 +115,6 @@ class Store:
     async def published(self, actor: str, ids: Sequence[str]) -> None:
         await self._write(ledger.published, actor, ids)
 
-    async def failed(self, actor: str, input_id: str, error: str) -> int:
-        return await self._write(ledger.failed, actor, input_id, error, self._clock())
-
     async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
         await self._write(ledger.park, actor, input_id, subject, data, error, self._clock())
 

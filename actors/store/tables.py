@@ -371,17 +371,6 @@ class OutboxRow(Base):
     )
 
 
-class FailureRow(Base):
-    """How often an actor failed on an input."""
-
-    __tablename__ = "failures"
-    actor: Mapped[str] = mapped_column(primary_key=True)
-    input_id: Mapped[str] = mapped_column(primary_key=True)
-    count: Mapped[int] = mapped_column("failures")
-    error: Mapped[str] = mapped_column(LongCharacters())
-    at: Mapped[float]
-
-
 class DeadLetterRow(Base):
     """A parked record."""
 

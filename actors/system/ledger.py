@@ -1,7 +1,7 @@
 """The ledger: what makes at-least-once delivery count once. A port; `actors.store` implements it on SQL.
 
-For each actor it remembers which inputs are done, keeps the outputs until the bus has them (outbox), counts failures
-and holds parked records.
+For each actor it remembers which inputs are done, keeps the outputs until the bus has them (outbox) and holds
+parked records.
 
 Any method may raise `DependencyUnavailable` when the database is away; the caller waits and calls again.
 """
@@ -27,8 +27,7 @@ class Ledger(Protocol):
 
         That is `outputs` without those that rest on something forgotten, and what follows from the records. If any of
         `inputs` was processed before, nothing at all is written and the answer is None. With no inputs (a tick, a
-        producer) it always writes. Outputs whose id the outbox of `actor` has or had are left as they were. Also
-        forgets the failure counts of `inputs`.
+        producer) it always writes. Outputs whose id the outbox of `actor` has or had are left as they were.
         """
         ...
 
@@ -40,12 +39,8 @@ class Ledger(Protocol):
         """The bus has these outputs (`Outgoing.id`); the ids are kept, the bytes need not be."""
         ...
 
-    async def failed(self, actor: str, input_id: str, error: str) -> int:
-        """Count one more failure of `actor` on this input; returns the count so far."""
-        ...
-
     async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
-        """In one transaction: keep the record as a dead letter, mark it processed, forget its failure count.
+        """In one transaction: keep the record as a dead letter, and mark it processed.
 
         Putting it back by hand takes the mark away again and publishes `data` on `subject`.
         """

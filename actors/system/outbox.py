@@ -21,8 +21,6 @@ T = TypeVar("T")
 class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How records are retried: the same in every installation."""
 
-    max_failures: int = 5
-    """A record whose handler failed this often is parked."""
     first_wait: float = 0.5
     """Seconds before the first new attempt after an outage or a failure; doubles, times 0.5 to 1.5 by chance."""
     max_wait: float = 30.0

@@ -3,7 +3,8 @@
     fetch -> decode -> drop what the ledger has -> handle -> one commit -> publish the outbox -> mark it -> ack
 
 Whatever step dies, the record comes again and the ledger says how far it had got. Bad bytes are parked at once; a
-record whose handler keeps failing is parked after `max_failures`; an outage is waited out with the batch in hand.
+record whose handler keeps failing is parked after `MAX_FAILURES`, counted from the start of the actor; an outage is
+waited out with the batch in hand.
 """
 
 import random
@@ -29,6 +30,13 @@ from actors.system.streams import DEAD
 
 T = TypeVar("T")
 
+MAX_FAILURES = 5
+"""A record whose handler failed this often is parked."""
+_COUNTED = 1024
+"""Records whose failures are remembered."""
+_MANY_DELIVERIES = 20
+"""A record that was delivered this often may be what ends the process: it is handled alone, and parked if it fails."""
+
 
 class _Item(msgspec.Struct, frozen=True):
     delivery: Delivery
@@ -51,6 +59,8 @@ class _ActorRunner:
         self.renewed = self.invalidation.asked
         self.held: dict[int, Delivery] = {}
         """Deliveries in hand, by identity, to be kept in progress."""
+        self.failures: dict[str, int] = {}
+        """Of records in hand or put off, by input id."""
         self.inbox: Subscription | None = None
 
     async def run(self) -> None:
@@ -119,7 +129,11 @@ class _ActorRunner:
             if message is not None:
                 key = delivery_id(delivery.subject, message)
                 items.append(_Item(delivery, Received(key, delivery.subject, message)))
-        await self._handle(await self._fresh(items))
+        fresh = await self._fresh(items)
+        await self._handle([item for item in fresh if item.delivery.attempts < _MANY_DELIVERIES])
+        for item in fresh:
+            if item.delivery.attempts >= _MANY_DELIVERIES:
+                await self._handle([item])
 
     async def _open(self, delivery: Delivery) -> AnyMessage | None:
         """The message, or None after parking what cannot be read."""
@@ -180,6 +194,8 @@ class _ActorRunner:
                 outages = 0
             if await self.line.commit([item.received.id for item in items], result):
                 self.line.metrics.handled.labels(self.actor.name).inc(len(items))
+                for item in items:
+                    self.failures.pop(item.received.id, None)
                 await self._ack([item.delivery for item in items])
                 return
             # Another holder of this durable was quicker with one of them: start over with the others.
@@ -189,12 +205,15 @@ class _ActorRunner:
     async def _count_failure(self, item: _Item, error: Exception) -> None:
         text = "".join(traceback.format_exception(error, limit=-6))[-4000:]
         key = item.received.id
-        count = await self.line.insist(lambda: self.line.ledger.failed(self.actor.name, key, text))
+        count = self.failures.pop(key, 0) + 1
         self.line.metrics.failed.labels(self.actor.name).inc()
         self.line.log.warning("record_failed", input=key, failures=count, error=repr(error))
-        if count >= self.line.settings.max_failures:
+        if count >= MAX_FAILURES or item.delivery.attempts >= _MANY_DELIVERIES:
             await self._park(item.delivery, key, text)
         else:
+            if len(self.failures) >= _COUNTED:
+                del self.failures[next(iter(self.failures))]
+            self.failures[key] = count
             await self._put_off([item.delivery], self.line.backoff(count - 1))
 
     async def _park(self, delivery: Delivery, key: str, error: str) -> None:

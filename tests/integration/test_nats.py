@@ -74,7 +74,8 @@ async def all_of(bus, durable, subject, count):
 
 
 @pytest.mark.promise
-def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path):
+def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path, monkeypatch):
+    monkeypatch.setattr("actors.system.runner.MAX_FAILURES", 1000)
     count, ledger = 3000, MemoryLedger()
 
     async def main(host):
@@ -89,7 +90,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
             async def task(lifecycle):
                 await run_actor(
                     relay, bus, ledger, lifecycle, rng=random.Random(3), metrics=metrics,
-                    settings=RunnerSettings(first_wait=0.05, max_wait=0.5, max_failures=1000),
+                    settings=RunnerSettings(first_wait=0.05, max_wait=0.5),
                 )  # fmt: skip
 
             async def feed():

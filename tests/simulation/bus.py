@@ -22,7 +22,7 @@ from actors.messages import BatchOrder, Candidate, Directive, Message, Verdict, 
 from actors.system.actor import Actor, Received, Result
 from actors.system.bus import Outgoing, delivery_id, outgoing
 from actors.system.errors import DependencyUnavailable
-from actors.system.outbox import RunnerSettings
+from actors.system.runner import MAX_FAILURES
 from tests.simulation.faults import DaemonDied
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ _DIES = 0.002
 """Share of the batches after whose handling, and before their commit, an actor dies."""
 _ALL_DIE = 0.3
 """Of the deaths in mid-handling, those of the whole daemon; the others are of one actor, which is restarted."""
-_PARKED = RunnerSettings().max_failures
 """Failures of one record after which it is parked."""
 _ROUNDS = 400
 """Of handing on what came of one event: beyond, two actors answer each other for ever."""
@@ -317,7 +316,7 @@ class Loop:
         """As the runner does, record by record: after so many failures it is parked, for a person to see."""
         for one in fresh:
             self._failures[name, one.id] += 1
-            if self._failures[name, one.id] >= _PARKED:
+            if self._failures[name, one.id] >= MAX_FAILURES:
                 self._world.watcher.parked(name, f"{type(one.message).__name__}: {error}")
         self._again(name, fresh)
 

@@ -28,7 +28,6 @@ class MemoryLedger:
         self.outbox: dict[tuple[str, str], Outgoing] = {}
         """By (actor, output id), in the order of commit."""
         self.sent: set[tuple[str, str]] = set()
-        self.failures: dict[tuple[str, str], int] = {}
         self.parked: list[Parked] = []
 
     async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
@@ -41,8 +40,6 @@ class MemoryLedger:
         if keys & self.done:
             return None
         self.done |= keys
-        for key in keys:
-            self.failures.pop(key, None)
         for record in records:
             self.records[type(record).__name__, record.id] = record
         for output in outputs:
@@ -56,13 +53,8 @@ class MemoryLedger:
     async def published(self, actor: str, ids: Sequence[str]) -> None:
         self.sent |= {(actor, output_id) for output_id in ids}
 
-    async def failed(self, actor: str, input_id: str, error: str) -> int:
-        self.failures[actor, input_id] = self.failures.get((actor, input_id), 0) + 1
-        return self.failures[actor, input_id]
-
     async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
         if (actor, input_id) in self.done:
             return
         self.done.add((actor, input_id))
-        self.failures.pop((actor, input_id), None)
         self.parked.append(Parked(actor, input_id, subject, data, error))

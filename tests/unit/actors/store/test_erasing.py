@@ -209,7 +209,6 @@ async def test_copies_that_wait_to_be_sent_or_were_parked_go_too(kept: Kept) -> 
     for item in (run, other):
         await kept.store.park("x", f"{TRAJECTORY_CLOSED}:{item.id}", TRAJECTORY_CLOSED, encode(item), "bad")
     await kept.store.park("x", "s:garbage", "s", b"\xff", "no message")
-    await kept.store.failed("y", f"{TRAJECTORY_CLOSED}:a", SECRET.decode())
     await kept.forget(Selector(trajectories=("a",)))
     assert [item.id for item in await kept.store.unpublished("attributor", 9)] == [f"{TRAJECTORY_ATTRIBUTED}:other"]
     left = {letter.input_id for letter in await kept.store.dead_letters()}
@@ -238,7 +237,7 @@ async def test_large_tenants_are_found_and_erased_in_parts(kept: Kept) -> None:
 
 
 REACHED = {
-    "uses", "exchanges", "feedback", "waiting_names", "trajectories", "outbox", "failures",
+    "uses", "exchanges", "feedback", "waiting_names", "trajectories", "outbox",
     "dead_letters", "judgements", "embeddings", "tasks", "task_sources",
 }  # fmt: skip
 BY_LESSON = {"experiences"}

@@ -115,7 +115,6 @@ async def test_a_deposed_leader_writes_nothing(stores):
             lambda: one.save([freeze("late")]),
             lambda: one.commit("curator", ["input"], [freeze("late")], []),
             lambda: one.state_put("key", b"late"),
-            lambda: one.failed("curator", "input", "late"),
             lambda: one.leases.take("swap:serving", "one", 30.0),
         ):
             with pytest.raises(Deposed, match="epoch"):

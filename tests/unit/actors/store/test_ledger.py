@@ -55,12 +55,6 @@ async def test_published_output_is_not_queued_again(store: Store) -> None:
     assert [item.id for item in await store.unpublished("gate", 10)] == ["y", "z"]
 
 
-async def test_failures_count_up_and_a_commit_forgets_them(store: Store) -> None:
-    assert [await store.failed("gate", "a", "boom") for _ in range(3)] == [1, 2, 3]
-    await store.commit("gate", ["a"], [], [])
-    assert await store.failed("gate", "a", "boom") == 1
-
-
 async def test_parked_record_is_done_listed_and_can_be_revived(store: Store) -> None:
     await store.park("gate", "a", "policy.directive", b"bad", "cannot read")
     await store.park("gate", "a", "policy.directive", b"bad", "cannot read")

@@ -13,9 +13,9 @@ from actors.system.backpressure import Backpressure
 from actors.system.bus import Outgoing, outgoing
 from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.errors import BusUnavailable, DependencyUnavailable
+from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
-from actors.system.outbox import RunnerSettings
-from actors.system.runner import run_producer
+from actors.system.runner import MAX_FAILURES, run_producer
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAJECTORY_OUTCOME
 from tests.unit.actors.system.conftest import Recorder, note
 
@@ -80,18 +80,45 @@ async def test_a_record_that_keeps_failing_is_parked_with_its_error_and_payload(
 
     actor = Recorder(never)
     rig.metrics = SystemMetrics(CollectorRegistry())
-    rig.add(actor, settings=RunnerSettings(max_failures=3))
+    rig.add(actor)
     await rig.publish("bad")
     assert await rig.run_for(600)
-    assert actor.handled == ["bad"] * 3
+    assert actor.handled == ["bad"] * MAX_FAILURES
     (parked,) = rig.ledger.parked
     assert (parked.actor, parked.input_id) == ("recorder", f"{POLICY_DIRECTIVE}:bad")
     assert "cannot do this one" in parked.error
     (letter,) = [item for item in rig.bus.published if item.subject == "dead.recorder"]
     assert msgspec.msgpack.decode(letter.data, type=DeadLetter).data == rig.bus.published[0].data
-    assert rig.metrics.failed.labels("recorder")._value.get() == 3
+    assert rig.metrics.failed.labels("recorder")._value.get() == MAX_FAILURES
     assert rig.metrics.parked.labels("recorder")._value.get() == 1
     assert (await rig.bus.depth())["recorder"].in_flight == 0
+
+
+@pytest.mark.parametrize(("kills", "parked"), [(5, 0), (20, 1)])
+async def test_a_record_that_comes_again_and_again_is_parked_by_one_error_and_after_a_few_kills_by_none(
+    rig, kills, parked
+):
+    lives = []
+
+    def errs_once(batch):
+        lives.append([item.message.id for item in batch])
+        if len(lives) in (kills + 1, kills + 2) and lives[-1] == ["bad"]:
+            raise ValueError("cannot")
+        return echo(batch)
+
+    commit = rig.ledger.commit
+
+    async def dies(*arguments):
+        if len(lives) <= kills:
+            raise RuntimeError("kill -9")
+        return await commit(*arguments)
+
+    rig.ledger.commit = dies
+    rig.add(Recorder(errs_once), Restart(max_restarts=1000))
+    await rig.publish("bad")
+    assert await rig.run_for(3600)
+    assert len(rig.ledger.parked) == parked
+    assert len(rig.out(POLICY_SERVING)) == 1 - parked
 
 
 async def test_a_late_outcome_waits_for_who_was_away_over_a_long_weekend(rig):
@@ -149,7 +176,6 @@ async def test_an_absent_dependency_is_waited_out_and_never_counts(rig):
     rig.add(actor)
     await rig.publish("a")
     assert await rig.run_for(3700)
-    assert rig.ledger.failures == {}
     assert rig.ledger.parked == []
     assert rig.out(POLICY_SERVING) == echoed("a")
     assert rig.supervisor.state().actors[0].restarts == 0
