@@ -16,7 +16,7 @@ from actors.credit.budget import Budget
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
 from actors.ports.errors import JudgeUnavailable
-from actors.ports.judges import Judge
+from actors.ports.models import Judge
 from actors.system.errors import DependencyUnavailable
 
 Reason = Literal["budget", "timeout", "error", "labels", "judge", "not_sampled"]

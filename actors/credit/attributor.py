@@ -27,7 +27,7 @@ from actors.credit.judgement_cache import JudgementCache
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
-from actors.ports.judges import Judge
+from actors.ports.models import Judge
 from actors.store import Store
 from actors.system.actor import Output, Received, Result
 from actors.system.errors import DependencyUnavailable

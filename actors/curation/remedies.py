@@ -22,6 +22,8 @@ _TELLS = "report outcomes that differ: a score between 0 and 1 tells more than a
 _LEARNER = "look into the learner's log: it names the trajectory and the field"
 _DOWN = "see that the learner runs: systemctl status evolved-learner"
 
+_REDACTED = "send less of such data to the model, or take its pattern out of [redact] (docs/security.md, Redaction)"
+
 _FEW = 10
 """One call in so many that cannot be trained on is no news: agents time out and engines fail now and then."""
 
@@ -127,16 +129,18 @@ class Told(msgspec.Struct, frozen=True):
 
 def in_words(reason: str) -> str:
     """What `reason` means, of runs."""
-    if reason.startswith("redacted"):
-        return f"held {reason.removeprefix('redacted').strip() or 'something'} that was redacted"
-    return _REMEDIES[reason][0] if reason in _REMEDIES else reason
+    return _explained(reason)[0]
 
 
 def remedy(reason: str) -> str:
     """What to change if runs teach nothing for `reason`; empty if that is not known."""
+    return _explained(reason)[1]
+
+
+def _explained(reason: str) -> tuple[str, str]:
     if reason.startswith("redacted"):
-        return "send less of such data to the model, or take its pattern out of [redact] (docs/security.md, Redaction)"
-    return _REMEDIES[reason][1] if reason in _REMEDIES else ""
+        return f"held {reason.removeprefix('redacted').strip() or 'something'} that was redacted", _REDACTED
+    return _REMEDIES.get(reason, (reason, ""))
 
 
 def counted(reasons: Mapping[str, int], most: int = 3) -> str:

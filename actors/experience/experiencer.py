@@ -29,9 +29,8 @@ from actors.experience.window import Window
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, Directive, Message, OutcomeChanged, Serving, Trajectory
-from actors.ports.embedders import Embedder
 from actors.ports.errors import AdapterError
-from actors.ports.extractors import Extractor
+from actors.ports.models import Embedder, Extractor
 from actors.store import Store
 from actors.store.records import Used
 from actors.system.actor import Output, Received, Result

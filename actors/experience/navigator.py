@@ -21,9 +21,8 @@ from actors.experience.retrieval.embedding import BATCH, Embeddings
 from actors.experience.retrieval.library import Library
 from actors.experience.retrieval.ranking import Found, alike, ordered
 from actors.messages import Experience
-from actors.ports.embedders import Embedder
 from actors.ports.errors import RewriterFailed
-from actors.ports.rewriters import Rewriter
+from actors.ports.models import Embedder, Rewriter
 from actors.store import Store
 from actors.system.actor import Received, Result
 from actors.system.streams import EXPERIENCE_LESSON

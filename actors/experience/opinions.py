@@ -21,9 +21,8 @@ from actors.experience.origins import Origins
 from actors.experience.pool import LessonPool
 from actors.experience.window import Window
 from actors.messages import Experience, Trajectory, derived_id
-from actors.ports.embedders import Embedder
 from actors.ports.errors import EmbedderUnavailable, ExtractorUnavailable
-from actors.ports.extractors import Extractor, Insight
+from actors.ports.models import Embedder, Extractor, Insight
 
 K = TypeVar("K")
 Vector = npt.NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""How likely runs of a kind succeed: tenant -> agent -> neighbourhood -> goal, each shrunk towards the one above.
+"""How likely runs of a kind succeed: tenant -> agent -> neighbourhood, each shrunk towards the one above.
 
 At each level m = (S + k m') / (N + k), with variance m (1 - m) / (N + k + 1) + (k / (N + k))^2 v': the posterior of a
 Beta prior with mean m' and strength k (Morris 1983). k is learned for each level by prequential scores over a grid. An
@@ -16,8 +16,8 @@ from actors.kinds.remembered import Remembered
 from actors.messages import Candidate, Estimate
 from actors.statistics.parties import FairWindow, set_aside, thinned
 
-LEVELS = 4
-"""Tenant, agent, neighbourhood, goal."""
+LEVELS = 3
+"""Tenant, agent, neighbourhood. A fourth, of goals that differ in names and numbers alone, made policies worse."""
 WINDOW = 64
 """Newest outcomes that a level looks at."""
 REACH = 32

@@ -1,6 +1,6 @@
 """`Kinds`: what a run is like, and how runs like it have fared.
 
-    run  ->  agent  ->  neighbourhood of its goal  ->  goal     each with an estimate of success
+    run  ->  agent  ->  neighbourhood of its goal     each with an estimate of success
 
 One object a process, told by the curator, which also saves it. Bounded; deterministic in what it was told.
 """
@@ -65,7 +65,7 @@ class Kinds:
 
     def names(self, run: Trajectory) -> tuple[str, str]:
         """The agent, guided runs apart, and within it the neighbourhood, as estimates tell them apart."""
-        _, agent, neighbourhood, _ = self._path(run)
+        _, agent, neighbourhood = self._path(run)
         return agent, neighbourhood
 
     def tell(self, run: Trajectory) -> bool:
@@ -100,12 +100,11 @@ class Kinds:
             self.estimates.forget("erased", lambda piece: piece.id in runs)
             self._changed = True
 
-    def _path(self, run: Trajectory) -> tuple[str, ...]:
+    def _path(self, run: Trajectory) -> tuple[str, str, str]:
         agent = self.agents.find(run)
         arm = _GUIDED if run.experience_ids else ""
         name = (agent.id if agent else agent_of(run)) + arm
-        kind = (agent.places.near(run.goal, self.meanings.of(run.goal)) if agent else None) or cluster_of(run.goal)
-        return run.tenant, name, f"{name}|{kind}", f"{name}|{kind}|{cluster_of(run.goal)}"
+        return run.tenant, name, f"{name}|{self.kind(run)}"
 
     def to_save(self) -> bytes | None:
         """What `load` takes, None if nothing has changed since it was last asked for."""

@@ -8,7 +8,7 @@ model has another space, in which nothing of the old one is compared.
 """
 
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from actors.messages.bounded import Bounded
 from actors.ports.errors import EmbedderUnavailable, VectorsRefused, WrongDimension
 
 _log = structlog.get_logger(__name__)
 _LONGEST = 2000
 """Characters of a goal that say what kind it is, as in `clusters`."""
-_BYTES = 16_000_000
-"""Of vectors that are kept: about 10,000 of 384 dimensions. What the curator tells comes back within minutes."""
+_GOALS = 4096
+"""Whose vectors are kept: 16 MB at 1,024 dimensions. What the curator tells comes back within minutes."""
 _AT_ONCE = 64
 """Goals in one question."""
 _PATIENCE = 5.0
@@ -70,9 +71,8 @@ class Meanings:
 
     def __init__(self, vectors: Vectors | None = None, *, ticks: Callable[[], float] = time.monotonic) -> None:
         self._vectors, self._ticks = vectors, ticks
-        self._kept: OrderedDict[str, Meaning | None] = OrderedDict()
+        self._kept: Bounded[str, Meaning | None] = Bounded(_GOALS)
         """By goal; None where the server would not have it."""
-        self._bytes = 0
         self._again = self._probed = self._began = float("-inf")
         self._spent = 0.0
         """Seconds since `_began`, within `_PAUSE` of it."""
@@ -138,26 +138,15 @@ class Meanings:
         except VectorsRefused:
             if len(goals) == 1:
                 self.counts["refused"] += 1
-                self._keep(goals[0], None)
+                self._kept[goals[0]] = None
                 return
             middle = len(goals) // 2
             await self._ask(vectors, goals[:middle])
             await self._ask(vectors, goals[middle:])
             return
         for goal, row in zip(goals, rows, strict=True):
-            self._keep(goal, Meaning(_name(space), np.array(row, dtype=np.float32)))
+            self._kept[goal] = Meaning(_name(space), np.array(row, dtype=np.float32))
         self.counts["embedded"] += len(goals)
-
-    def _keep(self, goal: str, meaning: Meaning | None) -> None:
-        self._forget(goal)
-        self._kept[goal] = meaning
-        self._bytes += _size(goal, meaning)
-        while self._bytes > _BYTES:
-            self._forget(next(iter(self._kept)))
-
-    def _forget(self, goal: str) -> None:
-        if goal in self._kept:
-            self._bytes -= _size(goal, self._kept.pop(goal))
 
     def _has(self, goal: str) -> bool:
         if goal not in self._kept:
@@ -173,8 +162,3 @@ class Meanings:
 
 def _name(space: Space) -> str:
     return f"{space.embedder}/{space.dimension}"
-
-
-def _size(goal: str, meaning: Meaning | None) -> int:
-    """Bytes, about."""
-    return len(goal) + (meaning.vector.nbytes if meaning is not None else 0)

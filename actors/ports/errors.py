@@ -5,7 +5,6 @@ AdapterError
 │   ├── EngineUnavailable    no answer, or not yet: try again later
 │   ├── EngineRejected       the engine understood and said no
 │   ├── CheckpointRefused    a version directory that must not be loaded
-│   │   └── WeightsCorrupt   the learner's node sends a file that is not what its manifest says
 │   ├── WeightsUnavailable   a version is not where the engine could read it yet
 │   │   └── WeightsDiskFull  there is no room for it
 │   ├── SwapFailed           the pause-to-resume section did not end well
@@ -19,17 +18,12 @@ AdapterError
 ├── JudgeUnavailable         the judge cannot be reached for now
 ├── EndpointUnavailable      a chat endpoint cannot be reached for now
 ├── AdapterNotSetUp          a setting of an adapter is wrong, or its key is not there
-│   └── JudgeNotSetUp
 ├── ExtractorUnavailable     the extractor does not answer, or its budget is spent
 ├── RewriterFailed           a lesson is given as it is
 ├── WordingFailed            a task keeps its template's words
 ├── EmbedderUnavailable
 └── VectorsRefused           an embedder's answer that must not get into an index
-    ├── WrongCount           not one vector a text
-    ├── WrongDimension       another model answers
-    ├── NotFinite
-    ├── ZeroVector
-    └── TextRefused          the endpoint will not have a text
+    └── WrongDimension       another model answers
 """
 
 
@@ -55,10 +49,6 @@ class EngineRejected(EngineError):
 
 class CheckpointRefused(EngineError):
     """Wrong names, shapes or types, missing tensors, numbers that are not finite, or a digest that does not match."""
-
-
-class WeightsCorrupt(CheckpointRefused):
-    """A file that was pulled does not have the digest of its signed manifest, more than once."""
 
 
 class WeightsUnavailable(EngineError):
@@ -110,31 +100,15 @@ class LiveToolUnknown(LiveApiRefused):
 
 
 class EndpointUnavailable(AdapterError):
-    """A chat endpoint did not answer within deadline and attempts, or will not until a setting is changed.
-
-    Attributes:
-        retry_after: seconds after which it said that asking again is worth it, 0 if it did not say.
-    """
-
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+    """A chat endpoint did not answer within deadline and attempts, or will not until a setting is changed."""
 
 
 class JudgeUnavailable(AdapterError):
     """The judge did not answer; the actor waits. A garbage answer is no such thing: its steps abstain."""
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
 
 class AdapterNotSetUp(AdapterError):
     """An option of an adapter cannot be used, or the key that it names is not there."""
-
-
-class JudgeNotSetUp(AdapterNotSetUp):
-    """The same of a judge."""
 
 
 class ExtractorUnavailable(AdapterError):
@@ -165,25 +139,9 @@ class VectorsRefused(AdapterError):
     """An embedder's answer is no good; asking again may help, using it would not."""
 
 
-class WrongCount(VectorsRefused):
-    """Not one vector for each text."""
-
-
 class WrongDimension(VectorsRefused):
     """Vectors of another length than before."""
 
     def __init__(self, message: str, *, found: int, wanted: int | None) -> None:
         super().__init__(message)
         self.found, self.wanted = found, wanted
-
-
-class NotFinite(VectorsRefused):
-    """A vector holds NaN or infinity."""
-
-
-class ZeroVector(VectorsRefused):
-    """A vector is zero: it is like nothing."""
-
-
-class TextRefused(VectorsRefused):
-    """The endpoint understood and will not have one of the texts: too long, say."""

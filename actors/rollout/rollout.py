@@ -168,12 +168,12 @@ class Rollout:
                 useful = stalled or self._newest < 0 or self._trains(self._newest)
                 wanted = self._due > 0 and self._unanswered < _AHEAD and useful
                 if wanted and self._flying < _AHEAD:
-                    if await self._ready():
+                    if await self._ready(context):
                         self._due = 0
                         self._unanswered += 1
                         self._flying += 1
                         last = self._clock()
-                        plays = await self._draw(self._settings.groups)
+                        plays = await self._draw(self._settings.groups, context)
                         group.start_soon(self._round, plays, context)
                     else:
                         await context.pause(_RETRY_SECONDS)
@@ -188,9 +188,9 @@ class Rollout:
         await context.draining.wait()
         scope.cancel()
 
-    async def _ready(self) -> bool:
+    async def _ready(self, context: Context) -> bool:
         """Whether a round makes sense now."""
-        if await self._store.frozen():
+        if await context.insist(self._store.frozen):
             return False
         try:
             with anyio.fail_after(self._settings.step_timeout):
@@ -205,11 +205,13 @@ class Rollout:
         self._away = False
         return True
 
-    async def _draw(self, count: int) -> list[Play]:
+    async def _draw(self, count: int, context: Context) -> list[Play]:
         """The tasks of a round."""
-        made = await self._mixture.draw(count) if self._mixture is not None else []
+        mixture = self._mixture
+        made = await context.insist(lambda: mixture.draw(count)) if mixture is not None else []
         plays = list(made)
-        for number in await self._own.take(count - len(made)):
+        # Numbers that it had when the store went away are nobody's.
+        for number in await context.insist(lambda: self._own.take(count - len(made))):
             try:
                 task = self._environment.sample(number, "train", self._settings.families or None)
             except (AdapterError, ValueError) as error:
@@ -255,9 +257,9 @@ class Rollout:
             self.played += len(finished)
             if len({trajectory.outcome for trajectory in finished}) > 1:
                 mixed.add(play.task.id)
-        if self._mixture is not None:
+        if (mixture := self._mixture) is not None:
             outcomes = [run.outcome for run in finished if run.outcome is not None]
-            await self._mixture.report(play.task.id, outcomes, blamed=blamed)
+            await context.insist(lambda: mixture.report(play.task.id, outcomes, blamed=blamed))
 
     async def _attempts(self, play: Play, context: Context, finished: list[Trajectory]) -> bool:
         """Play a group; what comes to an end within its time is appended to `finished`. Whether losses are the task's.

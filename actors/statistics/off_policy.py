@@ -21,6 +21,8 @@ from actors.statistics.intervals import Interval, quantile, wilson
 Floats = npt.NDArray[np.float64]
 _FEWEST = 4
 """Runs without which nothing is said."""
+_FREEDOM = 3.0
+"""Degrees of freedom below which nothing is said: `student` is too small there, by a quarter at 1."""
 
 
 def token_terms(candidate: Floats, incumbent: Floats, behaviour: Floats, limit: float) -> Floats:
@@ -63,7 +65,8 @@ class Pull(msgspec.Struct, frozen=True):
         # Half a run more of each: where one of them is rare the rate is not as far out as it looks.
         good = self.success * self.count + 0.5
         rate = good / (good + (1 - self.success) * self.count + 0.5)
-        half = student(confidence, self.freedom) * self.error if self.error else 0.0
+        known = self.freedom >= _FREEDOM or not self.error
+        half = student(confidence, self.freedom) * self.error if known else inf
         pull = self.estimate
         estimate, low, high = (
             min(1 - rate, max(-rate, rate * (1 - rate) * value)) for value in (pull, pull - half, pull + half)
@@ -102,8 +105,8 @@ def pull(outcomes: Sequence[float] | Floats, scores: Sequence[float] | Floats) -
 
 
 def student(confidence: float, freedom: float) -> float:
-    """Student's two-sided quantile, from the normal's (Abramowitz and Stegun 26.7.5)."""
-    z, v = quantile(confidence), max(freedom, 1.0)
+    """Student's two-sided quantile, from the normal's (Abramowitz and Stegun 26.7.5), for `_FREEDOM` and more."""
+    z, v = quantile(confidence), freedom
     return (
         z
         + (z**3 + z) / (4 * v)

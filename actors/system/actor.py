@@ -6,13 +6,15 @@ Actors get their clock, random source, store and adapters as constructor argumen
 that they cannot handle escape; an outage of something outside is `DependencyUnavailable`.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 import anyio
 import msgspec
 
 from actors.messages import Message
+
+T = TypeVar("T")
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -97,6 +99,10 @@ class Context(Protocol):
 
     async def pause(self, seconds: float) -> bool:
         """Sleep; True if the full time passed, False as soon as draining begins."""
+        ...
+
+    async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Repeat `operation` until nothing that it needs is away; what else the producer has under way goes on."""
         ...
 
     async def emit(self, result: Result) -> None:

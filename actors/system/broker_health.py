@@ -1,17 +1,32 @@
-"""A nats-server that could not write, and would not write again.
+"""A broker of ours that could not write, and would not write again.
 
 Since 2.14 a stream whose write failed keeps the error until the server is restarted, and a permission denied once turns
-JetStream off, while the server answers as ever. So: ask its health, wait until the disk takes bytes again, and let it
-be restarted. Its log is no witness: it lies on the same disk.
+JetStream off, while the server answers as ever. So the daemon asks for its health, waits until the disk takes bytes
+again, and ends it; whoever runs it (systemd, the demo) starts it again. Its log is no witness: it lies on that disk.
 """
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import msgspec
+import structlog
 
+from actors.system.broker import HOST, SYSTEM_USER, holder, read_credentials
+from actors.system.errors import BrokerFailed
+from actors.system.lifecycle import Lifecycle
+
+_log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS = 1.0
+"""Between two questions for the server's health, or two looks at its disk."""
+_STOP_SECONDS = 5.0
+"""From SIGTERM to SIGKILL."""
+_PAUSE_SECONDS = 10.0
+"""Before a server that was ended is looked at again: it has to be started, and to read its store."""
 _SIGNS = ("write error", "not enabled", "disabled")
 """Of what `$SYS.REQ.SERVER.PING.HEALTHZ` says, that which does not pass by itself."""
 _PROBE = 4 << 20
@@ -28,14 +43,48 @@ class _Answer(msgspec.Struct):
     data: _Told
 
 
-async def write_failure(host: str, port: int, user: str, password: str) -> str:
-    """Why the server at `host:port` writes no more; empty if it does, or does not answer."""
-    connect = msgspec.json.encode({"user": user, "pass": password, "verbose": False, "pedantic": False}).decode()
+async def heal(directory: Path, lifecycle: Lifecycle) -> None:
+    """As a supervised task: see that the broker of `directory` writes."""
+    lifecycle.ready()
+    pause = _LOOK_SECONDS
+    while await lifecycle.pause(pause):
+        lifecycle.beat()
+        pause, error = _LOOK_SECONDS, await _write_failure(directory)
+        if not error:
+            continue
+        _log.error("broker_cannot_write", error=error, directory=str(directory))
+        lifecycle.waiting(f"nats-server cannot write: {error}")
+        while not await anyio.to_thread.run_sync(_has_room, directory):
+            if not await lifecycle.pause(_LOOK_SECONDS):
+                return
+            lifecycle.beat()
+        _log.warning("broker_ended", reason="it could not write, and the disk takes bytes again")
+        await _end(holder(directory), directory)
+        lifecycle.ready()
+        pause = _PAUSE_SECONDS
+
+
+async def _end(pid: int, directory: Path) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError), anyio.move_on_after(_STOP_SECONDS):
+            while pid and holder(directory) == pid:
+                os.kill(pid, number)
+                await anyio.sleep(0.5)
+
+
+async def _write_failure(directory: Path) -> str:
+    """Why the server writes no more; empty if it does, or does not answer."""
+    try:
+        told = read_credentials(directory / "credentials.json")
+    except BrokerFailed:
+        return ""
+    login = {"user": SYSTEM_USER, "pass": told.system_password, "verbose": False, "pedantic": False}
+    connect = msgspec.json.encode(login).decode()
     asked = f"CONNECT {connect}\r\nSUB _INBOX.health 1\r\nPUB $SYS.REQ.SERVER.PING.HEALTHZ _INBOX.health 0\r\n\r\n"
     got = b""
     with contextlib.suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError, msgspec.DecodeError, ValueError):
         with anyio.move_on_after(_SECONDS):
-            async with await anyio.connect_tcp(host, port) as stream:
+            async with await anyio.connect_tcp(HOST, told.port) as stream:
                 await stream.send(asked.encode())
                 while len(got) < _LARGEST:
                     got += await stream.receive()
@@ -48,8 +97,8 @@ async def write_failure(host: str, port: int, user: str, password: str) -> str:
     return ""
 
 
-def has_room(directory: Path) -> bool:
-    """Whether the disk of `directory` takes bytes now. Blocking."""
+def _has_room(directory: Path) -> bool:
+    """Whether the disk of `directory` takes bytes now."""
     probe = directory / ".probe"
     try:
         file = os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600)

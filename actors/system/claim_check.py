@@ -15,6 +15,8 @@ import msgspec
 from actors.messages.files import write_whole
 from actors.system.errors import PayloadMissing
 
+CLAIM_HEADER = "Evolved-Claim"
+"""Of a record: its claim, as JSON."""
 _NAME = re.compile(r"[0-9a-f]{64}\.blob")
 
 

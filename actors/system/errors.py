@@ -10,7 +10,7 @@ ActorSystemError
 ├── Deposed                   somebody else leads by now: nothing was written
 ├── Stalled                   a supervised task has not shown a sign of life in time
 ├── Escalated                 a critical task failed more often than its restart policy allows
-├── BrokerFailed              the embedded nats-server did not start, or died
+├── BrokerFailed              the embedded nats-server cannot be started, or never was
 └── HostCallCancelled         the host loop cancelled a call that nobody here had cancelled
 """
 
@@ -67,7 +67,7 @@ class Escalated(ActorSystemError):
 
 
 class BrokerFailed(ActorSystemError):
-    """The embedded broker is not running; the text carries the end of its own error output."""
+    """The embedded broker cannot be started, or never was."""
 
 
 class HostCallCancelled(ActorSystemError):

@@ -2,7 +2,6 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from actors.system.bus import Depth
 from actors.system.supervisor import SystemState
 
 
@@ -47,7 +46,7 @@ class SystemMetrics:
             self.ready.labels(actor.name).set(actor.status in ("ready", "standby"))
             self.beat_age.labels(actor.name).set(actor.beat_age)
 
-    def observe_depth(self, durable: str, depth: Depth) -> None:
+    def observe_depth(self, durable: str, waiting: int, in_flight: int) -> None:
         """Take over how far a durable is behind."""
-        self.mailbox.labels(durable, "waiting").set(depth.waiting)
-        self.mailbox.labels(durable, "in_flight").set(depth.in_flight)
+        self.mailbox.labels(durable, "waiting").set(waiting)
+        self.mailbox.labels(durable, "in_flight").set(in_flight)

@@ -8,7 +8,8 @@ record whose handler keeps failing is parked after `max_failures`; an outage is 
 
 import random
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import anyio
 import msgspec
@@ -25,6 +26,8 @@ from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
 from actors.system.outbox import Drained, Outbox, RunnerSettings
 from actors.system.streams import DEAD
+
+T = TypeVar("T")
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -261,6 +264,9 @@ class _Producing:
 
     async def pause(self, seconds: float) -> bool:
         return await self._line.lifecycle.pause(seconds)
+
+    async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
+        return await self._line.insist(operation)
 
     async def emit(self, result: Result) -> None:
         await self._line.commit((), result)

@@ -106,23 +106,22 @@ class Mixture:
         return chosen
 
     async def report(self, task_id: str, outcomes: Sequence[float], *, blamed: bool = True) -> None:
-        """Note what came of a task; of one that was not drawn here, nothing.
+        """Note what came of a task; of one that was not drawn here, nothing. May be said again until it is written.
 
         Args:
             outcomes: of those attempts that had one.
             blamed: whether it is the task's fault if none had.
         """
-        state = self._flying.pop(task_id, None)
-        if state is None or not (outcomes or blamed):
-            return
-        after = judged(state, outcomes, self._clock())
-        if after.state != "active":
-            self.counts[after.state] += 1
-            _log.info("task_put_away", task=task_id, state=after.state, reason=after.reason)
-        await self._book.mark_tasks([after])
-        if after.state != "active" and after.reason == _ALL_FAIL:
-            eased = easier(state.task)
+        state = self._flying.get(task_id)
+        if state is not None and (outcomes or blamed):
+            after = judged(state, outcomes, self._clock())
+            eased = easier(state.task) if after.state != "active" and after.reason == _ALL_FAIL else None
+            await self._book.mark_tasks([after])
             self.counts["eased"] += await self._book.offer([eased]) if eased is not None else 0
+            if after.state != "active":
+                self.counts[after.state] += 1
+                _log.info("task_put_away", task=task_id, state=after.state, reason=after.reason)
+        self._flying.pop(task_id, None)
 
     def release(self) -> None:
         """Forget what was drawn and never reported: its rounds were cut off."""

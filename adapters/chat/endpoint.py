@@ -121,7 +121,7 @@ class ChatEndpoint:
             self.counts["retried"] += 1
             await anyio.sleep(pause)
         self.counts["unavailable"] += 1
-        raise EndpointUnavailable(f"{self._settings.model} at {self._settings.url}: {why}", after)
+        raise EndpointUnavailable(f"{self._settings.model} at {self._settings.url}: {why}")
 
     async def _once(self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None) -> Reply:
         """One request; more while it is not known which kinds of structured output the endpoint has."""

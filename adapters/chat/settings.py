@@ -59,19 +59,17 @@ class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError("attempts must be from 1 to 10, and max_tokens at least 1")
 
 
-def settings_of(
-    kind: type[_S], options: Mapping[str, Any], refusal: type[AdapterNotSetUp] = AdapterNotSetUp
-) -> _S:  # fmt: skip
+def settings_of(kind: type[_S], options: Mapping[str, Any]) -> _S:
     """`options` of an adapter as its settings.
 
     Raises:
-        AdapterNotSetUp: as `refusal`; says which option, and what to do.
+        AdapterNotSetUp: says which option, and what to do.
     """
     for name in set(options) - set(kind.__struct_fields__):
         near = difflib.get_close_matches(name, kind.__struct_fields__, 1, 0.5)
         meant = f"did you mean {near[0]}?" if near else f"known: {', '.join(kind.__struct_fields__)}"
-        raise refusal(f"there is no option {name}; {meant}")
+        raise AdapterNotSetUp(f"there is no option {name}; {meant}")
     try:
         return msgspec.convert(options, kind)
     except msgspec.ValidationError as error:
-        raise refusal(f"options: {error}") from error
+        raise AdapterNotSetUp(f"options: {error}") from error

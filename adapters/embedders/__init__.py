@@ -1,5 +1,5 @@
-"""Embedders: texts to vectors; the port is `actors.ports.embedders`.
+"""Embedders: texts to vectors; the port is `actors.ports.models`.
 
-In: texts of lessons and goals. Out: vectors, checked (`actors.ports.vectors`). `hashing` needs no model, `openai` asks
+In: texts of lessons and goals. Out: vectors, checked (`actors.ports.models`). `hashing` needs no model, `openai` asks
 any endpoint that speaks `POST /v1/embeddings`.
 """

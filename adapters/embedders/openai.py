@@ -1,8 +1,8 @@
 """`OpenAIEmbedder`: texts to vectors by any endpoint that speaks OpenAI's `POST /v1/embeddings`, a local vLLM included.
 
-What it answers is checked before anybody sees it (`actors.ports.vectors`). An endpoint that is away, slow, or out
+What it answers is checked before anybody sees it (`actors.ports.models`). An endpoint that is away, slow, or out
 of order is `EmbedderUnavailable` after a bounded number of tries; an endpoint that understood and will not have a text
-is `TextRefused`: then there is no use in asking for that text again.
+is `VectorsRefused`: then there is no use in asking for that text again.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ import numpy.typing as npt
 import openai
 from openai.types import CreateEmbeddingResponse
 
-from actors.ports.errors import EmbedderUnavailable, TextRefused, VectorsRefused, WrongCount
-from actors.ports.vectors import checked
+from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.models import checked
 from adapters.chat.keys import checked_url, read_key
 
 _OPENAI = "https://api.openai.com/v1"
@@ -103,7 +103,7 @@ class OpenAIEmbedder:
             raise EmbedderUnavailable(f"{where}: no answer within {self._retries + 1} tries") from error
         except openai.APIStatusError as error:
             if error.status_code in _REFUSALS:
-                raise TextRefused(f"{where}: HTTP {error.status_code} for {len(texts)} texts") from error
+                raise VectorsRefused(f"{where}: HTTP {error.status_code} for {len(texts)} texts") from error
             hint = f"; check {self._key_named}" if error.status_code in (401, 403) else ""
             raise EmbedderUnavailable(f"{where}: HTTP {error.status_code}{hint}") from error
         except (openai.OpenAIError, ValueError) as error:
@@ -118,7 +118,7 @@ class OpenAIEmbedder:
             raise VectorsRefused(f"embedder {self.id}: the answer is not a list of embeddings")
         by_index = {getattr(one, "index", None): getattr(one, "embedding", None) for one in data}
         if len(data) != count or set(by_index) != set(range(count)):
-            raise WrongCount(f"embedder {self.id}: {len(data)} vectors for {count} texts, or not one for each")
+            raise VectorsRefused(f"embedder {self.id}: {len(data)} vectors for {count} texts, or not one for each")
         return [by_index[number] for number in range(count)]  # type: ignore[misc]
 
     def _connected(self) -> openai.AsyncOpenAI:

@@ -21,7 +21,7 @@ import msgspec
 from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiError, LiveApiRefused
-from actors.ports.graders import Grader, needs_reference
+from actors.ports.models import Grader, needs_reference
 from actors.ports.reference_calls import ReferenceCall
 from actors.ports.tool_answers.reader import flagged
 from adapters.live import LiveApi, Operation

@@ -20,7 +20,7 @@ import msgspec
 from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Environment, Episode, Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed, JudgeUnavailable
-from actors.ports.graders import Grader
+from actors.ports.models import Grader
 from actors.ports.reference_calls import Reached, SyntheticTaskSpec, replay, state_of
 
 _CACHED = 1024

@@ -14,7 +14,7 @@ import anyio
 
 from actors.messages import Trajectory
 from actors.ports.errors import EndpointUnavailable, ExtractorUnavailable
-from actors.ports.extractors import Insight
+from actors.ports.models import Insight
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import fresh_mark

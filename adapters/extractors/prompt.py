@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from actors.messages import Trajectory
-from actors.ports.extractors import Insight
+from actors.ports.models import Insight
 from adapters.chat.quoting import quote, visible
 from adapters.chat.reading import bare
 

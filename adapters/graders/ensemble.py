@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.graders import Grade, Grader, needs_reference
+from actors.ports.models import Grade, Grader, needs_reference
 from adapters.chat.settings import settings_of
 from adapters.named import adapter_named
 

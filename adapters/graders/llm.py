@@ -16,7 +16,7 @@ import anyio
 
 from actors.messages import Step, Task, ToolCall, Trajectory
 from actors.ports.errors import EndpointUnavailable
-from actors.ports.graders import Grade
+from actors.ports.models import Grade
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import fresh_mark

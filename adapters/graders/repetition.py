@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Step
-from actors.ports.graders import Grade
+from actors.ports.models import Grade
 
 AGAIN = 3
 """Times that make it a repetition."""

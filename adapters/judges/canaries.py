@@ -16,7 +16,7 @@ import structlog
 
 from actors.messages import Attribution, Label, Step, ToolCall, Trajectory
 from actors.ports.errors import JudgeUnavailable
-from actors.ports.judges import Judge
+from actors.ports.models import Judge
 
 _log = structlog.get_logger(__name__)
 _NAMES = ("Mia", "Leo", "Ida", "Omar", "Noa", "Kenji", "Lucia", "Tariq", "Greta", "Ivo", "Amara", "Jonas")

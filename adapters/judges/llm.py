@@ -17,8 +17,8 @@ from typing import Any
 import anyio
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.errors import AdapterNotSetUp, EndpointUnavailable, JudgeNotSetUp, JudgeUnavailable
-from actors.ports.judges import Judge
+from actors.ports.errors import EndpointUnavailable, JudgeUnavailable
+from actors.ports.models import Judge
 from adapters.chat.endpoint import ChatEndpoint, Reply
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import fresh_mark
@@ -105,7 +105,7 @@ class LlmJudge:
             except EndpointUnavailable as error:
                 # A long trajectory at a slow endpoint would otherwise be asked about for ever.
                 if not asked or anyio.current_time() < deadline:
-                    raise JudgeUnavailable(str(error), error.retry_after) from error
+                    raise JudgeUnavailable(str(error)) from error
                 for number in range(window.numbers[0], len(labels)):
                     labels[number] = abstention("out_of_time")
                 self.counts["out_of_time"] += len(labels) - window.numbers[0]
@@ -165,13 +165,10 @@ def make(**options: Any) -> Judge:
     """The judge that `[judge.options]` describes, with its canaries.
 
     Raises:
-        JudgeNotSetUp: says which option, and what to do.
+        AdapterNotSetUp: says which option, and what to do.
     """
-    try:
-        settings = settings_of(LlmSettings, options)
-        judge = LlmJudge(settings, key=read_key(settings.key_env, settings.key_file))
-    except AdapterNotSetUp as error:
-        raise JudgeNotSetUp(str(error)) from error
+    settings = settings_of(LlmSettings, options)
+    judge = LlmJudge(settings, key=read_key(settings.key_env, settings.key_file))
     if not settings.canary_share:
         return judge
     rng = random.Random(secrets.randbits(64))  # nobody may foresee which judgement has a witness

@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from actors.messages import Attribution, Label, StepLabel, Trajectory
-from actors.ports.errors import JudgeNotSetUp, JudgeUnavailable
-from actors.ports.judges import Judge
+from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
+from actors.ports.models import Judge
 from adapters.chat.settings import settings_of
 from adapters.named import adapter_named
 
@@ -54,12 +54,12 @@ class PanelJudge:
     def __init__(self, members: Sequence[Judge], *, quorum: int = 0, timeout: float = 110.0) -> None:
         names = [member.name for member in members]
         if len(members) < 2 or len(set(names)) < len(names):
-            raise JudgeNotSetUp(f"a panel needs two members or more with different names, not {', '.join(names)}")
+            raise AdapterNotSetUp(f"a panel needs two members or more with different names, not {', '.join(names)}")
         quorum = quorum or len(members) // 2 + 1
         if not len(members) / 2 < quorum <= len(members):
-            raise JudgeNotSetUp(f"quorum = {quorum}: more than half of {len(members)} members, and at most all")
+            raise AdapterNotSetUp(f"quorum = {quorum}: more than half of {len(members)} members, and at most all")
         if not timeout > 0:
-            raise JudgeNotSetUp("timeout must be above 0 seconds")
+            raise AdapterNotSetUp("timeout must be above 0 seconds")
         self._members, self._quorum, self._timeout = tuple(members), quorum, timeout
         self.rubric = self._rubric([member.rubric for member in members])
         self._own: Counter[str] = Counter()
@@ -113,8 +113,7 @@ class PanelJudge:
         for index in away:
             self._own[f"away_{self._members[index].name}"] += 1
         if away and len(self._members) - len(away) < self._quorum:
-            waits = max(error.retry_after for error in away.values())
-            raise JudgeUnavailable("; ".join(str(error) for error in away.values()), waits)
+            raise JudgeUnavailable("; ".join(str(error) for error in away.values()))
         return self._voted(trajectory, answers)
 
     def _voted(self, trajectory: Trajectory, answers: Sequence[Attribution | None]) -> Attribution:
@@ -158,8 +157,8 @@ def make(**options: Any) -> PanelJudge:
     """The panel that `[judge.options]` describes.
 
     Raises:
-        JudgeNotSetUp: says which option, and what to do.
+        AdapterNotSetUp: says which option, and what to do.
     """
-    told = settings_of(PanelOptions, options, JudgeNotSetUp)
+    told = settings_of(PanelOptions, options)
     members = [adapter_named("judge", member.judge, member.options) for member in told.members]
     return PanelJudge(members, quorum=told.quorum, timeout=told.timeout)

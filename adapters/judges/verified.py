@@ -21,9 +21,8 @@ import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
 from actors.ports.answers import listed_tools, offered, read_call
-from actors.ports.errors import JudgeNotSetUp
 from actors.ports.json_schema import fits
-from actors.ports.judges import Judge
+from actors.ports.models import Judge
 from actors.ports.tool_answers.reader import documents, failed
 from adapters.chat.settings import settings_of
 from adapters.judges.rules import SUCCESS
@@ -143,7 +142,7 @@ def make(**options: Any) -> VerifiedJudge:
     """The judge that `[judge.options]` describes, under evidence.
 
     Raises:
-        JudgeNotSetUp: says which option, and what to do.
+        AdapterNotSetUp: says which option, and what to do.
     """
-    told = settings_of(VerifiedOptions, options, JudgeNotSetUp)
+    told = settings_of(VerifiedOptions, options)
     return VerifiedJudge(adapter_named("judge", told.judge, told.options))

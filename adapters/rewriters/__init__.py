@@ -1,1 +1,1 @@
-"""Rewriters: a lesson put into words that fit the case at hand; the port is `actors.ports.rewriters`."""
+"""Rewriters: a lesson put into words that fit the case at hand; the port is `actors.ports.models`."""

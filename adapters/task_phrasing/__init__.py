@@ -1,2 +1,2 @@
 """Task phrasing: a task that was executed, said as somebody would who wants it done; the port is
-`actors.ports.task_phrasing`."""
+`actors.ports.models`."""

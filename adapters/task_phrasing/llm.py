@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from actors.ports.errors import EndpointUnavailable, WordingFailed
-from actors.ports.task_phrasing import Draft
+from actors.ports.models import Draft
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import quote

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.ports.embedders import Embedder, words_alone
 from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.models import Embedder, words_alone
 from actors.ports.search.texts import TextIndex, Texts, grams
 from actors.ports.search.words import words
 from adapters.live import MAX_NAME, Operation

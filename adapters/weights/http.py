@@ -20,7 +20,7 @@ import httpx
 import structlog
 
 from actors.messages import MANIFEST, SIGNATURE, FileDigest, Manifest
-from actors.ports.errors import CheckpointRefused, WeightsCorrupt, WeightsDiskFull, WeightsUnavailable
+from actors.ports.errors import CheckpointRefused, WeightsDiskFull, WeightsUnavailable
 from adapters.weights import Check, Weights, check_directory, check_manifest, disk
 
 _log = structlog.get_logger(__name__)
@@ -167,7 +167,7 @@ class HttpPull:
                 self._hashes.pop(part, None)
                 part.unlink()
                 if downloads >= _DOWNLOADS:
-                    raise WeightsCorrupt(
+                    raise CheckpointRefused(
                         f"{where}/{entry.name} came {downloads} times without the sha256 of the signed manifest: it "
                         "was changed or damaged at the learner; bring its files back from a backup there"
                     )

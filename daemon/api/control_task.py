@@ -62,7 +62,7 @@ def control_task(
             parts.metrics.observe(supervisor.state())
             try:
                 for durable, depth in (await bus.depth()).items():
-                    parts.metrics.observe_depth(durable, depth)
+                    parts.metrics.observe_depth(durable, depth.waiting, depth.in_flight)
             except ActorSystemError as error:
                 log.debug("depth.unknown", reason=str(error))
             lifecycle.beat()

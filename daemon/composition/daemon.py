@@ -31,12 +31,12 @@ from actors.kinds.kinds import Kinds
 from actors.kinds.meanings import Meanings
 from actors.messages import Directive, Experience
 from actors.monitoring.sentinel import Sentinel
-from actors.ports.embedders import Embedder, words_alone
 from actors.ports.environments import Environment
-from actors.ports.graders import Grader
+from actors.ports.models import Embedder, Grader, words_alone
 from actors.rollout.rollout import Rollout
 from actors.system.actor import Actor, Producer
 from actors.system.backpressure import Backpressure
+from actors.system.broker_health import heal
 from actors.system.bus import outgoing
 from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.leadership import Meanwhile
@@ -212,6 +212,8 @@ class Daemon:
             metrics=ShipperMetrics(parts.registry), rng=self.rng("shipper"),
         )  # fmt: skip
         self.supervisor.add("shipper", alone(config.spool, shipper.run))
+        if not config.nats.url:
+            self.supervisor.add("broker", partial(heal, config.state / "broker"), Restart(critical=False))
         if config.otlp.listen:
             intake = OtlpIntake(
                 values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterNotSetUp
-from actors.ports.graders import Grader, needs_reference
+from actors.ports.models import Grader, needs_reference
 from adapters.environments.live import NAME as LIVE
 from adapters.environments.live import LiveEnvironment
 from adapters.environments.workers import WorkerEnvironment

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
-from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
-from actors.ports.task_phrasing import TaskPhrasing
+from actors.ports.models import Embedder, TaskPhrasing
 from actors.store import Store
 from actors.tasks.questioner.actor import Questioner
 from actors.tasks.questioner.generating import Generator

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from actors.store import Store, StoreError, StoreMisconfigured
 from actors.system import runtime
+from actors.system.bus import Bus
 from actors.system.metrics import SystemMetrics
-from actors.system.nats_bus import NatsBus
 from adapters.engines.vllm import VllmEngine
 from adapters.weights import WeightSource
 from adapters.weights.http import HttpPull
@@ -36,7 +36,7 @@ class Resources:
     """What the actors share: store, bus, engines, weights, keys, metrics."""
 
     def __init__(
-        self, config: Config, store: Store, bus: NatsBus, engines: dict[str, VllmEngine], weights: WeightSource,
+        self, config: Config, store: Store, bus: Bus, engines: dict[str, VllmEngine], weights: WeightSource,
         member: Member, closing: AsyncExitStack, registry: CollectorRegistry, metrics: SystemMetrics,
     ) -> None:  # fmt: skip
         self.config, self.store, self.bus, self.engines, self.weights = config, store, bus, engines, weights

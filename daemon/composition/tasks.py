@@ -13,7 +13,7 @@ from starlette.routing import Route
 from actors.curation.curriculum import Curriculum
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
-from actors.ports.graders import Grader, needs_reference
+from actors.ports.models import Grader, needs_reference
 from actors.rollout.rollout import Rollout
 from actors.store import Store
 from actors.store.errors import StoreUnavailable

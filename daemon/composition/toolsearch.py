@@ -9,8 +9,8 @@ from typing import Any
 
 import structlog
 
-from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
+from actors.ports.models import Embedder
 from adapters.toolsearch import Found, ToolIndex
 from adapters.toolsearch.environment import SearchingEnvironment
 from daemon.composition import registry, values

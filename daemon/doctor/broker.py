@@ -2,33 +2,17 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import msgspec
-import nats.errors
-from nats.aio.client import Client
 
-from actors.system.broker import read_credentials
+from actors.system.access import Access, GuardedClient
+from actors.system.connection import CONNECTION_ERRORS
 from actors.system.errors import BrokerFailed
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, Scene, aside, fault
-from daemon.processes.bus_connection import bus_settings
-
-
-def _address(scene: Scene) -> tuple[str, str, str]:
-    """(URL, user, password).
-
-    Raises:
-        BrokerFailed: our own broker has never been started.
-        OSError: a password file cannot be read.
-    """
-    bus = bus_settings(scene.config.nats)
-    if bus.url:
-        return bus.url, bus.user, Path(bus.password_file).read_text().strip() if bus.password_file else ""
-    own = read_credentials(scene.config.state / "broker" / "credentials.json")
-    return own.url, own.user, own.password
+from daemon.processes.bus_connection import access
 
 
 async def _greeting(host: str, port: int) -> dict[str, Any]:
@@ -52,16 +36,13 @@ async def _reach(scene: Scene) -> Sequence[Finding]:
     own = not scene.config.nats.url
     start = "start it: systemctl start evolved-broker, or evolved broker" if own else "start it, or set nats.url"
     try:
-        url, user, password = await aside(_address, scene)
+        way = await aside(access, scene.config)
     except BrokerFailed:
         return [
             fault(f"no broker has ever run with {scene.config.state / 'broker'}", start + "; or name yours: nats.url")
         ]
-    except OSError as error:
-        return [fault(f"nats.secret_file {error.filename}: {error.strerror}", "make it readable for the daemon's user")]
-    parts = [urlsplit(one.strip()) for one in url.split(",")]
     found: list[Finding] = []
-    for one in parts:
+    for one in map(urlsplit, way.servers):
         where = f"{one.hostname}:{one.port or 4222}"
         try:
             info = await _greeting(str(one.hostname), one.port or 4222)
@@ -75,13 +56,11 @@ async def _reach(scene: Scene) -> Sequence[Finding]:
             found.append(
                 fault(f"nats-server at {where} has JetStream off", "start it with -js, or jetstream {} in its file")
             )
-    if not found and not any(one.scheme in ("tls", "wss") for one in parts):
-        found += await _enter(url, user, password)
-    return found
+    return found or await _enter(way)
 
 
-async def _enter(url: str, user: str, password: str) -> list[Finding]:
-    client = Client()
+async def _enter(way: Access) -> list[Finding]:
+    client = GuardedClient(tls_only=way.tls_only)
 
     async def quiet(error: Exception) -> None:
         del error
@@ -89,14 +68,14 @@ async def _enter(url: str, user: str, password: str) -> list[Finding]:
     try:
         with anyio.fail_after(CALL_SECONDS):
             await client.connect(
-                url, user=user or None, password=password or None, allow_reconnect=False, connect_timeout=2,
-                max_reconnect_attempts=0, error_cb=quiet, name="evolved-doctor",
+                list(way.servers), allow_reconnect=False, connect_timeout=2, error_cb=quiet, name="evolved-doctor",
+                **way.options(),
             )  # fmt: skip
-    except (nats.errors.Error, OSError, TimeoutError) as error:
+    except CONNECTION_ERRORS as error:
         return [
             fault(
-                f"the broker at {url} does not let us in: {error or type(error).__name__}",
-                "check the user in nats.url and nats.secret_file (own broker: its credentials.json)",
+                f"the broker at {', '.join(way.servers)} does not let us in: {error or type(error).__name__}",
+                way.refusal(error) or "check nats.url and nats.secret_file (own broker: its credentials.json)",
             )
         ]
     finally:

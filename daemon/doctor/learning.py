@@ -6,8 +6,8 @@ from pathlib import Path
 
 from actors.messages import MANIFEST
 from actors.messages.signing import BadKey
-from actors.ports.embedders import words_alone
 from actors.ports.errors import CheckpointRefused, WeightsUnavailable
+from actors.ports.models import words_alone
 from adapters.weights import check_directory
 from daemon.cli.status import fetch
 from daemon.composition import registry

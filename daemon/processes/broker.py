@@ -1,37 +1,18 @@
-"""`evolved broker`: nats-server as a supervised child, for machines without a NATS of their own."""
+"""`evolved broker`: nats-server, for machines without a NATS of their own."""
 
-import os
-import random
+from typing import NoReturn
 
-import anyio
-
-from actors.system.broker import Broker
-from actors.system.errors import BrokerFailed, Escalated
-from actors.system.lifecycle import Restart
-from actors.system.notify import Notify
-from actors.system.supervisor import Supervisor
+from actors.system.broker import become
+from actors.system.errors import BrokerFailed
 from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.settings.tables import Config
 
 
-def main(config: Config) -> int:
-    """Run until SIGTERM; the exit status. Raises StartFailed: another broker runs here, or nats-server does not stay
-    up."""
-
+def main(config: Config) -> NoReturn:
+    """Become the server. Raises StartFailed: another broker runs here, or its port is taken."""
     preflight.state_directory(config)
-
-    async def serve() -> int:
-        broker = Broker(config.state / "broker", store_bytes=int(config.limits.streams_gb * (1 << 30)))
-        try:
-            await broker.take_over()
-        except BrokerFailed as error:
-            raise StartFailed(str(error)) from error
-        supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
-        supervisor.add("broker", broker.serve, Restart(max_delay=2.0))
-        try:
-            return 0 if await supervisor.run() else 1
-        except Escalated as error:
-            raise StartFailed(f"{error.__cause__ or error}; its files are in {config.state / 'broker'}") from error
-
-    return anyio.run(serve)
+    try:
+        become(config.state / "broker", store_bytes=int(config.limits.streams_gb * (1 << 30)))
+    except BrokerFailed as error:
+        raise StartFailed(str(error)) from error

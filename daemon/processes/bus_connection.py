@@ -7,23 +7,21 @@ import anyio
 import structlog
 
 from actors.system import runtime
+from actors.system.access import Access
 from actors.system.broker import read_credentials
+from actors.system.bus import Bus
 from actors.system.errors import BrokerFailed, BusMisconfigured, BusUnavailable
 from actors.system.metrics import SystemMetrics
-from actors.system.nats_access import NatsAccess
-from actors.system.nats_bus import NatsBus
-from actors.system.nats_client import NatsSettings
-from actors.system.nats_settings import BusSettings
 from daemon.errors import StartFailed
 from daemon.settings.reading import nats_servers
-from daemon.settings.tables import Config, Nats
+from daemon.settings.tables import Config
 
 log = structlog.get_logger(__name__)
 
 
 async def open_bus(
     config: Config, host: runtime.Host, name: str, seconds: float = 90.0, *, metrics: SystemMetrics | None = None
-) -> NatsBus:
+) -> Bus:
     """The bus of this process, connected.
 
     Args:
@@ -37,9 +35,10 @@ async def open_bus(
     end = anyio.current_time() + seconds
     reason = ""
     while True:
-        bus: NatsBus | None = None
+        bus: Bus | None = None
         try:
-            bus = _bus(config, host, name, metrics, NatsSettings(connect_seconds=min(10.0, max(1.0, seconds))))
+            shown = f"evolved-{name} {platform.node()}:{os.getpid()}"
+            bus = Bus(host, access(config), claims=config.state / "claims", name=shown, metrics=metrics)
             await bus.open()
             return bus
         except (BusUnavailable, BrokerFailed, BusMisconfigured) as error:
@@ -61,24 +60,17 @@ async def open_bus(
             await anyio.sleep(0.5)
 
 
-def bus_settings(nats: Nats) -> BusSettings:
-    """With a user in the address, nats://USER@HOST, the secret is his password; else it is a .creds file."""
+def access(config: Config) -> Access:
+    """How this process gets in; with a user in the address, nats://USER@HOST, the secret is his password.
+
+    Raises:
+        BrokerFailed: our own broker has never been started.
+    """
+    nats = config.nats
     servers = nats_servers(nats.url)
-    user = servers[0].partition("://")[2].rpartition("@")[0] if servers else ""
-    return BusSettings(
-        url=",".join(server.replace(f"://{user}@", "://", 1) for server in servers), user=user, ca_file=nats.ca_file,
-        replicas=nats.replicas, password_file=nats.secret_file if user else "",
-        credentials_file="" if user else nats.secret_file,
-    )  # fmt: skip
-
-
-def _bus(
-    config: Config, host: runtime.Host, name: str, metrics: SystemMetrics | None, settings: NatsSettings
-) -> NatsBus:
-    if config.nats.url:
-        access = NatsAccess.of(bus_settings(config.nats))
-    else:
+    if not servers:
         own = read_credentials(config.state / "broker" / "credentials.json")
-        access = NatsAccess((own.url,), bus_settings(config.nats), own.user, own.password)
-    shown = f"evolved-{name} {platform.node()}:{os.getpid()}"
-    return NatsBus(host, access, claims=config.state / "claims", name=shown, metrics=metrics, settings=settings)
+        return Access(servers=(own.url,), user=own.user, password=own.password, replicas=nats.replicas)
+    user = servers[0].partition("://")[2].rpartition("@")[0]
+    bare = tuple(server.replace(f"://{user}@", "://", 1) for server in servers)
+    return Access(servers=bare, user=user, secret_file=nats.secret_file, ca_file=nats.ca_file, replicas=nats.replicas)

@@ -7,7 +7,7 @@ handled anew under the ids that it had then. Orders made after it are forgotten 
 import structlog
 
 from actors.store import Store
-from actors.system.nats_bus import NatsBus
+from actors.system.bus import Bus
 
 REWIND = "store.rewind"
 """State that a restore leaves: when its backup was made, unix seconds."""
@@ -16,7 +16,7 @@ _OTHERS = frozenset({"learner"})
 log = structlog.get_logger(__name__)
 
 
-async def rewind(store: Store, bus: NatsBus) -> int:
+async def rewind(store: Store, bus: Bus) -> int:
     """Have all streams delivered again from their beginning, if the store was restored; returns how many consumers.
 
     Call it before the first actor subscribes. A daemon that dies in between does it again.

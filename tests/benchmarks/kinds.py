@@ -33,7 +33,7 @@ from tests.benchmarks import report
 from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.loop import Loop, Setup
 
-LEVELS = {"batch": 0, "agent": 2, "neighbourhood": 3, "all": 4}
+LEVELS = {"batch": 0, "agent": 2, "neighbourhood": 3}
 """By arm: levels of the estimates, the tenant's first."""
 WANTED, REPORTED = 0.8, 5
 """Of what is reachable; one run of so many is reported."""
@@ -222,7 +222,7 @@ def main() -> None:
     parser = report.arguments("Runs of live traffic to 80 % of what is reachable, by what a run is compared with.")
     parser.add_argument("--seeds", type=int, default=8, help="runs of each arm (8)")
     parser.add_argument("--updates", type=int, default=64, help="of each run (64)")
-    parser.add_argument("--lr", type=float, default=5e-4, help="learning rate of all arms (5e-4)")
+    parser.add_argument("--lr", type=float, default=2e-4, help="learning rate of all arms (2e-4)")
     parser.add_argument("--results", type=Path, default=Path("build/kinds.jsonl"), help="what has run; not run again")
     parser.add_argument("--report", action="store_true", help="tables of what has run")
     options = parser.parse_args()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.ports.embedders import Embedder
+from actors.ports.models import Embedder
 from adapters.live import Operation
 from adapters.toolsearch import SearchSettings, ToolIndex
 from tests.benchmarks import report

@@ -80,7 +80,7 @@ class Cell(msgspec.Struct, kw_only=True):
     """What did not go on."""
 
 
-_ONE_PLACE = {"disk", "broker's directory", "nats-server", "broker"}
+_ONE_PLACE = {"disk", "broker's directory", "nats-server"}
 """What is done to one of them is in the way of what is done to another: no pair is drawn of them."""
 
 

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from actors.system import runtime
-from actors.system.bus import Outgoing
+from actors.system.access import Access
+from actors.system.bus import Bus, Outgoing
 from actors.system.errors import BusUnavailable
-from actors.system.nats_access import NatsAccess
-from actors.system.nats_bus import NatsBus
-from actors.system.nats_settings import BusSettings
 from actors.system.streams import TRAFFIC_EXCHANGE
 from tests.support.certificates import Authority
 from tests.support.nats_cluster import PASSWORD, Server, cluster, tls, user
@@ -45,10 +43,10 @@ def test_the_server_that_leads_the_streams_is_killed_in_mid_traffic(tmp_path: Pa
     authority = Authority(tmp_path)
     (tmp_path / "password").write_text(PASSWORD)
     with cluster(tmp_path, f"{tls(authority.certificate('server', '127.0.0.1'))}\n{user()}") as servers:
-        settings = BusSettings(
-            url=",".join(one.url.replace("nats:", "tls:") for one in servers),
+        settings = Access(
+            servers=tuple(one.url.replace("nats:", "tls:") for one in servers),
             user="evolved",
-            password_file=str(tmp_path / "password"),
+            secret_file=str(tmp_path / "password"),
             ca_file=str(authority.chain),
             replicas=3,
         )
@@ -58,7 +56,7 @@ def test_the_server_that_leads_the_streams_is_killed_in_mid_traffic(tmp_path: Pa
     assert len(handled) == len(confirmed)
 
 
-async def _opened(bus: NatsBus) -> None:
+async def _opened(bus: Bus) -> None:
     """As the daemon does it: three servers that have just met may be electing who leads a stream for a while."""
     end = time.monotonic() + within()
     while time.monotonic() < end:
@@ -70,9 +68,9 @@ async def _opened(bus: NatsBus) -> None:
 
 
 async def _traffic(
-    host: runtime.Host, settings: BusSettings, servers: list[Server], tmp_path: Path
+    host: runtime.Host, settings: Access, servers: list[Server], tmp_path: Path
 ) -> tuple[set[str], list[str]]:
-    bus, reader = (NatsBus(host, NatsAccess.of(settings), claims=tmp_path / "claims") for _ in range(2))
+    bus, reader = (Bus(host, settings, claims=tmp_path / "claims") for _ in range(2))
     await _opened(bus)
     await _opened(reader)
     subscription = await reader.subscribe("reader", [TRAFFIC_EXCHANGE])

@@ -3,14 +3,13 @@
 import itertools
 
 import anyio
-import msgspec
 import pytest
 
 from actors.system.bus import Bus, Outgoing
 from actors.system.errors import BusMisconfigured, StreamFull
 from actors.system.runtime import SameLoopHost
 from actors.system.streams import Stream
-from tests.support.nats import PATIENT, opened_bus, running_broker
+from tests.support.nats import opened_bus, running_broker
 from tests.support.patience import until, within
 from tests.support.stub_bus import StubBus
 
@@ -53,7 +52,7 @@ class Bench:
 @pytest.fixture
 def ack_wait() -> float:
     """So long that nothing comes again: a test of what comes again sets its own."""
-    return PATIENT.ack_wait
+    return 30.0
 
 
 @pytest.fixture(params=["stub", "nats"])
@@ -68,8 +67,7 @@ async def bench(request, broker, tmp_path, ack_wait):
     if request.param == "stub":
         yield Bench(StubBus(streams, ack_wait=ack_wait), prefix)
         return
-    settings = msgspec.structs.replace(PATIENT, ack_wait=ack_wait)
-    async with opened_bus(SameLoopHost(), broker, tmp_path, settings=settings, streams=streams) as bus:
+    async with opened_bus(SameLoopHost(), broker, tmp_path, streams=streams, ack_wait=ack_wait) as bus:
         yield Bench(bus, prefix)
 
 

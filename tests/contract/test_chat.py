@@ -23,7 +23,7 @@ from actors.ports.errors import (
     RewriterFailed,
     WordingFailed,
 )
-from actors.ports.task_phrasing import Draft
+from actors.ports.models import Draft
 from adapters.chat.keys import read_key
 from adapters.embedders.openai import OpenAIEmbedder
 from adapters.extractors.llm import LlmExtractor

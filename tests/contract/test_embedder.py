@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import numpy as np
 import pytest
 
-from actors.ports.embedders import Embedder
+from actors.ports.models import Embedder
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.embedders.openai import OpenAIEmbedder
 from tests.support.embedding_server import EmbeddingServer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.messages import Step, ToolCall, Trajectory
-from actors.ports.extractors import Insight
+from actors.ports.models import Insight
 from adapters.extractors.llm import LlmExtractor
 from adapters.extractors.prompt import MAX_CONTENT, draw_messages
 from tests.support.chat_endpoint import ChatEndpoint, Reply, says

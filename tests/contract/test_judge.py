@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from actors.messages import Step, ToolCall, Trajectory
-from actors.ports.judges import Judge
+from actors.ports.models import Judge
 from adapters.judges.canaries import CanaryJudge
 from adapters.judges.llm import LlmJudge, LlmSettings
 from adapters.judges.panel import PanelJudge

@@ -1,7 +1,5 @@
 """The bus and the runner on a real nats-server that is killed, and on both runtimes."""
 
-import asyncio
-import contextlib
 import os
 import random
 from pathlib import Path
@@ -13,23 +11,22 @@ from nats.aio.client import Client
 from prometheus_client import CollectorRegistry
 
 from actors.messages import Directive
-from actors.system import nats_pull
+from actors.system import pull
 from actors.system.actor import Output, Result
-from actors.system.bus import Outgoing, outgoing
+from actors.system.bus import Bus, Outgoing, outgoing
 from actors.system.errors import BusRefused, BusUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
-from actors.system.nats_bus import NatsBus
 from actors.system.outbox import RunnerSettings
 from actors.system.runner import run_actor
 from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor
 from tests.support.memory_ledger import MemoryLedger
-from tests.support.nats import PATIENT, kill, opened_bus, persistently, running_broker
+from tests.support.nats import login, opened_bus, persistently, running_broker
 from tests.support.patience import until, within
 
-QUICK = msgspec.structs.replace(PATIENT, answer_seconds=0.5, connect_seconds=0.5, publish_attempts=2, ack_wait=1.0)
+QUICK = {"answer_seconds": 0.5, "ack_wait": 1.0}
 """For tests in which nobody answers."""
 
 
@@ -84,7 +81,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
         metrics = SystemMetrics(CollectorRegistry())
         async with (
             running_broker(tmp_path) as broker,
-            opened_bus(host, broker, tmp_path, settings=QUICK, metrics=metrics) as bus,
+            opened_bus(host, broker, tmp_path, **QUICK, metrics=metrics) as bus,
         ):
             supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
             relay = Relay("relay", random.Random(2))
@@ -104,7 +101,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
             async def reap():
                 for done in (count // 3, count * 2 // 3):
                     await until(lambda done=done: len(relay.seen) >= done, f"{done} were passed on", 120)
-                    await kill(broker)
+                    broker.kill()
                     await anyio.sleep(0.3)
                     await broker.start()
 
@@ -150,7 +147,7 @@ def test_a_payload_above_the_limit_travels_by_claim_check_and_without_its_file_i
 
 
 def test_a_pending_fetch_is_cancelled_at_once_and_closing_waits_for_no_dead_broker(tmp_path, monkeypatch):
-    monkeypatch.setattr(nats_pull, "_EXPIRES", 3600.0)  # whoever waits until the server ends a pull request hangs
+    monkeypatch.setattr(pull, "_EXPIRES", 3600.0)  # whoever waits until the server ends a pull request hangs
 
     async def main(host):
         async with running_broker(tmp_path) as broker:
@@ -161,7 +158,7 @@ def test_a_pending_fetch_is_cancelled_at_once_and_closing_waits_for_no_dead_brok
                         await subscription.fetch(10, 3600.0)
                     assert scope.cancelled_caught
                     if not alive:
-                        await kill(broker)
+                        broker.kill()
                     with anyio.fail_after(within()):
                         await bus.aclose()
 
@@ -170,9 +167,9 @@ def test_a_pending_fetch_is_cancelled_at_once_and_closing_waits_for_no_dead_brok
 
 def test_a_publish_while_the_broker_is_away_fails_in_bounded_time_and_may_be_repeated(tmp_path):
     async def main(host):
-        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path, settings=QUICK) as bus:
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path, **QUICK) as bus:
             await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
-            await kill(broker)
+            broker.kill()
             item = [Outgoing(TRAFFIC_EXCHANGE, "r2", b"x")]
             with anyio.fail_after(within()), pytest.raises(BusUnavailable):
                 await bus.publish(item)
@@ -181,24 +178,6 @@ def test_a_publish_while_the_broker_is_away_fails_in_bounded_time_and_may_be_rep
             return await all_of(bus, "d", TRAFFIC_EXCHANGE, 2)
 
     assert run(main) == ["r1", "r2"]
-
-
-def test_an_attempt_to_connect_that_loses_its_cancellation_does_not_hold_up_the_error(tmp_path, monkeypatch):
-    """`asyncio.wait_for` of Python 3.11 loses one that comes as the connection is refused."""
-
-    async def connect(client, *arguments, **options):
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(3600)
-        await asyncio.sleep(3600)
-
-    async def main(host):
-        monkeypatch.setattr(Client, "connect", connect)
-        bus = NatsBus(host, "nats://127.0.0.1:1", claims=tmp_path, settings=QUICK)
-        with anyio.fail_after(within()), pytest.raises(BusUnavailable):
-            await bus.open()
-        await bus.aclose()
-
-    run(main)
 
 
 def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_actor(tmp_path, monkeypatch):
@@ -213,7 +192,7 @@ def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_act
     async def main(host):
         async with (
             running_broker(tmp_path) as broker,
-            opened_bus(host, broker, tmp_path, settings=QUICK) as bus,
+            opened_bus(host, broker, tmp_path, **QUICK) as bus,
         ):
             subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
             monkeypatch.setattr(Client, "publish", publish_or_fail)
@@ -234,10 +213,10 @@ def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_act
 def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker:
-            modes = {path.name: path.stat().st_mode & 0o777 for path in broker.credentials_path.parent.glob("*.*")}
+            modes = {path.name: path.stat().st_mode & 0o777 for path in broker.directory.glob("*.*")}
             command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode()
-            bus = NatsBus(host, broker.credentials.url, claims=tmp_path, user="evolved", password="x", settings=PATIENT)
-            with pytest.raises(BusRefused, match="login"):
+            bus = Bus(host, msgspec.structs.replace(login(broker), password="x"), claims=tmp_path)
+            with pytest.raises(BusRefused, match="another NATS"):
                 await bus.open()
             await bus.aclose()
             return modes, command, broker.credentials.password

@@ -3,35 +3,32 @@
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from actors.system import runtime
-from actors.system.bus import Outgoing
+from actors.system.access import Access
+from actors.system.bus import Bus, Outgoing
 from actors.system.errors import BusRefused, BusUnavailable
-from actors.system.nats_access import NatsAccess
-from actors.system.nats_bus import NatsBus
-from actors.system.nats_settings import BusSettings
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
 from daemon.settings.reading import load
 from tests.support.certificates import Authority
-from tests.support.nats import PATIENT, persistently
+from tests.support.nats import persistently
 from tests.support.nats_cluster import PASSWORD, Operator, server, tls, user
 from tests.support.patience import within
 from tests.support.ports import free_ports
 
-QUICK = msgspec.structs.replace(PATIENT, answer_seconds=0.5, publish_attempts=2)
+QUICK = {"answer_seconds": 0.5}
 """For servers that do not answer whoever has no right to ask."""
 
 
-def opened(tmp_path: Path, settings: BusSettings) -> list[str]:
+def opened(tmp_path: Path, settings: Access) -> list[str]:
     """A bus under `settings`: one record goes there and back; the ids that came. A deadline may strike a slow server:
     it is asked again."""
 
     async def main(host: runtime.Host) -> list[str]:
-        bus = NatsBus(host, NatsAccess.of(settings), claims=tmp_path / "claims", settings=QUICK)
+        bus = Bus(host, settings, claims=tmp_path / "claims", **QUICK)
         try:
             await persistently(bus.open)
             await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
@@ -45,7 +42,7 @@ def opened(tmp_path: Path, settings: BusSettings) -> list[str]:
     return runtime.run(main, backend="asyncio")
 
 
-def refused(tmp_path: Path, settings: BusSettings) -> str:
+def refused(tmp_path: Path, settings: Access) -> str:
     with pytest.raises(BusRefused) as caught:
         opened(tmp_path, settings)
     assert PASSWORD not in str(caught.value)
@@ -65,20 +62,20 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 def test_a_password_from_a_file_opens_it_and_a_wrong_one_names_the_file(tmp_path: Path, secret: str) -> None:
     with server(tmp_path / "s", user()) as one:
-        good = BusSettings(url=one.url, user="evolved", password_file=secret)
+        good = Access(servers=(one.url,), user="evolved", secret_file=secret)
         assert opened(tmp_path, good) == ["r1"]
         Path(secret).write_text("wrong")
         assert "nats.secret_file = " + secret in refused(tmp_path, good)
-        assert "nats://USER@HOST" in refused(tmp_path, BusSettings(url=one.url))
+        assert "nats://USER@HOST" in refused(tmp_path, Access(servers=(one.url,)))
 
 
 def test_a_credentials_file_opens_it_and_one_that_has_expired_is_named(tmp_path: Path) -> None:
     operator = Operator()
     with server(tmp_path / "s", operator.block) as one:
         good = operator.credentials(tmp_path / "good.creds")
-        assert opened(tmp_path, BusSettings(url=one.url, credentials_file=str(good))) == ["r1"]
+        assert opened(tmp_path, Access(servers=(one.url,), secret_file=str(good))) == ["r1"]
         late = operator.credentials(tmp_path / "late.creds", hours=-1.0)
-        assert f"nats.secret_file = {late}" in refused(tmp_path, BusSettings(url=one.url, credentials_file=str(late)))
+        assert f"nats.secret_file = {late}" in refused(tmp_path, Access(servers=(one.url,), secret_file=str(late)))
 
 
 def test_a_server_with_tls_opens_and_one_that_wants_our_certificate_says_what_to_do(
@@ -87,8 +84,11 @@ def test_a_server_with_tls_opens_and_one_that_wants_our_certificate_says_what_to
     for clients in (None, authority.chain):
         text = f"{tls(authority.certificate('server', '127.0.0.1'), clients=clients)}\n{user()}"
         with server(tmp_path / f"clients-{clients is not None}", text) as one:
-            settings = BusSettings(
-                url=one.url.replace("nats:", "tls:"), user="evolved", password_file=secret, ca_file=str(authority.chain)
+            settings = Access(
+                servers=(one.url.replace("nats:", "tls:"),),
+                user="evolved",
+                secret_file=secret,
+                ca_file=str(authority.chain),
             )
             if clients is None:
                 assert opened(tmp_path, settings) == ["r1"]
@@ -107,8 +107,8 @@ def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Pa
 
         listener = await asyncio.start_server(plain, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
-        settings = BusSettings(url=f"tls://127.0.0.1:{port}", user="evolved", password_file=secret)
-        bus = NatsBus(runtime.SameLoopHost(), NatsAccess.of(settings), claims=tmp_path, settings=PATIENT)
+        settings = Access(servers=(f"tls://127.0.0.1:{port}",), user="evolved", secret_file=secret)
+        bus = Bus(runtime.SameLoopHost(), settings, claims=tmp_path)
         with pytest.raises(BusRefused) as caught:
             await bus.open()
         await bus.aclose()
@@ -133,10 +133,10 @@ LIMITED = account("jetstream: enabled", ', permissions: { publish: ["traffic.>"]
     ("text", "options", "settings", "said"),
     [
         ("", {"jetstream": False}, {}, "JetStream is off"),
-        ("", {}, {"replicas": 3}, "nats.replicas = 1"),
+        ("", {}, {"replicas": 3}, "replicas > 1"),
         ("", {"limits": "max_file_store: 1MB"}, {}, "max_file_store"),
-        (account("jetstream: { max_streams: 2 }"), {}, {"user": "evolved"}, "no more streams"),
-        (account(""), {}, {"user": "evolved"}, "JetStream is off for this account"),
+        (account("jetstream: { max_streams: 2 }"), {}, {"user": "evolved"}, "maximum number of streams"),
+        (account(""), {}, {"user": "evolved"}, "JetStream is off"),
         (LIMITED, {}, {"user": "evolved"}, "$JS.API.>"),
     ],
     ids=["off", "copies", "small", "streams", "account", "rights"],
@@ -145,16 +145,16 @@ def test_what_a_server_an_account_or_a_user_lacks_is_named(
     tmp_path: Path, secret: str, text: str, options: dict, settings: dict, said: str
 ) -> None:
     if "user" in settings:
-        settings = {**settings, "password_file": secret}
+        settings = {**settings, "secret_file": secret}
     with server(tmp_path / "s", text, **options) as one:
-        assert said in refused(tmp_path, BusSettings(url=one.url, **settings))
+        assert said in refused(tmp_path, Access(servers=(one.url,), **settings))
 
 
 @pytest.mark.parametrize(
     ("name", "host", "until", "known", "said"),
     [
         ("expired", "127.0.0.1", -1, True, "has expired"),
-        ("unknown", "127.0.0.1", 7, False, "authority is not known here"),
+        ("unknown", "127.0.0.1", 7, False, "nats.ca_file"),
         ("elsewhere", "nats.example", 7, True, "nats.url"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_servers_certificate_that_does_not_hold_is_told_by_its_fault(
 ) -> None:
     ca = (authority if known else Authority(tmp_path, "other")).chain
     with server(tmp_path / name, tls(authority.certificate(name, host, days=(-9, until)))) as one:
-        assert said in refused(tmp_path, BusSettings(url=one.url.replace("nats:", "tls:"), ca_file=str(ca)))
+        assert said in refused(tmp_path, Access(servers=(one.url.replace("nats:", "tls:"),), ca_file=str(ca)))
 
 
 def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_servers_waits(tmp_path: Path) -> None:
@@ -183,17 +183,17 @@ def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_ser
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("no certificate\n")
-    for name, setting in (("credentials_file", "secret_file"), ("ca_file", "ca_file")):
+    for name in ("secret_file", "ca_file"):
         for file, said in ((tmp_path / "nowhere", " cannot be read"), (broken, "")):
-            settings = msgspec.convert({"url": "tls://127.0.0.1:4222", name: str(file)}, BusSettings)
-            assert f"nats.{setting} = {file}{said}" in refused(tmp_path, settings)
+            settings = Access(servers=("tls://127.0.0.1:4222",), **{name: str(file)})
+            assert f"nats.{name} = {file}{said}" in refused(tmp_path, settings)
 
 
 def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path: Path, secret: str) -> None:
     async def main(host: runtime.Host) -> None:
         with server(tmp_path / "s", user()) as one:
-            settings = BusSettings(url=one.url, user="evolved", password_file=secret)
-            bus = NatsBus(host, NatsAccess.of(settings), claims=tmp_path, settings=QUICK)
+            settings = Access(servers=(one.url,), user="evolved", secret_file=secret)
+            bus = Bus(host, settings, claims=tmp_path, **QUICK)
             await persistently(bus.open)
             one.stop()
             file = tmp_path / "s" / "nats.conf"

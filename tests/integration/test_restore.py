@@ -13,8 +13,7 @@ from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.integrity import check
-from actors.system.bus import Subscription, outgoing
-from actors.system.nats_bus import NatsBus
+from actors.system.bus import Bus, Subscription, outgoing
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed, TransferFailed
@@ -43,7 +42,7 @@ def settings(state: Path) -> Config:
     return load(None, [f"state_dir={state}", f"control.listen=127.0.0.1:{free_port()}"])
 
 
-async def subscribed(bus: NatsBus) -> Subscription:
+async def subscribed(bus: Bus) -> Subscription:
     return await bus.subscribe(HANDLER, (TRAFFIC_EXCHANGE,))
 
 

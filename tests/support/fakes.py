@@ -2,10 +2,10 @@
 
 import json
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -34,6 +34,9 @@ from actors.ports.errors import CheckpointRefused, EngineUnavailable, Environmen
 from actors.ports.store import FailedCall, OutcomeRow, SwapReport
 from actors.statistics.parties import newest, party_of
 from actors.system.actor import Result
+from actors.system.errors import DependencyUnavailable
+
+T = TypeVar("T")
 
 
 class FakeStore:
@@ -378,6 +381,13 @@ class FakeContext:
             await self.draining.wait()
             return False
         return True
+
+    async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await operation()
+            except DependencyUnavailable:
+                await anyio.sleep(1.0)
 
     async def emit(self, result: Result) -> None:
         self.results.append(result)

@@ -1,24 +1,55 @@
 """A real nats-server for tests, and buses on it."""
 
 import contextlib
-import os
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from actors.system.broker import Broker
+import anyio.to_thread
+
+from actors.system.access import Access
+from actors.system.broker import Credentials, prepare, read_credentials
+from actors.system.bus import Bus
 from actors.system.errors import BusUnavailable
 from actors.system.metrics import SystemMetrics
-from actors.system.nats_bus import NatsBus
-from actors.system.nats_client import NatsSettings
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream
 from tests.support.patience import until
+from tests.support.process import Process, listens
 
 T = TypeVar("T")
-PATIENT = NatsSettings(reconnect_wait=0.05, answer_seconds=10.0, connect_seconds=30.0, publish_attempts=3)
-"""For a broker on this machine, which may be slow. A test that wants a deadline to strike sets its own."""
+
+
+class Broker:
+    """The server that `evolved broker` becomes, as a child of the test."""
+
+    def __init__(self, directory: Path, **settings: int) -> None:
+        self.directory, self._settings = directory, settings
+        self._process: Process | None = None
+
+    @property
+    def credentials(self) -> Credentials:
+        return read_credentials(self.directory / "credentials.json")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Until it takes clients."""
+        self._process = Process(prepare(self.directory, **self._settings), self.directory / "output", env={})
+        port = self.credentials.port
+        await until(lambda: anyio.to_thread.run_sync(listens, port), "the broker listens")
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            await anyio.to_thread.run_sync(self._process.stop)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
 
 
 @contextlib.asynccontextmanager
@@ -38,21 +69,28 @@ async def opened_bus(
     broker: Broker,
     directory: Path,
     *,
-    settings: NatsSettings = PATIENT,
     streams: Sequence[Stream] = STREAMS,
     metrics: SystemMetrics | None = None,
-) -> AsyncIterator[NatsBus]:
-    """A bus on `broker`, closed at the end. It opens however short the deadlines in `settings` are."""
-    login = broker.credentials
-    bus = NatsBus(
-        host, login.url, claims=directory / "claims", user=login.user, password=login.password, settings=settings,
-        streams=streams, metrics=metrics,
+    answer_seconds: float = 10.0,
+    ack_wait: float = 30.0,
+) -> AsyncIterator[Bus]:
+    """A bus on `broker`, closed at the end. It opens however short its deadlines are; without any it is patient: the
+    broker is on this machine, which may be slow."""
+    bus = Bus(
+        host, login(broker), claims=directory / "claims", streams=streams, metrics=metrics,
+        answer_seconds=answer_seconds, ack_wait=ack_wait,
     )  # fmt: skip
     await persistently(bus.open)
     try:
         yield bus
     finally:
         await bus.aclose()
+
+
+def login(broker: Broker) -> Access:
+    """The way into `broker`."""
+    told = broker.credentials
+    return Access(servers=(told.url,), user=told.user, password=told.password)
 
 
 async def persistently(call: Callable[..., Awaitable[T]], *arguments: object) -> T:
@@ -66,11 +104,3 @@ async def persistently(call: Callable[..., Awaitable[T]], *arguments: object) ->
 
     await until(answered, f"the broker answers {call.__name__}")
     return answers[0]
-
-
-async def kill(broker: Broker) -> None:
-    """kill -9, and take notice of the end."""
-    assert broker.pid is not None
-    os.kill(broker.pid, signal.SIGKILL)
-    await broker.wait()
-    await broker.stop()

@@ -131,7 +131,7 @@ class Pipeline(Tapped):
         await until(lambda: asyncio.to_thread(answers, control), "the daemon answers", 120)
 
     def nats(self, number: int) -> None:
-        """Send a signal to nats-server itself, below `evolved broker`."""
+        """Send a signal to nats-server, which `evolved broker` has become."""
         with contextlib.suppress(OSError, ValueError):
             os.kill(int((self.config.state / "broker" / "nats.pid").read_text()), number)
 

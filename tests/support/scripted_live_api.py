@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from actors.messages import Step, Task, ToolCall
-from actors.ports.graders import Grade
+from actors.ports.models import Grade
 from adapters.live import CallResult, Operation
 
 Answer = Callable[[str, Mapping[str, Any]], Awaitable[CallResult]]

@@ -63,7 +63,7 @@ class _Log:
 
 
 class StubBus:
-    """A `Bus` for tests."""
+    """What `Bus` promises, for tests."""
 
     def __init__(self, streams: Sequence[Stream] = STREAMS, *, ack_wait: float = 30.0) -> None:
         """`ack_wait`: seconds on anyio's clock."""

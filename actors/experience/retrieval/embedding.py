@@ -16,9 +16,8 @@ import structlog
 
 from actors.experience.retrieval.pool import Space
 from actors.experience.retrieval.vectors import Rows
-from actors.ports.embedders import Embedder
 from actors.ports.errors import EmbedderUnavailable, VectorsRefused, WrongDimension
-from actors.ports.vectors import checked
+from actors.ports.models import Embedder, checked
 from actors.store import Store
 
 _log = structlog.get_logger(__name__)

@@ -75,14 +75,14 @@ class Questioner:
     async def run(self, context: Context) -> None:
         while not context.draining.is_set():
             context.beat()
-            await context.pause(await self._turn())
+            await context.pause(await self._turn(context))
 
-    async def _turn(self) -> float:
+    async def _turn(self, context: Context) -> float:
         """A round, if it is time for one; seconds until the next turn."""
         state = self._generator.state
-        if await self._store.frozen():
+        if await context.insist(self._store.frozen):
             return _PAUSE_SECONDS
-        wanted = _POOL - (await self._sink.task_counts()).get(_NEVER_PLAYED, 0)
+        wanted = _POOL - (await context.insist(self._sink.task_counts)).get(_NEVER_PLAYED, 0)
         if wanted <= 0:
             return _FULL_SECONDS
         self._generator.instances.renew()
@@ -92,12 +92,12 @@ class Questioner:
         except NotProbeable as error:
             self._said(error)
             return _FULL_SECONDS
-        self.offered += await self._sink.offer(tasks) if tasks else 0
+        self.offered += await context.insist(lambda: self._sink.offer(tasks)) if tasks else 0
         # They are the pool's from now on; the filters go on remembering them. A crash before the next line makes the
         # same tasks again, which the pool then knows by their ids.
         state.tasks.clear()
         self._trim()
-        await self._store.state_put(_STATE, msgspec.json.encode(state))
+        await context.insist(lambda: self._store.state_put(_STATE, msgspec.json.encode(state)))
         return _PAUSE_SECONDS
 
     def _trim(self) -> None:

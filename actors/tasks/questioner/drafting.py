@@ -8,8 +8,8 @@ import msgspec
 
 from actors.messages import Task, derived_id
 from actors.ports.environments import Profile
+from actors.ports.models import Draft
 from actors.ports.reference_calls import SyntheticTaskSpec, Verifier
-from actors.ports.task_phrasing import Draft
 from actors.tasks.questioner.arguments import Surroundings, Values
 from actors.tasks.questioner.filters import Proposal
 from actors.tasks.questioner.goal_templates import generic

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages import Task, derived_id
-from actors.ports.embedders import Embedder
 from actors.ports.errors import AdapterError
+from actors.ports.models import Embedder
 from actors.tasks.questioner.programs import Program
 from actors.tasks.questioner.settings import FilterSettings, Preferences
 from actors.tasks.questioner.values import as_text, jaccard, tokens

@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from actors.messages import Task, derived_id
-from actors.ports.embedders import Embedder
 from actors.ports.environments import Environment
 from actors.ports.errors import WordingFailed
+from actors.ports.models import Draft, Embedder, TaskPhrasing
 from actors.ports.reference_calls import SyntheticTaskSpec, replay
-from actors.ports.task_phrasing import Draft, TaskPhrasing
 from actors.tasks.questioner.arguments import Values
 from actors.tasks.questioner.drafting import Drafter
 from actors.tasks.questioner.errors import BudgetSpent, SolverUnavailable, TaskFileMalformed, WorldLost

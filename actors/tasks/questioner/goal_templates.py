@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from actors.ports.task_phrasing import Draft
+from actors.ports.models import Draft
 from actors.tasks.questioner.model import EnvironmentModel, ToolModel
 from actors.tasks.questioner.programs import Argument, Operation, Program, slot
 from actors.tasks.questioner.values import as_text, mentions

@@ -11,9 +11,8 @@ from actors.experience.probing_round import ProbeSettings
 from actors.experience.skill_trials import SkillReplayer
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Directive, Experience, Message, Trajectory
-from actors.ports.embedders import Embedder
 from actors.ports.environments import Episode
-from actors.ports.extractors import Extractor
+from actors.ports.models import Embedder, Extractor
 from actors.store import Store
 from actors.system.actor import Received, Result
 from adapters.embedders.hashing import HashingEmbedder

@@ -10,7 +10,7 @@ from actors.experience import opinions
 from actors.experience.forgetting import forget
 from actors.messages import Trajectory
 from actors.ports.errors import ExtractorUnavailable
-from actors.ports.extractors import Insight
+from actors.ports.models import Insight
 from actors.store.erasing import Scope, Selector
 from tests.support.travelling import play
 from tests.unit.actors.experience.made import World, lesson, traffic

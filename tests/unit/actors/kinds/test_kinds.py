@@ -85,7 +85,7 @@ def test_what_the_policy_was_long_ago_counts_less() -> None:
     estimates = Estimates()
     for version in range(1, 9):
         estimates.trained(candidate(version, metrics={"kl_update": HALF}))
-    path = ("t", "a", "n", "g")
+    path = ("t", "a", "n")
     for number in range(20):
         estimates.tell(Piece(f"old{number}", "t", "a", path, 0.0, 0))
         estimates.tell(Piece(f"new{number}", "t", "a", path, 1.0, 8))

@@ -13,7 +13,7 @@ from actors.kinds.levels import Levels
 from actors.kinds.meanings import Meaning, Meanings
 from actors.kinds.neighbourhoods import FEW, Leader, Neighbourhoods
 from actors.messages import Step, Trajectory
-from actors.ports.errors import EmbedderUnavailable, TextRefused
+from actors.ports.errors import EmbedderUnavailable, VectorsRefused
 from actors.store import Store
 from tests.support.fakes import Clock
 
@@ -70,7 +70,7 @@ class Topics:
         if self.away:
             raise EmbedderUnavailable("away")
         if self.bad in texts:
-            raise TextRefused("not this one")
+            raise VectorsRefused("not this one")
         places = [self.known.get(text, (TOPICS + 9, 0)) for text in texts]
         return np.stack([vector(topic, 10 * topic + number, self.dimension) for topic, number in places])
 

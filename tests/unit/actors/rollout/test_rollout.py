@@ -15,6 +15,7 @@ from actors.rollout.context.managing import TOOL, SelfManaging
 from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.rollout.rollout import Rollout
 from actors.rollout.settings import RolloutSettings
+from actors.store.errors import StoreUnavailable
 from tests.support.contexts import Recorder
 from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
 from tests.support.simulated_time import anyio_backend as anyio_backend
@@ -73,6 +74,33 @@ async def test_a_round_starts_at_once_and_only_one():
     assert {trajectory.source for trajectory in found} == {"sandbox"}
     assert all(trajectory.outcome in (0.0, 1.0) and trajectory.trainable for trajectory in found)
     assert {split for split, _ in bench.environment.begun} == {"train"}
+
+
+async def test_a_store_that_is_away_for_a_moment_costs_no_episode():
+    class Hiccups:
+        """A task source whose database answers every other question."""
+
+        asked = 0
+
+        def release(self) -> None:
+            pass
+
+        async def draw(self, count: int) -> list:
+            return await self._answer([])
+
+        async def report(self, task_id: str, outcomes: list[float], *, blamed: bool = True) -> None:
+            await self._answer(None)
+
+        async def _answer(self, answer):
+            self.asked += 1
+            if self.asked % 2:
+                raise StoreUnavailable("database is locked")
+            return answer
+
+    bench = Bench()
+    bench.rollout._mixture = source = Hiccups()
+    found = await bench.run(30)
+    assert (len(found), source.asked) == (12, 8)
 
 
 ROUNDS = {

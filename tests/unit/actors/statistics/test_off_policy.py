@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.statistics.off_policy import pull, token_terms
+from actors.statistics.off_policy import pull, student, token_terms
 
 
 def test_a_token_says_how_much_its_probability_changed() -> None:
@@ -56,6 +56,23 @@ def test_where_nothing_succeeded_nothing_is_said_and_where_nothing_failed_little
     assert (found.estimate, found.high) == (0.0, 0.0)
     assert found.low == pytest.approx(-0.119, abs=0.001)
     assert pull([], []).interval(0.9).low == -1.0
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "quantile"),
+    [(0.9, 3, 2.353363), (0.9, 10, 1.812461), (0.95, 3, 3.182446), (0.95, 5, 2.570582), (0.95, 30, 2.042272)],
+)
+def test_the_quantile_is_students(confidence: float, freedom: float, quantile: float) -> None:
+    """Figures of scipy.stats.t.ppf."""
+    assert student(confidence, freedom) == pytest.approx(quantile, rel=0.008)
+
+
+def test_one_failure_tells_nothing_and_two_do() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.normal(0.0, 0.1, 40)
+    one, two = (pull([1.0] * (40 - failed) + [0.0] * failed, scores).interval(0.9) for failed in (1, 2))
+    assert one.high - one.low == pytest.approx(1.0)
+    assert two.high - two.low < 0.1
 
 
 def test_one_run_with_all_the_change_is_no_evidence() -> None:

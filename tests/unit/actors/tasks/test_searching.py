@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.messages import Step, Task
-from actors.ports.graders import Grade
+from actors.ports.models import Grade
 from actors.tasks.searching import SearchSettings, ShadowSearch
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeEpisode

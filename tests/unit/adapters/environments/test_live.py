@@ -10,7 +10,7 @@ import pytest
 from actors.messages import Step, Task, ToolCall
 from actors.ports.environments import Graded
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiUnavailable
-from actors.ports.graders import Grade
+from actors.ports.models import Grade
 from adapters.environments.live import LiveEnvironment
 from adapters.graders.ensemble import EnsembleGrader
 from adapters.live.audit import AuditLog

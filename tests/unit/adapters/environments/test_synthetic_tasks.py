@@ -10,7 +10,7 @@ import pytest
 from actors.messages import Step, Task, ToolCall
 from actors.ports.environments import Episode, Observation
 from actors.ports.errors import EnvironmentFailed, JudgeUnavailable
-from actors.ports.graders import Grade
+from actors.ports.models import Grade
 from actors.ports.reference_calls import ReferenceCall
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk

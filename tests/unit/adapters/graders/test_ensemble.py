@@ -7,7 +7,7 @@ import pytest
 
 from actors.messages import Step, Task
 from actors.ports.errors import AdapterNotSetUp
-from actors.ports.graders import Grade
+from actors.ports.models import Grade
 from adapters.graders.ensemble import EnsembleGrader, make
 from tests.support.simulated_time import anyio_backend as anyio_backend
 

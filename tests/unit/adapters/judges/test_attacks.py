@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.messages import Step
-from actors.ports.judges import Judge
+from actors.ports.models import Judge
 from adapters.judges.llm import LlmJudge, LlmSettings
 from adapters.judges.screening import agent_speaks, lacks_content, speaks_to_judge
 from adapters.judges.verified import VerifiedJudge

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from actors.messages import Attribution
-from actors.ports.errors import JudgeNotSetUp, JudgeUnavailable
+from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
 from adapters.chat.settings import Price
 from adapters.judges.canaries import CanaryJudge
 from adapters.judges.llm import LlmJudge, LlmSettings, make
@@ -185,7 +185,7 @@ def test_options_that_cannot_be_used_are_named():
         ({**good, "shape": {"field": 3}}, "shape"),
     ]  # fmt: skip
     for options, word in bad:
-        with pytest.raises(JudgeNotSetUp, match=word):
+        with pytest.raises(AdapterNotSetUp, match=word):
             make(**options)
     assert isinstance(make(**good), CanaryJudge)
     assert isinstance(make(**good, canary_share=0.0), LlmJudge)
@@ -282,13 +282,12 @@ async def test_nobody_at_the_address_is_unavailable():
 
 
 @pytest.mark.parametrize("value", ["3600", formatdate(4102444800, usegmt=True)])
-async def test_retry_after_beyond_the_patience_ends_the_attempts_and_is_passed_on(value: str):
+async def test_retry_after_beyond_the_patience_ends_the_attempts(value: str):
     head = f"HTTP/1.1 429 X\r\nRetry-After: {value}\r\nContent-Length: 0\r\n\r\n".encode()
     async with judge_at(sends(head), patience=30.0) as (judge, engine):
-        with pytest.raises(JudgeUnavailable) as caught:
+        with pytest.raises(JudgeUnavailable):
             await judge.label(find_them_all())
     assert len(engine.asked) == 1
-    assert caught.value.retry_after >= 3600
 
 
 async def test_a_short_trouble_is_not_noticed_and_retry_after_is_waited_for_where_there_is_time():

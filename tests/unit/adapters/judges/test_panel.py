@@ -59,11 +59,10 @@ async def test_the_reason_says_who_said_what_and_confidence_falls_with_dissent()
     assert (panel.counts["agreed"], panel.counts["short"], panel.counts["disagreed"]) == (2, 1, 0)
 
 
-async def test_without_a_quorum_of_members_the_panel_is_away_itself_as_long_as_the_slowest_asks():
-    away = [Says(name, raises=JudgeUnavailable("gone", wait)) for name, wait in (("b", 5.0), ("c", 60.0))]
-    with pytest.raises(JudgeUnavailable, match="gone") as caught:
+async def test_without_a_quorum_of_members_the_panel_is_away_itself():
+    away = [Says(name, raises=JudgeUnavailable("gone")) for name in ("b", "c")]
+    with pytest.raises(JudgeUnavailable, match="gone"):
         await PanelJudge([Says("a", G, G, G), *away]).label(RUN)
-    assert caught.value.retry_after == 60.0
 
 
 def test_panels_that_cannot_vote_are_refused():

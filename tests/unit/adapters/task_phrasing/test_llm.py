@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.ports.task_phrasing import Draft
+from actors.ports.models import Draft
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.settings import ProbeSettings, QuestionerSettings
 from actors.tasks.questioner.state import QuestionerState

@@ -11,7 +11,7 @@ from daemon.cli.main import main
 from daemon.composition import values
 from daemon.composition.checks import faults
 from daemon.errors import ConfigError
-from daemon.processes.bus_connection import bus_settings
+from daemon.processes.bus_connection import access
 from daemon.processes.tap_settings import tap
 from daemon.settings.reading import address, control, defaults, load
 from daemon.settings.tables import Tenant
@@ -187,9 +187,9 @@ def test_without_a_sandbox_no_group_is_waited_for() -> None:
 
 
 def test_whoever_has_a_user_at_the_servers_has_his_password_and_else_a_credentials_file() -> None:
-    named = bus_settings(load(None, ["nats.url=tls://me@a:1, tls://me@b:1", "nats.secret_file=s"]).nats)
-    assert (named.servers, named.user, named.password_file) == (("tls://a:1", "tls://b:1"), "me", "s")
-    assert bus_settings(load(None, ["nats.url=tls://a:1", "nats.secret_file=s"]).nats).credentials_file == "s"
+    named = access(load(None, ["nats.url=tls://me@a:1, tls://me@b:1", "nats.secret_file=s"]))
+    assert (named.servers, named.user, named.secret_file) == (("tls://a:1", "tls://b:1"), "me", "s")
+    assert access(load(None, ["nats.url=tls://a:1", "nats.secret_file=s"])).user == ""
 
 
 def test_keys_count_when_they_are_there_and_where_nobody_may_look(

@@ -34,6 +34,9 @@ class Turns:
             self.draining.set()
         return bool(self.left)
 
+    async def insist(self, operation):
+        return await operation()
+
     async def emit(self, result: object) -> None:
         raise AssertionError("it has no outputs")
 

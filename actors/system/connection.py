@@ -1,0 +1,218 @@
+"""One connection to NATS, on the host loop: it gets in, comes back by itself for ever, and knows the streams.
+
+The first attempt goes round the servers and ends, so that the caller hears that there is no broker; what is lost later
+is won back by nats-py, with pauses that grow and are jittered: else every process of an installation would come back in
+the same instant.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import nats.errors
+import structlog
+from nats.js import JetStreamContext, api
+from nats.js.errors import APIError, NotFoundError
+from prometheus_client import CollectorRegistry
+
+from actors.system.access import Access, AccessUnusable, GuardedClient
+from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable, StreamFull
+from actors.system.metrics import SystemMetrics
+from actors.system.streams import Stream
+
+_log = structlog.get_logger(__name__)
+
+CONNECTION_ERRORS = (TimeoutError, OSError, nats.errors.Error, RuntimeError)
+"""What a call of nats-py raises when the connection fails. RuntimeError is uvloop's word for a write to a connection
+that the server has closed, before nats-py has heard of it."""
+_RECONNECT_FIRST, _RECONNECT_LONGEST = 0.25, 5.0
+"""Seconds between attempts to win the broker back."""
+_PING_SECONDS = 5.0
+"""A broker that leaves two pings unanswered is taken for dead."""
+_CONNECT_SECONDS = 10.0
+"""For a round of the servers, of which some may be silent."""
+_WANTED_PAYLOAD = 4 << 20
+"""Bytes: the embedded broker's max_payload. Below it, large calls go by claim check, over a directory of all."""
+_REFUSED = {
+    10002, 10023, 10026, 10027, 10035, 10039, 10047, 10065, 10074, 10076, 10113, 10122,
+}  # fmt: skip
+"""JetStream's err_code where waiting cures nothing (nats-server, server/errors.json): off, no room, limits of the
+account, subjects that another stream holds."""
+_OFF = "JetStream is off: start the servers with jetstream {} in their configuration, and enable it for the account"
+_REMEDIES = {10039: _OFF, 10076: _OFF} | dict.fromkeys(
+    (10002, 10023, 10047, 10122), "make room: max_file_store, the account's limits, or limits.streams_gb of our own"
+)
+
+
+class Connection:
+    """To be used on the host loop only."""
+
+    def __init__(
+        self, access: Access, name: str, streams: Sequence[Stream], metrics: SystemMetrics | None, answer_seconds: float
+    ) -> None:
+        self.streams, self.answer_seconds = tuple(streams), answer_seconds
+        self.metrics = metrics or SystemMetrics(CollectorRegistry())
+        self._access, self._name, self._rng = access, name, random.Random()
+        self._client: GuardedClient | None = None
+        self._opening = asyncio.Lock()
+        self._refusals: list[str] = []
+        """Of the attempts since the last time that we were in; empty texts: of attempts that may do better."""
+        self._last_error = ""
+        self._was_in = self._closed = False
+        self.reconnected: list[Callable[[], None]] = []
+        """Called after each reconnect: requests that were in the air are gone."""
+
+    async def client(self) -> GuardedClient:
+        """The live client; connects if there is none.
+
+        Raises:
+            BusUnavailable: no server lets us in now, or the bus was closed.
+            BusRefused: the servers do not let us in, and never did.
+        """
+        async with self._opening:
+            if self._closed:
+                raise BusUnavailable("the bus is closed")
+            if self._client is None or self._client.is_closed:
+                self._client = await self._connect()
+                if self._was_in:
+                    # The client had given up its connection: a login that was withdrawn, for example.
+                    await self._back()
+                self._was_in = True
+            return self._client
+
+    async def jetstream(self) -> JetStreamContext:
+        """JetStream on the live client."""
+        # nats-py leaves `**opts` untyped.
+        return cast(Any, await self.client()).jetstream(timeout=self.answer_seconds)
+
+    async def _connect(self) -> GuardedClient:
+        access, client = self._access, GuardedClient(tls_only=self._access.tls_only)
+        where = ", ".join(access.servers)
+        self._refusals.clear()
+        self._last_error = ""
+        try:
+            options: dict[str, Any] = access.options() | {
+                "name": self._name, "allow_reconnect": True, "max_reconnect_attempts": 1,
+                "reconnect_time_wait": _RECONNECT_FIRST, "reconnect_to_server_handler": self._next_server,
+                "connect_timeout": 2, "ping_interval": _PING_SECONDS, "max_outstanding_pings": 2,
+                "error_cb": self._failed, "disconnected_cb": self._disconnected, "reconnected_cb": self._back,
+            }  # fmt: skip
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await client.connect(list(access.servers), **options)
+        except CONNECTION_ERRORS as error:
+            with contextlib.suppress(Exception):
+                await client.close()
+            if isinstance(error, AccessUnusable):
+                self._refusals = [str(error)]
+            if self._refusals and all(self._refusals) and not self._was_in:
+                raise BusRefused(f"{where}: {self._refusals[-1]}") from error
+            told = next(filter(None, reversed(self._refusals)), "") or self._last_error or error
+            raise BusUnavailable(f"no connection to {where}: {told}") from error
+        client.options["max_reconnect_attempts"] = -1  # from now on, for ever
+        self._refusals.clear()
+        _log.info("bus_connected", server=client.greeting.get("server_name"), tls=access.tls_only)
+        if client.max_payload < _WANTED_PAYLOAD:
+            _log.info("bus_small_payload", max_payload=client.max_payload, wanted=_WANTED_PAYLOAD)
+        return client
+
+    def _next_server(self, servers: Sequence[Any], greeting: object) -> tuple[Any, float]:
+        """The one that failed least, later and later."""
+        least = min(server.reconnects for server in servers)
+        server = self._rng.choice([server for server in servers if server.reconnects == least])
+        wait = min(_RECONNECT_LONGEST, _RECONNECT_FIRST * 2.0 ** min(least, 16))
+        return server, wait * self._rng.uniform(0.5, 1.0)
+
+    async def _failed(self, error: Exception) -> None:
+        self._last_error = f"{type(error).__name__}: {error}"
+        refusal = self._access.refusal(error)
+        if refusal and refusal not in self._refusals and self._was_in:
+            # Once, not for each of the attempts that go on until somebody has cured it.
+            _log.error("bus_refused", reason=refusal)
+        if refusal or not _ambiguous(error):
+            self._refusals = [*self._refusals, refusal][-16:]
+        reason = "refused" if refusal else "unreachable" if isinstance(error, OSError) else "other"
+        self.metrics.bus_failures.labels(reason).inc()
+
+    async def _disconnected(self) -> None:
+        if not self._closed and self._client is not None:
+            _log.warning("bus_disconnected", error=self._last_error)
+            self.metrics.bus_disconnects.inc()
+            with contextlib.suppress(AccessUnusable):
+                # A certificate that was renewed meanwhile counts from the next attempt on.
+                self._client.options["tls"] = self._access.tls()
+
+    async def _back(self) -> None:
+        _log.info("bus_reconnected")
+        self._refusals.clear()
+        self.metrics.bus_reconnects.inc()
+        for callback in tuple(self.reconnected):
+            callback()
+
+    async def ensure_streams(self) -> None:
+        """Create what is missing, bring what differs to its definition."""
+        client = await self.client()
+        js = cast(Any, await self.jetstream())
+        for stream in self.streams:
+            what, self._last_error = f"stream {stream.name}", ""
+            config = _stream_config(stream, self._access.replicas)
+            try:
+                try:
+                    await js.update_stream(config)
+                except NotFoundError:
+                    await js.add_stream(config)
+            except (APIError, *CONNECTION_ERRORS) as error:
+                if isinstance(error, APIError) and error.err_code is not None:
+                    raise api_failure(error, what) from error
+                # Nobody answers, which nats-py tells by an error of the API without a code.
+                if "permissions violation" in self._last_error.lower():
+                    raise BusRefused(
+                        f"{what}: {self._last_error}; our user needs to publish and subscribe to $JS.API.>, _INBOX.> "
+                        "and our subjects"
+                    ) from error
+                if isinstance(error, APIError) and not client.greeting.get("jetstream"):
+                    raise BusRefused(f"{what}: {_OFF}") from error
+                raise BusUnavailable(f"{what}: {error!r}") from error
+
+    async def close(self) -> None:
+        """Flush and close. Never `drain`: it hangs for its whole timeout after a fetch that found nothing."""
+        self._closed = True
+        client, self._client = self._client, None
+        if client is None or client.is_closed:
+            return
+        for ending in (client.flush(1), client.close()):
+            with contextlib.suppress(*CONNECTION_ERRORS):
+                await asyncio.wait_for(ending, 0.5)
+
+
+def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured:
+    """JetStream's answer as one of our errors."""
+    code, description = error.err_code or 0, error.description or ""
+    text = f"{what}: {description} ({error.code}, {code})"
+    if "maximum" in description and "exceeded" in description:
+        return StreamFull(text)
+    if code in _REFUSED:
+        return BusRefused(f"{text}: {_REMEDIES[code]}" if code in _REMEDIES else text)
+    return BusMisconfigured(text) if error.code == 400 else BusUnavailable(text)
+
+
+def _ambiguous(error: Exception) -> bool:
+    """Whether a server hung up without a reason: under TLS 1.3 its refusal may be overtaken by the end of the line."""
+    return isinstance(error, ConnectionResetError | BrokenPipeError | EOFError) or "empty response" in str(error)
+
+
+def _stream_config(stream: Stream, replicas: int) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=stream.name,
+        subjects=list(stream.subjects),
+        retention=api.RetentionPolicy.WORK_QUEUE if stream.queue else api.RetentionPolicy.LIMITS,
+        discard=api.DiscardPolicy.NEW if stream.discard_new else api.DiscardPolicy.OLD,
+        duplicate_window=stream.duplicate_window,
+        max_age=stream.max_age,
+        max_bytes=stream.max_bytes,
+        storage=api.StorageType.FILE,
+        compression=api.StoreCompression.S2,
+        allow_direct=True,
+        num_replicas=replicas,
+    )

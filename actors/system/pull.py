@@ -1,0 +1,314 @@
+"""A durable consumer: pull requests that stand with the server, one a stream, feeding one buffer.
+
+nats-py's `fetch` waits out its timeout when fewer records come than were asked for, serves one stream only, and forgets
+what arrives after a cancel. Here a request stands until it is used up or expires, and the next batch is asked for
+while this one is worked on. Everything with a leading underscore runs on the host loop.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as Inbox
+from nats.js import JetStreamContext, api
+from nats.js.errors import APIError, NotFoundError
+
+from actors.system.claim_check import CLAIM_HEADER, Claim, ClaimStore
+from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure
+from actors.system.errors import BusUnavailable, PayloadMissing
+from actors.system.runtime import Host
+from actors.system.streams import Stream
+
+_log = structlog.get_logger(__name__)
+
+ID_HEADER = "Nats-Msg-Id"
+_EXPIRES = 20.0
+"""Seconds that a pull request stands; a reconnect or a refusal ends it sooner."""
+_HEARTBEAT = 2.0
+"""Seconds after which the server says that a request still stands, if no record came meanwhile."""
+_SILENCE = 2.5 * _HEARTBEAT
+"""Seconds without a word after which it does not: the server that led the consumer is dead, and nobody will tell."""
+_LEAVING = 1.0
+"""Seconds for the server to say that nothing more is on its way."""
+_RECHECK = 0.5
+"""Seconds before a refused request is made again, after making sure that the consumer exists."""
+_MAX_ACK_PENDING = 1000
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """A record as it came in."""
+
+    subject: str
+    id: str
+    """`Nats-Msg-Id` of its publisher; `STREAM:sequence` if it set none."""
+    data: bytes
+    attempts: int
+    """How many times the broker has delivered it to this durable, this time included."""
+    token: Any
+    """The bus' own handle for ack and nak."""
+    problem: str = ""
+    """Why `data` could not be had (claim check without its file); empty if all is well."""
+
+
+class Depth(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a durable is behind."""
+
+    waiting: int
+    """Records not yet delivered."""
+    in_flight: int
+    """Records delivered and not yet acked."""
+
+
+class _Source:
+    """One stream's consumer, and the request that stands with it."""
+
+    def __init__(self, stream: Stream, subjects: tuple[str, ...]) -> None:
+        self.stream, self.subjects = stream, subjects
+        self.request = ""
+        """Reply subject; empty: none stands."""
+        self.left = 0
+        """Records that the server may still send."""
+        self.expires = self.heard = self.blocked_until = 0.0
+        """Loop times: of the request's end, of the server's last word or ours, of the next request at the earliest."""
+        self.lost = False
+        """The consumer may be gone."""
+
+    def forget(self) -> None:
+        self.request, self.left = "", 0
+
+
+class Subscription:
+    """One durable consumer; several holders of the same durable share its records."""
+
+    def __init__(
+        self, host: Host, connection: Connection, claims: ClaimStore, durable: str, ack_wait: float,
+        grouped: dict[str, tuple[Stream, tuple[str, ...]]],
+    ) -> None:  # fmt: skip
+        self.durable, self.closed = durable, False
+        self._host, self._connection, self._claims, self._ack_wait = host, connection, claims, ack_wait
+        self._sources = {name: _Source(stream, subjects) for name, (stream, subjects) in grouped.items()}
+        self._buffer: deque[Msg] = deque()
+        self._event = asyncio.Event()
+        self._inbox: Inbox | None = None
+        self._client: Client | None = None
+        self._prefix, self._number = "", 0
+        self._left = False
+
+    async def open(self) -> None:
+        """Create the consumers and the inbox; once, on the host loop."""
+        for source in self._sources.values():
+            await self._ensure(source)
+        await self._listen()
+        self._connection.reconnected.append(self._forget_requests)
+
+    async def fetch(self, n: int, timeout: float) -> list[Delivery]:
+        """Up to `n` records, as soon as there are any; empty after `timeout` seconds, or while the broker is away.
+
+        May be cancelled at any moment; what had arrived by then comes with the next call.
+        """
+        return await self._host(self._fetch, n, timeout)
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """These are done. A lost ack means redelivery, so it is never worth a retry."""
+        await self._host(self._answer, [delivery.token for delivery in deliveries], b"+ACK")
+
+    async def nak(self, deliveries: Sequence[Delivery], delay: float = 0.0) -> None:
+        """Deliver these again in `delay` seconds."""
+        body = b"-NAK " + json.dumps({"delay": int(delay * 1e9)}).encode() if delay > 0 else b"-NAK"
+        await self._host(self._answer, [delivery.token for delivery in deliveries], body)
+
+    async def in_progress(self, deliveries: Sequence[Delivery]) -> None:
+        """These are being worked on: start their ack wait again. What waits in the buffer is ours as well."""
+        await self._host(self._answer, [*(delivery.token for delivery in deliveries), *self._buffer], b"+WPI")
+
+    async def depth(self) -> Depth:
+        """How far this durable is behind."""
+        return await self._host(self._depth)
+
+    async def aclose(self) -> None:
+        """Stop receiving. The durable and its position stay."""
+        await self._host(self.close)
+
+    async def _ensure(self, source: _Source) -> None:
+        config = api.ConsumerConfig(
+            durable_name=self.durable,
+            filter_subjects=list(source.subjects),
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=self._ack_wait,
+            max_deliver=-1,
+            max_ack_pending=_MAX_ACK_PENDING,
+        )
+        js = cast(Any, await self._connection.jetstream())
+        try:
+            try:
+                await js.add_consumer(source.stream.name, config)
+            except NotFoundError:
+                # The broker lost its store underneath us.
+                await self._connection.ensure_streams()
+                await js.add_consumer(source.stream.name, config)
+        except APIError as error:
+            raise api_failure(error, f"consumer {self.durable} of {source.stream.name}") from error
+        except CONNECTION_ERRORS as error:
+            raise BusUnavailable(f"consumer {self.durable}: {error!r}") from error
+        source.lost = False
+
+    async def _listen(self) -> Client:
+        client = await self._connection.client()
+        if client is not self._client:
+            self._client = client
+            self._prefix = client.new_inbox()
+            self._inbox = await cast(Any, client).subscribe(f"{self._prefix}.*", cb=self._receive)
+            self._forget_requests()
+        return client
+
+    def _forget_requests(self) -> None:
+        for source in self._sources.values():
+            source.forget()
+            source.blocked_until = 0.0
+        self._event.set()
+
+    async def _receive(self, message: Msg) -> None:
+        status = JetStreamContext.is_status_msg(message)
+        if status:
+            self._told(message, status)
+        elif self._left:
+            await self._answer([message], b"-NAK")
+        else:
+            self._buffer.append(message)
+            source = self._sources[message.metadata.stream]
+            source.heard = asyncio.get_running_loop().time()
+            source.left -= 1
+        self._event.set()
+
+    def _told(self, message: Msg, status: str) -> None:
+        """A request stands still (100), or ended without (all) its records: 408 expired, 409 consumer gone or busy, 503
+        no JetStream."""
+        now = asyncio.get_running_loop().time()
+        for source in self._sources.values():
+            if message.subject != source.request:
+                continue
+            source.heard = now
+            if status != "100":
+                source.forget()
+            if status not in ("100", "408"):
+                description = (message.headers or {}).get("Description", "")
+                _log.info("pull_refused", durable=self.durable, status=status, description=description)
+                source.blocked_until, source.lost = now + _RECHECK, True
+
+    async def _fetch(self, n: int, timeout: float) -> list[Delivery]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while not self.closed:
+            self._event.clear()
+            if self._buffer:
+                break
+            now = loop.time()
+            wake = await self._ask_all(n, now, deadline)
+            if now >= deadline:
+                break
+            try:
+                await asyncio.wait_for(self._event.wait(), max(0.0, wake - loop.time()))
+            except TimeoutError:
+                continue
+        else:
+            raise BusUnavailable("the subscription is closed")
+        taken = [self._buffer.popleft() for _ in range(min(n, len(self._buffer)))]
+        try:
+            if taken:
+                await self._ask_all(n - len(self._buffer), loop.time(), deadline)
+            return [await self._delivery(message) for message in taken]
+        except asyncio.CancelledError:
+            self._buffer.extendleft(reversed(taken))
+            raise
+
+    async def _ask_all(self, n: int, now: float, wake: float) -> float:
+        """Ask every stream that has no request of ours for `n` records; returns when to try again, `wake` at the
+        latest."""
+        try:
+            for source in self._sources.values():
+                if source.left > 0 and now > source.heard + _SILENCE:
+                    _log.info("pull_silent", durable=self.durable, stream=source.stream.name)
+                    source.forget()
+                if source.blocked_until > now:
+                    wake = min(wake, source.blocked_until)
+                else:
+                    await self._ask(source, n, now)
+                    wake = min(wake, source.heard + _SILENCE + 0.1)
+        except (BusUnavailable, *CONNECTION_ERRORS) as error:
+            _log.debug("pull_failed", durable=self.durable, error=repr(error))
+            wake = min(wake, now + _RECHECK)
+        return wake
+
+    async def _ask(self, source: _Source, n: int, now: float) -> None:
+        if source.lost:
+            await self._ensure(source)
+        client = await self._listen()
+        if n <= 0 or (source.left > 0 and now < source.expires):
+            return
+        self._number += 1
+        source.request, source.left = f"{self._prefix}.{self._number}", n
+        source.expires, source.heard = now + _EXPIRES + 1.0, max(source.heard, now)
+        request = {"batch": n, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": int(_HEARTBEAT * 1e9)}
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{source.stream.name}.{self.durable}"
+        await client.publish(subject, json.dumps(request).encode(), reply=source.request)
+
+    async def _delivery(self, message: Msg) -> Delivery:
+        headers = message.headers or {}
+        metadata = message.metadata
+        data, problem = message.data, ""
+        if CLAIM_HEADER in headers:
+            try:
+                claim = msgspec.json.decode(headers[CLAIM_HEADER], type=Claim)
+                data = await asyncio.to_thread(self._claims.get, claim)
+            except (PayloadMissing, msgspec.DecodeError) as error:
+                problem = f"{type(error).__name__}: {error}"
+        record = headers.get(ID_HEADER) or f"{metadata.stream}:{metadata.sequence.stream}"
+        return Delivery(message.subject, record, data, metadata.num_delivered, message, problem)
+
+    async def _answer(self, messages: Sequence[Msg], body: bytes) -> None:
+        client = self._client
+        if client is None or client.is_closed:
+            return
+        try:
+            for message in messages:
+                await client.publish(message.reply, body)
+        except CONNECTION_ERRORS as error:
+            # The records come again after the ack wait, and the ledger knows them.
+            _log.info("ack_lost", durable=self.durable, records=len(messages), error=repr(error))
+
+    async def _depth(self) -> Depth:
+        js = await self._connection.jetstream()
+        try:
+            found = [await js.consumer_info(name, self.durable) for name in self._sources]
+        except (APIError, *CONNECTION_ERRORS) as error:
+            raise BusUnavailable(f"depth of {self.durable}: {error!r}") from error
+        waiting, in_flight = sum(one.num_pending or 0 for one in found), sum(one.num_ack_pending or 0 for one in found)
+        return Depth(waiting=waiting, in_flight=in_flight)
+
+    async def close(self) -> None:
+        """Leave the inbox, then hand the buffer back: it would come again to requests that still stood. On the host
+        loop; idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        self._event.set()
+        self._connection.reconnected.remove(self._forget_requests)
+        if self._inbox is not None and self._client is not None and not self._client.is_closed:
+            # Not cancelled in the end: nats-py's reader fails over an answer that nobody waits for any more.
+            await asyncio.wait({asyncio.create_task(self._leave(self._inbox))}, timeout=_LEAVING)
+        self._left = True
+        await self._answer(list(self._buffer), b"-NAK")
+        self._buffer.clear()
+
+    async def _leave(self, inbox: Inbox) -> None:
+        try:
+            # What is on its way arrives before the server's answer to this.
+            await inbox.drain()
+        except CONNECTION_ERRORS as error:
+            _log.debug("unsubscribe_failed", durable=self.durable, error=repr(error))
