@@ -10,6 +10,7 @@ from actors.store import Store, reading
 from actors.store.agents import agents
 from actors.store.browsing import Wanted, browse
 from actors.store.engine import open_engine
+from actors.store.outcomes import newest_late
 from actors.store.stories import history, numbers, swaps, why
 
 pytestmark = pytest.mark.anyio
@@ -20,6 +21,7 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "why": lambda c: why(c, 7),
     "agents": lambda c: agents(c, 5.0),
     "page of runs": lambda c: browse(c, Wanted(tenant="t", words="w", after=(5.0, "a"))),
+    "late outcomes": lambda c: newest_late(c, 5.0, 64),
     "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")
