@@ -1,6 +1,6 @@
 """Runs of live traffic to 80 % of what is reachable: what a run is compared with, among ten unlike agents.
 
-    python -m tests.benchmarks.kinds [--seeds 8] [--results FILE] [--report]
+    python -m tests.benchmarks.kinds [--seeds 8] [--goals mixed] [--results FILE] [--report]
 
 One policy serves ten agents of a company. They begin between 6 and 95 % and ask in templates or in free words; three of
 them fail now and then whatever the policy does. One run in five is reported, at random, and no run has labels, so the
@@ -116,12 +116,13 @@ class LeveledKinds(Kinds):
 class MixedLoop(Loop):
     """The ablation's loop on the traffic of the ten."""
 
-    def __init__(self, arm: str, setup: Setup, seed: int, work: Path) -> None:
+    def __init__(self, arm: str, setup: Setup, seed: int, goals: str, work: Path) -> None:
         super().__init__(setup, WORLDS["travel"].warm_start, seed, work)
         self._levels, self._phrases, self._traffic = LEVELS[arm], Random(f"phrases-{seed}"), Random(f"traffic-{seed}")
         self.kinds = LeveledKinds(self._levels)
         self._variants = [Variant.of(Drift(rename=agent.rename)) for agent in AGENTS]
         self._asked: list[int] = []
+        self._free = [goals == "free" or (goals == "mixed" and agent.free) for agent in AGENTS]
 
     def _attempts(self) -> Iterator[Attempt]:
         self._asked = [self._traffic.randrange(len(AGENTS)) for _ in range(RUNS)]
@@ -145,7 +146,7 @@ class MixedLoop(Loop):
         for number, item in zip(self._asked, fresh, strict=True):
             run, agent = item.attributed.trajectory, AGENTS[number]
             lucky = self._traffic.random() < agent.ceiling
-            goal = paraphrase(self._phrases, run.goal) if agent.free else run.goal
+            goal = paraphrase(self._phrases, run.goal) if self._free[number] else run.goal
             role = f"agent{number}#{number:08x}"
             run = msgspec.structs.replace(
                 run, source="production", goal=goal, outcome=float(lucky and run.outcome == 1.0),
@@ -165,11 +166,11 @@ def reached(successes: Sequence[float]) -> float:
     )
 
 
-def cell(arm: str, setup: Setup, seed: int) -> dict[str, object]:
+def cell(arm: str, setup: Setup, seed: int, goals: str) -> dict[str, object]:
     """One run of the benchmark; its curve is (updates, share of what is reachable, by agent)."""
     began = time.process_time()
     with tempfile.TemporaryDirectory() as work:
-        loop = MixedLoop(arm, setup, seed, Path(work))
+        loop = MixedLoop(arm, setup, seed, goals, Path(work))
         first = loop.successes()
         curve: list[tuple[int, float, list[float]]] = [(0, reached(first), first)]
         for number in range(1, setup.updates + 1):
@@ -223,6 +224,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8, help="runs of each arm (8)")
     parser.add_argument("--updates", type=int, default=64, help="of each run (64)")
     parser.add_argument("--lr", type=float, default=2e-4, help="learning rate of all arms (2e-4)")
+    parser.add_argument(
+        "--goals", choices=("mixed", "desk", "free"), default="mixed", help="in templates or free words"
+    )
     parser.add_argument("--results", type=Path, default=Path("build/kinds.jsonl"), help="what has run; not run again")
     parser.add_argument("--report", action="store_true", help="tables of what has run")
     options = parser.parse_args()
@@ -236,7 +240,7 @@ def main() -> None:
             for seed in range(options.seeds):
                 for arm in LEVELS:
                     if (arm, seed) not in done:
-                        file.write(json.dumps(cell(arm, setup, seed)) + "\n")
+                        file.write(json.dumps(cell(arm, setup, seed, options.goals)) + "\n")
                         file.flush()
     report.write(options.json, "kinds", show(options.results), list(range(options.seeds)))
 
