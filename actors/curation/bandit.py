@@ -5,11 +5,11 @@ noise (arXiv 1707.00183): forgetting is progress too. The index adds the bonus o
 Slots go in proportion to the index (D'Hondt). No random numbers.
 """
 
-from collections import OrderedDict
 from math import isfinite, log, sqrt
 
 import msgspec
 
+from actors.messages.bounded import Bounded
 from actors.statistics.beta_posterior import BetaPosterior
 
 FAST = 32
@@ -38,18 +38,13 @@ class Gains:
     """What is known of each cluster's outcomes, and how much another look at it is worth."""
 
     def __init__(self, *, explore: float = 1.0, limit: int = 1024) -> None:
-        self._explore, self._limit = explore, limit
-        self._arms: OrderedDict[str, _Arm] = OrderedDict()
+        self._explore = explore
+        self._arms: Bounded[str, _Arm] = Bounded(limit)
         self._now = 0
         self._total = 0.0
-        self.forgotten = 0
-        """Clusters that made room for others."""
 
     def __len__(self) -> int:
         return len(self._arms)
-
-    def __contains__(self, cluster: str) -> bool:
-        return cluster in self._arms
 
     def observe(self, cluster: str, outcome: float) -> bool:
         """Take in an outcome, cut to [0, 1]. False, and nothing changed, if it is no number."""
@@ -58,20 +53,11 @@ class Gains:
         value = min(1.0, max(0.0, outcome))
         self._now += 1
         self._total = self._total * _kept(HORIZON) + 1.0
-        arm = self._arms.setdefault(cluster, _Arm())
-        self._arms.move_to_end(cluster)
+        arm = self._arms[cluster] = self._arms.get(cluster) or _Arm()
         arm.fast_sum, arm.fast = arm.fast_sum * _kept(FAST) + value, arm.fast * _kept(FAST) + 1.0
         arm.slow_sum, arm.slow = arm.slow_sum * _kept(SLOW) + value, arm.slow * _kept(SLOW) + 1.0
         arm.plays, arm.at = self._plays(arm) + 1.0, self._now
-        while len(self._arms) > self._limit:
-            self._arms.popitem(last=False)
-            self.forgotten += 1
         return True
-
-    def mean(self, cluster: str) -> float | None:
-        """Success of late, None of a cluster that nobody has heard of."""
-        arm = self._arms.get(cluster)
-        return None if arm is None else arm.fast_sum / arm.fast
 
     def estimate(self, cluster: str) -> BetaPosterior:
         """What is believed of its success, from outcomes of late."""

@@ -11,7 +11,7 @@ import structlog
 
 from actors.messages import TokenRow, ids_array, steps_array
 from actors.ports.answers import Answer
-from actors.ports.completions import ChatCompletion, Choice
+from actors.ports.completions import Choice
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
 from actors.statistics.intervals import Interval, Pairs, newcombe_paired
@@ -31,7 +31,8 @@ class _Usage(msgspec.Struct):
     completion_tokens: int = 0
 
 
-class _Response(ChatCompletion[Choice]):
+class _Response(msgspec.Struct):
+    choices: list[Choice]
     usage: _Usage | None = None
 
 

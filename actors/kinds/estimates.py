@@ -17,7 +17,7 @@ from actors.messages import Candidate, Estimate
 from actors.statistics.parties import FairWindow, set_aside, thinned
 
 LEVELS = 3
-"""Tenant, agent, neighbourhood. A fourth, of goals that differ in names and numbers alone, made policies worse."""
+"""Tenant, agent, neighbourhood. A fourth, of goals that differ in names and numbers alone, brought nothing."""
 WINDOW = 64
 """Newest outcomes that a level looks at."""
 REACH = 32

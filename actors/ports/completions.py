@@ -1,9 +1,7 @@
 """A chat completion in OpenAI's form, as far as all who read one need it: what was said and called, and how likely.
 
-A reader that wants more of it (token ids, usage) adds the fields to a `Choice` or a `ChatCompletion` of its own.
+A reader that wants more of it (token ids, usage) has a `Choice` and a completion of its own.
 """
-
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -64,15 +62,6 @@ class Choice(msgspec.Struct):
             ToolCall(call.function.name, _arguments(call.function, unsaid), call.id)
             for call in self.message.tool_calls or ()
         )
-
-
-C = TypeVar("C", bound=Choice)
-
-
-class ChatCompletion(msgspec.Struct, Generic[C]):
-    """What an engine answers to `chat`."""
-
-    choices: list[C]
 
 
 def _arguments(function: _Function, unsaid: str | None) -> str:

@@ -28,10 +28,6 @@ class Figures(msgspec.Struct, frozen=True):
     first_token: dict[float, float] = {}
     """Answers whose first token came within so many seconds: cumulative, by upper bound, +Inf last."""
 
-    def within(self, bound: float) -> float:
-        """Answers whose first token came within `bound` seconds, which must be one of the bounds."""
-        return self.first_token.get(bound, 0.0)
-
 
 def read_figures(text: str) -> Figures:
     """The figures in `text`, Prometheus' exposition format.

@@ -60,7 +60,7 @@ class WindowBreaker:
     """After Nygard, "Release It!": closed; open after so many failures within a window; half-open for one probe, whose
     answer closes it and whose failure doubles the wait.
 
-    A judge's (`actors.credit.breaker`) counts failures in a row, and any answer closes it: a judge is asked the same
+    A judge's (`actors.credit.asking`) counts failures in a row, and any answer closes it: a judge is asked the same
     kind of question by one actor. An API is called by many at once, and one operation that works says little of another
     that does not; so it takes a share of the calls to open this one, and the probe alone closes it.
     """

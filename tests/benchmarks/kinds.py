@@ -1,6 +1,6 @@
 """Runs of live traffic to 80 % of what is reachable: what a run is compared with, among ten unlike agents.
 
-    python -m tests.benchmarks.kinds [--seeds 8] [--results FILE] [--report]
+    python -m tests.benchmarks.kinds [--seeds 8] [--goals mixed] [--results FILE]
 
 One policy serves ten agents of a company. They begin between 6 and 95 % and ask in templates or in free words; three of
 them fail now and then whatever the policy does. One run in five is reported, at random, and no run has labels, so the
@@ -11,11 +11,10 @@ model knows no English: what is measured is what the levels do to the advantages
 and measured tasks are the same in every arm.
 """
 
+import itertools
 import json
-import statistics
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -40,35 +39,23 @@ WANTED, REPORTED = 0.8, 5
 RUNS, EVERY, MEASURED = 8, 4, 12
 """Reported runs of an update, updates between two measurements, held-out tasks of an agent in each."""
 
-_OPENINGS = (
-    "hello,", "hi there,", "good morning,", "dear team,", "it is me again:", "quick one:", "sorry to bother you,",
-    "as discussed on the phone,", "I am in a hurry,", "my colleague told me to write here.", "urgent!", "",
-)  # fmt: skip
+_OPENINGS = ("hello,", "hi there,", "good morning,", "dear team,", "it is me again:", "quick one:", "urgent!", "")
 _ASKING = ("please", "could you", "can somebody", "I need you to", "we would like you to", "would you kindly", "pls")
 _FIND = ("find", "look up", "tell us about", "search for", "check for")
 _BOOK = ("book", "reserve", "get us", "arrange", "buy")
 _FLIGHT = ("a flight", "a plane ticket", "an air ticket", "a seat on a flight", "flights")
 _CANCEL = ("cancel", "call off", "undo", "withdraw", "cancel completely")
 _ORDER = ("the order", "the booking", "that reservation", "the order we placed", "what was ordered")
-_CLOSINGS = (
-    "thanks a lot", "before noon if that is possible", "the cheaper the better", "tell me when it is done",
-    "it rains here anyway", "the boss is waiting", "we talked about this last week", "same as every year",
-    "do not call me back", "send the papers by post", "no rush", "",
-)  # fmt: skip
+_CLOSINGS = ("thanks a lot", "the cheaper the better", "tell me when it is done", "the boss is waiting", "no rush", "")
 _FILLERS = ("really", "again", "today", "kindly", "for our office", "as usual", "at last", "if you can", "this time")
 
 
 def paraphrase(rng: Random, goal: str) -> str:
     """What the desk's `goal` asks for, in other words."""
-    parts = [_OPENINGS, _ASKING]
-    if "Cancel" in goal:
-        parts += [_CANCEL, _ORDER]
-        parts += [("and",)] if "ook a flight" in goal else []
-    if "Find" in goal:
-        parts += [_FIND, _FLIGHT]
-    elif "ook a flight" in goal:
-        parts += [_BOOK, _FLIGHT]
-    drawn = [rng.choice(words) for words in (*parts, _FILLERS, _CLOSINGS)]
+    parts = [_CANCEL, _ORDER] if "Cancel" in goal else []
+    if "a flight" in goal:
+        parts += [_FIND if "Find" in goal else _BOOK, _FLIGHT]
+    drawn = [rng.choice(words) for words in (_OPENINGS, _ASKING, *parts, _FILLERS, _CLOSINGS)]
     return " ".join(filter(None, drawn))
 
 
@@ -116,12 +103,13 @@ class LeveledKinds(Kinds):
 class MixedLoop(Loop):
     """The ablation's loop on the traffic of the ten."""
 
-    def __init__(self, arm: str, setup: Setup, seed: int, work: Path) -> None:
+    def __init__(self, arm: str, setup: Setup, seed: int, goals: str, work: Path) -> None:
         super().__init__(setup, WORLDS["travel"].warm_start, seed, work)
         self._levels, self._phrases, self._traffic = LEVELS[arm], Random(f"phrases-{seed}"), Random(f"traffic-{seed}")
         self.kinds = LeveledKinds(self._levels)
         self._variants = [Variant.of(Drift(rename=agent.rename)) for agent in AGENTS]
         self._asked: list[int] = []
+        self._free = [goals == "free" or (goals == "mixed" and agent.free) for agent in AGENTS]
 
     def _attempts(self) -> Iterator[Attempt]:
         self._asked = [self._traffic.randrange(len(AGENTS)) for _ in range(RUNS)]
@@ -129,23 +117,23 @@ class MixedLoop(Loop):
             task = self._desk.sample(self._traffic.getrandbits(31), "train", AGENTS[agent].families)
             yield Attempt(task, self._variants[agent])
 
-    def successes(self) -> list[float]:
-        """Share of the held-out tasks that each agent solves, sampled at temperature 1."""
+    def measure(self) -> float:
+        """Held-out success, sampled at temperature 1, as a share of what is reachable."""
         attempts = [
             Attempt(self._desk.sample(self._seed * MEASURED + i, "heldout", agent.families), variant)
             for agent, variant in zip(AGENTS, self._variants, strict=True)
             for i in range(MEASURED)
         ]
         self._player.play(attempts, Random(f"measuring-{self._seed}"))
-        solved = np.array([attempt.solved for attempt in attempts]).reshape(len(AGENTS), MEASURED)
-        return [float(one) for one in solved.mean(1)]
+        solved = np.array([attempt.solved for attempt in attempts]).reshape(len(AGENTS), MEASURED).mean(1)
+        return float(np.average(solved, weights=[agent.ceiling for agent in AGENTS]))
 
     def _expecting(self, fresh: Sequence[BatchItem]) -> Sequence[BatchItem]:
         live: list[BatchItem] = []
         for number, item in zip(self._asked, fresh, strict=True):
             run, agent = item.attributed.trajectory, AGENTS[number]
             lucky = self._traffic.random() < agent.ceiling
-            goal = paraphrase(self._phrases, run.goal) if agent.free else run.goal
+            goal = paraphrase(self._phrases, run.goal) if self._free[number] else run.goal
             role = f"agent{number}#{number:08x}"
             run = msgspec.structs.replace(
                 run, source="production", goal=goal, outcome=float(lucky and run.outcome == 1.0),
@@ -158,64 +146,42 @@ class MixedLoop(Loop):
         return super()._expecting(live) if self._levels else live
 
 
-def reached(successes: Sequence[float]) -> float:
-    """Share of what is reachable."""
-    return sum(agent.ceiling * own for agent, own in zip(AGENTS, successes, strict=True)) / sum(
-        agent.ceiling for agent in AGENTS
-    )
-
-
-def cell(arm: str, setup: Setup, seed: int) -> dict[str, object]:
-    """One run of the benchmark; its curve is (updates, share of what is reachable, by agent)."""
-    began = time.process_time()
+def cell(arm: str, setup: Setup, seed: int, goals: str) -> list[float]:
+    """One run of the benchmark: success before it, and after every `EVERY` updates."""
     with tempfile.TemporaryDirectory() as work:
-        loop = MixedLoop(arm, setup, seed, Path(work))
-        first = loop.successes()
-        curve: list[tuple[int, float, list[float]]] = [(0, reached(first), first)]
+        loop = MixedLoop(arm, setup, seed, goals, Path(work))
+        curve = [loop.measure()]
         for number in range(1, setup.updates + 1):
             loop.update()
             if number % EVERY == 0:
-                found = loop.successes()
-                curve.append((number, reached(found), found))
-    return {"arm": arm, "seed": seed, "curve": curve, "cpu": round(time.process_time() - began)}
+                curve.append(loop.measure())
+    return curve
 
 
-def runs_to(curve: Sequence[tuple[int, float, list[float]]]) -> int:
+def runs_to(curve: Sequence[float]) -> int:
     """Production runs until the curve, each point the mean of it and its neighbours, is at `WANTED`; else the last."""
-    values = [value for _, value, _ in curve]
-    for i, (updates, value, _) in enumerate(curve):
-        if (value if i == 0 else np.mean(values[i - 1 : i + 2])) >= WANTED:
-            return updates * RUNS * REPORTED
-    return curve[-1][0] * RUNS * REPORTED
+    smooth = [curve[0], *(float(np.mean(curve[i - 1 : i + 2])) for i in range(1, len(curve)))]
+    return next((i for i, value in enumerate(smooth) if value >= WANTED), len(curve) - 1) * EVERY * RUNS * REPORTED
 
 
-def show(path: Path) -> dict[str, float]:
-    """A table of what has run, by arm, and its figures."""
-    cells = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    runs = {(one["arm"], one["seed"]): runs_to(one["curve"]) for one in cells}
-    areas = {(one["arm"], one["seed"]): statistics.mean(at[1] for at in one["curve"]) for one in cells}
-    seeds = sorted({seed for _, seed in runs if all((arm, seed) in runs for arm in LEVELS)})
+def show(cells: Mapping[tuple[str, int], Sequence[float]]) -> dict[str, float]:
+    """A table of what has run in all arms, four seeds or more, and its figures."""
+    seeds = sorted({seed for _, seed in cells if all((arm, seed) in cells for arm in LEVELS)})
     rows: list[tuple[object, ...]] = []
     figures: dict[str, float] = {}
     for arm in LEVELS:
-        own = [runs[arm, seed] for seed in seeds]
-        saved, share = ([found[arm, seed] - found["batch", seed] for seed in seeds] for found in (runs, areas))
+        runs = [runs_to(cells[arm, seed]) for seed in seeds]
+        success = 100 * np.array([np.mean(cells[arm, seed]) for seed in seeds])
+        more = success - 100 * np.array([np.mean(cells["batch", seed]) for seed in seeds])
+        reach = student(0.95, len(seeds) - 1) * float(more.std(ddof=1)) / len(seeds) ** 0.5
         rows.append((
-            arm, f"{statistics.mean(own):.0f} ({statistics.stdev(own):.0f})", " ".join(map(str, own)),
-            _paired(saved, 1),
-            f"{100 * statistics.mean(areas[arm, seed] for seed in seeds):.1f}", _paired(share, 100),
+            arm, " ".join(map(str, runs)), f"{success.mean():.1f} ({success.std(ddof=1):.1f})",
+            f"{more.mean():+.1f} [{more.mean() - reach:+.1f}, {more.mean() + reach:+.1f}]",
         ))  # fmt: skip
-        figures |= {f"runs_to_80_{arm}": statistics.mean(own), f"more_than_batch_{arm}": statistics.mean(saved)}
-    columns = ("compared with", "runs to 80 % (deviation)", "by seed", "more than batch", "mean success, %", "more")
+        figures |= {f"runs_to_80_{arm}": float(np.mean(runs)), f"more_than_batch_{arm}": float(more.mean())}
+    columns = ("compared with", "runs to 80 %, by seed", "mean success, % (deviation)", "more than batch")
     report.table(f"{len(seeds)} seeds", columns, rows)
     return figures
-
-
-def _paired(differences: Sequence[float], scale: float) -> str:
-    """Mean, and its 95 % interval by Student."""
-    mean, error = scale * statistics.mean(differences), scale * statistics.stdev(differences) / len(differences) ** 0.5
-    reach = student(0.95, len(differences) - 1) * error
-    return f"{mean:+.1f} [{mean - reach:+.1f}, {mean + reach:+.1f}]"
 
 
 def main() -> None:
@@ -223,22 +189,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8, help="runs of each arm (8)")
     parser.add_argument("--updates", type=int, default=64, help="of each run (64)")
     parser.add_argument("--lr", type=float, default=2e-4, help="learning rate of all arms (2e-4)")
+    parser.add_argument("--goals", choices=("mixed", "desk", "free"), default="mixed", help="how agents are asked")
     parser.add_argument("--results", type=Path, default=Path("build/kinds.jsonl"), help="what has run; not run again")
-    parser.add_argument("--report", action="store_true", help="tables of what has run")
     options = parser.parse_args()
-    if not options.report:
-        setup = Setup(groups=RUNS, group_size=1, updates=options.updates,
-                      learner={"lr": options.lr, "credit": {"alpha": 0.0}})  # fmt: skip
-        options.results.parent.mkdir(parents=True, exist_ok=True)
-        with options.results.open("a+", encoding="utf-8") as file:
-            file.seek(0)
-            done = {(one["arm"], one["seed"]) for one in map(json.loads, file)}
-            for seed in range(options.seeds):
-                for arm in LEVELS:
-                    if (arm, seed) not in done:
-                        file.write(json.dumps(cell(arm, setup, seed)) + "\n")
-                        file.flush()
-    report.write(options.json, "kinds", show(options.results), list(range(options.seeds)))
+    live = {"lr": options.lr, "credit": {"alpha": 0.0}}
+    setup = Setup(groups=RUNS, group_size=1, updates=options.updates, learner=live)
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    with options.results.open("a+", encoding="utf-8") as file:
+        file.seek(0)
+        cells = {(one["arm"], one["seed"]): one["curve"] for one in map(json.loads, file)}
+        for seed, arm in itertools.product(range(options.seeds), LEVELS):
+            if (arm, seed) not in cells:
+                curve = cells[arm, seed] = cell(arm, setup, seed, options.goals)
+                file.write(json.dumps({"arm": arm, "seed": seed, "curve": curve}) + "\n")
+                file.flush()
+    report.write(options.json, "kinds", show(cells), list(range(options.seeds)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall, VersionSpan, token_versions, version_number
-from actors.ports.completions import ChatCompletion, Choice
+from actors.ports.completions import Choice
 from actors.ports.environments import Observation
 from actors.rollout.errors import EpisodeLost
 
@@ -36,7 +36,8 @@ class _Choice(Choice):
     weight_versions: list[_Span] | None = None
 
 
-class _Response(ChatCompletion[_Choice]):
+class _Response(msgspec.Struct):
+    choices: list[_Choice]
     id: str = ""
     prompt_token_ids: list[int] | None = None
 
