@@ -34,6 +34,8 @@ final outcome, is a correction too many, is no number."""
 Channel = Literal["training", "kinds", "lessons", "tasks", "gate"]
 NONE, ORDERED, TRAINED = "none", "ordered", "trained"
 GIVEN_UP = "given up"
+_FAILED = "failed"
+"""Answer to an order that the learner parked."""
 _HELD_OUT = "held out"
 _TOO_LATE = {"no outcome": "too late"}
 """Who waited for an outcome and gave up dropped the run for want of one; seen from the outcome, it came too late."""
@@ -248,10 +250,11 @@ def answered(connection: Connection, candidate: Candidate, now: float, tally: Ta
     by_reason: dict[str, list[str]] = {}
     for key, why in candidate.no_gradient.items():
         by_reason.setdefault(f"no gradient: {why}", []).append(key)
-    # What it answered before stays: an answer may come again.
+    # What it answered before stays: an answer may come again. But an order that failed may be put back.
     of_order = (
-        row.c.order_id.in_(candidate.batch_ids), (row.c.effect == ORDERED) | (row.c.detail == GIVEN_UP),
-    )  # fmt: skip
+        row.c.order_id.in_(candidate.batch_ids),
+        (row.c.effect == ORDERED) | row.c.detail.in_((GIVEN_UP, f"no gradient: {_FAILED}")),
+    )
     for why, keys in sorted(by_reason.items()):
         for part in chunks(keys):
             changed = connection.execute(
@@ -270,12 +273,12 @@ def answered(connection: Connection, candidate: Candidate, now: float, tally: Ta
 
 
 def _came(connection: Connection, candidate: Candidate) -> None:
-    """Note at each run of the orders what came of it; what was answered before stays."""
+    """Note at each run of the orders what came of it; what was answered before stays, but for a failure."""
     run, member, by_reason = t.TrajectoryRow, t.BatchMemberRow, dict[str, list[str]]()
     for key, why in candidate.no_gradient.items():
         by_reason.setdefault(why, []).append(key)
     held = select(member.trajectory_id).where(member.batch_id.in_(candidate.batch_ids))
-    open_ones = run.id.in_(held), run.came.in_(("", GIVEN_UP))
+    open_ones = run.id.in_(held), run.came.in_(("", GIVEN_UP, _FAILED))
     for why, keys in by_reason.items():
         for part in chunks(keys):
             connection.execute(update(run).where(*open_ones, run.id.in_(part)).values(came=why))
