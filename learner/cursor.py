@@ -72,7 +72,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_done(self, record: str, head: int, reply: Reply | None) -> "Cursor":
         """This, with `record` done when `head` was the head."""
-        replies = dict(self.replies)
+        replies = {known: said for known, said in self.replies.items() if known != record}
         if reply is not None:
             replies[record] = reply
         return msgspec.structs.replace(

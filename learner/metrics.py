@@ -36,9 +36,6 @@ class LearnerMetrics:
         )
         self.staleness = StalenessHistogram()
         registry.register(self.staleness)
-        self.dead_lost = Counter(
-            "evolved_learner_dead_letters_lost", "Dead letters that the DEAD stream did not take.", registry=registry
-        )
         self.retries = Counter(
             "evolved_learner_retries", "Orders put off for another attempt, by cause.", ["cause"], registry=registry
         )

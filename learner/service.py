@@ -27,7 +27,7 @@ from actors.messages import BatchOrder, Candidate, Directive, MessageError, deco
 from actors.messages.signing import PublicKeys, SigningKey
 from actors.system.actor import DeadLetter
 from actors.system.bus import Bus, Delivery, Outgoing, Subscription, outgoing
-from actors.system.errors import DependencyUnavailable, StreamFull
+from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle
 from actors.system.streams import DEAD, POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.checkpoints import Checkpoints
@@ -237,10 +237,7 @@ class LearnerService:
             error=f"{type(error).__name__}: {error}",
         )
         subject = f"{DEAD}.{NAME}"
-        try:
-            await self._publish([Outgoing(subject, f"{subject}:{delivery.id}", msgspec.msgpack.encode(letter))])
-        except StreamFull:
-            self._metrics.dead_lost.inc()
+        await self._publish([Outgoing(subject, f"{subject}:{delivery.id}", msgspec.msgpack.encode(letter))])
         try:
             message = decode(delivery.data)
         except MessageError:
@@ -255,11 +252,10 @@ class LearnerService:
         await subscription.nak([delivery], RETRY_SECONDS)
 
     async def _publish(self, items: list[Outgoing]) -> None:
-        """Publish, and wait while the broker is away. Raises StreamFull: on the dead letters' stream; elsewhere it
-        is waited for."""
-        await self._insist(lambda: self._bus.publish(items), pass_full=items[0].subject.startswith(f"{DEAD}."))
+        """Publish, and wait while the broker is away."""
+        await self._insist(lambda: self._bus.publish(items))
 
-    async def _insist(self, call: Callable[[], Awaitable[R]], *, pass_full: bool = False) -> R:
+    async def _insist(self, call: Callable[[], Awaitable[R]]) -> R:
         """Await `call()` until the broker takes it; an outage is told once when it begins and once when it ends.
         Raises _Drained: the process is to end and the broker is away."""
         wait, away = FIRST_WAIT, False
@@ -267,8 +263,6 @@ class LearnerService:
             try:
                 result = await call()
             except DependencyUnavailable as error:
-                if pass_full and isinstance(error, StreamFull):
-                    raise
                 if not away:
                     _log.warning("bus_away", reason=str(error))
                 away = True

@@ -281,8 +281,10 @@ class Updater:
         return Outcome(result="skipped", candidate=candidate, reason=reason, **told)
 
     def _repeated(self, record: str, *, otherwise: Answer = "skipped") -> Outcome | None:
-        if self._checkpoints.cursor.finished(record) is None:
-            return None
+        cursor = self._checkpoints.cursor
+        said = cursor.replies.get(record)
+        if cursor.finished(record) is None or (said is not None and said.answer == "failed"):
+            return None  # an order that failed and comes again was put back
         return Outcome(result="repeated", candidate=self._checkpoints.answer(record, otherwise=otherwise))
 
     def _limits(self, trainer: Trainer) -> BuildSettings:

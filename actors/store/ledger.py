@@ -107,11 +107,12 @@ def revive(connection: Connection, dead_id: str, now: float) -> Outgoing | None:
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Forget old marks and published outputs; letters that are still parked keep theirs."""
+    """Forget old marks, sent outputs and calls that nobody could read; letters that are still parked keep theirs."""
     parked = select(t.DeadLetterRow.input_id)
     wheres = (
         (t.ProcessedRow, (t.ProcessedRow.at < before, t.ProcessedRow.input_id.not_in(parked))),
         (t.OutboxRow, (t.OutboxRow.at < before, t.OutboxRow.published)),
+        (t.DeadLetterRow, (t.DeadLetterRow.at < before, t.DeadLetterRow.subject == "")),
         (t.ForgottenRow, (t.ForgottenRow.at < before,)),
     )
     gone = 0

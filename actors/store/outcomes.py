@@ -27,6 +27,8 @@ Did = Literal["told", "correction", "equal", "outdated", "not_final", "capped", 
 """What a report did: it was the first, corrected it, or changed nothing: said the same, came after a newer one, is no
 final outcome, is a correction too many, is no number."""
 GIVEN_UP = "given up"
+_FAILED = "failed"
+"""Answer to an order that the learner parked."""
 
 
 class Latest(msgspec.Struct, frozen=True):
@@ -186,7 +188,7 @@ def answered(connection: Connection, candidate: Candidate) -> None:
     for key, why in candidate.no_gradient.items():
         by_reason.setdefault(why, []).append(key)
     held = select(member.trajectory_id).where(member.batch_id.in_(candidate.batch_ids))
-    open_ones = run.id.in_(held), run.came.in_(("", GIVEN_UP))
+    open_ones = run.id.in_(held), run.came.in_(("", GIVEN_UP, _FAILED))
     for why, keys in by_reason.items():
         for part in chunks(keys):
             connection.execute(update(run).where(*open_ones, run.id.in_(part)).values(came=why))

@@ -133,11 +133,11 @@ class Producer(Protocol):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of a record on `dead.<actor>` (msgpack)."""
+    """Body of a record on `dead.<actor>` (msgpack): what a process without a store gave up."""
 
     actor: str
     input_id: str
     subject: str
     data: bytes
-    """The original payload, to be published on `subject` again."""
+    """The original payload, to be published on `subject` again; without one it is a record of the spool."""
     error: str

@@ -8,7 +8,7 @@ from actors.system.supervisor import SystemState
 class SystemMetrics:
     """Counters that the runner and the bus feed, and gauges that are set from their states before a scrape.
 
-    Every drop has a reason: `duplicate` (the ledger knew the record), `dead_full` (the letter did not fit into DEAD).
+    Every drop has a reason: `duplicate` (the ledger knew the record).
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

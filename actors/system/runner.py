@@ -17,16 +17,15 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from actors.messages import AnyMessage, MessageError, decode
-from actors.system.actor import Actor, DeadLetter, Producer, Received, Result
+from actors.system.actor import Actor, Producer, Received, Result
 from actors.system.backpressure import Backpressure
-from actors.system.bus import Bus, Delivery, Outgoing, Subscription, delivery_id
+from actors.system.bus import Bus, Delivery, Subscription, delivery_id
 from actors.system.cache_invalidation import CacheInvalidation
-from actors.system.errors import DependencyUnavailable, Deposed, StreamFull
+from actors.system.errors import DependencyUnavailable, Deposed
 from actors.system.ledger import Ledger
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
 from actors.system.outbox import Drained, Outbox, RunnerSettings
-from actors.system.streams import DEAD
 
 T = TypeVar("T")
 
@@ -221,17 +220,6 @@ class _ActorRunner:
         if await self.line.insist(lambda: self.line.ledger.processed(name, [key])):
             await self._ack([delivery])
             return
-        letter = DeadLetter(actor=name, input_id=key, subject=delivery.subject, data=delivery.data, error=error)
-        item = Outgoing(f"{DEAD}.{name}", f"{DEAD}.{name}:{key}", msgspec.msgpack.encode(letter))
-
-        async def announce() -> None:
-            try:
-                await self.line.bus.publish([item])
-            except StreamFull:
-                # The store keeps the letter in any case; a full DEAD must not stop the actor.
-                self.line.metrics.dropped.labels(name, "dead_full").inc()
-
-        await self.line.insist(announce)
         await self.line.insist(lambda: self.line.ledger.park(name, key, delivery.subject, delivery.data, error))
         self.line.metrics.parked.labels(name).inc()
         self.line.log.error("record_parked", input=key, subject=delivery.subject, error=error[-300:])

@@ -1,8 +1,9 @@
 """The streams, as data: which subjects each holds, for how long, and what happens when it is full.
 
 All are on disk, S2-compressed, and deduplicate by `Nats-Msg-Id` within their window. Streams that carry production
-traffic discard NEW: a full one refuses records, and the refusal travels back to the tap's spool. None uses interest
-retention, under which a record without a consumer vanishes.
+traffic discard NEW: a full one refuses records, and the refusal travels back to the tap's spool. What is small and
+decides something lies apart from it, for a month. None uses interest retention, under which a record without a consumer
+vanishes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,14 +18,13 @@ TRAJECTORY_CLOSED = "trajectory.closed"
 TRAJECTORY_ATTRIBUTED = "trajectory.attributed"
 TRAJECTORY_OUTCOME = "trajectory.outcome"
 EXPERIENCE_LESSON = "experience.lesson"
-TASK_NEW = "task.new"
 WORK_TRAIN = "work.train"
 POLICY_CANDIDATE = "policy.candidate"
 POLICY_VERDICT = "policy.verdict"
 POLICY_SERVING = "policy.serving"
 POLICY_DIRECTIVE = "policy.directive"
 DEAD = "dead"
-"""Prefix: dead letters of an actor go to `dead.<actor>`."""
+"""Prefix: records that a process without a store gave up go to `dead.<who>`, and from there into the store."""
 
 _DAY = 86_400.0
 _MIB = 1 << 20
@@ -64,17 +64,21 @@ STREAMS: tuple[Stream, ...] = (
         max_age=2 * _DAY,
         max_bytes=2048 * _MIB,
     ),
-    Stream(name="EXPERIENCE", subjects=(EXPERIENCE_LESSON,)),
-    Stream(name="TASK", subjects=(TASK_NEW,)),
-    Stream(name="WORK", subjects=(WORK_TRAIN,), queue=True, discard_new=True),
+    Stream(name="WORK", subjects=(WORK_TRAIN, f"{DEAD}.>"), queue=True, discard_new=True, max_age=30 * _DAY),
     # Late outcomes lie here and not beside the bodies: whoever is away for a week must not miss them, and a report of a
     # few bytes must find room.
     Stream(
-        name="POLICY",
-        subjects=(POLICY_CANDIDATE, POLICY_VERDICT, POLICY_SERVING, POLICY_DIRECTIVE, TRAJECTORY_OUTCOME),
+        name="EVENTS",
+        subjects=(
+            TRAJECTORY_OUTCOME,
+            EXPERIENCE_LESSON,
+            POLICY_CANDIDATE,
+            POLICY_VERDICT,
+            POLICY_SERVING,
+            POLICY_DIRECTIVE,
+        ),
         max_age=30 * _DAY,
     ),
-    Stream(name="DEAD", subjects=(f"{DEAD}.>",), max_age=30 * _DAY),
 )
 
 

@@ -226,8 +226,11 @@ class Control:
 
     async def dead_retry(self, request: Request) -> Response:
         key = request.path_params["id"]
-        if not await self._retry(key):
-            return _error(404, f"no parked message {key}")
+        try:
+            if not await self._retry(key):
+                return _error(404, f"no parked message {key}")
+        except OrderRefused as error:
+            return _error(error.status, str(error))
         await self._orders.note("retry", {"message": key}, who(request))
         return _json({"retried": key})
 

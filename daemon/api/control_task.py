@@ -15,6 +15,7 @@ from daemon.api.control import Control
 from daemon.api.tls import ServerTls, server_tls
 from daemon.collectors.figures import Figures, gauge
 from daemon.composition.resources import Resources
+from daemon.ingest.dead_letters import put_back
 from daemon.processes.asgi import serve
 from daemon.settings import control as settings
 from daemon.settings.tables import Config
@@ -40,16 +41,8 @@ def control_task(
     if tls is not None:
         parts.registry.register(Figures(_certificate_figures, tls))
 
-    async def retry(dead_id: str) -> bool:
-        item = await store.revive(dead_id)
-        if item is None:
-            return False
-        await bus.publish([item])
-        await store.delete_dead_letter(dead_id)
-        return True
-
     control = make(
-        retry=retry,
+        retry=partial(put_back, bus, store),
         describe={
             "sandbox": config.sandbox.environment or None,
             "engines": {name: engine.url for name, engine in parts.engines.items()},

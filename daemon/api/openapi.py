@@ -94,7 +94,10 @@ DESCRIBED: tuple[Described, ...] = (
     Described(method="GET", path="/api/judge", summary="What the judge did, cost, and is worth"),
     Described(method="GET", path="/api/dead", summary="Parked messages with their errors", answer="array"),
     Described(
-        method="POST", path="/api/dead/{id}/retry", summary="Put a parked message back on its stream", refuses=(404,)
+        method="POST",
+        path="/api/dead/{id}/retry",
+        summary="Put a parked message back on its stream",
+        refuses=(404, 409),
     ),
     Described(method="POST", path="/api/freeze", summary="Stop learning; serving goes on", body=Order),
     Described(method="POST", path="/api/thaw", summary="Learn again", body=Order, refuses=(409,)),

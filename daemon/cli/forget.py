@@ -22,8 +22,8 @@ A trajectory takes its side calls along, and those that go on with its conversat
 first, unless --yes. Done again, it finds nothing more; what the streams deliver again of it is refused for 31 days. The
 order, with its reason, counts and versions, stays in the audit trail. The daemon must run.
 
-Not reached: files that were exported, and the broker's streams, which drop it with their age (2 days; parked records
-30). Revoke a key (`evolved keys revoke`) before its records are forgotten: later calls are new ones.
+Not reached: files that were exported, and the broker's streams, which drop it with their age (2 days; lessons and
+orders 30). Revoke a key (`evolved keys revoke`) before its records are forgotten: later calls are new ones.
 """
 
 

@@ -82,6 +82,7 @@ from daemon.composition.tasks import Tasks, rollout_figures, task_figures
 from daemon.composition.toolsearch import searching
 from daemon.experience.forgetting import Forgetter
 from daemon.experience.service import ExperiencePool
+from daemon.ingest.dead_letters import collect
 from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
 from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.live.registry import Live
@@ -212,6 +213,8 @@ class Daemon:
             metrics=ShipperMetrics(parts.registry), rng=self.rng("shipper"),
         )  # fmt: skip
         self.supervisor.add("shipper", alone(config.spool, shipper.run))
+        letters = partial(collect, parts.bus, self.store)
+        self.supervisor.add("dead_letters", self.leadership.holds(letters), Restart(critical=False))
         if not config.nats.url:
             self.supervisor.add("broker", partial(heal, config.state / "broker"), Restart(critical=False))
         if config.otlp.listen:

@@ -18,7 +18,7 @@ from actors.system.bus import Outgoing, outgoing
 from actors.system.streams import DEAD, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
 from adapters.intake.tap import exchange_from_raw
 from daemon.tap.segments import Position
-from daemon.tap.spool_reader import Spooled, SpoolReader
+from daemon.tap.spool_reader import SpoolReader
 
 DEAD_SPOOL = f"{DEAD}.spool"
 
@@ -65,7 +65,7 @@ class Conversion:
         kinds: dict[str, int] = {}
         unreadable = 0
         for record in reader.read(request.limit, request.max_bytes):
-            item, kind, error = convert(record)
+            item, kind, error = convert(record.id.hex(), record.payload)
             items.append(item)
             kinds[kind] = kinds.get(kind, 0) + 1
             unreadable += error
@@ -79,25 +79,25 @@ class Conversion:
         )
 
 
-def convert(record: Spooled) -> tuple[Outgoing, str, bool]:
-    """What `record` becomes on the bus: (item, "exchange" | "feedback" | "dead", whether its response is unreadable).
+def convert(key: str, payload: bytes) -> tuple[Outgoing, str, bool]:
+    """What a spooled record becomes: (item, "exchange" | "feedback" | "dead", whether its response is unreadable).
 
     Never raises: a record that cannot be decoded becomes a dead letter.
     """
     try:
-        message = decode_spooled(record.payload)
+        message = decode_spooled(payload)
         if isinstance(message, Feedback):
             return outgoing(TRAFFIC_FEEDBACK, message), "feedback", False
         exchange = exchange_from_raw(message)
         return outgoing(TRAFFIC_EXCHANGE, exchange), "exchange", bool(exchange.error)
     except MessageError as error:
-        return dead(record, str(error)), "dead", False
+        return dead(key, payload, str(error)), "dead", False
     except Exception as error:
         # A bug of ours in reading one record must not hold up all that come after it.
-        log.exception("spool_record_failed", id=record.id.hex())
-        return dead(record, repr(error)), "dead", False
+        log.exception("spool_record_failed", id=key)
+        return dead(key, payload, repr(error)), "dead", False
 
 
-def dead(record: Spooled, error: str) -> Outgoing:
-    letter = DeadLetter(actor="spool", input_id=record.id.hex(), subject="", data=record.payload, error=error[:2000])
-    return Outgoing(DEAD_SPOOL, f"{DEAD_SPOOL}:{record.id.hex()}", msgspec.msgpack.encode(letter))
+def dead(key: str, payload: bytes, error: str) -> Outgoing:
+    letter = DeadLetter(actor="spool", input_id=key, subject="", data=payload, error=error[:2000])
+    return Outgoing(DEAD_SPOOL, f"{DEAD_SPOOL}:{key}", msgspec.msgpack.encode(letter))

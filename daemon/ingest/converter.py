@@ -230,6 +230,6 @@ def _unread(request: Load, deaths: int) -> Batch:
     found = reader.read(1, request.max_bytes)
     for record in found:
         log.error("spool_record_given_up", id=record.id.hex(), bytes=len(record.payload))
-    items = [dead(record, f"{deaths} converter processes ended over it") for record in found]
+    items = [dead(record.id.hex(), record.payload, f"{deaths} converter processes ended over it") for record in found]
     after: Position = reader.position
     return Batch(items=items, after=after, exhausted=reader.exhausted, torn=reader.torn, kinds={"dead": len(items)})

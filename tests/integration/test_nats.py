@@ -124,6 +124,24 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
     assert reconnects >= 2
 
 
+@pytest.mark.parametrize(("many", "one"), [(TRAFFIC_EXCHANGE, POLICY_DIRECTIVE), (POLICY_DIRECTIVE, TRAFFIC_EXCHANGE)])
+def test_a_stream_with_much_in_it_holds_up_no_other(tmp_path, many, one):
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE, POLICY_DIRECTIVE])
+            assert await subscription.fetch(10, 0.2) == [], "a request stands with both"
+            await bus.publish([Outgoing(many, f"m{n}", b"x") for n in range(300)])
+            await bus.publish([Outgoing(one, "one", b"x")])
+            for batches in range(30):
+                found = await subscription.fetch(10, within())
+                await subscription.ack(found)
+                if "one" in {delivery.id for delivery in found}:
+                    return batches
+            return None
+
+    assert run(main) < 5
+
+
 def test_a_payload_above_the_limit_travels_by_claim_check_and_without_its_file_is_a_problem(tmp_path):
     big = os.urandom(3 << 20)
     records = [Outgoing(TRAFFIC_EXCHANGE, name, data) for name, data in (("big", big), ("small", b"s"))]

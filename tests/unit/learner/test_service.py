@@ -178,6 +178,21 @@ async def test_an_order_that_cannot_be_trained_on_is_parked_and_the_next_one_tra
     assert bench.sample("retries_total", cause="file_missing") == (2 if "path" in changes else None)
 
 
+async def test_a_parked_order_that_is_put_back_is_trained_on_once(bench):
+    bench.trainer.fail = 3
+    async with bench.running():
+        await bench.send(bench.order("bad"))
+        (failed,) = await bench.until(1)
+        for number in range(2):
+            await anyio.sleep(1000)  # past the stream's window for duplicates
+            again = outgoing(WORK_TRAIN, bench.order("bad"))
+            await bench.bus.publish([msgspec.structs.replace(again, id=f"{again.id}:revived:{number}")])
+            *_, answer = await bench.until(2 + number)
+            assert (answer.batch_ids, answer.answer, answer.version) == (("bad",), "trained", 1)
+    assert failed.answer == "failed"
+    assert (bench.count("trained"), bench.count("repeated")) == (1, 1)
+
+
 async def test_a_broker_that_goes_away_is_waited_for(bench):
     async with bench.running():
         await bench.send(bench.order("a"))

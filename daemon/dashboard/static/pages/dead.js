@@ -36,7 +36,7 @@ function row(each, act) {
   const retry = async () => {
     try {
       await post(`api/dead/${encodeURIComponent(each.id)}/retry`);
-      act(`Put back on ${each.subject}; should it fail again, it comes back here.`);
+      act(`Put back; should it fail again, it comes back here.`);
     } catch (error) {
       act(`Not put back: ${error.message}`);
     }

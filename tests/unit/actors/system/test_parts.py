@@ -30,13 +30,13 @@ def test_a_claim_cannot_lead_out_of_the_directory(tmp_path, path):
 
 
 def test_every_subject_has_one_stream():
-    assert stream_of("dead.attributor", STREAMS).name == "DEAD"
+    assert stream_of("dead.learner", STREAMS).name == "WORK"
     assert stream_of("work.train", STREAMS).queue
     with pytest.raises(BusMisconfigured, match=r"nowhere\.to\.go"):
         stream_of("nowhere.to.go", STREAMS)
     grouped = by_stream(["policy.verdict", "trajectory.closed", "policy.directive"], STREAMS)
     assert {name: subjects for name, (_, subjects) in grouped.items()} == {
-        "POLICY": ("policy.verdict", "policy.directive"),
+        "EVENTS": ("policy.verdict", "policy.directive"),
         "TRAJECTORY": ("trajectory.closed",),
     }
 

@@ -32,10 +32,10 @@ from daemon.ingest import conversion, converter_process
 
 plain = conversion.convert
 
-def convert(record):
-    if {POISON!r} in record.payload:
+def convert(key, payload):
+    if {POISON!r} in payload:
         os._exit(9)
-    return plain(record)
+    return plain(key, payload)
 
 conversion.convert = convert
 with socket.socket(fileno=int(sys.argv[1])) as link:
