@@ -429,4 +429,6 @@ class Gatekeeper:
         return (good[0].version, good[0].since) if good else (0, 0.0)
 
     async def _served(self) -> list[int]:
-        return sorted({item.version for item in await self._servings()})
+        """Versions that have served, of which the weights are still there: nothing can be compared with the others."""
+        there = {int(path.parent.name[1:]) for path in self._versions.glob(f"v[0-9]*/{MANIFEST}")}
+        return sorted({item.version for item in await self._servings()} & there)

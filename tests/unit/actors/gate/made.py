@@ -41,10 +41,12 @@ class Scripted:
         self.says = "promote"
         self.asked: list[tuple[int, int]] = []
         self.far = True
+        self.served: list[int] = []
 
     async def compare(self, candidate, incumbent, served, load, *, deadline=0.0):
         await anyio.lowlevel.checkpoint()
         self.asked.append((candidate, incumbent))
+        self.served = list(served)
         figures = {"evidence": 5.0, "evidence_needed": 32.0} if self.says == "wait" else {}
         return Comparison(self.says, f"said {self.says}", figures, self.far)
 

@@ -1,5 +1,7 @@
 """Candidates into the shadow engine, verdicts and orders to go back out."""
 
+import shutil
+
 import msgspec
 import pytest
 
@@ -67,6 +69,17 @@ async def test_what_comes_of_a_version_that_was_rolled_back_is_rejected_untried(
     assert len(bench.trial.asked) == 2
     (verdict,) = await bench.train(4, 0)
     assert verdict.decision == "promote", "the learner went back as well"
+
+
+async def test_a_version_whose_weights_are_gone_is_compared_with_nothing(bench):
+    await bench.train(1, 0)
+    bench.serve(1)
+    await bench.train(2, 1)
+    assert bench.trial.served == [0, 1]
+    shutil.rmtree(bench.path / "v000001")
+    bench.serve(2)
+    await bench.train(3, 2)
+    assert bench.trial.served == [0, 2], "or the gate waits for it for ever"
 
 
 async def test_a_rollback_during_a_trial_ends_it_with_a_rejection_and_an_order_has_it_measured_anew(bench, monkeypatch):
