@@ -19,7 +19,7 @@ def test_a_dead_letter_is_put_back_and_goes_from_the_list(ordered: Served, windo
     expect(page.get_by_role("link", name="Dead letters")).to_contain_text("2")
     page.get_by_role("button", name=re.compile("Retry curator")).click()
     expect(page.locator("tbody tr")).to_have_count(1)
-    expect(page.get_by_role("status")).to_contain_text("Put back on trajectory.attributed")
+    expect(page.get_by_role("status")).to_contain_text("Put back; should it fail again, it comes back here")
     assert [each["actor"] for each in asked(window, ordered, "dead")] == ["navigator"]
     page.get_by_role("button", name=re.compile("Retry navigator")).click()
     expect(page.get_by_text("Nothing is parked.")).to_be_visible()
