@@ -26,9 +26,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from actors.messages import BatchOrder, Candidate, Directive, MessageError, decode
 from actors.messages.signing import PublicKeys, SigningKey
 from actors.system.actor import DeadLetter
-from actors.system.bus import Bus, Delivery, Outgoing, Subscription, outgoing
+from actors.system.bus import Bus, Delivery, Subscription
 from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import DEAD, POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.checkpoints import Checkpoints
 from learner.errors import MetricsUnavailable, OrderFileMissing, OrderUnusable, StateEmpty, TrainerUnavailable

@@ -79,6 +79,12 @@ def _to_wal(connection: sqlite3.Connection, seconds: float) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The SQLite file at `url`; None for a database elsewhere."""
+    parsed = make_url(url)
+    return Path(parsed.database).absolute() if parsed.get_backend_name() == "sqlite" and parsed.database else None
+
+
 def located(engine: Engine) -> str:
     """Where the database is, for people: its file, or its URL without the password."""
     if engine.dialect.name == "sqlite":

@@ -11,13 +11,12 @@ from urllib.parse import quote
 
 import msgspec
 from sqlalchemy import Connection, func, select, tuple_
-from sqlalchemy.engine import make_url
 
 from actors.messages import Directive, MessageError, Verdict, decode
 from actors.store import schema
 from actors.store import tables as t
 from actors.store.audit import verify
-from actors.store.engine import table_of
+from actors.store.engine import sqlite_file, table_of
 from actors.store.errors import StoreDamaged
 
 Report = Callable[[str], None]
@@ -57,9 +56,8 @@ def quick(url: str) -> None:
     """Look at an SQLite file before it is used; one that is not there yet is sound. Of a damaged page SQLite tells when
     it reads it.
     """
-    parsed = make_url(url)
-    path = Path(parsed.database or "")
-    if parsed.get_backend_name() != "sqlite" or not path.is_file() or not path.stat().st_size:
+    path = sqlite_file(url)
+    if path is None or not path.is_file() or not path.stat().st_size:
         return
     try:
         with closing(_read_only(path)) as connection:
@@ -72,15 +70,15 @@ def quick(url: str) -> None:
 
 def pages(url: str) -> list[Finding]:
     """What SQLite says of its own file; nothing of other databases."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
+    path = sqlite_file(url)
+    if path is None:
         return []
     try:
-        with closing(_read_only(Path(parsed.database or ""))) as connection:
+        with closing(_read_only(path)) as connection:
             said = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_NAMED})")]
     except sqlite3.DatabaseError as error:
         said = [str(error)]
-    return [] if said == ["ok"] else [Finding(what=f"{parsed.database}: {_line(one)}", remedy=_RESTORE) for one in said]
+    return [] if said == ["ok"] else [Finding(what=f"{path}: {_line(one)}", remedy=_RESTORE) for one in said]
 
 
 def check(connection: Connection, problem: Callable[[Verdict | Directive], str] | None, say: Report) -> Checked:

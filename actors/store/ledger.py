@@ -9,7 +9,7 @@ from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.erasing import buried_inputs, entomb_more, refused
 from actors.store.saving import Saved, save
-from actors.system.bus import Outgoing, outgoing
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import TRAJECTORY_OUTCOME
 
 

@@ -32,7 +32,7 @@ from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Guessed, Joined, Late, Used
 from actors.store.waiting import claimed, forget, wait
-from actors.system.bus import Outgoing
+from actors.system.outgoing import Outgoing
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
 from actors.store.tasks import TaskState
-from actors.system.bus import Outgoing
+from actors.system.outgoing import Outgoing
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -110,7 +110,7 @@ class TrajectoryRow(Base):
     told: Mapped[float | None]
     """When the report came that the outcome is of, if that was after the end; else None."""
     guessed: Mapped[float | None]
-    """Provisional outcome that it was ordered with, which is no outcome of the run's."""
+    """Provisional outcome that it was ordered with; `outcome` has what was reported alone."""
     cluster: Mapped[str]
     group: Mapped[str] = mapped_column("group_id")
     min_version: Mapped[int]

@@ -21,7 +21,7 @@ class Received(msgspec.Struct, frozen=True):
     """An input, decoded and seen for the first time."""
 
     id: str
-    """`bus.delivery_id(subject, message)`, the id that the ledger knows it by."""
+    """`outgoing.delivery_id(subject, message)`, the id that the ledger knows it by."""
     subject: str
     message: Message
 

@@ -17,12 +17,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.errors import APIError, NotFoundError
 
-from actors.messages import Message, encode
 from actors.system.access import Access
 from actors.system.claim_check import CLAIM_HEADER, ClaimStore
 from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure
 from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable, StreamFull
 from actors.system.metrics import SystemMetrics
+from actors.system.outgoing import Outgoing
 from actors.system.pull import ID_HEADER, Delivery, Depth, Subscription
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream, by_stream, stream_of
@@ -34,14 +34,6 @@ _ATTEMPTS = 4
 """Rounds with the same ids before `BusUnavailable`."""
 _HEADROOM = 1024
 """Bytes kept free below the broker's max_payload: headers count against it."""
-
-
-class Outgoing(msgspec.Struct, frozen=True):
-    """A record on its way out. `id` becomes `Nats-Msg-Id`: publishing it again within the window is a no-op."""
-
-    subject: str
-    id: str
-    data: bytes
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -293,21 +285,6 @@ class Bus:
         return removed
 
 
-def delivery_id(subject: str, message: Message) -> str:
-    """The id under which `message` goes out on `subject`, and under which consumers remember having seen it.
-
-    The record id alone would not do: a trajectory and its attribution share one, and a lesson keeps its id through its
-    revisions.
-    """
-    revision: int | None = getattr(message, "revision", None)
-    return f"{subject}:{message.id}" if revision is None else f"{subject}:{message.id}:{revision}"
-
-
-def outgoing(subject: str, message: Message) -> Outgoing:
-    """`message` encoded for `subject` under its deterministic id."""
-    return Outgoing(subject, delivery_id(subject, message), encode(message))
-
-
 def _windows(items: Sequence[Outgoing]) -> list[list[Outgoing]]:
     windows: list[list[Outgoing]] = []
     size = 0
@@ -335,4 +312,4 @@ def _failure(outcome: Exception, subject: str) -> BusUnavailable:
     return BusUnavailable(f"{subject}: {outcome!r}")
 
 
-__all__ = ["Bus", "Delivery", "Depth", "Outgoing", "Subscription", "Tail", "delivery_id", "outgoing"]
+__all__ = ["Bus", "Delivery", "Depth", "Subscription", "Tail"]

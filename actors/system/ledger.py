@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from actors.messages import Message
-from actors.system.bus import Outgoing
+from actors.system.outgoing import Outgoing
 
 
 class Ledger(Protocol):
-    """Ids of inputs are `bus.delivery_id(subject, message)`; every method is safe to repeat."""
+    """Ids of inputs are `outgoing.delivery_id(subject, message)`; every method is safe to repeat."""
 
     async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
         """Those of `ids` that `actor` is done with: committed, or parked."""

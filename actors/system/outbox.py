@@ -8,11 +8,12 @@ import msgspec
 import structlog
 
 from actors.system.actor import Result
-from actors.system.bus import Bus, Outgoing, outgoing
+from actors.system.bus import Bus
 from actors.system.errors import DependencyUnavailable
 from actors.system.ledger import Ledger
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
+from actors.system.outgoing import Outgoing, outgoing
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -19,13 +19,14 @@ from prometheus_client import CollectorRegistry
 from actors.messages import AnyMessage, MessageError, decode
 from actors.system.actor import Actor, Producer, Received, Result
 from actors.system.backpressure import Backpressure
-from actors.system.bus import Bus, Delivery, Subscription, delivery_id
+from actors.system.bus import Bus, Delivery, Subscription
 from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.errors import DependencyUnavailable, Deposed
 from actors.system.ledger import Ledger
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
 from actors.system.outbox import Drained, Outbox, RunnerSettings
+from actors.system.outgoing import delivery_id
 
 T = TypeVar("T")
 

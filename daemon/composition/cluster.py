@@ -18,10 +18,10 @@ import anyio
 import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from sqlalchemy.engine import make_url
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from actors.store.engine import sqlite_file
 from actors.system.errors import DependencyUnavailable
 from actors.system.leadership import Leadership, Meanwhile
 from daemon.collectors.figures import counter, gauge
@@ -67,11 +67,11 @@ def sole_use(store_url: str) -> Generator[bool]:
     A second daemon on one SQLite file is refused and does not stand by: a leader that hangs in mid-transaction would
     keep the file locked, so it could not take over when it is needed.
     """
-    url = make_url(store_url)
-    if url.get_backend_name() != "sqlite" or not url.database:
+    database = sqlite_file(store_url)
+    if database is None:
         yield False
         return
-    path = Path(f"{url.database}.daemon")
+    path = database.with_name(f"{database.name}.daemon")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

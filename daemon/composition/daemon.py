@@ -34,14 +34,15 @@ from actors.monitoring.sentinel import Sentinel
 from actors.ports.environments import Environment
 from actors.ports.models import Embedder, Grader, words_alone
 from actors.rollout.rollout import Rollout
+from actors.store.engine import sqlite_file
 from actors.system.actor import Actor, Producer
 from actors.system.backpressure import Backpressure
 from actors.system.broker_health import heal
-from actors.system.bus import outgoing
 from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.leadership import Meanwhile
 from actors.system.lifecycle import Lifecycle, Restart
 from actors.system.notify import Notify
+from actors.system.outgoing import outgoing
 from actors.system.runner import run_actor, run_producer
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
@@ -89,7 +90,6 @@ from daemon.live.registry import Live
 from daemon.processes.tap_settings import ROUTES, redaction
 from daemon.settings.tables import SHADOW, Config
 from daemon.tap.segments import spools
-from daemon.upkeep.backup import sqlite_file
 from daemon.upkeep.retention import Retention, retention_figures
 from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps

@@ -14,7 +14,7 @@ import structlog
 from actors.messages import Feedback, MessageError
 from actors.messages.spool import decode_spooled
 from actors.system.actor import DeadLetter
-from actors.system.bus import Outgoing, outgoing
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import DEAD, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
 from adapters.intake.tap import exchange_from_raw
 from daemon.tap.segments import Position

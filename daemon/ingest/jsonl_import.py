@@ -23,8 +23,9 @@ import msgspec
 
 from actors.messages import Attributed, Exchange, Feedback, Step, ToolCall, Trajectory
 from actors.system import runtime
-from actors.system.bus import Bus, Outgoing, outgoing
+from actors.system.bus import Bus
 from actors.system.errors import BusUnavailable
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from adapters.intake.jsonl import InvalidLine, from_chat, from_line, kind_of
 from adapters.redaction import Redactor

@@ -25,9 +25,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from actors.messages import Exchange
-from actors.system.bus import Bus, Outgoing, outgoing
+from actors.system.bus import Bus
 from actors.system.errors import ActorSystemError
 from actors.system.lifecycle import Lifecycle
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE
 from adapters.intake.otlp.calls import SpanSettings, exchange_from, is_call, opted_out
 from adapters.intake.otlp.wire import (

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import msgspec
 from sqlalchemy import Connection
-from sqlalchemy.engine import make_url
 
 from actors.messages import MANIFEST, SIGNATURE
 from actors.messages.files import fsync, writing_whole
@@ -27,6 +26,7 @@ from actors.store import StoreError
 from actors.store.archive import ask
 from actors.store.audit import Head, verify
 from actors.store.backup import copy
+from actors.store.engine import sqlite_file
 from actors.store.retention import served_last
 from actors.store.schema import check
 from daemon.errors import TransferFailed
@@ -138,12 +138,6 @@ def _fill(
     (aside / CONTENTS).write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=1))
     fsync(aside / CONTENTS)
     return contents
-
-
-def sqlite_file(url: str) -> Path | None:
-    """The SQLite file at `url`; None for a database elsewhere."""
-    parsed = make_url(url)
-    return Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
 
 
 def _looked(connection: Connection) -> tuple[str, Head, list[int]]:

@@ -21,13 +21,13 @@ from sqlalchemy.exc import DBAPIError
 from actors.store import StoreError
 from actors.store.archive import ask
 from actors.store.audit import verify
-from actors.store.engine import open_engine
+from actors.store.engine import open_engine, sqlite_file
 from actors.store.ledger import put_state
 from actors.store.schema import check
 from daemon.errors import TransferFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.tables import Config
-from daemon.upkeep.backup import CONTENTS, DATABASE, FORMAT, Contents, digest, sqlite_file
+from daemon.upkeep.backup import CONTENTS, DATABASE, FORMAT, Contents, digest
 from daemon.upkeep.consumer_reset import REWIND
 
 Report = Callable[[str], None]

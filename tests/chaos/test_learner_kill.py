@@ -29,7 +29,8 @@ import torch
 
 from actors.messages import BatchItem, BatchOrder, Candidate, decode, encode_batch
 from actors.system import runtime
-from actors.system.bus import Subscription, outgoing
+from actors.system.bus import Subscription
+from actors.system.outgoing import outgoing
 from actors.system.streams import POLICY_CANDIDATE, WORK_TRAIN
 from daemon.demo.processes import scrubbed
 from daemon.processes import learner_settings

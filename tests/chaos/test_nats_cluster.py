@@ -9,8 +9,9 @@ import pytest
 
 from actors.system import runtime
 from actors.system.access import Access
-from actors.system.bus import Bus, Outgoing
+from actors.system.bus import Bus
 from actors.system.errors import BusUnavailable
+from actors.system.outgoing import Outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE
 from tests.support.certificates import Authority
 from tests.support.nats_cluster import PASSWORD, Server, cluster, tls, user

@@ -5,8 +5,9 @@ import itertools
 import anyio
 import pytest
 
-from actors.system.bus import Bus, Outgoing
+from actors.system.bus import Bus
 from actors.system.errors import BusMisconfigured, StreamFull
+from actors.system.outgoing import Outgoing
 from actors.system.runtime import SameLoopHost
 from actors.system.streams import Stream
 from tests.support.nats import opened_bus, running_broker

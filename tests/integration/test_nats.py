@@ -13,11 +13,12 @@ from prometheus_client import CollectorRegistry
 from actors.messages import Directive
 from actors.system import pull
 from actors.system.actor import Output, Result
-from actors.system.bus import Bus, Outgoing, outgoing
+from actors.system.bus import Bus
 from actors.system.errors import BusRefused, BusUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.outbox import RunnerSettings
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.runner import run_actor
 from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE

@@ -7,8 +7,9 @@ import pytest
 
 from actors.system import runtime
 from actors.system.access import Access
-from actors.system.bus import Bus, Outgoing
+from actors.system.bus import Bus
 from actors.system.errors import BusRefused, BusUnavailable
+from actors.system.outgoing import Outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus

@@ -13,7 +13,8 @@ from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.integrity import check
-from actors.system.bus import Bus, Subscription, outgoing
+from actors.system.bus import Bus, Subscription
+from actors.system.outgoing import outgoing
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed, TransferFailed

@@ -9,7 +9,7 @@ from actors.messages import Directive
 from actors.store import Store, StoreUnavailable
 from actors.store.archive import ask
 from actors.store.audit import verify
-from actors.system.bus import Outgoing
+from actors.system.outgoing import Outgoing
 from tests.support.databases import rows
 from tests.support.patience import until
 from tests.support.postgres import Cluster

@@ -14,7 +14,7 @@ from actors.store import settings as waits
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.schema import wanted
-from actors.system.bus import Outgoing
+from actors.system.outgoing import Outgoing
 from tests.support.databases import rows
 from tests.support.patience import until
 from tests.support.postgres import Cluster

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from actors.messages import BatchOrder, Candidate, Directive, Message, Verdict, decode
 from actors.system.actor import Actor, Received, Result
-from actors.system.bus import Outgoing, delivery_id, outgoing
 from actors.system.errors import DependencyUnavailable
+from actors.system.outgoing import Outgoing, delivery_id, outgoing
 from actors.system.runner import MAX_FAILURES
 from tests.simulation.faults import DaemonDied
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 from actors.messages import Message, files
 from actors.store import Store
 from actors.store.errors import StoreUnavailable
-from actors.system.bus import Outgoing
+from actors.system.outgoing import Outgoing
 
 FULL = 3600.0
 """Seconds that a full disk lasts at most until somebody clears it."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from actors.messages import Message, decode
 from actors.store import Store
 from actors.system.actor import Actor, Received, Result
-from actors.system.bus import delivery_id, outgoing
+from actors.system.outgoing import delivery_id, outgoing
 
 
 class Driver:

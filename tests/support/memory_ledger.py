@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Message
-from actors.system.bus import Outgoing
+from actors.system.outgoing import Outgoing
 
 
 class Parked(msgspec.Struct, frozen=True):

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import anyio
 import anyio.lowlevel
 
-from actors.system.bus import Delivery, Depth, Outgoing, Tail
+from actors.system.bus import Delivery, Depth, Tail
 from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
+from actors.system.outgoing import Outgoing
 from actors.system.streams import STREAMS, Stream, by_stream, matches, stream_of
 
 

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from actors.messages import BatchOrder, Directive, decode
 from actors.system.actor import DeadLetter
-from actors.system.bus import Outgoing, outgoing
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.errors import TensorBoardUnavailable
 from learner.service import _metrics_server, run

@@ -11,9 +11,9 @@ from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.ports.errors import JudgeUnavailable
 from actors.store import Store
 from actors.system.actor import Received
-from actors.system.bus import outgoing
 from actors.system.lifecycle import Restart
 from actors.system.outbox import RunnerSettings
+from actors.system.outgoing import outgoing
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 from actors.system.supervisor import Supervisor
 from tests.support.simulated_time import anyio_backend as anyio_backend

@@ -24,7 +24,10 @@ def heard(ago: float = 1800.0, *more: Candidate | Directive) -> Heard:
     """The last update so long ago; the daemon runs for a day."""
     made = Heard(NOW - 86_400.0)
     for one in (answer(12, ago), *more):
-        (made.answer if isinstance(one, Candidate) else made.directive)(one)  # type: ignore[arg-type]
+        if isinstance(one, Candidate):
+            made.answer(one)
+        else:
+            made.directive(one)
     return made
 
 

@@ -10,7 +10,7 @@ from actors.messages import BatchOrder, Candidate, Experience, Feedback, Hints, 
 from actors.store import Joined, Store
 from actors.store import tables as t
 from actors.store.erasing import Scope, Selector, Touched
-from actors.system.bus import outgoing
+from actors.system.outgoing import outgoing
 from actors.system.streams import (
     EXPERIENCE_LESSON,
     TRAFFIC_EXCHANGE,

@@ -6,8 +6,8 @@ import pytest
 
 from actors.messages import Directive, Message
 from actors.store import Store, StoreUnavailable, UnknownRecord
-from actors.system.bus import Outgoing
 from actors.system.errors import DependencyUnavailable
+from actors.system.outgoing import Outgoing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 

@@ -7,9 +7,9 @@ import pytest
 
 from actors.messages import Directive
 from actors.system.actor import Result
-from actors.system.bus import Outgoing, outgoing
 from actors.system.lifecycle import Restart
 from actors.system.outbox import RunnerSettings
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.runner import run_actor
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor

@@ -3,9 +3,9 @@
 import pytest
 
 from actors.messages import Experience
-from actors.system.bus import delivery_id
 from actors.system.claim_check import Claim, ClaimStore
 from actors.system.errors import BusMisconfigured, PayloadMissing
+from actors.system.outgoing import delivery_id
 from actors.system.streams import STREAMS, by_stream, stream_of
 from tests.unit.actors.system.conftest import note
 

@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 from actors.messages import OutcomeChanged
 from actors.system.actor import Output, Result
 from actors.system.backpressure import Backpressure
-from actors.system.bus import Outgoing, outgoing
 from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.errors import BusUnavailable, DependencyUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
+from actors.system.outgoing import Outgoing, outgoing
 from actors.system.runner import MAX_FAILURES, run_producer
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAJECTORY_OUTCOME
 from tests.unit.actors.system.conftest import Recorder, note

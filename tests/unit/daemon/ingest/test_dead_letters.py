@@ -12,8 +12,8 @@ import pytest
 from actors.messages import decode
 from actors.store import Store
 from actors.system.actor import DeadLetter
-from actors.system.bus import Outgoing
 from actors.system.lifecycle import Restart
+from actors.system.outgoing import Outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE, WORK_TRAIN
 from actors.system.supervisor import Supervisor
 from daemon.errors import OrderRefused
