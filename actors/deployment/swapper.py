@@ -177,15 +177,6 @@ class Swapper:
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
         self._kept = await anyio.to_thread.run_sync(read_pins, self._versions)
 
-    async def look(self) -> None:
-        """See what is served and what should be, without doing anything about it: for a daemon that stands by."""
-        await self._deployment_log.open(self._store)
-        for name, engine in self._engines.items():
-            try:
-                self._looks[name] = await look_at(engine, _ENGINE_SECONDS)
-            except (EngineError, TimeoutError):
-                self._looks[name] = Look()
-
     async def handle(self, batch: Sequence[Received]) -> Result:
         for received in batch:
             if isinstance(received.message, Verdict | Directive):

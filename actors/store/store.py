@@ -32,6 +32,7 @@ from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
 from actors.store.integrity import quick
 from actors.store.judgements import Judgement
+from actors.store.leases import Lead
 from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
@@ -66,7 +67,7 @@ class Store:
             password_file: file with the password of PostgreSQL's user; read anew for every connection.
         """
         self._url, self._database = url, Database(url, password_file)
-        self._read, self._write, self.leases = self._database.read, self._database.write, self._database.leases
+        self._read, self._write = self._database.read, self._database.write
         self.ask, self.change = self._database.read, self._database.write
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
         transaction each, that only reads, or that writes."""
@@ -90,6 +91,14 @@ class Store:
         """
         await anyio.to_thread.run_sync(quick, self._url)
         self.audit_head = await self._write(_create)
+
+    def written_by(self, lead: Lead) -> None:
+        """From now on only while `lead` is had."""
+        self._database.lead = lead
+
+    async def insist(self) -> None:
+        """Come back only if the lead is still had, by the database's word: before what no transaction can take back."""
+        await self._write(lambda connection: None)
 
     async def aclose(self) -> None:
         """Close the connections."""

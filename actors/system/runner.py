@@ -21,7 +21,7 @@ from actors.system.actor import Actor, Producer, Received, Result
 from actors.system.backpressure import Backpressure
 from actors.system.bus import Bus, Delivery, Subscription
 from actors.system.cache_invalidation import CacheInvalidation
-from actors.system.errors import DependencyUnavailable, Deposed
+from actors.system.errors import DependencyUnavailable
 from actors.system.ledger import Ledger
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
@@ -178,8 +178,6 @@ class _ActorRunner:
                 outages += 1
                 await self.line.insist(self.actor.start)
                 continue
-            except Deposed:
-                raise  # the record's next handler is another daemon's
             except Exception as error:
                 await self.line.insist(self.actor.start)
                 if len(items) == 1:

@@ -1,8 +1,9 @@
 """Swap intents: before an engine is touched, the store says who is about to, for how long, and to what end.
 
 The swap's program outlives its daemon and may run on another machine, and the daemon that leads next must not start
-another one on top of it. So each swap has a lease of its own (`actors.store.leases`), given back when its outcome is
-known; its epoch rises with every swap, and engines with our plug-in refuse a smaller one.
+another one on top of it. So each swap has a lease of its own (`actors.store.leases`), taken in a transaction that looks
+whether this daemon leads, and given back when its outcome is known; its epoch rises with every swap, and engines with
+our plug-in refuse a smaller one.
 """
 
 import contextlib
@@ -16,7 +17,8 @@ import msgspec
 
 from actors.messages.files import write_whole
 from actors.ports.errors import EngineUnavailable
-from actors.store.leases import Leases
+from actors.store import Store
+from actors.store.leases import give_back, standing, take
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -40,8 +42,8 @@ class _About(msgspec.Struct):
 class SwapIntents:
     """Those of one daemon's engines."""
 
-    def __init__(self, leases: Leases, directory: Path, holder: str = "") -> None:
-        self._leases, self._path = leases, directory
+    def __init__(self, store: Store, directory: Path, holder: str = "") -> None:
+        self._store, self._path = store, directory
         self._holder = holder or f"{socket.gethostname()}-{os.getpid()}"
         self._directory = ""
 
@@ -50,22 +52,21 @@ class SwapIntents:
 
         Raises:
             EngineUnavailable: somebody else is at it; says who, and for how long at most.
-            Deposed: this daemon does not lead any more.
             StoreUnavailable: nothing may be done then.
         """
         about = msgspec.json.encode(_About(version, await self.directory())).decode()
-        found = await self._leases.take(_name(engine), self._holder, seconds, about=about, again=False)
+        found = await self._store.change(take, _name(engine), self._holder, seconds, about)
         if not found.taken:
             raise under_way(engine, found.holder, found.seconds_left)
         return found.epoch
 
     async def end(self, engine: str, epoch: int) -> None:
         """What came of it is known."""
-        await self._leases.give_back(_name(engine), epoch)
+        await self._store.change(give_back, _name(engine), epoch)
 
     async def look(self, engine: str) -> Intent:
         """The last one."""
-        found = await self._leases.look(_name(engine))
+        found = await self._store.ask(standing, _name(engine))
         about = msgspec.json.decode(found.about or "{}", type=_About)
         return Intent(found.epoch, about.version, about.directory, found.holder, found.seconds_left)
 

@@ -51,7 +51,7 @@ class Side:
 
     def __init__(self, store: Store, directory: Path, engine: VllmEngine, versions: Path, seconds: float = 60.0):
         self.directory, self.versions = directory, versions
-        self.intents = SwapIntents(store.leases, directory / "swaps", directory.name)
+        self.intents = SwapIntents(store, directory / "swaps", directory.name)
         self.swaps = Swaps(
             directory / "swaps", {"serving": engine}, inline=frozenset(), weights=unsigned_weights(),
             intents=self.intents, seconds=seconds,

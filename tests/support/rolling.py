@@ -81,7 +81,7 @@ async def rolling(
             SwapperSettings(canary=canary), store=store, engines=engines,
             runner=Swaps(
                 directory / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
-                intents=SwapIntents(store.leases, directory / "swaps"),
+                intents=SwapIntents(store, directory / "swaps"),
             ),
             versions=versions, key=key, keys=keys, clock=time.time, routes=routes,
         )  # fmt: skip

@@ -88,7 +88,7 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
         engines = {"serving": engine}
         swaps = Swaps(
             state / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
-            intents=SwapIntents(store.leases, state / "swaps"),
+            intents=SwapIntents(store, state / "swaps"),
         )  # fmt: skip
         key, keys = key_pair(state / "keys")
         swapper = Swapper(
