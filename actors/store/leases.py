@@ -1,7 +1,7 @@
 """Leases: who may do what only one may, with an epoch that rises with each holder.
 
 A lease is a row, taken by one conditional update that raises the epoch; it runs out by the database's clock. The
-daemon that leads has one (`Lead`), and so has each swap under way (`daemon.upkeep.swap_intents`). Each write of a
+daemon that leads has one (`Lead`), and so has each swap under way (`daemon.upkeep.swaps`). Each write of a
 daemon looks whether the lead's epoch is still its own, with FOR KEY SHARE, which holds up a taker until the transaction
 is over: what commits under an epoch commits before the next one begins.
 """

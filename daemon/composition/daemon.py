@@ -87,7 +87,6 @@ from daemon.processes.tap_settings import ROUTES, redaction
 from daemon.settings.tables import SHADOW, Config
 from daemon.tap.segments import spools
 from daemon.upkeep.retention import Retention, retention_figures
-from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 
 T = TypeVar("T")
@@ -324,7 +323,7 @@ class Daemon:
         config, parts = self.config, self.parts
         return Swaps(
             config.state / "swaps", parts.engines, inline=frozenset({SHADOW}), weights=parts.weights,
-            intents=SwapIntents(self.store, config.state / "swaps", parts.lead.holder),
+            store=self.store, holder=parts.lead.holder,
             seconds=config.limits.swap_seconds, epoch=lambda: parts.lead.epoch,
         )  # fmt: skip
 

@@ -28,7 +28,6 @@ from actors.system.lifecycle import Lifecycle
 from actors.system.runner import run_actor
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
-from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 from tests.support.databases import opened_store
 from tests.support.engine import Asked, Engine, running_engine
@@ -87,8 +86,7 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
     async with VllmEngine(url, name="serving") as engine:
         engines = {"serving": engine}
         swaps = Swaps(
-            state / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
-            intents=SwapIntents(store, state / "swaps"),
+            state / "swaps", engines, inline=frozenset(), weights=unsigned_weights(), store=store,
         )  # fmt: skip
         key, keys = key_pair(state / "keys")
         swapper = Swapper(
