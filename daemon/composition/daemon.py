@@ -30,7 +30,7 @@ from actors.kinds.meanings import Meanings
 from actors.messages import Directive, Experience
 from actors.monitoring.sentinel import Sentinel
 from actors.ports.environments import Environment
-from actors.ports.models import Embedder, Grader, words_alone
+from actors.ports.models import Embedder, Grader, needs_reference, words_alone
 from actors.rollout.rollout import Rollout
 from actors.store.engine import sqlite_file
 from actors.system.actor import Actor, Producer
@@ -43,8 +43,14 @@ from actors.system.outgoing import outgoing
 from actors.system.runner import run_actor, run_producer
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
+from actors.tasks.failures import LiveFailures
+from actors.tasks.mixture import Mixture
+from actors.tasks.questioner.actor import Questioner
+from actors.tasks.questioner.generating import Generator
+from actors.tasks.searching import ShadowSearch
 from actors.trajectories.assembler import Assembler
 from actors.versions.version_timeline import VersionTimeline
+from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.redaction import Redactor
 from daemon.api.control import Control
 from daemon.api.experience import ExperienceApi
@@ -53,6 +59,7 @@ from daemon.api.listener import observe
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import Orders, notice
 from daemon.api.run_story import RunStoryApi
+from daemon.api.tasks import TaskApi
 from daemon.api.trajectories import TrajectoryApi
 from daemon.api.versions import VersionApi
 from daemon.collectors.figures import Figures
@@ -67,16 +74,16 @@ from daemon.collectors.parts import (
     navigator_figures,
     outcome_figures,
     provisional_figures,
+    questioner_figures,
+    rollout_figures,
     sentinel_figures,
+    task_figures,
 )
 from daemon.composition import values
-from daemon.composition.environments import sandbox_environment
+from daemon.composition.environments import sandbox_environment, searching
 from daemon.composition.gate import gate_trial
 from daemon.composition.harness import harness
-from daemon.composition.questioner import questioner, questioner_figures
 from daemon.composition.resources import Resources
-from daemon.composition.tasks import Tasks, rollout_figures, task_figures
-from daemon.composition.toolsearch import searching
 from daemon.experience.forgetting import Forgetter
 from daemon.experience.service import ExperiencePool
 from daemon.ingest.dead_letters import collect, put_back
@@ -289,32 +296,42 @@ class Daemon:
         if environment is None:
             return lambda version: None
         config, shadow, curriculum = self.config, self.parts.shadow, self.curriculum
-        tasks = Tasks(
-            values.tasks(config), store=self.store, environment=environment, families=config.sandbox.families,
-            curriculum=curriculum, clock=self.clock, engine=shadow, rng=self.rng("tasks"), grader=grader,
+        playing = SyntheticTasks(environment, grader)
+        mixture = Mixture(config.tasks.share, book=self.store, weigher=curriculum, clock=self.clock)
+        searcher = None
+        if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference
+            searcher = ShadowSearch(
+                values.search(config), engine=shadow, environment=playing, grader=grader, rng=self.rng("tasks"),
+                clock=self.clock,
+            )  # fmt: skip
+        failures = LiveFailures(
+            values.failures(config), store=self.store, environment=environment, mix=config.sandbox.families or None,
+            kinds=curriculum, searcher=searcher,
         )  # fmt: skip
-        self.act(tasks.failures, LONG, renews=True)
+        self.act(failures, LONG, renews=True)
         player = Rollout(
-            values.rollout(config), store=self.store, engine=shadow, environment=tasks.environment,
+            values.rollout(config), store=self.store, engine=shadow, environment=playing,
             retriever=self.navigator, clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
-            harness=harness(config.sandbox, config.limits.turn_seconds), mixture=tasks.mixture,
+            harness=harness(config.sandbox, config.limits.turn_seconds), mixture=mixture,
             trains=lambda version: self.curator.pool.trains(version),
         )  # fmt: skip
-        self.figures(task_figures, tasks)
+        counts = {"mixture": mixture.counts, "failures": failures.counts, "offered": self.store.task_offers}
+        self.figures(task_figures, counts)
         self.figures(rollout_figures, player)
         self.produce(player)
-        self.routes += tasks.routes()
+        self.routes += TaskApi(self.store, curriculum, counts).routes()
         return player.loaded
 
     def _questions(self, sandbox: Environment | None, embedder: Embedder) -> None:
         """Tasks of one's own; the sandbox shows all its tools there, whatever the tool search shows to others."""
-        config, parts = self.config, self.parts
+        config = self.config
         if sandbox is None or "questions" not in config.tasks.make:
             return
-        asking = questioner(
-            config, store=self.store, sink=self.store, environment=sandbox, embedder=embedder,
-            wording=parts.adapter("wording"),
+        generator = partial(
+            Generator, values.questioner(config), sandbox, clock=time.monotonic, seed=config.seed, embedder=embedder,
+            wording=self.parts.adapter("wording"),
         )  # fmt: skip
+        asking = Questioner(store=self.store, make=lambda state: generator(state=state))
         self.figures(questioner_figures, asking)
         self.produce(asking)
 

@@ -45,10 +45,9 @@ class Questioner:
         self,
         *,
         store: Store,
-        sink: Store,
         make: Callable[[QuestionerState | None], Generator],
     ) -> None:
-        self._store, self._sink, self._make = store, sink, make
+        self._store, self._make = store, make
         self._generator = make(None)
         self._failing = False
         self.offered = 0
@@ -82,7 +81,7 @@ class Questioner:
         state = self._generator.state
         if await context.insist(self._store.frozen):
             return _PAUSE_SECONDS
-        wanted = _POOL - (await context.insist(self._sink.task_counts)).get(_NEVER_PLAYED, 0)
+        wanted = _POOL - (await context.insist(self._store.task_counts)).get(_NEVER_PLAYED, 0)
         if wanted <= 0:
             return _FULL_SECONDS
         self._generator.instances.renew()
@@ -92,7 +91,7 @@ class Questioner:
         except NotProbeable as error:
             self._said(error)
             return _FULL_SECONDS
-        self.offered += await context.insist(lambda: self._sink.offer(tasks)) if tasks else 0
+        self.offered += await context.insist(lambda: self._store.offer(tasks)) if tasks else 0
         # They are the pool's from now on; the filters go on remembering them. A crash before the next line makes the
         # same tasks again, which the pool then knows by their ids.
         state.tasks.clear()

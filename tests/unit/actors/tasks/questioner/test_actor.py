@@ -45,7 +45,7 @@ def made(store: Store, environment: Environment | None = None, seed: int = 0) ->
     def make(state: QuestionerState | None) -> Generator:
         return Generator(QuestionerSettings(), environment or Ledger(), clock=lambda: 0.0, seed=seed, state=state)
 
-    return Questioner(store=store, sink=store, make=make)
+    return Questioner(store=store, make=make)
 
 
 async def run(questioner: Questioner, turns: int) -> list[float]:
