@@ -71,6 +71,8 @@ class Store:
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
         transaction each, that only reads, or that writes."""
         self._clock = clock
+        self.edits = 0
+        """How often people changed what actors keep in memory (`actors.system.outbox.Ledger`)."""
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
@@ -95,7 +97,7 @@ class Store:
         """Close the connections."""
         await self._database.aclose()
 
-    # The ledger (see `actors.system.ledger.Ledger`)
+    # The ledger (see `actors.system.outbox.Ledger`)
 
     processed = _question(ledger.processed)
 

@@ -35,15 +35,14 @@ from actors.ports.environments import Environment
 from actors.ports.models import Embedder, Grader, words_alone
 from actors.rollout.rollout import Rollout
 from actors.store.engine import sqlite_file
-from actors.system.actor import Actor, Producer
+from actors.system.actor import Actor
 from actors.system.backpressure import Backpressure
 from actors.system.broker_health import heal
-from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.leadership import Meanwhile
 from actors.system.lifecycle import Lifecycle, Restart
 from actors.system.notify import Notify
 from actors.system.outgoing import outgoing
-from actors.system.runner import run_actor, run_producer
+from actors.system.runner import drive
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler
@@ -115,7 +114,7 @@ class Daemon:
         self.supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
         self.clock, self.singletons = time.time, CollectorRegistry()
         self.times = VersionTimeline(self.clock)
-        self.invalidation, self._backpressure = CacheInvalidation(), Backpressure()
+        self._backpressure = Backpressure()
         self.serving = config.serving
         self.routes: list[Route] = []
         """For the control API, of subsystems that are not always there."""
@@ -152,36 +151,22 @@ class Daemon:
         self._api(self._upkeep())
 
     def act(
-        self, actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False,
-        lane: str = "", meanwhile: Meanwhile | None = None,
-    ) -> None:  # fmt: skip
+        self, actor: Actor, restart: Restart | None = None, *, lane: str = "", meanwhile: Meanwhile | None = None
+    ) -> None:
         """Supervise `actor`, a singleton.
 
         Args:
-            leads: it is the head of the flow; the others go slowly while it has more than it can take.
-            renews: it keeps in memory what is in the store.
             lane: tells a second task of one actor from the first.
             meanwhile: what it does in a daemon that stands by.
         """
 
         async def task(lifecycle: Lifecycle) -> None:
-            await run_actor(
+            await drive(
                 actor, self.parts.bus, self.store, lifecycle, rng=self.rng(actor.name), metrics=self.parts.metrics,
-                backpressure=self._backpressure, leads=leads, invalidation=self.invalidation if renews else None,
+                backpressure=self._backpressure,
             )  # fmt: skip
 
         self.supervisor.add(actor.name + lane, self.leadership.holds(task, meanwhile), restart)
-
-    def produce(self, producer: Producer) -> None:
-        """Supervise `producer`, a singleton."""
-
-        async def task(lifecycle: Lifecycle) -> None:
-            await run_producer(
-                producer, self.parts.bus, self.store, lifecycle, rng=self.rng(producer.name),
-                metrics=self.parts.metrics,
-            )  # fmt: skip
-
-        self.supervisor.add(producer.name, self.leadership.holds(task), LONG)
 
     def figures(self, read: Callable[[T], Iterable[Metric]], source: T) -> None:
         """Show what `read` finds in `source`, a singleton."""
@@ -233,7 +218,7 @@ class Daemon:
             ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
         )  # fmt: skip
         self.figures(assembler_figures, assembler)
-        self.act(assembler, leads=True, renews=True)
+        self.act(assembler)
 
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
@@ -244,7 +229,7 @@ class Daemon:
         self.figures(attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
-        self.act(attributor, LONG, renews=True)
+        self.act(attributor, LONG)
         self.act(attributor, LONG, lane="-2")
         return attributor
 
@@ -256,7 +241,7 @@ class Daemon:
             rewriter=parts.adapter("rewriter"), enabled=config.lessons.per_prompt > 0,
         )  # fmt: skip
         self.figures(navigator_figures, navigator)
-        self.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
+        self.act(navigator, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
         prober = tester = None
         if environment is not None:
             probe = values.probe(config)
@@ -268,7 +253,7 @@ class Daemon:
             tester=tester, extractor=parts.adapter("extractor"), kinds=self.kinds,
         )  # fmt: skip
         self.figures(experience_figures, experiencer)
-        self.act(experiencer, LONG, renews=True)
+        self.act(experiencer, LONG)
         return navigator
 
     def _curation(self) -> Curator:
@@ -280,7 +265,7 @@ class Daemon:
         self.figures(curator_figures, curator)
         self.figures(provisional_figures, curator)
         self.figures(outcome_figures, self.store)
-        self.act(curator, renews=True)
+        self.act(curator)
         return curator
 
     def _rollout(self, environment: Environment | None, grader: Grader | None) -> Callable[[int], None]:
@@ -293,7 +278,7 @@ class Daemon:
             values.tasks(config), store=self.store, environment=environment, families=config.sandbox.families,
             curriculum=curriculum, clock=self.clock, engine=shadow, rng=self.rng("tasks"), grader=grader,
         )  # fmt: skip
-        self.act(tasks.failures, LONG, renews=True)
+        self.act(tasks.failures, LONG)
         player = Rollout(
             values.rollout(config), store=self.store, engine=shadow, environment=tasks.environment,
             retriever=self.navigator, clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
@@ -302,7 +287,7 @@ class Daemon:
         )  # fmt: skip
         self.figures(task_figures, tasks)
         self.figures(rollout_figures, player)
-        self.produce(player)
+        self.act(player, LONG)
         self.routes += tasks.routes()
         return player.loaded
 
@@ -316,7 +301,7 @@ class Daemon:
             wording=parts.adapter("wording"),
         )  # fmt: skip
         self.figures(questioner_figures, asking)
-        self.produce(asking)
+        self.act(asking, LONG)
 
     def _swaps(self) -> Swaps:
         """What carries out swaps, for the gate on the shadow engine, for the swapper on those that serve."""
@@ -383,8 +368,7 @@ class Daemon:
         """Housekeeping every hour; the forgetter takes orders besides."""
         config = self.config
         forgetter = Forgetter(
-            store=self.store, lessons=forget, memory=config.state / "learner", renew=self.invalidation.ask,
-            clock=self.clock,
+            store=self.store, lessons=forget, memory=config.state / "learner", clock=self.clock,
         )  # fmt: skip
         retention = Retention(
             values.retention(config), store=self.store, state=config.state, database=sqlite_file(config.store_url),
@@ -417,7 +401,7 @@ class Daemon:
         config, parts, supervisor = self.config, self.parts, self.supervisor
         pool = ExperiencePool(
             store=self.store, search=self.navigator.search, redact=Redactor(redaction(config)).text, send=self._teach,
-            renew=self.invalidation.ask, clock=self.clock,
+            clock=self.clock,
         )  # fmt: skip
         control = partial(
             Control, store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,

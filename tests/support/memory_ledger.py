@@ -29,6 +29,7 @@ class MemoryLedger:
         """By (actor, output id), in the order of commit."""
         self.sent: set[tuple[str, str]] = set()
         self.parked: list[Parked] = []
+        self.edits = 0
 
     async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
         return {input_id for input_id in ids if (actor, input_id) in self.done}
