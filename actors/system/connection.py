@@ -8,7 +8,7 @@ the same instant.
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import nats.errors
@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from actors.system.access import Access, AccessUnusable, GuardedClient
 from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable, StreamFull
 from actors.system.metrics import SystemMetrics
-from actors.system.streams import Stream
+from actors.system.streams import DUPLICATE_SECONDS, Stream
 
 _log = structlog.get_logger(__name__)
 
@@ -33,8 +33,6 @@ _PING_SECONDS = 5.0
 """A broker that leaves two pings unanswered is taken for dead."""
 _CONNECT_SECONDS = 10.0
 """For a round of the servers, of which some may be silent."""
-_WANTED_PAYLOAD = 4 << 20
-"""Bytes: the embedded broker's max_payload. Below it, large calls go by claim check, over a directory of all."""
 _REFUSED = {
     10002, 10023, 10026, 10027, 10035, 10039, 10047, 10065, 10074, 10076, 10113, 10122,
 }  # fmt: skip
@@ -113,8 +111,6 @@ class Connection:
         client.options["max_reconnect_attempts"] = -1  # from now on, for ever
         self._refusals.clear()
         _log.info("bus_connected", server=client.greeting.get("server_name"), tls=access.tls_only)
-        if client.max_payload < _WANTED_PAYLOAD:
-            _log.info("bus_small_payload", max_payload=client.max_payload, wanted=_WANTED_PAYLOAD)
         return client
 
     def _next_server(self, servers: Sequence[Any], greeting: object) -> tuple[Any, float]:
@@ -186,6 +182,17 @@ class Connection:
                 await asyncio.wait_for(ending, 0.5)
 
 
+@contextlib.contextmanager
+def failing(what: str) -> Generator[None]:
+    """What nats-py raises inside, as one of our errors."""
+    try:
+        yield
+    except APIError as error:
+        raise api_failure(error, what) from error
+    except CONNECTION_ERRORS as error:
+        raise BusUnavailable(f"{what}: {error!r}") from error
+
+
 def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured:
     """JetStream's answer as one of our errors."""
     code, description = error.err_code or 0, error.description or ""
@@ -208,7 +215,7 @@ def _stream_config(stream: Stream, replicas: int) -> api.StreamConfig:
         subjects=list(stream.subjects),
         retention=api.RetentionPolicy.WORK_QUEUE if stream.queue else api.RetentionPolicy.LIMITS,
         discard=api.DiscardPolicy.NEW if stream.discard_new else api.DiscardPolicy.OLD,
-        duplicate_window=stream.duplicate_window,
+        duplicate_window=DUPLICATE_SECONDS,
         max_age=stream.max_age,
         max_bytes=stream.max_bytes,
         storage=api.StorageType.FILE,

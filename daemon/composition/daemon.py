@@ -201,7 +201,8 @@ class Daemon:
         letters = partial(collect, parts.bus, self.store)
         self.supervisor.add("dead_letters", self.leadership.holds(letters), Restart(critical=False))
         if not config.nats.url:
-            self.supervisor.add("broker", partial(heal, config.state / "broker"), Restart(critical=False))
+            watched = partial(heal, config.state / "broker", parts.bus.host)
+            self.supervisor.add("broker", watched, Restart(critical=False))
         if config.otlp.listen:
             intake = OtlpIntake(
                 values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,
