@@ -117,8 +117,8 @@ class Store:
     async def published(self, actor: str, ids: Sequence[str]) -> None:
         await self._write(ledger.published, actor, ids)
 
-    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
-        await self._write(ledger.park, actor, input_id, subject, data, error, self._clock())
+    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
+        return await self._write(ledger.park, actor, input_id, subject, data, error, self._clock())
 
     async def revive(self, dead_id: str) -> Outgoing | None:
         """Take a parked record's mark away, so that it will be handled; returns what to publish, None if unknown.

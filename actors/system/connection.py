@@ -55,9 +55,10 @@ class Connection:
         self._access, self._name, self._rng = access, name, random.Random()
         self._client: GuardedClient | None = None
         self._opening = asyncio.Lock()
-        self._refusals: list[str] = []
-        """Of the attempts since the last time that we were in; empty texts: of attempts that may do better."""
-        self._last_error = ""
+        self._refusal = self._last_error = ""
+        """Of the attempts since the last time that we were in."""
+        self._hope = False
+        """One of them failed in a way that may do better."""
         self._was_in = self._closed = False
         self.reconnected: list[Callable[[], None]] = []
         """Called after each reconnect: requests that were in the air are gone."""
@@ -88,8 +89,7 @@ class Connection:
     async def _connect(self) -> GuardedClient:
         access, client = self._access, GuardedClient(tls_only=self._access.tls_only)
         where = ", ".join(access.servers)
-        self._refusals.clear()
-        self._last_error = ""
+        self._refusal, self._last_error, self._hope = "", "", False
         try:
             options: dict[str, Any] = access.options() | {
                 "name": self._name, "allow_reconnect": True, "max_reconnect_attempts": 1,
@@ -103,13 +103,12 @@ class Connection:
             with contextlib.suppress(Exception):
                 await client.close()
             if isinstance(error, AccessUnusable):
-                self._refusals = [str(error)]
-            if self._refusals and all(self._refusals) and not self._was_in:
-                raise BusRefused(f"{where}: {self._refusals[-1]}") from error
-            told = next(filter(None, reversed(self._refusals)), "") or self._last_error or error
-            raise BusUnavailable(f"no connection to {where}: {told}") from error
+                self._refusal = str(error)
+            if self._refusal and not self._hope and not self._was_in:
+                raise BusRefused(f"{where}: {self._refusal}") from error
+            raise BusUnavailable(f"no connection to {where}: {self._refusal or self._last_error or error}") from error
         client.options["max_reconnect_attempts"] = -1  # from now on, for ever
-        self._refusals.clear()
+        self._refusal = ""
         _log.info("bus_connected", server=client.greeting.get("server_name"), tls=access.tls_only)
         return client
 
@@ -123,11 +122,11 @@ class Connection:
     async def _failed(self, error: Exception) -> None:
         self._last_error = f"{type(error).__name__}: {error}"
         refusal = self._access.refusal(error)
-        if refusal and refusal not in self._refusals and self._was_in:
+        if refusal and refusal != self._refusal and self._was_in:
             # Once, not for each of the attempts that go on until somebody has cured it.
             _log.error("bus_refused", reason=refusal)
-        if refusal or not _ambiguous(error):
-            self._refusals = [*self._refusals, refusal][-16:]
+        self._refusal = refusal or self._refusal
+        self._hope |= not refusal and not _ambiguous(error)
         reason = "refused" if refusal else "unreachable" if isinstance(error, OSError) else "other"
         self.metrics.bus_failures.labels(reason).inc()
 
@@ -141,7 +140,7 @@ class Connection:
 
     async def _back(self) -> None:
         _log.info("bus_reconnected")
-        self._refusals.clear()
+        self._refusal = ""
         self.metrics.bus_reconnects.inc()
         for callback in tuple(self.reconnected):
             callback()

@@ -71,8 +71,8 @@ class Ledger(Protocol):
         """The bus has these outputs (`Outgoing.id`)."""
         ...
 
-    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
-        """In one transaction: keep the record as a dead letter, and mark it processed."""
+    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
+        """In one transaction: keep the record as a dead letter, and mark it processed; False if it was before."""
         ...
 
 
@@ -109,10 +109,12 @@ class Outbox:
             except DependencyUnavailable as error:
                 await self.wait_out(error, attempt)
                 attempt += 1
-            else:
-                if attempt:
-                    self.back(attempt)
-                return result
+                continue
+            if attempt:
+                self.log.info("dependency_back", attempts=attempt)
+                if self._begun:
+                    self.lifecycle.ready()
+            return result
 
     async def wait_out(self, error: DependencyUnavailable, attempt: int) -> None:
         """Pause before attempt `attempt + 1`; logs the first one only."""
@@ -124,12 +126,6 @@ class Outbox:
         if not await self.lifecycle.pause(self.backoff(attempt)):
             raise Drained
         self.lifecycle.beat()
-
-    def back(self, attempts: int) -> None:
-        """The outage is over."""
-        self.log.info("dependency_back", attempts=attempts)
-        if self._begun:
-            self.lifecycle.ready()
 
     async def begin(self, start: Callable[[], Awaitable[None]]) -> None:
         """Rebuild the memory, and let out what an earlier life committed: the task is ready."""

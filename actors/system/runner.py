@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from actors.messages import AnyMessage, MessageError, decode
-from actors.system.actor import Actor, Received
+from actors.system.actor import Actor, Received, Result
 from actors.system.backpressure import Backpressure
 from actors.system.bus import Bus, Delivery, Subscription
 from actors.system.errors import DependencyUnavailable, Deposed
@@ -178,19 +178,11 @@ class _Runner:
         return list(fresh.values())
 
     async def _handle(self, items: list[_Item]) -> None:
-        outages = 0
         while items:
-            self.lifecycle.beat()
             try:
-                with self.metrics.handle_seconds.labels(self.actor.name).time():
-                    result = await self.actor.handle([item.received for item in items])
-            except DependencyUnavailable as error:
-                await self.outbox.wait_out(error, outages)
-                outages += 1
-                await self.outbox.insist(self.actor.start)
-                continue
-            except Deposed:
-                raise  # the record's next handler is another daemon's
+                result = await self._result(items)
+            except (Deposed, Drained):
+                raise  # the record's next handler is another daemon's, or of another life
             except Exception as error:
                 await self.outbox.insist(self.actor.start)
                 if len(items) == 1:
@@ -200,9 +192,6 @@ class _Runner:
                 for item in items:
                     await self._handle([item])
                 return
-            if outages:
-                self.outbox.back(outages)
-                outages = 0
             if await self.outbox.commit([item.received.id for item in items], result):
                 self.metrics.handled.labels(self.actor.name).inc(len(items))
                 for item in items:
@@ -212,6 +201,21 @@ class _Runner:
             # Another holder of this durable was quicker with one of them: start over with the others.
             await self.outbox.insist(self.actor.start)
             items = await self._fresh(items)
+
+    async def _result(self, items: Sequence[_Item]) -> Result:
+        """What handling comes to, with a new memory after each outage."""
+        tried = False
+
+        async def handled() -> Result:
+            nonlocal tried
+            if tried:
+                await self.actor.start()
+            tried = True
+            self.lifecycle.beat()
+            with self.metrics.handle_seconds.labels(self.actor.name).time():
+                return await self.actor.handle([item.received for item in items])
+
+        return await self.outbox.insist(handled)
 
     async def _count_failure(self, item: _Item, error: Exception) -> None:
         key = item.received.id
@@ -229,11 +233,10 @@ class _Runner:
 
     async def _park(self, delivery: Delivery, key: str, error: str) -> None:
         """Give it up, unless it was done meanwhile."""
-        name = self.actor.name
-        if not await self.outbox.insist(lambda: self.ledger.processed(name, [key])):
-            await self.outbox.insist(lambda: self.ledger.park(name, key, delivery.subject, delivery.data, error))
+        name, subject, data = self.actor.name, delivery.subject, delivery.data
+        if await self.outbox.insist(lambda: self.ledger.park(name, key, subject, data, error)):
             self.metrics.parked.labels(name).inc()
-            self.outbox.log.error("record_parked", input=key, subject=delivery.subject, error=error[-300:])
+            self.outbox.log.error("record_parked", input=key, subject=subject, error=error[-300:])
         await self._ack([delivery])
 
     async def _ack(self, deliveries: Sequence[Delivery]) -> None:
