@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from actors.messages import Message, derived_id
 from actors.store import tables as t
@@ -82,16 +82,17 @@ def published(connection: Connection, actor: str, ids: Sequence[str]) -> None:
         )
 
 
-def park(connection: Connection, actor: str, input_id: str, subject: str, data: bytes, error: str, now: float) -> None:
-    """Keep a dead letter and mark its input done."""
+def park(connection: Connection, actor: str, input_id: str, subject: str, data: bytes, error: str, now: float) -> bool:
+    """Keep a dead letter and mark its input done; False if it was before."""
     if processed(connection, actor, [input_id]):
-        return
+        return False
     insert_new(connection, table_of(t.ProcessedRow), [{"actor": actor, "input_id": input_id, "at": now}])
     letter = {
         "id": derived_id("dead", actor, input_id), "actor": actor, "input_id": input_id, "subject": subject,
         "data": data, "error": error, "at": now,
     }  # fmt: skip
     insert_new(connection, table_of(t.DeadLetterRow), [letter])
+    return True
 
 
 def revive(connection: Connection, dead_id: str, now: float) -> Outgoing | None:
@@ -115,11 +116,7 @@ def prune(connection: Connection, before: float) -> int:
         (t.DeadLetterRow, (t.DeadLetterRow.at < before, t.DeadLetterRow.subject == "")),
         (t.ForgottenRow, (t.ForgottenRow.at < before,)),
     )
-    gone = 0
-    for row, where in wheres:
-        gone += connection.scalar(select(func.count()).select_from(row).where(*where)) or 0
-        connection.execute(delete(row).where(*where))
-    return gone
+    return sum(connection.execute(delete(row).where(*where)).rowcount for row, where in wheres)
 
 
 def put_state(connection: Connection, key: str, value: bytes) -> None:

@@ -72,6 +72,8 @@ class Store:
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
         transaction each, that only reads, or that writes."""
         self._clock = clock
+        self.edits = 0
+        """How often people changed what actors keep in memory (`actors.system.outbox.Ledger`)."""
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
         self.task_offers = Counter[str]()
@@ -104,7 +106,7 @@ class Store:
         """Close the connections."""
         await self._database.aclose()
 
-    # The ledger (see `actors.system.ledger.Ledger`)
+    # The ledger (see `actors.system.outbox.Ledger`)
 
     processed = _question(ledger.processed)
 
@@ -124,8 +126,8 @@ class Store:
     async def published(self, actor: str, ids: Sequence[str]) -> None:
         await self._write(ledger.published, actor, ids)
 
-    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
-        await self._write(ledger.park, actor, input_id, subject, data, error, self._clock())
+    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
+        return await self._write(ledger.park, actor, input_id, subject, data, error, self._clock())
 
     async def revive(self, dead_id: str) -> Outgoing | None:
         """Take a parked record's mark away, so that it will be handled; returns what to publish, None if unknown.

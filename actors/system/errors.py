@@ -6,7 +6,7 @@ ActorSystemError
 │       └── StreamFull        a stream with discard NEW refused a record: back-pressure
 ├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
 │   └── BusRefused            the servers do not let us in, or not as the settings say: names setting and remedy
-├── PayloadMissing            a record's claim check leads to no file, or to other bytes
+├── PayloadMissing            a record's claim leads to no file, or to other bytes
 ├── Stalled                   a supervised task has not shown a sign of life in time
 ├── Escalated                 a critical task failed more often than its restart policy allows
 ├── BrokerFailed              the embedded nats-server cannot be started, or never was

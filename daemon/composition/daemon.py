@@ -33,14 +33,13 @@ from actors.ports.environments import Environment
 from actors.ports.models import Embedder, Grader, needs_reference, words_alone
 from actors.rollout.rollout import Rollout
 from actors.store.engine import sqlite_file
-from actors.system.actor import Actor, Producer
+from actors.system.actor import Actor
 from actors.system.backpressure import Backpressure
 from actors.system.broker_health import heal
-from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.lifecycle import Lifecycle, Restart, Task
 from actors.system.notify import Notify
 from actors.system.outgoing import outgoing
-from actors.system.runner import run_actor, run_producer
+from actors.system.runner import drive
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from actors.tasks.failures import LiveFailures
@@ -138,7 +137,7 @@ class Daemon:
         self.config, self.parts, self.store, self.clock = config, parts, parts.store, time.time
         self.supervisor = Supervisor(rng=random.Random(), notify=notify)
         self.times = VersionTimeline(self.clock)
-        self.invalidation, self._backpressure = CacheInvalidation(), Backpressure()
+        self._backpressure = Backpressure()
         self.serving = config.serving
         self.routes: list[Route] = []
         """For the control API, of subsystems that are not always there."""
@@ -171,36 +170,20 @@ class Daemon:
         self.learning, self.sentinel = self._monitoring()
         self._api(self._upkeep())
 
-    def act(
-        self, actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False,
-        lane: str = "",
-    ) -> None:  # fmt: skip
+    def act(self, actor: Actor, restart: Restart | None = None, *, lane: str = "") -> None:
         """Supervise `actor`.
 
         Args:
-            leads: it is the head of the flow; the others go slowly while it has more than it can take.
-            renews: it keeps in memory what is in the store.
             lane: tells a second task of one actor from the first.
         """
 
         async def task(lifecycle: Lifecycle) -> None:
-            await run_actor(
+            await drive(
                 actor, self.parts.bus, self.store, lifecycle, rng=self.rng(actor.name), metrics=self.parts.metrics,
-                backpressure=self._backpressure, leads=leads, invalidation=self.invalidation if renews else None,
+                backpressure=self._backpressure,
             )  # fmt: skip
 
         self.supervisor.add(actor.name + lane, task, restart)
-
-    def produce(self, producer: Producer) -> None:
-        """Supervise `producer`."""
-
-        async def task(lifecycle: Lifecycle) -> None:
-            await run_producer(
-                producer, self.parts.bus, self.store, lifecycle, rng=self.rng(producer.name),
-                metrics=self.parts.metrics,
-            )  # fmt: skip
-
-        self.supervisor.add(producer.name, task, LONG)
 
     def figures(self, read: Callable[[T], Iterable[Metric]], source: T) -> None:
         """Show what `read` finds in `source`."""
@@ -230,7 +213,8 @@ class Daemon:
         letters = partial(collect, self.parts.bus, self.store)
         self.supervisor.add("dead_letters", letters, Restart(critical=False))
         if not self.config.nats.url:
-            self.supervisor.add("broker", partial(heal, self.config.state / "broker"), Restart(critical=False))
+            watched = partial(heal, self.config.state / "broker", self.parts.bus.host)
+            self.supervisor.add("broker", watched, Restart(critical=False))
 
     def _trajectories(self) -> None:
         """Calls to trajectories."""
@@ -240,7 +224,7 @@ class Daemon:
             ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
         )  # fmt: skip
         self.figures(assembler_figures, assembler)
-        self.act(assembler, leads=True, renews=True)
+        self.act(assembler)
 
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
@@ -251,7 +235,7 @@ class Daemon:
         self.figures(attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
-        self.act(attributor, LONG, renews=True)
+        self.act(attributor, LONG)
         self.act(attributor, LONG, lane="-2")
         return attributor
 
@@ -263,7 +247,7 @@ class Daemon:
             rewriter=parts.adapter("rewriter"), enabled=config.lessons.per_prompt > 0,
         )  # fmt: skip
         self.figures(navigator_figures, navigator)
-        self.act(navigator, renews=True)
+        self.act(navigator)
         prober = tester = None
         if environment is not None:
             probe = values.probe(config)
@@ -275,7 +259,7 @@ class Daemon:
             tester=tester, extractor=parts.adapter("extractor"), kinds=self.kinds,
         )  # fmt: skip
         self.figures(experience_figures, experiencer)
-        self.act(experiencer, LONG, renews=True)
+        self.act(experiencer, LONG)
         return navigator
 
     def _curation(self) -> Curator:
@@ -287,7 +271,7 @@ class Daemon:
         self.figures(curator_figures, curator)
         self.figures(provisional_figures, curator)
         self.figures(outcome_figures, self.store)
-        self.act(curator, renews=True)
+        self.act(curator)
         return curator
 
     def _rollout(self, environment: Environment | None, grader: Grader | None) -> Callable[[int], None]:
@@ -308,7 +292,7 @@ class Daemon:
             values.failures(config), store=self.store, environment=environment, mix=config.sandbox.families or None,
             kinds=curriculum, searcher=searcher,
         )  # fmt: skip
-        self.act(failures, LONG, renews=True)
+        self.act(failures, LONG)
         player = Rollout(
             values.rollout(config), store=self.store, engine=shadow, environment=playing,
             retriever=self.navigator, clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
@@ -318,7 +302,7 @@ class Daemon:
         counts = {"mixture": mixture.counts, "failures": failures.counts, "offered": self.store.task_offers}
         self.figures(task_figures, counts)
         self.figures(rollout_figures, player)
-        self.produce(player)
+        self.act(player, LONG)
         self.routes += TaskApi(self.store, curriculum, counts).routes()
         return player.loaded
 
@@ -333,7 +317,7 @@ class Daemon:
         )  # fmt: skip
         asking = Questioner(store=self.store, make=lambda state: generator(state=state))
         self.figures(questioner_figures, asking)
-        self.produce(asking)
+        self.act(asking, LONG)
 
     def _swaps(self) -> Swaps:
         """What carries out swaps, for the gate on the shadow engine, for the swapper on those that serve."""
@@ -399,8 +383,7 @@ class Daemon:
         """Housekeeping every hour; the forgetter takes orders besides."""
         config = self.config
         forgetter = Forgetter(
-            store=self.store, lessons=forget, memory=config.state / "learner", renew=self.invalidation.ask,
-            clock=self.clock,
+            store=self.store, lessons=forget, memory=config.state / "learner", clock=self.clock,
         )  # fmt: skip
         retention = Retention(
             values.retention(config), store=self.store, state=config.state, database=sqlite_file(config.store_url),
@@ -433,7 +416,7 @@ class Daemon:
         config, parts, supervisor = self.config, self.parts, self.supervisor
         pool = ExperiencePool(
             store=self.store, search=self.navigator.search, redact=Redactor(redaction(config)).text, send=self._teach,
-            renew=self.invalidation.ask, clock=self.clock,
+            clock=self.clock,
         )  # fmt: skip
         control = Control(
             store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,

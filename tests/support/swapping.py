@@ -25,7 +25,7 @@ from actors.messages import Verdict
 from actors.messages.signing import SigningKey, sign
 from actors.store import Store
 from actors.system.lifecycle import Lifecycle
-from actors.system.runner import run_actor
+from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
 from daemon.upkeep.swaps import Swaps
@@ -96,7 +96,7 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
         supervisor = Supervisor(rng=random.Random(0))
 
         async def act(lifecycle: Lifecycle) -> None:
-            await run_actor(swapper, StubBus(), store, lifecycle, rng=random.Random(0))
+            await drive(swapper, StubBus(), store, lifecycle, rng=random.Random(0))
 
         supervisor.add("swapper", act)
         await supervisor.run()
