@@ -27,8 +27,10 @@ def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) 
 
 
 def replace(connection: Connection, lessons: Sequence[Experience]) -> None:
-    """Put `lessons` in the place of all their revisions."""
+    """Put `lessons` in the place of all their revisions, whose words, and the vectors of these, are gone then."""
     row = table_of(t.ExperienceRow)
+    if lessons:
+        connection.execute(delete(t.EmbeddingRow))
     for part in chunks([lesson.id for lesson in lessons]):
         connection.execute(delete(row).where(row.c.id.in_(part)))
     rows = [

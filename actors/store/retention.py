@@ -177,5 +177,4 @@ def kept_since(connection: Connection) -> tuple[float | None, float | None]:
 
 def _drop_feedback(connection: Connection, ids: Sequence[str]) -> None:
     for part in chunks(ids):
-        connection.execute(delete(t.WaitingNameRow).where(t.WaitingNameRow.feedback_id.in_(part)))
         connection.execute(delete(table_of(t.FeedbackRow)).where(t.FeedbackRow.id.in_(part)))

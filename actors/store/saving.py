@@ -30,8 +30,8 @@ from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
-from actors.store.records import Dropped, Guessed, Joined, Late, Used
-from actors.store.waiting import claimed, forget, wait
+from actors.store.records import Dropped, Guessed, Joined, Used
+from actors.store.waiting import claimed, named, settled
 from actors.system.outgoing import Outgoing
 
 T = TypeVar("T")
@@ -79,7 +79,6 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         BatchOrder,
         Candidate,
         Joined,
-        Late,
         Dropped,
         Guessed,
         Used,
@@ -87,7 +86,6 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     }:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
     saved, audited = Saved(), audit.unlisted(connection, records)
-    wait(connection, _only(by_type, Feedback))
     for kind, rows in by_type.items():
         if kind in _SIMPLE:
             table, columns = _SIMPLE[kind]
@@ -100,8 +98,6 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     _batches(connection, _only(by_type, BatchOrder))
     tasks.add(connection, _only(by_type, Task), now)
     _candidates(connection, _only(by_type, Candidate))
-    for late in _only(by_type, Late):
-        connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
     own = _only(by_type, Joined)
     heard = {joined.id for joined in own}
     joins = [*own, *claimed(connection, _only(by_type, Trajectory), heard)]
@@ -124,7 +120,7 @@ def _only(by_type: dict[type[Message], list[Message]], kind: type[T]) -> list[T]
 
 
 def _feedback(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "tenant": row.tenant, "received": row.received, "joined": ""}
+    return {"id": row.id, "tenant": row.tenant, "received": row.received, "joined": "", **named(row)}
 
 
 def _experience(row: Any, now: float) -> dict[str, Any]:
@@ -163,11 +159,11 @@ def _exchanges(connection: Connection, exchanges: list[Exchange]) -> None:
             "response_id": lookup(e.response_id),
             "explicit": lookup(e.hints.trajectory_id or e.hints.conversation),
             "custom_id": lookup(e.hints.custom_id),
+            "caller": e.caller,
             "trajectory_id": "",
             "started": e.started,
             "status": e.status,
             "stitched": stitchable(e),
-            "late": False,
             "body": encode(e),
         }
         for e in exchanges
@@ -270,6 +266,7 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "trainable": run.trainable,
         "why_not": run.why_not,
         "side_of": run.side_of,
+        "continues": run.continues,
         "attributed": attributed,
         "batch_id": "",
         "dropped": "",
@@ -284,17 +281,11 @@ def _join(
     """Note whose feedback is, and take over what it says of outcomes."""
     if not joins:
         return Counter(), []
-    row, feedback = t.TrajectoryRow, table_of(t.FeedbackRow)
-    credited: set[str] = set()
-    for part in chunks(sorted({joined.trajectory_id for joined in joins})):
-        credited.update(connection.scalars(select(row.id).where(row.id.in_(part), row.attributed)))
+    feedback = table_of(t.FeedbackRow)
     connection.execute(
-        update(feedback)
-        .where(feedback.c.id == bindparam("said"))
-        .values(joined=bindparam("where"), late=bindparam("after")),
-        [{"said": one.id, "where": one.trajectory_id, "after": one.trajectory_id in credited} for one in joins],
+        update(feedback).where(feedback.c.id == bindparam("said")).values(joined=bindparam("where"), **settled()),
+        [{"said": one.id, "where": one.trajectory_id} for one in joins],
     )
-    forget(connection, [joined.id for joined in joins])
     return outcomes.hear(connection, joins, fresh)
 
 
