@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import anyio.to_thread
 import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
@@ -30,7 +29,6 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
-from actors.store.integrity import quick
 from actors.store.judgements import Judgement
 from actors.store.postgresql import check
 from actors.store.saving import save
@@ -65,7 +63,7 @@ class Store:
             clock: unix seconds, for the times at which rows were written.
             password_file: file with the password of PostgreSQL's user; read anew for every connection.
         """
-        self._url, self._database = url, Database(url, password_file)
+        self._database = Database(url, password_file)
         self._read, self._write, self.leases = self._database.read, self._database.write, self._database.leases
         self.ask, self.change = self._database.read, self._database.write
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
@@ -85,10 +83,8 @@ class Store:
 
         Raises:
             SchemaMismatch: written by an evolved with other tables.
-            StoreDamaged: a file that is no database, or broken.
             StoreMisconfigured: a database that cannot hold all text.
         """
-        await anyio.to_thread.run_sync(quick, self._url)
         self.audit_head = await self._write(_create)
 
     async def aclose(self) -> None:
