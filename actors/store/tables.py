@@ -166,7 +166,8 @@ class JudgementRow(Base):
     """What a judge said of some content, so that the same is not paid for twice."""
 
     __tablename__ = "judgements"
-    key: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    """Of the content (`actors.credit.content`)."""
     tenant: Mapped[str] = mapped_column(index=True)
     made: Mapped[float] = mapped_column(index=True)
     """Unix seconds."""

@@ -13,6 +13,7 @@ from actors.store.browsing import Wanted, browse
 from actors.store.engine import open_engine
 from actors.store.erasing import Selector, find
 from actors.store.outcomes import newest_late
+from actors.store.retention import due
 from actors.store.stories import history, numbers, swaps, why
 from actors.store.waiting import claimed
 
@@ -27,6 +28,9 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "page of runs": lambda c: browse(c, Wanted(tenant="t", words="w", after=(5.0, "a"))),
     "late outcomes": lambda c: newest_late(c, 5.0, 64),
     "what waited for a run": lambda c: claimed(c, [RUN], ()),
+    "what is too old": lambda c: [
+        due(c, kind, 5.0, 9) for kind in ("trajectories", "feedback", "exchanges", "batches")
+    ],
     "what is to be forgotten": lambda c: find(c, Selector(caller="k", trajectories=("a",))),
     "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
