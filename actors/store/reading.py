@@ -57,14 +57,8 @@ def bodies(connection: Connection, statement: Select[Any], kind: type[T]) -> lis
 def open_exchanges(connection: Connection, limit: int = 20_000) -> list[Exchange]:
     """Calls that are in no closed trajectory yet, oldest first, the newest `limit` of them."""
     row = t.ExchangeRow
-    newest = (
-        select(row.body, row.started, row.id)
-        .where(row.trajectory_id == "", row.stitched)
-        .order_by(row.started.desc(), row.id.desc())
-        .limit(limit)
-        .subquery()
-    )
-    return bodies(connection, select(newest.c.body).order_by(newest.c.started, newest.c.id), Exchange)
+    wanted = select(row.body).where(row.trajectory_id == "", row.stitched)
+    return bodies(connection, wanted.order_by(row.started.desc(), row.id.desc()).limit(limit), Exchange)[::-1]
 
 
 def exchanges(connection: Connection, ids: Sequence[str]) -> list[Exchange]:
@@ -212,23 +206,24 @@ def recent_closed(connection: Connection, limit: int) -> list[Trajectory]:
     """Production trajectories, newest first, attributed or not."""
     row = t.TrajectoryRow
     wanted = select(row.body).where(row.source == "production").order_by(row.ended.desc(), row.id).limit(limit)
-    found = [decode(body) for body in connection.scalars(wanted)]
-    runs = [message.trajectory if isinstance(message, Attributed) else message for message in found]
-    return [run for run in runs if isinstance(run, Trajectory)]
+    return _runs(connection, wanted)
+
+
+def _runs(connection: Connection, statement: Select[Any]) -> list[Trajectory]:
+    """The trajectories in the `body` column of `statement`, without their credit."""
+    found = [decode(body) for body in connection.scalars(statement)]
+    both = [one.trajectory if isinstance(one, Attributed) else one for one in found]
+    return [run for run in both if isinstance(run, Trajectory)]
 
 
 def unused(connection: Connection, limit: int) -> list[Attributed]:
     """Attributed trajectories with an outcome that neither a batch used nor the curator dropped: the newest `limit`,
     oldest first."""
     row = t.TrajectoryRow
-    newest = (
-        select(row.body, row.ended, row.id)
-        .where(row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_not(None))
-        .order_by(row.ended.desc(), row.id.desc())
-        .limit(limit)
-        .subquery()
-    )
-    return bodies(connection, select(newest.c.body).order_by(newest.c.ended, newest.c.id), Attributed)
+    wanted = select(row.body).where(
+        row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_not(None)
+    )  # fmt: skip
+    return bodies(connection, wanted.order_by(row.ended.desc(), row.id.desc()).limit(limit), Attributed)[::-1]
 
 
 def unreported(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
@@ -324,9 +319,7 @@ def closed_runs(connection: Connection, ids: Sequence[str]) -> list[tuple[Trajec
     row = t.TrajectoryRow
     runs: list[Trajectory] = []
     for part in chunks(list(ids)):
-        found = [decode(body) for body in connection.scalars(select(row.body).where(row.id.in_(part)).order_by(row.id))]
-        both = [one.trajectory if isinstance(one, Attributed) else one for one in found]
-        runs += [run for run in both if isinstance(run, Trajectory)]
+        runs += _runs(connection, select(row.body).where(row.id.in_(part)).order_by(row.id))
     first = {run.steps[0].exchange_id: run.id for run in runs if run.steps and run.min_version < 0}
     engines: dict[str, str] = {}
     for part in chunks(sorted(first)):
