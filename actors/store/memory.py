@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, tuple_
 
-from actors.messages import Experience, encode
+from actors.messages import Experience
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.reading import bodies
+from actors.store.saving import insert
 
 
 def revisions(connection: Connection) -> dict[str, int]:
@@ -33,14 +34,7 @@ def replace(connection: Connection, lessons: Sequence[Experience]) -> None:
         connection.execute(delete(t.EmbeddingRow))
     for part in chunks([lesson.id for lesson in lessons]):
         connection.execute(delete(row).where(row.c.id.in_(part)))
-    rows = [
-        {
-            "id": lesson.id, "revision": lesson.revision, "tenant": lesson.tenant, "state": lesson.state,
-            "updated": lesson.updated, "body": encode(lesson),
-        }
-        for lesson in lessons
-    ]  # fmt: skip
-    insert_new(connection, row, rows)
+    insert(connection, Experience, lessons)
 
 
 def embeddings(connection: Connection, embedder: str, dimension: int, digests: Sequence[str]) -> dict[str, bytes]:

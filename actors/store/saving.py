@@ -71,25 +71,13 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     by_type: dict[type[Message], list[Message]] = {}
     for record in records:
         by_type.setdefault(type(record), []).append(record)
-    if unknown := by_type.keys() - {
-        *_SIMPLE,
-        Exchange,
-        Trajectory,
-        Attributed,
-        BatchOrder,
-        Candidate,
-        Joined,
-        Dropped,
-        Guessed,
-        Used,
-        Task,
-    }:
+    if unknown := by_type.keys() - {*_SIMPLE, *_OTHERS}:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
     saved, audited = Saved(), audit.unlisted(connection, records)
     for kind, rows in by_type.items():
         if kind in _SIMPLE:
-            table, columns = _SIMPLE[kind]
-            insert_new(connection, table_of(table), [{**columns(row, now), "body": encode(row)} for row in rows])
+            insert(connection, kind, rows)
+    _feedback(connection, _only(by_type, Feedback))
     _exchanges(connection, _only(by_type, Exchange))
     fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)])
     run = t.TrajectoryRow
@@ -119,36 +107,32 @@ def _only(by_type: dict[type[Message], list[Message]], kind: type[T]) -> list[T]
     return [record for record in by_type.get(kind, []) if isinstance(record, kind)]  # type: ignore[call-overload]
 
 
-def _feedback(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "tenant": row.tenant, "received": row.received, "joined": "", **named(row)}
-
-
-def _experience(row: Any, now: float) -> dict[str, Any]:
-    return {
-        "id": row.id, "revision": row.revision, "tenant": row.tenant, "state": row.state, "updated": row.updated,
-    }  # fmt: skip
-
-
-def _verdict(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "version": row.version, "decision": row.decision, "created": row.created}
-
-
-def _serving(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "engine": row.engine, "version": row.version, "result": row.result, "since": row.since}
-
-
-def _directive(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "kind": row.kind, "created": row.created}
-
-
-_SIMPLE: dict[type[Message], tuple[type[t.Base], Any]] = {
-    Feedback: (t.FeedbackRow, _feedback),
-    Experience: (t.ExperienceRow, _experience),
-    Verdict: (t.VerdictRow, _verdict),
-    Serving: (t.ServingRow, _serving),
-    Directive: (t.DirectiveRow, _directive),
+_SIMPLE: dict[type[Message], tuple[type[t.Base], tuple[str, ...]]] = {
+    Experience: (t.ExperienceRow, ("id", "revision", "tenant", "state", "updated")),
+    BatchOrder: (t.BatchRow, ("id", "created")),
+    Candidate: (t.CandidateRow, ("id", "version", "parent", "created")),
+    Verdict: (t.VerdictRow, ("id", "version", "decision", "created")),
+    Serving: (t.ServingRow, ("id", "engine", "version", "result", "since")),
+    Directive: (t.DirectiveRow, ("id", "kind", "created")),
 }
-"""Kinds whose rows are inserted once and never touched again, but for feedback's `joined`."""
+"""Kinds whose rows are inserted once and never touched again: the table, and the fields that are its columns."""
+_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Task, Joined, Dropped, Guessed, Used)
+
+
+def insert(connection: Connection, kind: type[Message], records: Sequence[Message]) -> None:
+    """Write records of a simple kind; what is there already stays."""
+    row, names = _SIMPLE[kind]
+    rows = [{**{name: getattr(one, name) for name in names}, "body": encode(one)} for one in records]
+    insert_new(connection, table_of(row), rows)
+
+
+def _feedback(connection: Connection, reports: list[Feedback]) -> None:
+    rows = [
+        {"id": said.id, "tenant": said.tenant, "received": said.received, "joined": "", **named(said),
+         "body": encode(said)}
+        for said in reports
+    ]  # fmt: skip
+    insert_new(connection, table_of(t.FeedbackRow), rows)
 
 
 def _exchanges(connection: Connection, exchanges: list[Exchange]) -> None:
@@ -291,11 +275,6 @@ def _join(
 
 def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
     for order in orders:
-        row = {
-            "id": order.id, "created": order.created, "complete_groups": order.groups, "production": order.production,
-            "body": encode(order),
-        }  # fmt: skip
-        insert_new(connection, table_of(t.BatchRow), [row])
         members = [{"batch_id": order.id, "trajectory_id": member} for member in order.trajectories]
         insert_new(connection, table_of(t.BatchMemberRow), members)
         for part in chunks(order.trajectories):
@@ -325,11 +304,6 @@ def drop_unused(connection: Connection, room: int, reason: str, reported: bool) 
 
 def _candidates(connection: Connection, candidates: list[Candidate]) -> None:
     for candidate in candidates:
-        row = {
-            "id": candidate.id, "version": candidate.version, "parent": candidate.parent,
-            "created": candidate.created, "body": encode(candidate),
-        }  # fmt: skip
-        insert_new(connection, table_of(t.CandidateRow), [row])
         links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
         insert_new(connection, table_of(t.CandidateBatchRow), links)
         outcomes.answered(connection, candidate)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
 
@@ -71,8 +70,6 @@ class Store:
         self._clock = clock
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
-        self.task_offers = Counter[str]()
-        """What became of offers (`actors.store.tasks.Offered`)."""
         self.reports = Counter[str]()
         """Reports of how runs went, by what they did (`actors.store.outcomes.Did`)."""
         self.audit_head = Head(0, START)
@@ -188,9 +185,7 @@ class Store:
     tasks = _question(reading.tasks)
 
     async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
-        done = await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
-        self.task_offers.update(msgspec.structs.asdict(done))
-        return done.new
+        return await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
 
     task_states = _question(pool.task_states)
 

@@ -130,16 +130,7 @@ class TrajectoryRow(Base):
         # All that `actors.store.agents` asks for, so that it reads no row.
         Index(
             "ix_trajectories_agents",
-            "ended",
-            "agent",
-            "dropped",
-            "came",
-            "unfit_why",
-            "batch_id",
-            "outcome",
-            "calls",
-            "unfit",
-            "label",
+            *("ended", "agent", "dropped", "came", "unfit_why", "batch_id", "outcome", "calls", "unfit", "label"),
         ),
         Index("ix_trajectories_recent", "source", "ended"),
         # All that the gate's evidence is chosen by, so that looking for it reads no row.
@@ -236,8 +227,6 @@ class BatchRow(Base):
     __tablename__ = "batches"
     id: Mapped[str] = mapped_column(primary_key=True)
     created: Mapped[float] = mapped_column(index=True)
-    groups: Mapped[int] = mapped_column("complete_groups")
-    production: Mapped[int]
     body: Mapped[bytes]
 
 

@@ -95,7 +95,6 @@ class Tasks:
         return {
             **{f"mixture_{name}": number for name, number in self.mixture.counts.items()},
             **{f"failures_{name}": number for name, number in self.failures.counts.items()},
-            **{f"offered_{name}": number for name, number in self._store.task_offers.items()},
         }
 
 
