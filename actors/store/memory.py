@@ -48,27 +48,20 @@ def embeddings(connection: Connection, embedder: str, dimension: int, digests: S
     return found
 
 
-def save_embeddings(
-    connection: Connection, embedder: str, dimension: int, vectors: Mapping[str, bytes], now: float
-) -> None:
+def save_embeddings(connection: Connection, embedder: str, dimension: int, vectors: Mapping[str, bytes]) -> None:
     """Keep vectors; those that are there stay as they are."""
     rows = [
-        {"embedder": embedder, "dimension": dimension, "digest": key, "at": now, "vector": vector}
+        {"embedder": embedder, "dimension": dimension, "digest": key, "vector": vector}
         for key, vector in vectors.items()
     ]
     insert_new(connection, table_of(t.EmbeddingRow), rows)
 
 
-def prune_embeddings(
-    connection: Connection, embedder: str, dimension: int, keep: Collection[str], before: float
-) -> int:
-    """Delete this space's vectors that are not in `keep`, and other spaces' from before `before`; how many."""
+def prune_embeddings(connection: Connection, embedder: str, dimension: int, keep: Collection[str]) -> int:
+    """Delete other spaces' vectors, and those of this one that are not in `keep`; how many."""
     row = t.EmbeddingRow
     here = (row.embedder == embedder) & (row.dimension == dimension)
     idle = [key for key in connection.scalars(select(row.digest).where(here)) if key not in keep]
     for part in chunks(idle):
         connection.execute(delete(row).where(here, row.digest.in_(part)))
-    others = ~here & (row.at < before)
-    gone = connection.scalar(select(func.count()).select_from(row).where(others)) or 0
-    connection.execute(delete(row).where(others))
-    return len(idle) + gone
+    return len(idle) + connection.execute(delete(row).where(~here)).rowcount

@@ -420,13 +420,8 @@ def dead_letters(connection: Connection, limit: int = 100) -> list[DeadRow]:
     row = t.DeadLetterRow
     size = func.length(row.data).label("size")
     wanted = select(row.id, row.actor, row.input_id, row.subject, size, row.error, row.at)
-    return [
-        DeadRow(
-            id=found.id, actor=found.actor, input_id=found.input_id, subject=found.subject, size=found.size,
-            error=found.error, at=found.at,
-        )
-        for found in connection.execute(wanted.order_by(row.at.desc(), row.id).limit(limit))
-    ]  # fmt: skip
+    found = connection.execute(wanted.order_by(row.at.desc(), row.id).limit(limit))
+    return [DeadRow(**one._asdict()) for one in found]
 
 
 def counts(connection: Connection) -> dict[str, int]:

@@ -241,7 +241,6 @@ def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[st
         "told": None,
         "guessed": None,
         "cluster": record.cluster if isinstance(record, Attributed) else "",
-        "group_id": run.group,
         "min_version": run.min_version,
         "max_version": run.max_version,
         "started": run.started,

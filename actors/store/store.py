@@ -177,10 +177,10 @@ class Store:
     embeddings = _question(memory.embeddings)
 
     async def save_embeddings(self, embedder: str, dimension: int, vectors: Mapping[str, bytes]) -> None:
-        await self._write(memory.save_embeddings, embedder, dimension, vectors, self._clock())
+        await self._write(memory.save_embeddings, embedder, dimension, vectors)
 
-    async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str], older: float) -> int:
-        return await self._write(memory.prune_embeddings, embedder, dimension, keep, self._clock() - older)
+    async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str]) -> int:
+        return await self._write(memory.prune_embeddings, embedder, dimension, keep)
 
     tasks = _question(reading.tasks)
 

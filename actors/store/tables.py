@@ -97,7 +97,6 @@ class TrajectoryRow(Base):
     guessed: Mapped[float | None]
     """Provisional outcome that it was ordered with; `outcome` has what was reported alone."""
     cluster: Mapped[str]
-    group: Mapped[str] = mapped_column("group_id")
     min_version: Mapped[int]
     max_version: Mapped[int]
     started: Mapped[float]
@@ -186,7 +185,6 @@ class EmbeddingRow(Base):
     dimension: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     digest: Mapped[str] = mapped_column(primary_key=True)
     """Of the text."""
-    at: Mapped[float]
     vector: Mapped[bytes]
     """float32, as the machine has it."""
 
