@@ -15,7 +15,6 @@ from actors.messages import (
     Experience,
     Feedback,
     Serving,
-    Task,
     Trajectory,
     Verdict,
     decode,
@@ -160,22 +159,14 @@ def trajectory(connection: Connection, trajectory_id: str) -> Attributed | Traje
     return message if isinstance(message, Attributed | Trajectory) else None
 
 
-def recent_attributed(
-    connection: Connection,
-    *,
-    source: str | None = None,
-    tenant: str | None = None,
-    since: float = 0.0,
-    limit: int = 100,
-) -> list[Attributed]:
-    """Attributed trajectories that ended at or after `since`, newest first."""
+def recent_attributed(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Attributed]:
+    """Attributed trajectories, newest first."""
     row = t.TrajectoryRow
-    wanted = select(row.body).where(row.attributed, row.ended >= since)
-    if source is not None:
-        wanted = wanted.where(row.source == source)
-    if tenant is not None:
-        wanted = wanted.where(row.tenant == tenant)
-    return bodies(connection, wanted.order_by(row.ended.desc(), row.id).limit(limit), Attributed)
+    order = row.ended.desc(), row.id
+    newest = select(row.id).where(row.attributed, *([] if source is None else [row.source == source]))
+    # By id first: sorted with their bodies, all that there are would be read.
+    wanted = select(row.body).where(row.id.in_(newest.order_by(*order).limit(limit))).order_by(*order)
+    return bodies(connection, wanted, Attributed)
 
 
 def exam(connection: Connection, chosen: Callable[[str], bool], reported: bool, limit: int) -> list[Attributed]:
@@ -342,19 +333,6 @@ def revisions_of(connection: Connection, experience_id: str) -> list[Experience]
     """All that a lesson was, newest first; empty if there is none."""
     row = t.ExperienceRow
     return bodies(connection, select(row.body).where(row.id == experience_id).order_by(row.revision.desc()), Experience)
-
-
-def tasks(
-    connection: Connection, *, origin: str | None = None, environment: str | None = None, limit: int = 99
-) -> list[Task]:
-    """Tasks, newest first."""
-    row = t.TaskRow
-    wanted = select(row.body)
-    if origin is not None:
-        wanted = wanted.where(row.origin == origin)
-    if environment is not None:
-        wanted = wanted.where(row.environment == environment)
-    return bodies(connection, wanted.order_by(row.created.desc(), row.id).limit(limit), Task)
 
 
 def candidates(connection: Connection, limit: int = 100) -> list[Candidate]:

@@ -182,8 +182,6 @@ class Store:
     async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str]) -> int:
         return await self._write(memory.prune_embeddings, embedder, dimension, keep)
 
-    tasks = _question(reading.tasks)
-
     async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
         return await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
 
