@@ -112,14 +112,14 @@ def append(connection: Connection, records: Sequence[Message], now: float) -> He
     return last
 
 
-def entries(connection: Connection, *, after: int = 0, kind: str | None = None) -> Iterator[Entry]:
-    """The chain from behind `after` on, in order."""
-    return (entry for page in _pages(connection, after) for entry in page if kind in (None, entry.kind))
+def entries(connection: Connection) -> Iterator[Entry]:
+    """The chain in order."""
+    return (entry for page in _pages(connection) for entry in page)
 
 
-def _pages(connection: Connection, after: int = 0) -> Iterator[list[Entry]]:
+def _pages(connection: Connection) -> Iterator[list[Entry]]:
     row = table_of(t.AuditRow)
-    wanted = select(row).where(row.c.sequence > after).order_by(row.c.sequence)
+    wanted = select(row).order_by(row.c.sequence)
     found = connection.execute(wanted, execution_options={"yield_per": _PAGE}).mappings()
     for page in found.partitions():
         yield [Entry(**one) for one in page]

@@ -135,23 +135,16 @@ def _feedback(connection: Connection, reports: list[Feedback]) -> None:
     insert_new(connection, table_of(t.FeedbackRow), rows)
 
 
-def _exchanges(connection: Connection, exchanges: list[Exchange]) -> None:
+def _exchanges(connection: Connection, calls: list[Exchange]) -> None:
     rows = [
         {
-            "id": e.id,
-            "tenant": e.tenant,
-            "response_id": lookup(e.response_id),
-            "explicit": lookup(e.hints.trajectory_id or e.hints.conversation),
-            "custom_id": lookup(e.hints.custom_id),
-            "caller": e.caller,
-            "trajectory_id": "",
-            "started": e.started,
-            "status": e.status,
-            "stitched": stitchable(e),
-            "body": encode(e),
+            "id": call.id, "tenant": call.tenant, "response_id": lookup(call.response_id), "caller": call.caller,
+            "explicit": lookup(call.hints.trajectory_id or call.hints.conversation),
+            "custom_id": lookup(call.hints.custom_id), "trajectory_id": "", "started": call.started,
+            "status": call.status, "stitched": stitchable(call), "body": encode(call),
         }
-        for e in exchanges
-    ]
+        for call in calls
+    ]  # fmt: skip
     insert_new(connection, table_of(t.ExchangeRow), rows)
 
 
@@ -228,34 +221,20 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
     return {line["id"] for line in fresh}
 
 
+_RUN = (
+    "id", "source", "tenant", "caller", "goal", "outcome", "min_version", "max_version", "started", "ended",
+    "closed_by", "trainable", "why_not", "side_of", "continues",
+)  # fmt: skip
+"""Fields of a trajectory that are its columns."""
+
+
 def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
-    attributed = isinstance(record, Attributed)
     return {
-        "id": run.id,
-        "source": run.source,
-        "tenant": run.tenant,
-        "caller": run.caller,
-        "goal": run.goal,
-        "outcome": run.outcome,
-        "revision": run.outcome_revision,
-        "told": None,
-        "guessed": None,
-        "cluster": record.cluster if isinstance(record, Attributed) else "",
-        "min_version": run.min_version,
-        "max_version": run.max_version,
-        "started": run.started,
-        "ended": run.ended,
-        "closed_by": run.closed_by,
-        "trainable": run.trainable,
-        "why_not": run.why_not,
-        "side_of": run.side_of,
-        "continues": run.continues,
-        "attributed": attributed,
-        "batch_id": "",
-        "dropped": "",
-        **agents.columns(run),
-        "body": encode(record),
-    }
+        **{name: getattr(run, name) for name in _RUN}, "revision": run.outcome_revision, "told": None, "guessed": None,
+        "attributed": isinstance(record, Attributed),
+        "cluster": record.cluster if isinstance(record, Attributed) else "", "batch_id": "", "dropped": "",
+        **agents.columns(run), "body": encode(record),
+    }  # fmt: skip
 
 
 def _join(
