@@ -41,8 +41,7 @@ _EMBED_SECONDS = 5.0
 _REWRITE_SECONDS = 5.0
 """For a rewriter, before a lesson is given as it is: a rollout waits."""
 _PRUNE_SECONDS = 3600.0
-_OTHER_MODELS_SECONDS = 7 * 86_400.0
-"""Cached vectors of a model that is no longer used are kept so long, for going back to it."""
+"""Between two looks for cached vectors that nothing is found by any more, those of another model among them."""
 _MIN_WORDS = 0.2
 """Share of the words of a goal or step that a lesson must cover to fit where there is no vector (docs/measured.md)."""
 _TRIAL_SHARE = 0.5
@@ -241,7 +240,7 @@ class Navigator(Actor):
 
     async def _prune(self) -> None:
         self._pruned = anyio.current_time()
-        forgotten = await self._library.prune(_OTHER_MODELS_SECONDS)
+        forgotten = await self._library.prune()
         if forgotten:
             _log.info("vectors_forgotten", vectors=forgotten)
 

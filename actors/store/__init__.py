@@ -9,7 +9,7 @@ from actors.store.errors import (
     UnknownRecord,
 )
 from actors.store.reading import DeadRow
-from actors.store.records import Dropped, Guessed, Joined, Late, Used
+from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.saving import stitchable
 from actors.store.store import Store
 
@@ -18,7 +18,6 @@ __all__ = [
     "Dropped",
     "Guessed",
     "Joined",
-    "Late",
     "OutcomeRow",
     "SchemaMismatch",
     "Store",

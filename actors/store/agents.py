@@ -1,7 +1,6 @@
 """What became of each agent's runs: learned from, or why not; one question to the books, by agent."""
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,34 +23,34 @@ _LABEL = 100
 _TOOLS = 3
 
 
-class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+class AgentView(msgspec.Struct, kw_only=True):
     """One agent; `learned`, `dropped`, `no_gradient`, and those under way are all its runs."""
 
     agent: str
-    label: str
+    label: str = ""
     """For people."""
-    seen: float
+    seen: float = 0.0
     """Unix seconds of its last run's end."""
-    runs: int
-    reported: int
+    runs: int = 0
+    reported: int = 0
     """Runs with an outcome."""
-    ordered: int
+    ordered: int = 0
     """Runs that were in an order to train, the outstanding one included."""
-    learned: int
-    guessed: int
+    learned: int = 0
+    guessed: int = 0
     """Runs that were ordered with a provisional outcome, and that nobody has reported yet."""
-    unreported: int
+    unreported: int = 0
     """Under way, without an outcome yet."""
-    ready: int
+    ready: int = 0
     """Under way, with an outcome, and in no order yet."""
-    training: int
+    training: int = 0
     """In the outstanding order."""
-    dropped: Mapping[str, int]
+    dropped: dict[str, int] = {}
     """Before an order, by reason."""
-    no_gradient: Mapping[str, int]
+    no_gradient: dict[str, int] = {}
     """Ordered, by reason."""
-    calls: int
-    unfit: Mapping[str, int]
+    calls: int = 0
+    unfit: dict[str, int] = {}
     """Calls that cannot be trained on, by reason; the others of their runs train."""
 
     @property
@@ -71,59 +70,43 @@ def agents(connection: Connection, since: float) -> list[AgentView]:
     run = t.TrajectoryRow
     kinds = (run.agent, run.dropped, run.came, run.unfit_why, run.batch_id != "", run.outcome.is_not(None))
     sums = func.count(), func.sum(run.calls), func.sum(run.unfit), func.max(run.label), func.max(run.ended)
-    found: dict[str, _Counts] = {}
+    views: dict[str, AgentView] = {}
     wanted = select(*kinds, *sums).where(run.ended >= since, run.agent != "").group_by(*kinds)
     rows: Any = connection.execute(wanted)
-    for name, *what in rows:
-        found.setdefault(name, _Counts()).add(*what)
-    views = [counts.view(name) for name, counts in found.items()]
-    return sorted(views, key=lambda view: (-view.runs, view.agent))
-
-
-class _Counts:
-    def __init__(self) -> None:
-        self.label, self.seen, self.calls = "", 0.0, 0
-        self.numbers: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
-        self.no_gradient: Counter[str] = Counter()
-        self.unfit: Counter[str] = Counter()
-
-    def add(
-        self, dropped: str, came: str, unfit_why: str, ordered: bool, reported: bool, runs: int, calls: int, unfit: int,
-        label: str, seen: float,
-    ) -> None:  # fmt: skip
-        numbers = self.numbers
+    for name, dropped, came, unfit_why, ordered, reported, runs, calls, unfit, label, seen in rows:
+        view = views.setdefault(name, AgentView(agent=name))
         why = came or (unfit_why if dropped == "untrainable" and unfit_why else dropped)
         if came == LEARNED:
-            numbers["learned"] += runs
+            view.learned += runs
         elif why:
-            (self.no_gradient if came else self.dropped)[why] += runs
+            _add(view.no_gradient if came else view.dropped, why, runs)
+        elif ordered:
+            view.training += runs
+        elif reported:
+            view.ready += runs
         else:
-            numbers["training" if ordered else "ready" if reported else "unreported"] += runs
-        numbers["runs"] += runs
-        numbers["reported"] += runs if reported else 0
-        numbers["ordered"] += runs if ordered else 0
-        numbers["guessed"] += runs if ordered and not reported else 0
-        self.calls += calls
+            view.unreported += runs
+        view.runs += runs
+        view.reported += runs if reported else 0
+        view.ordered += runs if ordered else 0
+        view.guessed += runs if ordered and not reported else 0
+        view.calls += calls
         if why in _UNLABELLED:
-            self.unfit[why] += calls
+            _add(view.unfit, why, calls)
         elif unfit:
-            self.unfit[unfit_why] += unfit
-        self.label, self.seen = max(self.label, label), max(self.seen, seen)
-
-    def view(self, name: str) -> AgentView:
-        counted = {
-            one: self.numbers[one]
-            for one in ("runs", "reported", "ordered", "learned", "guessed", "unreported", "ready", "training")
-        }
-        return AgentView(
-            agent=name, label=self.label, seen=self.seen, dropped=_bounded(self.dropped), calls=self.calls,
-            no_gradient=_bounded(self.no_gradient), unfit=_bounded(self.unfit), **counted,
-        )  # fmt: skip
+            _add(view.unfit, unfit_why, unfit)
+        view.label, view.seen = max(view.label, label), max(view.seen, seen)
+    for view in views.values():
+        view.dropped, view.no_gradient, view.unfit = map(_bounded, (view.dropped, view.no_gradient, view.unfit))
+    return sorted(views.values(), key=lambda view: (-view.runs, view.agent))
 
 
-def _bounded(reasons: Counter[str]) -> dict[str, int]:
-    ranked = reasons.most_common()
+def _add(counted: dict[str, int], reason: str, number: int) -> None:
+    counted[reason] = counted.get(reason, 0) + number
+
+
+def _bounded(reasons: dict[str, int]) -> dict[str, int]:
+    ranked = sorted(reasons.items(), key=lambda item: -item[1])
     rest = sum(number for _, number in ranked[_REASONS:])
     return dict(ranked[:_REASONS]) | ({_OTHER: rest} if rest else {})
 

@@ -12,12 +12,12 @@ from sqlalchemy.exc import DBAPIError
 
 from actors.messages import Message, decode
 from actors.store import tables as t
-from actors.store.engine import chunks, open_read_only
+from actors.store.engine import chunks, located, open_read_only
 from actors.store.errors import StoreUnavailable
 from actors.store.schema import check
 
 Kind = Literal["trajectories", "exchanges", "feedback"]
-_PAGE = 200
+_PAGE = 500
 R = TypeVar("R")
 _ROWS: dict[Kind, tuple[type[Any], Any]] = {
     "trajectories": (t.TrajectoryRow, t.TrajectoryRow.ended),
@@ -35,7 +35,7 @@ class Archive:
         tenant: str | None = None, password_file: str = "",
     ) -> None:  # fmt: skip
         """Reads the ids of what ended (calls: began; feedback: came) from `since` on, and before `until`."""
-        self._engine = open_read_only(url, password_file)
+        self._url, self._password_file = url, password_file
         self._row, time = _ROWS[kind]
         wanted = select(self._row.id).order_by(time, self._row.id)
         if since is not None:
@@ -44,12 +44,7 @@ class Archive:
             wanted = wanted.where(time < until)
         if tenant is not None:
             wanted = wanted.where(self._row.tenant == tenant)
-        try:
-            with self._engine.connect() as connection:
-                check(connection)
-                self._ids = list(connection.scalars(wanted))
-        except DBAPIError as error:
-            raise StoreUnavailable(f"database.url {self._engine.url.render_as_string()}: {error.orig}") from error
+        self._ids = ask(url, lambda connection: connection.scalars(wanted).all(), password_file)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -58,19 +53,9 @@ class Archive:
         """The records; one that is gone by now is left out."""
         row = self._row
         for part in chunks(self._ids, _PAGE):
-            try:
-                with self._engine.connect() as connection:
-                    found = connection.execute(select(row.id, row.body).where(row.id.in_(part))).all()
-            except DBAPIError as error:
-                raise StoreUnavailable(str(error.orig)) from error
-            bodies = {key: body for key, body in found}
-            for key in part:
-                if key in bodies:
-                    yield decode(bodies[key])
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._engine.dispose()
+            wanted = select(row.id, row.body).where(row.id.in_(part))
+            bodies = ask(self._url, lambda c, wanted=wanted: {k: b for k, b in c.execute(wanted)}, self._password_file)
+            yield from (decode(bodies[key]) for key in part if key in bodies)
 
 
 def ask(url: str, question: Callable[[Connection], R], password_file: str = "") -> R:
@@ -86,6 +71,6 @@ def ask(url: str, question: Callable[[Connection], R], password_file: str = "") 
             check(connection)
             return question(connection)
     except DBAPIError as error:
-        raise StoreUnavailable(f"database.url {engine.url.render_as_string()}: {error.orig}") from error
+        raise StoreUnavailable(f"{located(engine)}: {error.orig}") from error
     finally:
         engine.dispose()

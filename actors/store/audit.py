@@ -95,19 +95,14 @@ def append(connection: Connection, records: Sequence[Message], now: float) -> He
 
     In a writing transaction, which has the database for itself: two entries never follow the same one.
     """
-    bodies = [(_kind(record), record.id, encode(record)) for record in records]
-    return _chain(connection, bodies, now)
-
-
-def _chain(connection: Connection, bodies: Sequence[tuple[str, str, bytes]], now: float) -> Head | None:
-    if not bodies:
+    if not records:
         return None
     last = head(connection)
     rows: list[dict[str, object]] = []
-    for kind, subject, body in bodies:
+    for record in records:
         entry = Entry(
-            sequence=last.sequence + 1, at=float(now), kind=kind, subject=subject, digest=sha256(body).hexdigest(),
-            previous=last.hash, hash="",
+            sequence=last.sequence + 1, at=float(now), kind=_kind(record), subject=record.id,
+            digest=sha256(encode(record)).hexdigest(), previous=last.hash, hash="",
         )  # fmt: skip
         entry = msgspec.structs.replace(entry, hash=entry.computed())
         last = Head(entry.sequence, entry.hash)
@@ -117,16 +112,17 @@ def _chain(connection: Connection, bodies: Sequence[tuple[str, str, bytes]], now
     return last
 
 
-def entries(connection: Connection, *, after: int = 0, kind: str | None = None) -> Iterator[Entry]:
-    """The chain from behind `after` on, in order."""
+def entries(connection: Connection) -> Iterator[Entry]:
+    """The chain in order."""
+    return (entry for page in _pages(connection) for entry in page)
+
+
+def _pages(connection: Connection) -> Iterator[list[Entry]]:
     row = table_of(t.AuditRow)
-    while True:
-        wanted = select(row).where(row.c.sequence > after).order_by(row.c.sequence).limit(_PAGE)
-        page = [Entry(**found) for found in connection.execute(wanted).mappings()]
-        if not page:
-            return
-        yield from (entry for entry in page if kind in (None, entry.kind))
-        after = page[-1].sequence
+    wanted = select(row).order_by(row.c.sequence)
+    found = connection.execute(wanted, execution_options={"yield_per": _PAGE}).mappings()
+    for page in found.partitions():
+        yield [Entry(**one) for one in page]
 
 
 def verify(connection: Connection, anchor: Head | None = None) -> Findings:
@@ -170,16 +166,6 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
         if stray is not None:
             return Findings(head=last, entries=number, problem=f"{kind} {stray} has no entry: put in beside the daemon")
     return Findings(head=last, entries=number)
-
-
-def _pages(connection: Connection) -> Iterator[list[Entry]]:
-    page: list[Entry] = []
-    for entry in entries(connection):
-        page.append(entry)
-        if len(page) == _PAGE:
-            yield page
-            page = []
-    yield page
 
 
 def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, str], str]:

@@ -7,22 +7,19 @@ is done.
 
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
 from actors.store.errors import StoreUnavailable
 
-Report = Callable[[int, int], None]
-"""Told how many bytes of how many are done."""
 _PAGES = 512
 _PAUSE = 0.002
 """Seconds between two steps, for those that want the disk too."""
 _BUSY_SECONDS = 20.0
 
 
-def copy(source: Path, target: Path, report: Report) -> None:
+def copy(source: Path, target: Path) -> None:
     """Copy the database `source` to the new file `target`, for its owner alone."""
     if not source.is_file():
         raise StoreUnavailable(f"no store at {source}; name the state_dir of the daemon that wrote it")
@@ -34,13 +31,9 @@ def copy(source: Path, target: Path, report: Report) -> None:
             closing(sqlite3.connect(target)) as new,
         ):
             old.isolation_level = None
-            size = old.execute("PRAGMA page_size").fetchone()[0]
             old.execute("BEGIN")
             old.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on it is one moment's database
-            old.backup(
-                new, pages=_PAGES, sleep=_PAUSE,
-                progress=lambda _, left, pages: report((pages - left) * size, pages * size),
-            )  # fmt: skip
+            old.backup(new, pages=_PAGES, sleep=_PAUSE)
             # One file, without a log beside it.
             new.execute("PRAGMA journal_mode=DELETE").fetchone()
     except sqlite3.Error as error:

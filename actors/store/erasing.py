@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, select, true, update
 
 from actors.messages import (
     Attributed,
@@ -29,6 +29,7 @@ from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.stories import spans
+from actors.store.waiting import CUSTOM, EXCHANGE, RESPONSE, TRAJECTORY, waiting
 
 _PAGE = 500
 _ID, _TENANT, _CALLER = "id", "tenant", "caller"
@@ -75,30 +76,16 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return not (len(self.trajectories) - self.gone or self.exchanges or self.feedback)
 
 
-class _Kin(msgspec.Struct):
-    """What of a trajectory's body says whose conversation it goes on with; the rest is not even decoded."""
-
-    continues: str = ""
-    trajectory: "_Kin | None" = None
-
-
-class _Call(msgspec.Struct):
-    caller: str = ""
-
-
-_kin = msgspec.msgpack.Decoder(_Kin)
-_call = msgspec.msgpack.Decoder(_Call)
-
-
 def find(connection: Connection, selector: Selector) -> Scope:
-    """Everything that belongs to `selector`. Reads all bodies of a kind once where no column tells."""
+    """Everything that belongs to `selector`."""
     run, call = t.TrajectoryRow, t.ExchangeRow
     runs, calls = set(selector.trajectories), set[str]()
     if selector.tenant:
         runs.update(connection.scalars(select(run.id).where(run.tenant == selector.tenant)))
         calls.update(connection.scalars(select(call.id).where(call.tenant == selector.tenant)))
     if selector.caller:
-        for key, trajectory_id in _calls_of(connection, selector.caller):
+        mine = select(call.id, call.trajectory_id).where(call.caller == selector.caller, call.caller != "")
+        for key, trajectory_id in connection.execute(mine):
             calls.add(key)
             runs.update({trajectory_id} - {""})
     if selector.caller or selector.trajectories:
@@ -119,35 +106,16 @@ def find(connection: Connection, selector: Selector) -> Scope:
     )
 
 
-def _pages(connection: Connection, table: type[t.Base], *columns: Any) -> Iterator[Any]:
-    row, last = table_of(table), ""
-    while True:
-        wanted = select(row.c.id, *columns).where(row.c.id > last).order_by(row.c.id).limit(_PAGE)
-        page = connection.execute(wanted).all()
-        if not page:
-            return
-        yield from page
-        last = page[-1].id
-
-
-def _calls_of(connection: Connection, caller: str) -> Iterator[tuple[str, str]]:
-    row = t.ExchangeRow
-    for found in _pages(connection, row, row.trajectory_id, row.body):
-        if _call.decode(found.body).caller == caller:
-            yield found.id, found.trajectory_id
-
-
 def _kindred(connection: Connection, runs: set[str]) -> set[str]:
     """Side calls of `runs`, and what goes on with them, to any depth."""
-    row, children = t.TrajectoryRow, dict[str, set[str]]()
-    for found in _pages(connection, row, row.side_of, row.body):
-        kin = _kin.decode(found.body)
-        for parent in {found.side_of, (kin.trajectory or kin).continues} - {""}:
-            children.setdefault(parent, set()).add(found.id)
-    known, fresh = set[str](), set(runs)
+    row, known, fresh = t.TrajectoryRow, set[str](), set(runs)
     while fresh:
         known |= fresh
-        fresh = {child for parent in fresh for child in children.get(parent, ())} - known
+        children = set[str]()
+        for parent in (row.side_of, row.continues):
+            for part in chunks(sorted(fresh)):
+                children.update(connection.scalars(select(row.id).where(parent.in_(part), parent != "")))
+        fresh = children - known
     return known
 
 
@@ -157,17 +125,16 @@ def _feedback(connection: Connection, selector: Selector, runs: set[str], calls:
         found.update(connection.scalars(select(row.id).where(row.tenant == selector.tenant)))
     for part in chunks(sorted(runs)):
         found.update(connection.scalars(select(row.id).where(row.joined.in_(part))))
-    waiting, call = t.WaitingNameRow, t.ExchangeRow
-    names = {("", f"t{lookup(key)}") for key in runs}  # nobody else's, whatever the tenant
+    call = t.ExchangeRow
+    names = {("", (TRAJECTORY, lookup(key))) for key in runs}  # nobody else's, whatever the tenant
     for part in chunks(sorted(calls)):
         columns = call.tenant, call.id, call.response_id, call.custom_id, call.explicit
         for tenant, key, *others in connection.execute(select(*columns).where(call.id.in_(part))):
-            named = zip("xrut", (lookup(key), *others), strict=True)
-            names |= {(tenant, kind + value) for kind, value in named if value}
-    for part in chunks(sorted({name for _, name in names})):
-        columns = waiting.tenant, waiting.name, waiting.feedback_id
-        rows = connection.execute(select(*columns).where(waiting.name.in_(part)))
-        found.update(key for tenant, name, key in rows if {(tenant, name), ("", name)} & names)
+            meant = zip((EXCHANGE, RESPONSE, CUSTOM, TRAJECTORY), (lookup(key), *others), strict=True)
+            names |= {(tenant, name) for name in meant if name[1]}
+    for key, tenant, name in waiting(connection, {name for _, name in names}):
+        if {(tenant, name), ("", name)} & names:
+            found.add(key)
     return found
 
 
@@ -227,13 +194,14 @@ def tombstone(connection: Connection, selector: Selector, scope: Scope, now: flo
 
 def parts(scope: Scope) -> Iterator[Scope]:
     """`scope` in parts that one transaction can erase without keeping others from writing for long."""
-    yield from (Scope(trajectories=tuple(part)) for part in chunks(scope.trajectories, _PAGE))
+    yield from (Scope(trajectories=tuple(part), gone=scope.gone) for part in chunks(scope.trajectories, _PAGE))
     yield from (Scope(exchanges=tuple(part)) for part in chunks(scope.exchanges, _PAGE))
     yield from (Scope(feedback=tuple(part)) for part in chunks(scope.feedback, _PAGE))
 
 
 def erase(connection: Connection, scope: Scope) -> None:
     """Delete the records of `scope`. May be done again."""
+    _unjudge(connection, scope)
     for table, ids in (
         (t.TrajectoryRow, scope.trajectories), (t.ExchangeRow, scope.exchanges), (t.FeedbackRow, scope.feedback),
     ):  # fmt: skip
@@ -247,37 +215,27 @@ def erase(connection: Connection, scope: Scope) -> None:
         for some in chunks(made):
             connection.execute(delete(task).where(task.id.in_(some)))
             connection.execute(delete(link).where(link.task_id.in_(some)))
-    for part in chunks(scope.feedback):
-        connection.execute(delete(t.WaitingNameRow).where(t.WaitingNameRow.feedback_id.in_(part)))
     # Members stay: they are ids, and tell which versions saw them.
 
 
-def sweep(connection: Connection) -> None:
-    """Take forgotten records out of the outbox and of the parked ones.
+def _unjudge(connection: Connection, scope: Scope) -> None:
+    """What a judge said quotes runs, and is found by their tenant alone; by nothing where a run is gone already."""
+    run, said = t.TrajectoryRow, t.JudgementRow
+    for part in chunks(scope.trajectories):
+        tenants = connection.scalars(select(run.tenant).where(run.id.in_(part)).distinct()).all()
+        connection.execute(delete(said).where(true() if scope.gone else said.tenant.in_(tenants)))
 
-    Caches are emptied: what a judge said of some content quotes it, and is not found by whom it is of.
-    """
-    connection.execute(delete(t.JudgementRow))
-    connection.execute(delete(t.EmbeddingRow))
+
+def sweep(connection: Connection) -> None:
+    """Take forgotten records out of the outbox and of the parked ones."""
     out, dead = t.OutboxRow, t.DeadLetterRow
     open_ones = connection.execute(select(out.sequence, out.data).where(out.published.is_(False))).all()
     mine = _concerned(connection, {str(row.sequence): row.data for row in open_ones})
     for part in chunks(sorted(int(key) for key in mine)):
         connection.execute(update(out).where(out.sequence.in_(part)).values(published=True, data=b""))
-    for page in _batched(_pages(connection, dead, dead.data)):
-        letters = _concerned(connection, {row.id: row.data for row in page})
-        for part in chunks(sorted(letters)):
-            connection.execute(delete(dead).where(dead.id.in_(part)))
-
-
-def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    page: list[Any] = []
-    for row in rows:
-        page.append(row)
-        if len(page) == _PAGE:
-            yield page
-            page = []
-    yield page
+    for part in chunks(connection.scalars(select(dead.id)).all()):
+        letters = {key: data for key, data in connection.execute(select(dead.id, dead.data).where(dead.id.in_(part)))}
+        connection.execute(delete(dead).where(dead.id.in_(_concerned(connection, letters))))
 
 
 def _concerned(connection: Connection, bodies: Mapping[str, bytes]) -> set[str]:

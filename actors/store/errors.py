@@ -1,9 +1,8 @@
 """What can go wrong in the store.
 
 StoreError
-├── StoreUnavailable     locked, full, disconnected: also a `DependencyUnavailable`, so actors wait it out
+├── StoreUnavailable     locked, full, damaged, disconnected: also a `DependencyUnavailable`, so actors wait it out
 ├── StoreMisconfigured   database.url or what it needs cannot work; waiting cures nothing
-├── StoreDamaged         the file is no database, or broken
 ├── SchemaMismatch       the database was written by an evolved with other tables
 └── UnknownRecord        an actor asked to save something that the store has no table for
 """
@@ -24,10 +23,6 @@ class StoreUnavailable(StoreError, DependencyUnavailable):
 
 class StoreMisconfigured(StoreError, ValueError):
     """Names the setting under [database] and the remedy; shows no password."""
-
-
-class StoreDamaged(StoreError):
-    """Names the file, what is wrong with it and the remedy; waiting cures nothing."""
 
 
 class SchemaMismatch(StoreError):

@@ -24,7 +24,7 @@ def judgements(connection: Connection, keys: Sequence[str]) -> dict[str, bytes]:
     row = t.JudgementRow
     found: dict[str, bytes] = {}
     for part in chunks(list(dict.fromkeys(keys))):
-        for key, body in connection.execute(select(row.key, row.body).where(row.key.in_(part))):
+        for key, body in connection.execute(select(row.id, row.body).where(row.id.in_(part))):
             found[key] = body
     return found
 
@@ -33,7 +33,7 @@ def keep(connection: Connection, fresh: Sequence[Judgement], states: Mapping[str
     """Add judgements, and values of state."""
     insert_new(
         connection, table_of(t.JudgementRow),
-        [{"key": one.key, "tenant": one.tenant, "made": now, "body": one.body} for one in fresh],
+        [{"id": one.key, "tenant": one.tenant, "made": now, "body": one.body} for one in fresh],
     )  # fmt: skip
     for key, value in states.items():
         put_state(connection, key, value)

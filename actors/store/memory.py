@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, tuple_
 
-from actors.messages import Experience, encode
+from actors.messages import Experience
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.reading import bodies
+from actors.store.saving import insert
 
 
 def revisions(connection: Connection) -> dict[str, int]:
@@ -27,18 +28,13 @@ def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) 
 
 
 def replace(connection: Connection, lessons: Sequence[Experience]) -> None:
-    """Put `lessons` in the place of all their revisions."""
+    """Put `lessons` in the place of all their revisions, whose words, and the vectors of these, are gone then."""
     row = table_of(t.ExperienceRow)
+    if lessons:
+        connection.execute(delete(t.EmbeddingRow))
     for part in chunks([lesson.id for lesson in lessons]):
         connection.execute(delete(row).where(row.c.id.in_(part)))
-    rows = [
-        {
-            "id": lesson.id, "revision": lesson.revision, "tenant": lesson.tenant, "state": lesson.state,
-            "updated": lesson.updated, "body": encode(lesson),
-        }
-        for lesson in lessons
-    ]  # fmt: skip
-    insert_new(connection, row, rows)
+    insert(connection, Experience, lessons)
 
 
 def embeddings(connection: Connection, embedder: str, dimension: int, digests: Sequence[str]) -> dict[str, bytes]:
@@ -52,27 +48,20 @@ def embeddings(connection: Connection, embedder: str, dimension: int, digests: S
     return found
 
 
-def save_embeddings(
-    connection: Connection, embedder: str, dimension: int, vectors: Mapping[str, bytes], now: float
-) -> None:
+def save_embeddings(connection: Connection, embedder: str, dimension: int, vectors: Mapping[str, bytes]) -> None:
     """Keep vectors; those that are there stay as they are."""
     rows = [
-        {"embedder": embedder, "dimension": dimension, "digest": key, "at": now, "vector": vector}
+        {"embedder": embedder, "dimension": dimension, "digest": key, "vector": vector}
         for key, vector in vectors.items()
     ]
     insert_new(connection, table_of(t.EmbeddingRow), rows)
 
 
-def prune_embeddings(
-    connection: Connection, embedder: str, dimension: int, keep: Collection[str], before: float
-) -> int:
-    """Delete this space's vectors that are not in `keep`, and other spaces' from before `before`; how many."""
+def prune_embeddings(connection: Connection, embedder: str, dimension: int, keep: Collection[str]) -> int:
+    """Delete other spaces' vectors, and those of this one that are not in `keep`; how many."""
     row = t.EmbeddingRow
     here = (row.embedder == embedder) & (row.dimension == dimension)
     idle = [key for key in connection.scalars(select(row.digest).where(here)) if key not in keep]
     for part in chunks(idle):
         connection.execute(delete(row).where(here, row.digest.in_(part)))
-    others = ~here & (row.at < before)
-    gone = connection.scalar(select(func.count()).select_from(row).where(others)) or 0
-    connection.execute(delete(row).where(others))
-    return len(idle) + gone
+    return len(idle) + connection.execute(delete(row).where(~here)).rowcount

@@ -15,7 +15,6 @@ from actors.messages import (
     Experience,
     Feedback,
     Serving,
-    Task,
     Trajectory,
     Verdict,
     decode,
@@ -57,14 +56,8 @@ def bodies(connection: Connection, statement: Select[Any], kind: type[T]) -> lis
 def open_exchanges(connection: Connection, limit: int = 20_000) -> list[Exchange]:
     """Calls that are in no closed trajectory yet, oldest first, the newest `limit` of them."""
     row = t.ExchangeRow
-    newest = (
-        select(row.body, row.started, row.id)
-        .where(row.trajectory_id == "", row.stitched)
-        .order_by(row.started.desc(), row.id.desc())
-        .limit(limit)
-        .subquery()
-    )
-    return bodies(connection, select(newest.c.body).order_by(newest.c.started, newest.c.id), Exchange)
+    wanted = select(row.body).where(row.trajectory_id == "", row.stitched)
+    return bodies(connection, wanted.order_by(row.started.desc(), row.id.desc()).limit(limit), Exchange)[::-1]
 
 
 def exchanges(connection: Connection, ids: Sequence[str]) -> list[Exchange]:
@@ -166,22 +159,14 @@ def trajectory(connection: Connection, trajectory_id: str) -> Attributed | Traje
     return message if isinstance(message, Attributed | Trajectory) else None
 
 
-def recent_attributed(
-    connection: Connection,
-    *,
-    source: str | None = None,
-    tenant: str | None = None,
-    since: float = 0.0,
-    limit: int = 100,
-) -> list[Attributed]:
-    """Attributed trajectories that ended at or after `since`, newest first."""
+def recent_attributed(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Attributed]:
+    """Attributed trajectories, newest first."""
     row = t.TrajectoryRow
-    wanted = select(row.body).where(row.attributed, row.ended >= since)
-    if source is not None:
-        wanted = wanted.where(row.source == source)
-    if tenant is not None:
-        wanted = wanted.where(row.tenant == tenant)
-    return bodies(connection, wanted.order_by(row.ended.desc(), row.id).limit(limit), Attributed)
+    order = row.ended.desc(), row.id
+    newest = select(row.id).where(row.attributed, *([] if source is None else [row.source == source]))
+    # By id first: sorted with their bodies, all that there are would be read.
+    wanted = select(row.body).where(row.id.in_(newest.order_by(*order).limit(limit))).order_by(*order)
+    return bodies(connection, wanted, Attributed)
 
 
 def exam(connection: Connection, chosen: Callable[[str], bool], reported: bool, limit: int) -> list[Attributed]:
@@ -212,23 +197,24 @@ def recent_closed(connection: Connection, limit: int) -> list[Trajectory]:
     """Production trajectories, newest first, attributed or not."""
     row = t.TrajectoryRow
     wanted = select(row.body).where(row.source == "production").order_by(row.ended.desc(), row.id).limit(limit)
-    found = [decode(body) for body in connection.scalars(wanted)]
-    runs = [message.trajectory if isinstance(message, Attributed) else message for message in found]
-    return [run for run in runs if isinstance(run, Trajectory)]
+    return _runs(connection, wanted)
+
+
+def _runs(connection: Connection, statement: Select[Any]) -> list[Trajectory]:
+    """The trajectories in the `body` column of `statement`, without their credit."""
+    found = [decode(body) for body in connection.scalars(statement)]
+    both = [one.trajectory if isinstance(one, Attributed) else one for one in found]
+    return [run for run in both if isinstance(run, Trajectory)]
 
 
 def unused(connection: Connection, limit: int) -> list[Attributed]:
     """Attributed trajectories with an outcome that neither a batch used nor the curator dropped: the newest `limit`,
     oldest first."""
     row = t.TrajectoryRow
-    newest = (
-        select(row.body, row.ended, row.id)
-        .where(row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_not(None))
-        .order_by(row.ended.desc(), row.id.desc())
-        .limit(limit)
-        .subquery()
-    )
-    return bodies(connection, select(newest.c.body).order_by(newest.c.ended, newest.c.id), Attributed)
+    wanted = select(row.body).where(
+        row.attributed, row.batch_id == "", row.dropped == "", row.outcome.is_not(None)
+    )  # fmt: skip
+    return bodies(connection, wanted.order_by(row.ended.desc(), row.id.desc()).limit(limit), Attributed)[::-1]
 
 
 def unreported(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
@@ -324,9 +310,7 @@ def closed_runs(connection: Connection, ids: Sequence[str]) -> list[tuple[Trajec
     row = t.TrajectoryRow
     runs: list[Trajectory] = []
     for part in chunks(list(ids)):
-        found = [decode(body) for body in connection.scalars(select(row.body).where(row.id.in_(part)).order_by(row.id))]
-        both = [one.trajectory if isinstance(one, Attributed) else one for one in found]
-        runs += [run for run in both if isinstance(run, Trajectory)]
+        runs += _runs(connection, select(row.body).where(row.id.in_(part)).order_by(row.id))
     first = {run.steps[0].exchange_id: run.id for run in runs if run.steps and run.min_version < 0}
     engines: dict[str, str] = {}
     for part in chunks(sorted(first)):
@@ -349,19 +333,6 @@ def revisions_of(connection: Connection, experience_id: str) -> list[Experience]
     """All that a lesson was, newest first; empty if there is none."""
     row = t.ExperienceRow
     return bodies(connection, select(row.body).where(row.id == experience_id).order_by(row.revision.desc()), Experience)
-
-
-def tasks(
-    connection: Connection, *, origin: str | None = None, environment: str | None = None, limit: int = 99
-) -> list[Task]:
-    """Tasks, newest first."""
-    row = t.TaskRow
-    wanted = select(row.body)
-    if origin is not None:
-        wanted = wanted.where(row.origin == origin)
-    if environment is not None:
-        wanted = wanted.where(row.environment == environment)
-    return bodies(connection, wanted.order_by(row.created.desc(), row.id).limit(limit), Task)
 
 
 def candidates(connection: Connection, limit: int = 100) -> list[Candidate]:
@@ -427,13 +398,8 @@ def dead_letters(connection: Connection, limit: int = 100) -> list[DeadRow]:
     row = t.DeadLetterRow
     size = func.length(row.data).label("size")
     wanted = select(row.id, row.actor, row.input_id, row.subject, size, row.error, row.at)
-    return [
-        DeadRow(
-            id=found.id, actor=found.actor, input_id=found.input_id, subject=found.subject, size=found.size,
-            error=found.error, at=found.at,
-        )
-        for found in connection.execute(wanted.order_by(row.at.desc(), row.id).limit(limit))
-    ]  # fmt: skip
+    found = connection.execute(wanted.order_by(row.at.desc(), row.id).limit(limit))
+    return [DeadRow(**one._asdict()) for one in found]
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -451,9 +417,7 @@ def counts(connection: Connection) -> dict[str, int]:
         "exchanges": total(call),
         "exchanges_open": total(call, call.trajectory_id == "", call.stitched),
         "exchanges_failed": total(call, call.status >= 400),
-        "exchanges_late": total(call, call.late),
         "feedback": total(t.FeedbackRow),
-        "feedback_late": total(t.FeedbackRow, t.FeedbackRow.late),
         "feedback_waiting": total(t.FeedbackRow, t.FeedbackRow.joined == ""),
         "batches": total(t.BatchRow),
         "versions": connection.scalar(select(func.count(t.CandidateRow.version.distinct()))) or 0,

@@ -13,10 +13,6 @@ class Joined(Message, frozen=True, kw_only=True, tag="joined"):
     outcome: float | None = None
 
 
-class Late(Message, frozen=True, kw_only=True, tag="late"):
-    """Exchange `id` came after the trajectory that it belongs to had closed: it opened one that continues it."""
-
-
 class Dropped(Message, frozen=True, kw_only=True, tag="dropped"):
     """Trajectory `id` will not be trained on, and why: a short reason that is counted by."""
 

@@ -6,20 +6,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from actors.messages import Attributed, Trajectory, decode
-from actors.provisional.features import vector
-from actors.provisional.outcome_model import STATE, OutcomeModel
-from actors.provisional.signals import aftermath, heard
-from actors.provisional.transcript import transcript
-from actors.provisional.waiting import RIPE
+from actors.messages import Attributed, Trajectory
 from actors.statistics.parties import party_of
 from actors.store import reading
 from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.stories import Order, orders_of
-
-_LATER = 32
-"""Runs of the same party after a run that are looked through for what they say of it."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,20 +25,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     final: bool
     did: str
     """What it did to the outcome (`actors.store.outcomes.Did`); empty: it is not about that."""
-
-
-class Next(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened next, and what the outcome model makes of it now."""
-
-    signals: dict[str, int]
-    """By name: 1 for it went well, -1 for it did not."""
-    quarantined: tuple[str, ...]
-    """Those of them that are not listened to."""
-    chance: float | None
-    """Of success. None if no model has been fitted yet."""
-    weight: float
-    """How far that counts, 0 to 1."""
-    model: int
 
 
 class RunStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +66,6 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     """Lessons that name it as a source, with their state: `ID (active)`."""
     tasks: tuple[str, ...]
     """The same of tasks."""
-    next: Next | None
-    """None for what is not production's main line."""
 
 
 class StillOpen(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,34 +92,7 @@ def run_story(connection: Connection, name: str) -> RunStory | StillOpen | None:
         trajectory_id=key, others=len(runs) - 1, party=party_of(row.tenant, known.pop("caller")), **known,
         cut_off=run.cut_off if isinstance(run, Trajectory) else "", used=_used(connection, key),
         reports=_reports(connection, key), orders=orders_of(connection, key), lessons=_lessons(connection, key),
-        tasks=_tasks(connection, key), next=_next(connection, run) if isinstance(run, Trajectory) else None,
-    )  # fmt: skip
-
-
-def _next(connection: Connection, run: Trajectory) -> Next | None:
-    if run.source != "production" or run.side_of:
-        return None
-    row = t.TrajectoryRow
-    later = (
-        select(row.body)
-        .where(
-            row.source == "production", row.tenant == run.tenant, row.caller == run.caller, row.side_of == "",
-            row.ended > run.ended, row.ended <= run.ended + RIPE,
-        )
-        .order_by(row.ended)
-        .limit(_LATER)
-    )  # fmt: skip
-    found = [decode(body) for body in connection.scalars(later)]
-    runs = [one.trajectory if isinstance(one, Attributed) else one for one in found]
-    read = transcript(run)
-    after = aftermath(read, [transcript(one) for one in runs if isinstance(one, Trajectory)])
-    said, model = heard(read, after), OutcomeModel()
-    model.load(connection.scalar(select(t.StateRow.value).where(t.StateRow.key == STATE)))
-    read = msgspec.structs.replace(read, turns=(*read.turns, *after.turns))
-    return Next(
-        signals=said, quarantined=tuple(sorted(said.keys() & model.quarantined.get(read.agent, frozenset()))),
-        chance=model.chance(read.agent, vector(read, said)), weight=model.weight(read.agent),
-        model=model.serving.number if model.serving else 0,
+        tasks=_tasks(connection, key),
     )  # fmt: skip
 
 

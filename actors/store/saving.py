@@ -30,8 +30,8 @@ from actors.store import tables as t
 from actors.store.columns import lookup
 from actors.store.engine import chunks, insert_new, table_of
 from actors.store.errors import UnknownRecord
-from actors.store.records import Dropped, Guessed, Joined, Late, Used
-from actors.store.waiting import claimed, forget, wait
+from actors.store.records import Dropped, Guessed, Joined, Used
+from actors.store.waiting import claimed, named, settled
 from actors.system.outgoing import Outgoing
 
 T = TypeVar("T")
@@ -71,27 +71,13 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     by_type: dict[type[Message], list[Message]] = {}
     for record in records:
         by_type.setdefault(type(record), []).append(record)
-    if unknown := by_type.keys() - {
-        *_SIMPLE,
-        Exchange,
-        Trajectory,
-        Attributed,
-        BatchOrder,
-        Candidate,
-        Joined,
-        Late,
-        Dropped,
-        Guessed,
-        Used,
-        Task,
-    }:
+    if unknown := by_type.keys() - {*_SIMPLE, *_OTHERS}:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
     saved, audited = Saved(), audit.unlisted(connection, records)
-    wait(connection, _only(by_type, Feedback))
     for kind, rows in by_type.items():
         if kind in _SIMPLE:
-            table, columns = _SIMPLE[kind]
-            insert_new(connection, table_of(table), [{**columns(row, now), "body": encode(row)} for row in rows])
+            insert(connection, kind, rows)
+    _feedback(connection, _only(by_type, Feedback))
     _exchanges(connection, _only(by_type, Exchange))
     fresh = _trajectories(connection, [*_only(by_type, Trajectory), *_only(by_type, Attributed)])
     run = t.TrajectoryRow
@@ -100,8 +86,6 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     _batches(connection, _only(by_type, BatchOrder))
     tasks.add(connection, _only(by_type, Task), now)
     _candidates(connection, _only(by_type, Candidate))
-    for late in _only(by_type, Late):
-        connection.execute(update(t.ExchangeRow).where(t.ExchangeRow.id == late.id).values(late=True))
     own = _only(by_type, Joined)
     heard = {joined.id for joined in own}
     joins = [*own, *claimed(connection, _only(by_type, Trajectory), heard)]
@@ -123,55 +107,44 @@ def _only(by_type: dict[type[Message], list[Message]], kind: type[T]) -> list[T]
     return [record for record in by_type.get(kind, []) if isinstance(record, kind)]  # type: ignore[call-overload]
 
 
-def _feedback(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "tenant": row.tenant, "received": row.received, "joined": ""}
-
-
-def _experience(row: Any, now: float) -> dict[str, Any]:
-    return {
-        "id": row.id, "revision": row.revision, "tenant": row.tenant, "state": row.state, "updated": row.updated,
-    }  # fmt: skip
-
-
-def _verdict(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "version": row.version, "decision": row.decision, "created": row.created}
-
-
-def _serving(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "engine": row.engine, "version": row.version, "result": row.result, "since": row.since}
-
-
-def _directive(row: Any, now: float) -> dict[str, Any]:
-    return {"id": row.id, "kind": row.kind, "created": row.created}
-
-
-_SIMPLE: dict[type[Message], tuple[type[t.Base], Any]] = {
-    Feedback: (t.FeedbackRow, _feedback),
-    Experience: (t.ExperienceRow, _experience),
-    Verdict: (t.VerdictRow, _verdict),
-    Serving: (t.ServingRow, _serving),
-    Directive: (t.DirectiveRow, _directive),
+_SIMPLE: dict[type[Message], tuple[type[t.Base], tuple[str, ...]]] = {
+    Experience: (t.ExperienceRow, ("id", "revision", "tenant", "state", "updated")),
+    BatchOrder: (t.BatchRow, ("id", "created")),
+    Candidate: (t.CandidateRow, ("id", "version", "parent", "created")),
+    Verdict: (t.VerdictRow, ("id", "version", "decision", "created")),
+    Serving: (t.ServingRow, ("id", "engine", "version", "result", "since")),
+    Directive: (t.DirectiveRow, ("id", "kind", "created")),
 }
-"""Kinds whose rows are inserted once and never touched again, but for feedback's `joined`."""
+"""Kinds whose rows are inserted once and never touched again: the table, and the fields that are its columns."""
+_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Task, Joined, Dropped, Guessed, Used)
 
 
-def _exchanges(connection: Connection, exchanges: list[Exchange]) -> None:
+def insert(connection: Connection, kind: type[Message], records: Sequence[Message]) -> None:
+    """Write records of a simple kind; what is there already stays."""
+    row, names = _SIMPLE[kind]
+    rows = [{**{name: getattr(one, name) for name in names}, "body": encode(one)} for one in records]
+    insert_new(connection, table_of(row), rows)
+
+
+def _feedback(connection: Connection, reports: list[Feedback]) -> None:
+    rows = [
+        {"id": said.id, "tenant": said.tenant, "received": said.received, "joined": "", **named(said),
+         "body": encode(said)}
+        for said in reports
+    ]  # fmt: skip
+    insert_new(connection, table_of(t.FeedbackRow), rows)
+
+
+def _exchanges(connection: Connection, calls: list[Exchange]) -> None:
     rows = [
         {
-            "id": e.id,
-            "tenant": e.tenant,
-            "response_id": lookup(e.response_id),
-            "explicit": lookup(e.hints.trajectory_id or e.hints.conversation),
-            "custom_id": lookup(e.hints.custom_id),
-            "trajectory_id": "",
-            "started": e.started,
-            "status": e.status,
-            "stitched": stitchable(e),
-            "late": False,
-            "body": encode(e),
+            "id": call.id, "tenant": call.tenant, "response_id": lookup(call.response_id), "caller": call.caller,
+            "explicit": lookup(call.hints.trajectory_id or call.hints.conversation),
+            "custom_id": lookup(call.hints.custom_id), "trajectory_id": "", "started": call.started,
+            "status": call.status, "stitched": stitchable(call), "body": encode(call),
         }
-        for e in exchanges
-    ]
+        for call in calls
+    ]  # fmt: skip
     insert_new(connection, table_of(t.ExchangeRow), rows)
 
 
@@ -248,34 +221,20 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
     return {line["id"] for line in fresh}
 
 
+_RUN = (
+    "id", "source", "tenant", "caller", "goal", "outcome", "min_version", "max_version", "started", "ended",
+    "closed_by", "trainable", "why_not", "side_of", "continues",
+)  # fmt: skip
+"""Fields of a trajectory that are its columns."""
+
+
 def _trajectory_row(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
-    attributed = isinstance(record, Attributed)
     return {
-        "id": run.id,
-        "source": run.source,
-        "tenant": run.tenant,
-        "caller": run.caller,
-        "goal": run.goal,
-        "outcome": run.outcome,
-        "revision": run.outcome_revision,
-        "told": None,
-        "guessed": None,
-        "cluster": record.cluster if isinstance(record, Attributed) else "",
-        "group_id": run.group,
-        "min_version": run.min_version,
-        "max_version": run.max_version,
-        "started": run.started,
-        "ended": run.ended,
-        "closed_by": run.closed_by,
-        "trainable": run.trainable,
-        "why_not": run.why_not,
-        "side_of": run.side_of,
-        "attributed": attributed,
-        "batch_id": "",
-        "dropped": "",
-        **agents.columns(run),
-        "body": encode(record),
-    }
+        **{name: getattr(run, name) for name in _RUN}, "revision": run.outcome_revision, "told": None, "guessed": None,
+        "attributed": isinstance(record, Attributed),
+        "cluster": record.cluster if isinstance(record, Attributed) else "", "batch_id": "", "dropped": "",
+        **agents.columns(run), "body": encode(record),
+    }  # fmt: skip
 
 
 def _join(
@@ -284,27 +243,16 @@ def _join(
     """Note whose feedback is, and take over what it says of outcomes."""
     if not joins:
         return Counter(), []
-    row, feedback = t.TrajectoryRow, table_of(t.FeedbackRow)
-    credited: set[str] = set()
-    for part in chunks(sorted({joined.trajectory_id for joined in joins})):
-        credited.update(connection.scalars(select(row.id).where(row.id.in_(part), row.attributed)))
+    feedback = table_of(t.FeedbackRow)
     connection.execute(
-        update(feedback)
-        .where(feedback.c.id == bindparam("said"))
-        .values(joined=bindparam("where"), late=bindparam("after")),
-        [{"said": one.id, "where": one.trajectory_id, "after": one.trajectory_id in credited} for one in joins],
+        update(feedback).where(feedback.c.id == bindparam("said")).values(joined=bindparam("where"), **settled()),
+        [{"said": one.id, "where": one.trajectory_id} for one in joins],
     )
-    forget(connection, [joined.id for joined in joins])
     return outcomes.hear(connection, joins, fresh)
 
 
 def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
     for order in orders:
-        row = {
-            "id": order.id, "created": order.created, "complete_groups": order.groups, "production": order.production,
-            "body": encode(order),
-        }  # fmt: skip
-        insert_new(connection, table_of(t.BatchRow), [row])
         members = [{"batch_id": order.id, "trajectory_id": member} for member in order.trajectories]
         insert_new(connection, table_of(t.BatchMemberRow), members)
         for part in chunks(order.trajectories):
@@ -334,11 +282,6 @@ def drop_unused(connection: Connection, room: int, reason: str, reported: bool) 
 
 def _candidates(connection: Connection, candidates: list[Candidate]) -> None:
     for candidate in candidates:
-        row = {
-            "id": candidate.id, "version": candidate.version, "parent": candidate.parent,
-            "created": candidate.created, "body": encode(candidate),
-        }  # fmt: skip
-        insert_new(connection, table_of(t.CandidateRow), [row])
         links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
         insert_new(connection, table_of(t.CandidateBatchRow), links)
         outcomes.answered(connection, candidate)

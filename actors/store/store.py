@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import anyio.to_thread
-import msgspec
 import structlog
 from sqlalchemy import Connection, delete, select
 
@@ -30,7 +28,6 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope, Selector
-from actors.store.integrity import quick
 from actors.store.judgements import Judgement
 from actors.store.leases import Lead
 from actors.store.postgresql import check
@@ -66,7 +63,7 @@ class Store:
             clock: unix seconds, for the times at which rows were written.
             password_file: file with the password of PostgreSQL's user; read anew for every connection.
         """
-        self._url, self._database = url, Database(url, password_file)
+        self._database = Database(url, password_file)
         self._read, self._write = self._database.read, self._database.write
         self.ask, self.change = self._database.read, self._database.write
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
@@ -76,8 +73,6 @@ class Store:
         """How often people changed what actors keep in memory (`actors.system.outbox.Ledger`)."""
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
-        self.task_offers = Counter[str]()
-        """What became of offers (`actors.store.tasks.Offered`)."""
         self.reports = Counter[str]()
         """Reports of how runs went, by what they did (`actors.store.outcomes.Did`)."""
         self.audit_head = Head(0, START)
@@ -88,10 +83,8 @@ class Store:
 
         Raises:
             SchemaMismatch: written by an evolved with other tables.
-            StoreDamaged: a file that is no database, or broken.
             StoreMisconfigured: a database that cannot hold all text.
         """
-        await anyio.to_thread.run_sync(quick, self._url)
         self.audit_head = await self._write(_create)
 
     def written_by(self, lead: Lead) -> None:
@@ -195,17 +188,13 @@ class Store:
     embeddings = _question(memory.embeddings)
 
     async def save_embeddings(self, embedder: str, dimension: int, vectors: Mapping[str, bytes]) -> None:
-        await self._write(memory.save_embeddings, embedder, dimension, vectors, self._clock())
+        await self._write(memory.save_embeddings, embedder, dimension, vectors)
 
-    async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str], older: float) -> int:
-        return await self._write(memory.prune_embeddings, embedder, dimension, keep, self._clock() - older)
-
-    tasks = _question(reading.tasks)
+    async def prune_embeddings(self, embedder: str, dimension: int, keep: Collection[str]) -> int:
+        return await self._write(memory.prune_embeddings, embedder, dimension, keep)
 
     async def offer(self, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
-        done = await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
-        self.task_offers.update(msgspec.structs.asdict(done))
-        return done.new
+        return await self._write(pool.offer, tasks, made_from, pool.ROOM, self._clock())
 
     task_states = _question(pool.task_states)
 

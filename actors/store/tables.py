@@ -4,7 +4,7 @@ The body is the truth; columns exist to find rows. What comes later than a recor
 outcome, the batch that used a trajectory) is a column that is updated.
 """
 
-from sqlalchemy import Boolean, Double, Float, Index, LargeBinary, false, text
+from sqlalchemy import Boolean, Double, Float, Index, LargeBinary, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, LongCharacters, whole
@@ -19,9 +19,9 @@ class Base(DeclarativeBase):
     }  # fmt: skip
 
 
-def _some(name: str, column: str, where: str, postgresql: str = "") -> Index:
-    """An index over the few rows that are counted, by the words that SQLAlchemy asks for them with."""
-    return Index(name, column, sqlite_where=text(where), postgresql_where=text(postgresql or where))
+def _some(name: str, where: str, *columns: str) -> Index:
+    """An index over the few rows that are asked for, by the words that they are asked for with."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 class ExchangeRow(Base):
@@ -37,33 +37,22 @@ class ExchangeRow(Base):
     """Trajectory, or conversation, that the call named itself."""
     custom_id: Mapped[str] = mapped_column(server_default="")
     """Its caller's own id of the call; empty if it gave none. Nothing keeps callers from giving one twice."""
+    caller: Mapped[str]
+    """Id of the agent key that it came with; empty without one."""
     trajectory_id: Mapped[str]
     """Trajectory that it ended up in; empty while open."""
     started: Mapped[float]
     status: Mapped[int]
     stitched: Mapped[bool]
     """A successful chat call: one that is, or will be, a step."""
-    late: Mapped[bool]
     body: Mapped[bytes]
     __table_args__ = (
-        Index(
-            "ix_exchanges_response",
-            "tenant",
-            "response_id",
-            sqlite_where=text("response_id <> ''"),
-            postgresql_where=text("response_id <> ''"),
-        ),
+        _some("ix_exchanges_response", "response_id <> ''", "tenant", "response_id"),
+        _some("ix_exchanges_caller", "caller <> ''", "caller"),
         Index("ix_exchanges_open", "trajectory_id", "stitched", "started"),
         Index("ix_exchanges_explicit", "tenant", "explicit"),
-        Index(
-            "ix_exchanges_custom",
-            "tenant",
-            "custom_id",
-            sqlite_where=text("custom_id <> ''"),
-            postgresql_where=text("custom_id <> ''"),
-        ),
-        _some("ix_exchanges_failed", "status", "status >= 400"),
-        _some("ix_exchanges_late", "late", "late = 1", "late"),
+        _some("ix_exchanges_custom", "custom_id <> ''", "tenant", "custom_id"),
+        _some("ix_exchanges_failed", "status >= 400", "status"),
     )
 
 
@@ -76,22 +65,18 @@ class FeedbackRow(Base):
     received: Mapped[float]
     joined: Mapped[str] = mapped_column(index=True)
     """Trajectory that it belongs to; empty while nobody knows."""
-    late: Mapped[bool] = mapped_column(server_default=false())
-    """It came when its trajectory had its credit already."""
+    exchange_id: Mapped[str | None]
+    """This and the next three: what it names, while it waits for its trajectory; None else (`actors.store.waiting`)."""
+    response_id: Mapped[str | None]
+    custom_id: Mapped[str | None]
+    trajectory_id: Mapped[str | None]
     effect: Mapped[str] = mapped_column(server_default="")
     """What it did to its trajectory's outcome (`actors.store.outcomes.Did`); empty if it says nothing of it."""
     body: Mapped[bytes]
-    __table_args__ = (_some("ix_feedback_late", "late", "late = 1", "late"),)
-
-
-class WaitingNameRow(Base):
-    """An id that feedback names whose trajectory is not known yet; gone once it is."""
-
-    __tablename__ = "waiting_names"
-    name: Mapped[str] = mapped_column(primary_key=True)
-    """The id, with the kind of id before it (see `actors.store.waiting`)."""
-    tenant: Mapped[str] = mapped_column(primary_key=True)
-    feedback_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+    __table_args__ = tuple(
+        _some(f"ix_feedback_{name}", f"{name} IS NOT NULL", name)
+        for name in ("exchange_id", "response_id", "custom_id", "trajectory_id")
+    )
 
 
 class TrajectoryRow(Base):
@@ -102,7 +87,7 @@ class TrajectoryRow(Base):
     source: Mapped[str]
     tenant: Mapped[str]
     caller: Mapped[str] = mapped_column(server_default="")
-    """Id of the agent key of its first call; empty without one, and in rows from before schema 11."""
+    """Id of the agent key of its first call; empty without one."""
     goal: Mapped[str] = mapped_column(LongCharacters())
     outcome: Mapped[float | None]
     revision: Mapped[int] = mapped_column(server_default="0")
@@ -112,7 +97,6 @@ class TrajectoryRow(Base):
     guessed: Mapped[float | None]
     """Provisional outcome that it was ordered with; `outcome` has what was reported alone."""
     cluster: Mapped[str]
-    group: Mapped[str] = mapped_column("group_id")
     min_version: Mapped[int]
     max_version: Mapped[int]
     started: Mapped[float]
@@ -122,6 +106,8 @@ class TrajectoryRow(Base):
     why_not: Mapped[str]
     side_of: Mapped[str] = mapped_column(server_default="")
     """Trajectory whose side call it is; empty for a main line."""
+    continues: Mapped[str]
+    """Trajectory whose conversation it goes on with; empty for none."""
     attributed: Mapped[bool]
     batch_id: Mapped[str]
     """Batch that used it; empty if none did."""
@@ -143,31 +129,17 @@ class TrajectoryRow(Base):
         # All that `actors.store.agents` asks for, so that it reads no row.
         Index(
             "ix_trajectories_agents",
-            "ended",
-            "agent",
-            "dropped",
-            "came",
-            "unfit_why",
-            "batch_id",
-            "outcome",
-            "calls",
-            "unfit",
-            "label",
+            *("ended", "agent", "dropped", "came", "unfit_why", "batch_id", "outcome", "calls", "unfit", "label"),
         ),
         Index("ix_trajectories_recent", "source", "ended"),
         # All that the gate's evidence is chosen by, so that looking for it reads no row.
         Index("ix_trajectories_exam", "source", "attributed", "ended", "id", "tenant", "caller", "outcome"),
         Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
-        _some("ix_trajectories_dropped", "dropped", "dropped <> ''"),
-        _some("ix_trajectories_told", "told", "told IS NOT NULL"),
-        Index(
-            "ix_trajectories_judged",
-            "source",
-            "max_version",
-            "ended",
-            sqlite_where=text("outcome IS NOT NULL"),
-            postgresql_where=text("outcome IS NOT NULL"),
-        ),
+        _some("ix_trajectories_dropped", "dropped <> ''", "dropped"),
+        _some("ix_trajectories_side", "side_of <> ''", "side_of"),
+        _some("ix_trajectories_continues", "continues <> ''", "continues"),
+        _some("ix_trajectories_told", "told IS NOT NULL", "told"),
+        _some("ix_trajectories_judged", "outcome IS NOT NULL", "source", "max_version", "ended"),
     )
 
 
@@ -184,7 +156,8 @@ class JudgementRow(Base):
     """What a judge said of some content, so that the same is not paid for twice."""
 
     __tablename__ = "judgements"
-    key: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    """Of the content (`actors.credit.content`)."""
     tenant: Mapped[str] = mapped_column(index=True)
     made: Mapped[float] = mapped_column(index=True)
     """Unix seconds."""
@@ -212,7 +185,6 @@ class EmbeddingRow(Base):
     dimension: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     digest: Mapped[str] = mapped_column(primary_key=True)
     """Of the text."""
-    at: Mapped[float]
     vector: Mapped[bytes]
     """float32, as the machine has it."""
 
@@ -253,8 +225,6 @@ class BatchRow(Base):
     __tablename__ = "batches"
     id: Mapped[str] = mapped_column(primary_key=True)
     created: Mapped[float] = mapped_column(index=True)
-    groups: Mapped[int] = mapped_column("complete_groups")
-    production: Mapped[int]
     body: Mapped[bytes]
 
 

@@ -45,21 +45,8 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     made_from: tuple[str, ...] = ()
 
 
-class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an offer."""
-
-    new: int = 0
-    known: int = 0
-    forgotten: int = 0
-    """Refused: they rest on what was forgotten."""
-    evicted: int = 0
-    """Others that made room."""
-
-
-def offer(
-    connection: Connection, tasks: Sequence[Task], made_from: Collection[str], room: int, now: float
-) -> Offered:  # fmt: skip
-    """Put `tasks` into the pool."""
+def offer(connection: Connection, tasks: Sequence[Task], made_from: Collection[str], room: int, now: float) -> int:
+    """Put `tasks` into the pool, but for those that rest on what was forgotten; how many are new."""
     sources = {task.id: {*task_sources(task), *made_from} for task in tasks}
     gone = tombstoned(connection, sorted(set[str]().union(*sources.values(), sources)))
     wanted = {task.id: task for task in tasks if not gone & {task.id, *sources[task.id]}}
@@ -69,8 +56,8 @@ def offer(
     }
     fresh = [task for key, task in wanted.items() if key not in known]
     add(connection, fresh, now, made_from)
-    evicted = _bound(connection, room)
-    return Offered(new=len(fresh), known=len(known), forgotten=len(sources) - len(wanted), evicted=evicted)
+    _bound(connection, room)
+    return len(fresh)
 
 
 def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Collection[str] = ()) -> None:
@@ -132,22 +119,21 @@ def task_counts(connection: Connection) -> dict[tuple[str, str], int]:
     return {(origin, state): number for origin, state, number in found}
 
 
-def _bound(connection: Connection, room: int) -> int:
-    """Delete what is beyond `room`; how many."""
+def _bound(connection: Connection, room: int) -> None:
+    """Delete what is beyond `room`."""
     row = t.TaskRow
     over = (connection.scalar(select(func.count()).select_from(row).where(row.origin != "heldout")) or 0) - room
     if over <= 0:
-        return 0
+        return
     rank = case((row.state == "retired", 0), (row.state == "set_aside", 1), else_=2)
     worst = connection.scalars(
         select(row.id).where(row.origin != "heldout").order_by(rank, row.created, row.id).limit(over)
     ).all()
     remove(connection, worst)
-    return len(worst)
 
 
 def remove(connection: Connection, ids: Sequence[str]) -> None:
     """Delete tasks with their links."""
-    for part in chunks(list(ids)):
+    for part in chunks(ids):
         connection.execute(delete(t.TaskRow).where(t.TaskRow.id.in_(part)))
         connection.execute(delete(t.TaskSourceRow).where(t.TaskSourceRow.task_id.in_(part)))

@@ -19,7 +19,7 @@ import structlog
 
 from actors.messages import Exchange, Feedback, Message
 from actors.ports.engines import Engine
-from actors.store import Joined, Late, Store, stitchable
+from actors.store import Joined, Store, stitchable
 from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from actors.trajectories.builder import build_all
@@ -149,7 +149,6 @@ class Assembler(Actor):
             self.counts["duplicate"] += 1
             return []
         if late:
-            records.append(Late(id=exchange.id))
             self.counts["late"] += 1
             _log.info("exchange_late", exchange=exchange.id, trajectory=late)
         long = self._stitcher.close_long(turn)

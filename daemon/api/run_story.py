@@ -13,7 +13,7 @@ from starlette.routing import Route
 from actors.store import Store, StoreUnavailable
 from actors.store.agents import LEARNED
 from actors.store.outcomes import CORRECTIONS
-from actors.store.run_story import Next, Report, RunStory, StillOpen, run_story
+from actors.store.run_story import Report, RunStory, StillOpen, run_story
 from actors.store.stories import Order
 from daemon.api.why import when
 
@@ -84,30 +84,10 @@ def lines(story: RunStory) -> list[str]:
         told.append("           reported nor verified by an execution")
     told += [f"outcome    {_outcome(story)}", *(f"           {one}" for one in _came(story))]
     told += [_report(report, story.ended) for report in story.reports]
-    if story.next is not None:
-        told += _next(story.next)
     for name, items in (("lessons", story.lessons), ("tasks", story.tasks)):
         if items:
             told.append(f"{name:<10} that name it as a source: {', '.join(items)}")
     return told
-
-
-def _next(found: Next) -> list[str]:
-    """What happened next, and what it did."""
-    said = [
-        f"{name.replace('_', ' ')} ({'well' if value > 0 else 'badly'}"
-        f"{', not listened to' if name in found.quarantined else ''})"
-        for name, value in found.signals.items()
-    ]
-    told = [f"next       {', '.join(said) or 'nothing that a signal can read'}"]
-    if found.chance is None:
-        return [*told, "           there is no outcome model yet: it takes 30 reported outcomes"]
-    counts = (
-        f"counts by {found.weight:.2f} where nobody reports"
-        if found.weight
-        else "does not count: its skill is not sure"
-    )
-    return [*told, f"           model {found.model} gives it a chance of {found.chance:.2f}, which {counts}"]
 
 
 def _outcome(story: RunStory) -> str:

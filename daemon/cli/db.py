@@ -126,9 +126,7 @@ def _status(arguments: argparse.Namespace, config: "Config") -> int:
 
 def _asked(config: "Config", question: Any) -> Any:
     from actors.store.archive import ask
-    from actors.store.integrity import quick
 
-    quick(config.store_url)
     return ask(config.store_url, question, config.database.password_file)
 
 

@@ -299,7 +299,7 @@ class Daemon:
             harness=harness(config.sandbox, config.limits.turn_seconds), mixture=mixture,
             trains=lambda version: self.curator.pool.trains(version),
         )  # fmt: skip
-        counts = {"mixture": mixture.counts, "failures": failures.counts, "offered": self.store.task_offers}
+        counts = {"mixture": mixture.counts, "failures": failures.counts}
         self.figures(task_figures, counts)
         self.figures(rollout_figures, player)
         self.act(player, LONG)

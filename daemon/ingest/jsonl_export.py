@@ -72,8 +72,6 @@ def export(
         raise TransferFailed(f"the store went away after {number} records: {error}") from error
     except OSError as error:
         raise TransferFailed(f"{out}: {error.strerror or error}") from error
-    finally:
-        archive.close()
     return number
 
 

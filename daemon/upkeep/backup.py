@@ -95,17 +95,10 @@ def backup(
 def _fill(
     config: Config, aside: Path, settings: Path | None, with_keys: bool, with_weights: bool, say: Report
 ) -> Contents:
-    created, told = time.time(), time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > 2.0:
-            told = time.monotonic()
-            say(f"store: {done >> 20:,} of {total >> 20:,} MiB")
-
-    url, database = config.store_url, sqlite_file(config.store_url)
+    created, url, database = time.time(), config.store_url, sqlite_file(config.store_url)
     if database is not None:
-        copy(database, aside / DATABASE, report)
+        say(f"store: {database}")
+        copy(database, aside / DATABASE)
         url = f"sqlite:///{aside / DATABASE}"
     schema, head, versions = ask(url, _looked, config.database.password_file)
     names: list[str] = [*_ALWAYS, *(_SECRET if with_keys else ())]

@@ -10,7 +10,7 @@ weights that serve, served last, are pinned, on trial or among the newest two; t
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import anyio
@@ -18,7 +18,6 @@ import anyio.to_thread
 import msgspec
 import structlog
 from prometheus_client.core import Metric
-from sqlalchemy import Connection
 
 from actors.store import Store
 from actors.store import retention as old
@@ -32,8 +31,8 @@ _JUDGEMENTS_DAYS = 90.0
 """What has not come again in a season will not."""
 _BATCHES_DAYS = 365.0
 """Orders that no version came of: a year tells who asks why."""
-_STEPS = 500
-"""Transactions of one kind in one hour: what is left goes in the next."""
+_MOST = 100_000
+"""Rows of one kind in one hour: what is left goes in the next."""
 _ROUND = 10_000
 """Rows that are looked for at a time."""
 _PAUSE = 0.05
@@ -41,9 +40,6 @@ _PAUSE = 0.05
 _NEWEST = 2
 _AGES = (180.0, 90.0, 30.0, 7.0, 1.0)
 """Days: of what is taken for its room, all that is older goes first. What is younger than the last one stays."""
-_OTHER = "other"
-KINDS = ("batches", "claims", "learner", "lessons", "live", "spool", "versions", "broker")
-"""Directories below `state_dir` that are told apart."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +58,8 @@ class Usage(msgspec.Struct, frozen=True):
     """Room that is taken."""
 
     kinds: dict[str, int]
-    """Bytes by kind; "database": what holds something, "database_free": pages that will be used again."""
+    """Bytes by what is in the state directory; "database": what holds something, "database_free": pages that will be
+    used again."""
 
     @property
     def total(self) -> int:
@@ -104,30 +101,25 @@ class Retention:
         """As last seen."""
         self.limit = settings.state_bytes
         self._beat: Callable[[], None] = lambda: None
+        self._draining: Callable[[], bool] = lambda: False
 
     async def round(
         self, draining: Callable[[], bool] = lambda: False, beat: Callable[[], None] = lambda: None
     ) -> Usage:
         """Everything that is due; ends early, between two transactions, when `draining`."""
-        self._beat = beat
-        now, settings = self._now(), self._settings
+        self._beat, self._draining = beat, draining
+        now, runs, calls = self._now(), self._settings.trajectories_days, self._settings.exchanges_days
         kept = await self._store.ask(old.protected)
-        if settings.trajectories_days:
-            before = now - settings.trajectories_days * _DAY
-            await self._due(
-                "trajectories", lambda c: old.due_trajectories(c, before, kept, _ROUND),
-                lambda c, ids: old.drop_trajectories(c, ids, before), draining,
-            )  # fmt: skip
-            await self._steps("feedback", lambda c: old.feedback(c, before), draining)
-        if settings.exchanges_days:
-            since = now - settings.exchanges_days * _DAY
-            await self._calls(since, draining)
-        unused, ordered = now - _JUDGEMENTS_DAYS * _DAY, now - _BATCHES_DAYS * _DAY
-        await self._steps("judgements", lambda c: old.judgements(c, unused), draining)
-        await self._steps("batches", lambda c: old.batches(c, ordered), draining)
+        if runs:
+            await self._due("trajectories", now - runs * _DAY, kept)
+            await self._due("feedback", now - runs * _DAY)
+        if calls:
+            await self._due("exchanges", now - calls * _DAY)
+        await self._due("judgements", now - _JUDGEMENTS_DAYS * _DAY)
+        await self._due("batches", now - _BATCHES_DAYS * _DAY)
         self.usage = await self._measure()
-        if settings.state_bytes and self.usage.total > settings.state_bytes:
-            await self._shed(settings.state_bytes, kept, draining)
+        if self.limit and self.usage.total > self.limit:
+            await self._shed(kept)
         if self.rows:
             log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.usage.total)
         return self.usage
@@ -150,63 +142,47 @@ class Retention:
             return now
         return expected
 
-    async def _shed(self, limit: int, kept: set[str], draining: Callable[[], bool]) -> None:
-        """Take out what may go until `limit` is kept. Runs in a database elsewhere take no room here, and stay."""
+    async def _shed(self, kept: set[str]) -> None:
+        """Take out what may go until no more is kept than may be. Runs in a database elsewhere take no room here, and
+        stay."""
         now = self._now()
         for days in _AGES if self._database is not None else ():
-            before = now - days * _DAY
-            while self.usage.total > limit and not draining():
-                due = await self._store.ask(old.due_trajectories, before, kept, old.PAGE)
-                if due:
-                    self._note("trajectories", await self._store.change(old.drop_trajectories, due, before))
-                await self._calls(before, draining)
+            before, gone = now - days * _DAY, old.PAGE
+            while gone and self.usage.total > self.limit and not self._draining():
+                gone = await self._due("trajectories", before, kept, old.PAGE)
+                await self._due("exchanges", before)
                 self.usage = await self._measure()
-                self._beat()
-                if not due:
-                    break
         versions = self._state / "versions"
         spared = await self._store.ask(old.on_trial) | await self._store.ask(old.served_last, _NEWEST)
         for keep in reversed(range(_NEWEST, len(list(versions.glob("v*"))))):
-            if self.usage.total <= limit or draining():
+            if self.usage.total <= self.limit or self._draining():
                 break
             size = self.usage.kinds["versions"]
             await self._store.insist()
             gone = await anyio.to_thread.run_sync(prune, versions, keep, spared)
             self.usage = await self._measure()
             self._note("versions", Removed(len(gone), size - self.usage.kinds["versions"]))
-        if self.usage.total > limit:
-            log.warning("state_over_limit", in_use=self.usage.total, limit=limit, kinds=self.usage.kinds)
+        if self.usage.total > self.limit:
+            log.warning("state_over_limit", in_use=self.usage.total, limit=self.limit, kinds=self.usage.kinds)
 
-    async def _calls(self, before: float, draining: Callable[[], bool]) -> None:
-        await self._due(
-            "exchanges", lambda c: old.due_exchanges(c, before, _ROUND),
-            lambda c, ids: old.drop_exchanges(c, ids, before), draining,
-        )  # fmt: skip
-
-    async def _due(
-        self, kind: str, find: Callable[[Connection], list[str]], drop: Callable[[Connection, Sequence[str]], Removed],
-        draining: Callable[[], bool],
-    ) -> None:  # fmt: skip
-        """Look in transactions that only read, and write in short ones: other writers wait for none of the looking."""
-        for _ in range(_STEPS * old.PAGE // _ROUND):
-            due = await self._store.ask(find)
+    async def _due(self, kind: old.Kind, before: float, kept: Collection[str] = (), most: int = _MOST) -> int:
+        """Take out what is due; how many rows. Looks in transactions that only read, and writes in short ones: other
+        writers wait for none of the looking."""
+        gone = 0
+        while gone < most:
+            wanted = min(_ROUND, most - gone)
+            due = await self._store.ask(old.due, kind, before, wanted, kept)
             for first in range(0, len(due), old.PAGE):
-                if draining():
-                    return
-                self._note(kind, await self._store.change(drop, due[first : first + old.PAGE]))
+                if self._draining():
+                    return gone
+                done = await self._store.change(old.drop, kind, due[first : first + old.PAGE], before)
+                self._note(kind, done)
                 self._beat()
                 await anyio.sleep(self._pause)
-            if len(due) < _ROUND:
-                return
-
-    async def _steps(self, kind: str, step: Callable[[Connection], Removed], draining: Callable[[], bool]) -> None:
-        for _ in range(_STEPS):
-            done = await self._store.change(step)
-            self._note(kind, done)
-            self._beat()
-            if done.rows < old.PAGE or draining():
-                return
-            await anyio.sleep(self._pause)
+            gone += len(due)
+            if len(due) < wanted:
+                break
+        return gone
 
     def _note(self, kind: str, done: Removed) -> None:
         if done.rows:
@@ -218,13 +194,11 @@ class Retention:
         return await anyio.to_thread.run_sync(self._measured, used, taken)
 
     def _measured(self, used: int, taken: int) -> Usage:
-        kinds = {kind: _size(self._state / kind) for kind in KINDS}
+        own = "evolved.db"
+        kinds = {path.name: _size(path) for path in self._state.iterdir() if not path.name.startswith(own)}
         if self._database is not None:
-            kinds["database"], kinds["database_free"] = used, taken - used
             log_file = self._database.with_name(self._database.name + "-wal")
-            kinds["database"] += log_file.stat().st_size if log_file.is_file() else 0
-        others = [path for path in self._state.iterdir() if path.name not in KINDS and path != self._database]
-        kinds[_OTHER] = sum(_size(path) for path in others if not path.name.startswith("evolved.db"))
+            kinds["database"], kinds["database_free"] = used + _size(log_file), taken - used
         return Usage(kinds)
 
 

@@ -123,9 +123,7 @@ class FakeStore:
     async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
         return self.failed if until is None else self.failed_before
 
-    async def recent_attributed(
-        self, *, source: str | None = None, tenant: str | None = None, since: float = 0.0, limit: int = 100
-    ) -> list[Attributed]:
+    async def recent_attributed(self, *, source: str | None = None, limit: int = 100) -> list[Attributed]:
         found = [record for record in self.records.values() if isinstance(record, Attributed)]
         found = [record for record in found if source in (None, record.trajectory.source)]
         return sorted(found, key=lambda record: record.trajectory.ended, reverse=True)[:limit]

@@ -157,14 +157,12 @@ class Embeddings:
             await self.probe()
             raise
 
-    async def prune(self, texts: Collection[str], older: float) -> int:
-        """Forget the vectors of all but `texts`, and those of other spaces that are `older` seconds old; how many."""
+    async def prune(self, texts: Collection[str]) -> int:
+        """Forget the vectors of all but `texts`, and those of other spaces; how many."""
         space = self.space
         if space is None:
             return 0
-        return await self._store.prune_embeddings(
-            space.embedder, space.dimension, {digest(text) for text in texts}, older
-        )
+        return await self._store.prune_embeddings(space.embedder, space.dimension, {digest(text) for text in texts})
 
     async def _call(self, texts: Sequence[str], dimension: int | None, timeout: float | None = None) -> Rows:
         timeout = _TIMEOUT if timeout is None else timeout

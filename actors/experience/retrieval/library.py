@@ -153,12 +153,12 @@ class Library:
         self._pools.clear()
         self._waiting.clear()
 
-    async def prune(self, older: float) -> int:
+    async def prune(self) -> int:
         """Forget cached vectors of texts that are nobody's any more; how many. Not while vectors are being made."""
         if self._embeddings is None or self._waiting:
             return 0
         texts = {text_of(lesson) for pool in self._pools.values() for lesson in pool.lessons()}
-        return await self._embeddings.prune(texts, older)
+        return await self._embeddings.prune(texts)
 
     async def _make(self, embeddings: Embeddings, texts: Sequence[str]) -> bool:
         """Make vectors; False if there is no use in going on now."""

@@ -10,6 +10,7 @@ from actors.messages import BatchOrder, Candidate, Experience, Feedback, Hints, 
 from actors.store import Joined, Store
 from actors.store import tables as t
 from actors.store.erasing import Scope, Selector, Touched
+from actors.store.judgements import Judgement
 from actors.system.outgoing import outgoing
 from actors.system.streams import (
     EXPERIENCE_LESSON,
@@ -110,7 +111,10 @@ async def test_a_tenant_goes_without_its_neighbours(kept: Kept) -> None:
     await kept.run("z", tenant="zeta")
     open_call = exchange("open", 0, tenant="acme")
     await kept.store.save([open_call, Feedback(id="f", received=1.0, tenant="acme", response_id="unheard-of")])
+    said = [Judgement(key=tenant, tenant=tenant, body=SECRET) for tenant in ("acme", "zeta")]
+    await kept.store.keep_judgements(said, {})
     scope = await kept.forget(Selector(tenant="acme"))
+    assert set(await kept.store.judgements(["acme", "zeta"])) == {"zeta"}
     assert open_call.id in scope.exchanges
     assert "f" in scope.feedback
     assert await kept.store.open_exchanges() == []
@@ -237,10 +241,10 @@ async def test_large_tenants_are_found_and_erased_in_parts(kept: Kept) -> None:
 
 
 REACHED = {
-    "uses", "exchanges", "feedback", "waiting_names", "trajectories", "outbox",
-    "dead_letters", "judgements", "embeddings", "tasks", "task_sources",
+    "uses", "exchanges", "feedback", "trajectories", "outbox",
+    "dead_letters", "judgements", "tasks", "task_sources",
 }  # fmt: skip
-BY_LESSON = {"experiences"}
+BY_LESSON = {"experiences", "embeddings"}
 """By what is done to lessons."""
 ONLY_IDS_AND_FIGURES = {
     "batches", "batch_members", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",

@@ -8,7 +8,6 @@ import pytest
 from actors.messages import BatchOrder, Candidate, Directive, Feedback, Step
 from actors.store import Joined, Store, StoreUnavailable
 from actors.store.archive import ask
-from actors.store.errors import StoreDamaged
 from actors.store.integrity import Finding, check, pages
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
@@ -98,7 +97,7 @@ async def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> 
     path = tmp_path / "evolved.db"
     path.write_text("this was written by something else\n" * 200)
     store = Store(f"sqlite:///{path}", clock=lambda: 0.0)
-    with pytest.raises(StoreDamaged, match=rf"{path}: file is not a database.*db restore"):
+    with pytest.raises(StoreUnavailable, match=rf"{path} is damaged: file is not a database.*db restore"):
         await store.open()
     assert path.read_text().startswith("this was written")
     await store.aclose()

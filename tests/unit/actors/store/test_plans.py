@@ -6,14 +6,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event
 
+from actors.messages import Step, Trajectory
 from actors.store import Store, reading
 from actors.store.agents import agents
 from actors.store.browsing import Wanted, browse
 from actors.store.engine import open_engine
+from actors.store.erasing import Selector, find
 from actors.store.outcomes import newest_late
+from actors.store.retention import due
 from actors.store.stories import history, numbers, swaps, why
+from actors.store.waiting import claimed
 
 pytestmark = pytest.mark.anyio
+RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source="production", started=0.0, ended=1.0)
 ASKED: dict[str, Callable[[Connection], object]] = {
     "outcomes of a version": lambda c: reading.judged_outcomes(c, 7, limit=384, until=5.0),
     "exam": lambda c: reading.exam(c, lambda key: True, True, 256),
@@ -22,6 +27,11 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "agents": lambda c: agents(c, 5.0),
     "page of runs": lambda c: browse(c, Wanted(tenant="t", words="w", after=(5.0, "a"))),
     "late outcomes": lambda c: newest_late(c, 5.0, 64),
+    "what waited for a run": lambda c: claimed(c, [RUN], ()),
+    "what is too old": lambda c: [
+        due(c, kind, 5.0, 9) for kind in ("trajectories", "feedback", "exchanges", "batches")
+    ],
+    "what is to be forgotten": lambda c: find(c, Selector(caller="k", trajectories=("a",))),
     "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")

@@ -38,7 +38,7 @@ async def test_a_late_exchange_opens_a_trajectory_that_continues_the_closed_one(
     assert names(second) == "a-1 a-2"
     assert (await bench.store.trajectory(first.id)) == first
     counts = await bench.store.counts()
-    assert (counts["exchanges_late"], counts["exchanges_open"], counts["feedback_waiting"]) == (2, 0, 0)
+    assert (counts["exchanges_open"], counts["feedback_waiting"]) == (0, 0)
 
 
 async def test_a_call_beside_the_main_line_is_stored_and_published_to_nobody(bench: Bench) -> None:

@@ -163,7 +163,6 @@ async def test_a_step_that_was_called_bad_is_bad_whatever_the_judge_says(
     assert run.outcome is None
     assert await bench.outcome(run) is None
     assert await labels(bench, run) == ["GOOD", "BAD", "GOOD"]
-    assert (await bench.store.counts())["feedback_late"] == 0
 
 
 async def test_a_report_on_a_step_after_its_credit_is_late_and_kept(bench: Bench) -> None:
@@ -171,8 +170,7 @@ async def test_a_report_on_a_step_after_its_credit_is_late_and_kept(bench: Bench
     (run,) = await bench.later()
     assert await labels(bench, run) == ["GOOD"] * 3
     await bench.see(of_step(**BY_STEP["custom"]))
-    counts = await bench.store.counts()
-    assert (counts["feedback_late"], counts["feedback_waiting"]) == (1, 0)
+    assert (await bench.store.counts())["feedback_waiting"] == 0
     found = await bench.store.trajectory(run.id)
     assert isinstance(found, Attributed)
     assert [label.label for label in found.attribution.labels] == ["GOOD"] * 3

@@ -160,7 +160,7 @@ async def test_vectors_of_a_lesson_that_is_forgotten_do_not_stay_in_the_cache(
     await actor._prune()
     assert {one.id for _, one in await actor.search("flight seat", "default", 9)}.isdisjoint({"l1"})
     space = actor._embeddings.space
-    kept = await store.prune_embeddings(space.embedder, space.dimension, set(), 0.0)
+    kept = await store.prune_embeddings(space.embedder, space.dimension, set())
     assert kept == 2
 
 
