@@ -129,7 +129,6 @@ class Curator:
         self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
         self._curriculum = curriculum or settings.curriculum()
         self.kinds = kinds or Kinds()
-        self._curriculum.levels.meanings = self.kinds.meanings
         self.provisional = Provisional()
         """What happened after runs, and how likely it makes their success."""
         self._exam = exam
@@ -316,8 +315,6 @@ class Curator:
         # After a restart the pool has, and may have ordered, what the stream has yet to deliver. And what was in an
         # order is in no other one, whatever is reported of it later.
         settled = await self._store.settled(list(latest.runs))
-        # Kinds answer at once: what goals mean is asked before they are told of them.
-        await self.kinds.meanings.look(item.trajectory.goal for item in latest.runs.values())
         for received in batch:
             match received.message:
                 case Attributed(id=key):

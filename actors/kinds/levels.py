@@ -12,7 +12,6 @@ import msgspec
 import structlog
 
 from actors.kinds.clusters import cluster_of
-from actors.kinds.meanings import Meanings
 from actors.kinds.neighbourhoods import Leader, Neighbourhoods
 from actors.kinds.remembered import Remembered
 from actors.messages import Trajectory, agent_of
@@ -51,8 +50,6 @@ class Levels:
     """What is known of goals, neighbourhoods and agents. Bounded; deterministic in what it was told."""
 
     def __init__(self) -> None:
-        self.meanings = Meanings()
-        """Of goals; the curator gives it those of its kinds."""
         self._clear()
 
     def _clear(self) -> None:
@@ -86,7 +83,7 @@ class Levels:
         if request in (self._goals.look(goal) or ()):
             return
         _note(self._goals, goal, party, request)
-        near = self._places.place(run.goal[:_LONGEST], party, self.meanings.of(run.goal))
+        near = self._places.place(run.goal[:_LONGEST], party)
         _note(self._neighbourhoods, near, party, request)
         if not played:
             _note(self._agents, agent_of(run), party, request)
@@ -122,7 +119,7 @@ class Levels:
             if len(self._lately) >= _LATELY:
                 self._lately.clear()
             own = cluster_of(goal)
-            found = self._lately[goal] = own, self._places.near(goal, self.meanings.of(goal)) or own
+            found = self._lately[goal] = own, self._places.near(goal) or own
         return found
 
     def to_save(self) -> bytes | None:
