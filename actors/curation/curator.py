@@ -150,8 +150,7 @@ class Curator:
         self.started = False
         """Whether the books have been read."""
         self.counts: Counter[str] = Counter()
-        """Since this object was made: orders, ordered_sandbox, ordered_production; drawn, with those of groups that had
-        equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
+        """Since this object was made: orders, ordered_sandbox, ordered_production; order_repeated, order_given_up,
         given_up_trajectories, skipped_trajectories; told_late, corrected_late (first words and corrections that came
         after their runs had closed)."""
 
@@ -186,19 +185,12 @@ class Curator:
     def figures(self) -> Mapping[str, int]:
         """Everything that is counted, under names of letters and underscores, and what waits."""
         pool, curriculum = self._pool, self._curriculum
-        # A batch that is short of replay is no reason of the pool's.
-        short = pool.counts["replay_missing"]
-        reasons = {
-            f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items() if name != "replay_missing"
-        }
-        planned = {f"planned_{name}": number for name, number in curriculum.counts.items()}
         return {
             **self.counts,
-            **reasons,
-            **planned,
+            **{f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items()},
+            **{f"planned_{name}": number for name, number in curriculum.counts.items()},
             **self.kinds.figures,
             "guesses": pool.guesses,
-            "replay_missing": short,
             "waiting": pool.waiting,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
@@ -429,8 +421,6 @@ class Curator:
                 self.counts["orders"] += 1
                 self.counts["ordered_production"] += order.production
                 self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
-                self.counts["drawn"] += selected.drawn
-                self.counts["drawn_elsewhere"] += selected.elsewhere
         drops = self._pool.take_drops()
         self.effects.update(one.reason for one in drops)
         return Result([*records, *drops], outputs)
@@ -453,8 +443,7 @@ class Curator:
         await anyio.to_thread.run_sync(self._clean)
         _log.info(
             "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
-            production=selected.production, elsewhere=selected.elsewhere, drawn=selected.drawn,
-            head=self._pool.freshness.head, oldest=selected.min_version,
+            production=selected.production, head=self._pool.freshness.head, oldest=selected.min_version,
         )  # fmt: skip
         return BatchOrder(
             id=order_id,

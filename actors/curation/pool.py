@@ -7,27 +7,22 @@ Whatever is not used has a reason, and the reason is counted.
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from math import ceil, floor, isfinite
+from math import floor, isfinite
 
 import msgspec
 
-from actors.curation.batch_sampling import Shares, Unit, draw, leading
+from actors.curation.batch_sampling import Unit, draw
 from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
-from actors.messages.bounded import Bounded
 from actors.store import Dropped
 
 UNREPORTED = 16_384
 """Production runs that wait for their outcome: at ten runs a minute a day of them."""
 GUIDED_STALENESS = 1
 """Like `max_staleness`, of rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
-MAX_PER_CLUSTER = 0.75
-"""Share of the groups, and of the production part, that one cluster of goals may have while others wait too."""
-MAX_PER_TASK = 0.5
-"""Like `MAX_PER_CLUSTER`, of one task: half of a batch of one task still compares it with others."""
 MIN_GROUP = 4
 """A group that does not get complete is used with so many usable members, else dropped."""
 WAIT_SECONDS = 1800.0
@@ -37,8 +32,6 @@ POOL_GROUPS = 64
 """Groups that may wait; the oldest make room."""
 POOL_PRODUCTION = 512
 """Production trajectories that may wait; the oldest make room."""
-_CLOSED_GROUPS = 4096
-"""Groups that are remembered as used or dropped, to know their stragglers."""
 
 
 class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +67,7 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def curriculum(self) -> Curriculum:
         """A fresh one by these settings."""
-        return Curriculum(
-            replay_share=min(self.group_replay, 1.0 - self.mix_share),
-            mix_share=self.mix_share,
-        )
+        return Curriculum(replay_share=min(self.group_replay, 1.0 - self.mix_share), mix_share=self.mix_share)
 
 
 class Guess(msgspec.Struct, frozen=True):
@@ -96,10 +86,6 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[BatchItem, ...]
     groups: int
     production: int
-    drawn: int
-    """Trajectories that were drawn, those of groups with equal outcomes included."""
-    elsewhere: int
-    """Those of them that are not of the leading cluster."""
 
     @property
     def min_version(self) -> int:
@@ -116,22 +102,6 @@ class _Group:
         self.first = now
         self.whole = False
         """Complete, or as complete as it will get."""
-
-    @property
-    def oldest(self) -> int:
-        return min((member.trajectory.min_version for member in self.members), default=-1)
-
-    def unit(self, name: str, cluster: str) -> Unit:
-        first = self.members[0]
-        return Unit(
-            name=name,
-            cluster=cluster,
-            tenant=first.trajectory.tenant,
-            caller=first.trajectory.caller,
-            task=first.trajectory.task_id,
-            version=self.oldest,
-            ended=max(member.trajectory.ended for member in self.members),
-        )
 
     @property
     def equal(self) -> bool:
@@ -194,7 +164,6 @@ class TrainingPool:
         self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
-        self._closed: Bounded[str, None] = Bounded(_CLOSED_GROUPS)
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported = Unreported(UNREPORTED)
         """Production of which nobody has said yet how it went."""
@@ -207,8 +176,8 @@ class TrainingPool:
         """What is trained, what serves, and so what is fresh."""
         self._settled = self.freshness.revision
         self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing, guessed
-        (drawn with a provisional outcome), guess_made_room (for another; its run waits on)."""
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, guessed (drawn with a
+        provisional outcome), guess_made_room (for another; its run waits on)."""
 
     @property
     def whole_groups(self) -> int:
@@ -315,9 +284,6 @@ class TrainingPool:
 
     def _add_member(self, item: Attributed, now: float) -> bool:
         name = item.trajectory.group
-        if name in self._closed:
-            self._drop([item], "group closed")
-            return True
         group = self._groups.setdefault(name, _Group(now))
         if item.id in group.arrived:
             return False
@@ -330,7 +296,7 @@ class TrainingPool:
         if len(group.arrived) >= self._settings.group_size:
             group.whole = True
         while len(self._groups) > POOL_GROUPS:
-            self._drop(self._close(next(iter(self._groups))).members, "pool full")
+            self._drop(self._groups.popitem(last=False)[1].members, "pool full")
         return True
 
     def _refresh(self, now: float) -> None:
@@ -343,7 +309,7 @@ class TrainingPool:
                 group.whole = True
                 self.counts["incomplete_groups"] += 1
             if group.whole and len(group.members) < MIN_GROUP:
-                self._drop(self._close(name).members, "group too small")
+                self._drop(self._groups.pop(name).members, "group too small")
 
     def _leave(self) -> None:
         """Drop what the learner, or what serves, has left behind."""
@@ -364,17 +330,11 @@ class TrainingPool:
 
     def _from_groups(self, wanted: int) -> Selected | None:
         """A batch of at most so many whole groups; None if there was nothing to learn from in any of them."""
-        whole = [
-            group.unit(name, self._cluster(group.members[0])) for name, group in self._groups.items() if group.whole
-        ]
-        units = draw(whole, wanted, self._shares(self._settings.group_replay), self._curriculum)
+        whole = [self._unit(name, group.members) for name, group in self._groups.items() if group.whole]
         items: list[BatchItem] = []
         groups = 0
-        clusters: Counter[str] = Counter()
-        for unit in units:
-            group = self._close(unit.name)
-            clusters[unit.cluster] += len(group.members)
-            self._curriculum.touch(unit.cluster)
+        for unit in self._drawn(whole, wanted, self._settings.group_replay):
+            group = self._groups.pop(unit.name)
             if group.equal:
                 self.counts["equal_groups"] += 1
                 self._drop(group.members, "equal outcomes")
@@ -386,55 +346,48 @@ class TrainingPool:
             return None
         share = self._settings.production_share
         production = self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))
-        return self._selected([*items, *production], groups, production, clusters)
+        return Selected(items=(*items, *production), groups=groups, production=len(production))
 
     def _from_traffic(self) -> Selected | None:
         wanted = self._settings.production_per_batch
         if self.fresh < max(1, wanted):
             return None
         production = self._draw(wanted)
-        return self._selected(production, 0, production, Counter())
-
-    def _selected(
-        self, items: Sequence[BatchItem], groups: int, production: Sequence[BatchItem], clusters: Counter[str]
-    ) -> Selected:
-        """The batch, with how much of it is replay."""
-        clusters = clusters + Counter(self._cluster(item.attributed) for item in production)
-        drawn = clusters.total()
-        elsewhere = drawn - clusters[leading(clusters)]
-        # To the nearest whole slot, as it was drawn.
-        self.counts["replay_missing"] += max(0, ceil(self._settings.replay_share * drawn - 0.5) - elsewhere)
-        return Selected(
-            items=tuple(items), groups=groups, production=len(production), drawn=drawn, elsewhere=elsewhere
-        )  # fmt: skip
+        return Selected(items=tuple(production), groups=0, production=len(production))
 
     def _draw(self, wanted: int) -> list[BatchItem]:
         """At most `wanted` production trajectories out of the pool: reported ones, then what the model speaks of."""
-        units = self._drawn(self._fresh(), wanted)
-        drawn = [
-            self._alone(self._production.pop(unit.name), reason=f"production: {self._about(unit)}") for unit in units
-        ]
-        guessed = [self._guessed(unit) for unit in self._drawn(self._fresh_guesses(), wanted - len(drawn))]
+        replay = self._settings.replay_share
+        reported = [self._unit(item.id, [item]) for item in self._fresh()]
+        drawn = [self._reported(unit) for unit in self._drawn(reported, wanted, replay)]
+        guesses = [self._unit(item.id, [item]) for item in self._fresh_guesses()]
+        guessed = [self._guessed(unit) for unit in self._drawn(guesses, wanted - len(drawn), replay)]
         self.counts["guessed"] += len(guessed)
         return [*drawn, *guessed]
 
-    def _drawn(self, items: Sequence[Attributed], wanted: int) -> list[Unit]:
-        waiting = [
-            Unit(
-                name=item.id,
-                cluster=self._cluster(item),
-                tenant=item.trajectory.tenant,
-                caller=item.trajectory.caller,
-                task=item.trajectory.task_id,
-                version=item.trajectory.min_version,
-                ended=item.trajectory.ended,
-            )
-            for item in items
-        ]
-        units = draw(waiting, wanted, self._shares(self._settings.replay_share), self._curriculum)
+    def _drawn(self, waiting: Sequence[Unit], wanted: int, replay: float) -> list[Unit]:
+        units = draw(waiting, wanted, replay, self._curriculum)
         for unit in units:
             self._curriculum.touch(unit.cluster)
         return units
+
+    def _unit(self, name: str, members: Sequence[Attributed]) -> Unit:
+        runs = [member.trajectory for member in members]
+        first = runs[0]
+        return Unit(
+            # Its kind by now: what was like nothing when it came may be like much since.
+            name=name, cluster=self._curriculum.levels.of(first), tenant=first.tenant, caller=first.caller,
+            task=first.task_id, version=min(run.min_version for run in runs), ended=max(run.ended for run in runs),
+        )  # fmt: skip
+
+    def _reported(self, unit: Unit) -> BatchItem:
+        """A run without a group, with what was to be expected of it, and whose like it is."""
+        item = self._production.pop(unit.name)
+        run = item.trajectory
+        return BatchItem(
+            attributed=item, estimate=self._kinds.estimate(run), kind=self._kinds.names(run),
+            reason=f"production: {self._about(unit)}",
+        )  # fmt: skip
 
     def _guessed(self, unit: Unit) -> BatchItem:
         """A run with its provisional outcome: what was to be expected of it, m, moved by w (V - m).
@@ -454,22 +407,8 @@ class TrainingPool:
             reason=f"provisional: chance {guess.chance:.2f}, weight {guess.weight:.2f}, {self._about(unit)}",
         )  # fmt: skip
 
-    def _alone(self, item: Attributed, *, reason: str) -> BatchItem:
-        """A run without a group, with what was to be expected of it, and whose like it is."""
-        run = item.trajectory
-        return BatchItem(
-            attributed=item, reason=reason, estimate=self._kinds.estimate(run), kind=self._kinds.names(run)
-        )  # fmt: skip
-
-    def _shares(self, replay: float) -> Shares:
-        return Shares(cluster=MAX_PER_CLUSTER, task=MAX_PER_TASK, replay=replay)
-
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
-
-    def _cluster(self, item: Attributed) -> str:
-        """Its kind by now: what was like nothing when it came may be like much since."""
-        return self._curriculum.levels.of(item.trajectory)
 
     def _unfit(self, item: Attributed) -> str:
         run = item.trajectory
@@ -506,14 +445,8 @@ class TrainingPool:
             return ""
         return "abandoned" if fate == "abandoned" else "stale"
 
-    def _close(self, name: str) -> _Group:
-        self._closed[name] = None
-        return self._groups.pop(name)
-
     def _drop(self, items: Sequence[Attributed], reason: str) -> None:
-        if items:
-            self.counts[reason] += len(items)
-            self._drops += [Dropped(id=item.id, reason=reason) for item in items]
+        self._drop_ids([item.id for item in items], reason)
 
     def _drop_ids(self, ids: Sequence[str], reason: str) -> None:
         self.counts[reason] += len(ids)

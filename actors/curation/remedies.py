@@ -42,7 +42,6 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "abandoned": ("came from weights that were given up", "nothing: the versions that they came from are gone"),
     "equal outcomes": ("went as well as all that they were compared with", _TELLS),
     "group too small": ("had too few other attempts at their task", "look at the rollout: evolved status"),
-    "group closed": ("came after their group was used", "lower train.group_size, or give the engine fewer other calls"),
     "no group": ("belong to no group", "nothing: only groups of the sandbox are trained on"),
     "given up": ("were in an order that the learner did not answer", _DOWN),
     # of the trajectory

@@ -49,7 +49,8 @@ def test_a_batch_waits_for_its_complete_groups() -> None:
     assert ids(selected) == [f"{name}-{number}" for name in "ab" for number in range(4)]
     assert (selected.groups, selected.production, made.waiting) == (2, 0, 0)
     made.add(attributed("a-9", source="sandbox", group="a"), 2.0)
-    assert made.counts["group closed"] == 1
+    assert made.select(999.0) is None
+    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("a-9", "group too small")], "a straggler"
 
 
 def test_groups_with_equal_outcomes_count_towards_the_number_and_stay_out() -> None:
