@@ -22,7 +22,7 @@ from actors.credit.asking import Asking, Reason, Refusal
 from actors.credit.budget import Budget, Spent
 from actors.credit.content import content_hash
 from actors.credit.control_questions import SUCCESS, ControlQuestions
-from actors.credit.judge_stats import PageReport
+from actors.credit.judge_stats import Page
 from actors.credit.judgement_cache import JudgementCache
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
@@ -151,7 +151,7 @@ class Attributor:
                 "used_up": self.used_up,
             },
             "counts": dict(self.counts),
-            "judges": self.pages(),
+            "judges": self._judgements.stats.report(),
         }
 
     @property
@@ -169,9 +169,9 @@ class Attributor:
         """The judge does not answer."""
         return self._asking.away
 
-    def pages(self) -> list[PageReport]:
+    def pages(self) -> list[Page]:
         """What every judge did, by tenant."""
-        return self._judgements.stats.report()
+        return self._judgements.stats.all()
 
     async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
         keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]

@@ -25,26 +25,14 @@ THRESHOLD = 0.75
 """Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """A share with its 95 % Wilson interval."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What one window of evidence says; a figure is None without anything to base it on."""
+    """What one window of evidence says."""
 
     n: int
     silent: int
     """Those of them that the judge gave no label, or labels that cancel out."""
-    agreement: Rate | None
-    """The sign of the score is right."""
-    precision_good: Rate | None
-    precision_bad: Rate | None
     auc: float | None
+    """None without both a good and a bad one that got labels."""
     auc_low: float | None
     """Lower end of its interval: Wilson's, for the harmonic mean of the numbers of good and bad ones."""
 
@@ -81,19 +69,8 @@ def observed(labels: Sequence[StepLabel], *, good: bool, party: str = "") -> Obs
 
 def figures(window: Sequence[Observation]) -> Figures:
     """What `window` says."""
-    good = [one for one in window if one.score > 0]
-    bad = [one for one in window if one.score < 0]
-    right = sum(one.good for one in good), sum(not one.good for one in bad)
-    area = auc(window)
-    return Figures(
-        n=len(window),
-        silent=len(window) - len(good) - len(bad),
-        agreement=_rate(sum(right), len(good) + len(bad)),
-        precision_good=_rate(right[0], len(good)),
-        precision_bad=_rate(right[1], len(bad)),
-        auc=area[0] if area else None,
-        auc_low=area[1] if area else None,
-    )
+    area, low = auc(window) or (None, None)
+    return Figures(n=len(window), silent=sum(not one.score for one in window), auc=area, auc_low=low)
 
 
 def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
@@ -138,7 +115,3 @@ def _agreed(window: Sequence[Observation]) -> list[Observation]:
 
     aside = set_aside([one.party for one in kept], area)
     return [one for one in kept if one.party not in aside]
-
-
-def _rate(successes: int, trials: int) -> Rate | None:
-    return Rate(successes / trials, *wilson(successes, trials), trials) if trials else None

@@ -6,11 +6,11 @@ weight; without enough of it the judge's over all tenants does.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from actors.credit.calibration import WINDOW, Figures, Observation, figures, observed, weight_of
+from actors.credit.calibration import WINDOW, Observation, figures, observed, weight_of
 from actors.messages import Attribution, StepLabel, Trajectory
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import FairWindow, party_of
@@ -23,7 +23,9 @@ _PAGES = 512
 _Key = tuple[str, str, str]
 
 
-class _Work(msgspec.Struct, kw_only=True):
+class Page(msgspec.Struct, kw_only=True):
+    """A judge in a tenant's traffic: what it did, and the newest evidence of each kind."""
+
     judge: str
     rubric: str
     tenant: str
@@ -40,20 +42,8 @@ class _Work(msgspec.Struct, kw_only=True):
     weight: float = 1.0
     weighed: bool = False
     """The weight follows from evidence on this page; else from the judge's page over all tenants, or it is 1."""
-
-
-class Page(_Work, kw_only=True):
-    """A judge in a tenant's traffic, with the newest evidence of each kind."""
-
     outcomes: list[Observation] = []
     steps: list[Observation] = []
-
-
-class PageReport(_Work, kw_only=True):
-    """A page as it is shown."""
-
-    outcomes: Figures
-    steps: Figures
 
 
 class JudgeStats:
@@ -109,15 +99,19 @@ class JudgeStats:
                 page.weight, page.weighed = found, True
         self._unsettled.clear()
 
-    def report(self) -> list[PageReport]:
-        """All pages, by judge, rubric and tenant."""
+    def all(self) -> list[Page]:
+        """The pages, by judge, rubric and tenant."""
+        return [page for _, page in sorted(self._pages.items())]
+
+    def report(self) -> list[dict[str, Any]]:
+        """The same for people: figures in the place of evidence."""
         return [
-            PageReport(
-                **{name: getattr(page, name) for name in _Work.__struct_fields__},
-                outcomes=figures(page.outcomes), steps=figures(page.steps),
-            )
-            for _, page in sorted(self._pages.items())
-        ]  # fmt: skip
+            {
+                **msgspec.structs.asdict(page),
+                **{kind: msgspec.to_builtins(figures(getattr(page, kind))) for kind in ("outcomes", "steps")},
+            }
+            for page in self.all()
+        ]
 
     def take(self) -> Mapping[str, bytes]:
         """Pages that have changed since the last time, by state key."""

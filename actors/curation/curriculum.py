@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import ceil
 
-import msgspec
-
 from actors.curation.bandit import Gains
 from actors.kinds.levels import Levels
 from actors.messages import Trajectory
@@ -27,23 +25,6 @@ _RAISED = 2.0
 """Factor of the weight of a cluster that traffic fails at."""
 _URGED = 256
 """Outcomes of the sandbox until the weight of an urged cluster is as before."""
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one cluster, for people."""
-
-    cluster: str
-    success: float
-    """Expected of the next attempt."""
-    difficulty: float
-    gain: float
-    """What training on it is worth now, 0 to 1."""
-    demand: float
-    """How much of traffic asks for it, the most wanted cluster being 1."""
-    playable: bool
-    """The sandbox has had tasks of it."""
-    urged: bool
-    """Traffic fails at it."""
 
 
 class Curriculum:
@@ -139,20 +120,6 @@ class Curriculum:
     def index(self, cluster: str) -> float:
         """Where `cluster` stands in the order of what to play next, highest first, whoever asks for it."""
         return self.gains.index(cluster, weight=self.weight(cluster))
-
-    def standings(self, most: int = 100) -> list[Standing]:
-        """The clusters, those that are worth most first."""
-        known = {*self._playable, *self._demand, *self._urged}
-        top = max(self._demand.values(), default=0.0)
-        found = [
-            Standing(
-                cluster=name, success=self.gains.estimate(name).mean, difficulty=self.gains.estimate(name).difficulty,
-                gain=self.gains.gain(name), demand=self._demand.get(name, 0.0) / top if top else 0.0,
-                playable=name in self._playable, urged=name in self._urged,
-            )
-            for name in known
-        ]  # fmt: skip
-        return sorted(found, key=lambda one: (-one.gain * self.weight(one.cluster), one.cluster))[:most]
 
     def touch(self, cluster: str) -> None:
         """`cluster` is in a batch, or in a plan for one."""

@@ -206,7 +206,8 @@ class LiveFailures:
         waiting = self._waiting.get(kind)
         if waiting is None:
             waiting = Waiting(party, _MOST_WAITING)
-            for gone in self._waiting.put(kind, party, waiting):
+            gone = self._waiting.put(kind, party, waiting)
+            if gone is not None:
                 self.counts["crowded_out"] += len(gone.failures)
         if run.id in waiting.ids:
             return

@@ -66,7 +66,7 @@ class Tasks:
 
     def routes(self) -> list[Route]:
         """To be put among the control API's."""
-        return [Route("/api/tasks", self._tasks), Route("/api/curriculum", self._standings)]
+        return [Route("/api/tasks", self._tasks)]
 
     async def _tasks(self, request: Request) -> JSONResponse:
         """The pool: each task with how it fared; `?state=` for those in one state."""
@@ -85,10 +85,6 @@ class Tasks:
             for one in states
         ]  # fmt: skip
         return JSONResponse({"tasks": rows, "counts": self.figures()})
-
-    async def _standings(self, request: Request) -> JSONResponse:
-        """The clusters, those that are worth most first."""
-        return JSONResponse({"clusters": msgspec.to_builtins(self._curriculum.standings())})
 
     def figures(self) -> dict[str, int]:
         """What was counted, by who did."""

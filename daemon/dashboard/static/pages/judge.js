@@ -81,10 +81,6 @@ function budget({ limits, spent, used_up: over }) {
   );
 }
 
-const rate = (found) =>
-  found
-    ? [percent(found.value), el("div", { class: "soft" }, `${percent(found.low)} – ${percent(found.high)}, ${found.n}`)]
-    : "–";
 const auc = (found) =>
   found.auc === null
     ? "–"
@@ -108,9 +104,7 @@ function agreement(pages) {
           who(page),
           kind,
           count(found.n),
-          rate(found.agreement),
-          rate(found.precision_good),
-          rate(found.precision_bad),
+          count(found.silent),
           auc(found),
           page.weighed ? page.weight.toFixed(2) : `${page.weight.toFixed(2)} (not yet measured)`,
         ],
@@ -119,7 +113,7 @@ function agreement(pages) {
   const columns = [
     "judge",
     "held against",
-    ...["pieces", "agrees", "right when GOOD", "right when BAD", "AUC", "weight"].map((name) => ({
+    ...["pieces", "without a label", "AUC", "weight"].map((name) => ({
       name,
       number: true,
     })),
