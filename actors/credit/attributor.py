@@ -35,8 +35,6 @@ from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 
 _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
-_BATCH = 64
-"""Trajectories taken at a time. The daemon judges one such batch while it writes another."""
 PATIENCE = 300.0
 """Seconds after which no judgement of a batch is begun any more; what is missing is asked for in a new attempt at the
 batch, which finds the others done."""
@@ -70,6 +68,8 @@ class Attributor:
 
     name = "attributor"
     inputs = (TRAJECTORY_CLOSED,)
+    batch = 64
+    """Trajectories taken at a time. The daemon judges one such batch while it writes another."""
     tick_seconds: float | None = None
 
     def __init__(
@@ -92,10 +92,6 @@ class Attributor:
             "evolved_attributor_lag_seconds", "From the end of a trajectory to its labels.", registry=None,
             buckets=_LAG_SECONDS,
         )  # fmt: skip
-
-    @property
-    def batch(self) -> int:
-        return _BATCH
 
     async def start(self) -> None:
         """Read what was spent, and what is known of the judge; once a life.

@@ -83,10 +83,6 @@ _KINDS_SECONDS = 60.0
 """How often it is saved, if it has changed: a kill costs the estimates that many seconds of outcomes, and no run."""
 _AT_ONCE = 256
 """Outcomes that a start reads between two breaths of the event loop."""
-_BATCH = 64
-"""Records taken at a time: one transaction each."""
-_TICK_SECONDS = 1.0
-"""How often deadlines are looked at; the shortest is ten seconds."""
 _HISTORY = 8192
 """Outcomes of sandbox and production each from which a start learns the clusters again: eight of each that is
 remembered."""
@@ -105,6 +101,10 @@ class Curator:
 
     name = "curator"
     inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME, POLICY_CANDIDATE, POLICY_SERVING, POLICY_DIRECTIVE)
+    batch = 64
+    """Records taken at a time: one transaction each."""
+    tick_seconds: float | None = 1.0
+    """How often deadlines are looked at; the shortest is ten seconds."""
 
     def __init__(
         self,
@@ -126,13 +126,15 @@ class Curator:
             curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
             kinds: told of production's outcomes and asked what was to be expected of a run.
         """
-        self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
-        self._curriculum = curriculum or settings.curriculum()
+        self.settings, self._store, self._batches, self._clock = settings, store, batches, clock
+        self.curriculum = curriculum or settings.curriculum()
+        """What it knows of the clusters."""
         self.kinds = kinds or Kinds()
         self.provisional = Provisional()
         """What happened after runs, and how likely it makes their success."""
         self._exam = exam
-        self._pool = TrainingPool(settings, self._curriculum, kinds=self.kinds, exam=exam)
+        self.pool = TrainingPool(settings, self.curriculum, kinds=self.kinds, exam=exam)
+        """What waits, and what was dropped by reason."""
         self._kinds_saved = float("-inf")
         self._guessed = float("-inf")
         self._rebuilt: dict[str, int] = {}
@@ -143,48 +145,22 @@ class Curator:
         self._asked = float("-inf")
         self.effects: Counter[str] = Counter()
         """Runs since this object was made: `learned`, or why they taught nothing."""
-        self._outstanding: BatchOrder | None = None
+        self.outstanding: BatchOrder | None = None
+        """The order that no version has answered yet."""
         self._sent_at = 0.0
         self._attempts = 0
-        self._frozen = False
+        self.frozen = False
+        """Whether a freeze stops ordering."""
         self.started = False
         """Whether the books have been read."""
         self.counts: Counter[str] = Counter()
-        """Since this object was made: orders, ordered_sandbox, ordered_production; order_repeated, order_given_up,
-        given_up_trajectories, skipped_trajectories; told_late, corrected_late (first words and corrections that came
-        after their runs had closed)."""
-
-    @property
-    def settings(self) -> CuratorSettings:
-        return self._settings
-
-    @property
-    def frozen(self) -> bool:
-        """Whether a freeze stops ordering."""
-        return self._frozen
-
-    @property
-    def batch(self) -> int:
-        return _BATCH
-
-    @property
-    def tick_seconds(self) -> float | None:
-        return _TICK_SECONDS
-
-    @property
-    def pool(self) -> TrainingPool:
-        """What waits, and what was dropped by reason."""
-        return self._pool
-
-    @property
-    def curriculum(self) -> Curriculum:
-        """What it knows of the clusters."""
-        return self._curriculum
+        """Since this object was made: orders, ordered_sandbox, ordered_production, order_repeated, order_given_up,
+        went_back; told_late, corrected_late (first words and corrections that came after their runs had closed)."""
 
     @property
     def figures(self) -> Mapping[str, int]:
         """Everything that is counted, under names of letters and underscores, and what waits."""
-        pool, curriculum = self._pool, self._curriculum
+        pool, curriculum = self.pool, self.curriculum
         return {
             **self.counts,
             **{f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items()},
@@ -199,20 +175,15 @@ class Curator:
             "clusters_sandbox": len(curriculum.playable),
         }
 
-    @property
-    def outstanding(self) -> BatchOrder | None:
-        """The order that no version has answered yet."""
-        return self._outstanding
-
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now = self._clock()
         self.heard = Heard(self.heard.since)
-        self._curriculum.levels.load(await self._store.state_get(_LEVELS))
+        self.curriculum.levels.load(await self._store.state_get(_LEVELS))
         await self._learn_clusters()
-        old, self._pool = self._pool, TrainingPool(self._settings, self._curriculum, kinds=self.kinds, exam=self._exam)
-        self._pool.counts = old.counts
-        self._frozen = await self._store.frozen()
+        old, self.pool = self.pool, TrainingPool(self.settings, self.curriculum, kinds=self.kinds, exam=self._exam)
+        self.pool.counts = old.counts
+        self.frozen = await self._store.frozen()
         self.kinds.load(await self._store.state_get(_KINDS))
         self.provisional = Provisional()
         self.provisional.model.load(await self._store.state_get(STATE))
@@ -220,14 +191,14 @@ class Curator:
         outstanding = await self._store.outstanding()
         given_up = await self._store.state_get(_GIVEN_UP)
         same = outstanding is not None and given_up is not None and outstanding.id == given_up.decode()
-        self._outstanding = None if same else outstanding
+        self.outstanding = None if same else outstanding
         self._sent_at, self._attempts = now, 1
-        room = POOL_GROUPS * self._settings.group_size + POOL_PRODUCTION
+        room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
-        self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
-        self._pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
+        self.pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
+        self.pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
         for item in await self._store.unused(room):
-            self._pool.add(item, now)
+            self.pool.add(item, now)
             self.provisional.saw(item.trajectory, exam=self._kept(item))
         await self._wait_again(now)
         await self._ask_of_agents(now)
@@ -236,10 +207,10 @@ class Curator:
         await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
         _log.info(
             "curator_started",
-            waiting=self._pool.waiting,
-            head=self._pool.freshness.head,
-            outstanding=self._outstanding.id if self._outstanding else None,
-            frozen=self._frozen,
+            waiting=self.pool.waiting,
+            head=self.pool.freshness.head,
+            outstanding=self.outstanding.id if self.outstanding else None,
+            frozen=self.frozen,
         )
 
     async def _wait_again(self, now: float) -> None:
@@ -247,7 +218,7 @@ class Curator:
         after = (-1.0, "")
         while page := await self._store.unreported(after, _PAGE):
             for item in page:
-                self._pool.add(item, now)
+                self.pool.add(item, now)
                 self.provisional.saw(item.trajectory, exam=self._kept(item))
             await checkpoint()
             after = (page[-1].trajectory.ended, page[-1].id)
@@ -259,7 +230,7 @@ class Curator:
 
     async def _learn_versions(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
-        freshness, head = self._pool.freshness, await self._store.head()
+        freshness, head = self.pool.freshness, await self._store.head()
         for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
             freshness.trained(candidate)
             self.kinds.estimates.trained(candidate)
@@ -281,16 +252,16 @@ class Curator:
             for number, row in enumerate(reversed(rows)):
                 if not number % _AT_ONCE:
                     await checkpoint()
-                if row.outcome is not None and not (source == "production" and self._pool.held_out(row.id)):
-                    into.append((row.ended, source, self._curriculum.kind(row.goal), row.outcome))
-        self._curriculum.rebuild(row[1:] for row in merge(*told, key=lambda row: row[0]))
+                if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id)):
+                    into.append((row.ended, source, self.curriculum.kind(row.goal), row.outcome))
+        self.curriculum.rebuild(row[1:] for row in merge(*told, key=lambda row: row[0]))
 
     def _observe(self, item: Attributed, latest: Latest) -> list[Message]:
         """Tell curriculum and estimates, once a revision; what is the gate's tells them nothing."""
         run = item.trajectory
         if run.source == "probe" or self._kept(item) or not latest.news(run):
             return []
-        self._curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
+        self.curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
         if run.source == "production":
             self.kinds.tell(run)
             self.provisional.told(run)
@@ -298,7 +269,7 @@ class Curator:
 
     def _kept(self, item: Attributed) -> bool:
         """Whether it is the gate's."""
-        return item.trajectory.source == "production" and self._pool.held_out(item.id)
+        return item.trajectory.source == "production" and self.pool.held_out(item.id)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""
@@ -320,7 +291,7 @@ class Curator:
                     records.append(candidate)
                     self._answered(candidate)
                 case Serving() as serving:
-                    self._pool.freshness.serves(serving)
+                    self.pool.freshness.serves(serving)
                 case Directive() as directive:
                     records.append(directive)
                     self.heard.directive(directive)
@@ -328,7 +299,7 @@ class Curator:
                         self.kinds.drifted(directive.details)
                         await self._save_kinds()
                     if directive.kind in ("freeze", "thaw"):
-                        self._frozen = directive.kind == "freeze"
+                        self.frozen = directive.kind == "freeze"
                 case _:
                     pass
         return await self._order(records)
@@ -338,8 +309,8 @@ class Curator:
         await self._ask_of_agents(self._clock())
         if self._clock() - self._kinds_saved >= _KINDS_SECONDS:
             await self._save_kinds()
-        if self._outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
-            return await self._overdue(self._outstanding)
+        if self.outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
+            return await self._overdue(self.outstanding)
         await self._guess(self._clock())
         return await self._order([])
 
@@ -349,7 +320,7 @@ class Curator:
         data = self.kinds.to_save()
         if data is not None:
             await self._store.state_put(_KINDS, data)
-        data = self._curriculum.levels.to_save()
+        data = self.curriculum.levels.to_save()
         if data is not None:
             await self._store.state_put(_LEVELS, data)
         self.provisional.erase(await self._store.tombstoned(self.provisional.runs))
@@ -361,7 +332,7 @@ class Curator:
         """Into the pool and the estimates."""
         if item.id not in settled:
             settled.add(item.id)  # a batch may tell of it twice
-            self._pool.add(item, self._clock())
+            self.pool.add(item, self._clock())
         return self._observe(item, latest)
 
     async def _guess(self, now: float) -> None:
@@ -373,44 +344,41 @@ class Curator:
         wanted = self.provisional.model.to_learn()
         if wanted is not None:
             self.provisional.model.adopt(await anyio.to_thread.run_sync(learn, *wanted))
-        if wanted is not None or not self._settings.provisional:
+        if wanted is not None or not self.settings.provisional:
             # What an older model made of them is not what the newest does; nor is anything, where it is not wanted.
-            self._pool.drop_guesses()
+            self.pool.drop_guesses()
             self.provisional.give_again()
-        if not self._settings.provisional:
+        if not self.settings.provisional:
             return
         for chance in self.provisional.due(now, _GUESSED):
             item = await self._store.trajectory(chance.id)
             if isinstance(item, Attributed):
-                self._pool.guess(Guess(item, chance.chance, chance.weight))
+                self.pool.guess(Guess(item, chance.chance, chance.weight))
 
     def _answered(self, candidate: Candidate) -> None:
-        before = self._pool.freshness.head
-        self._pool.freshness.trained(candidate)
+        before = self.pool.freshness.head
+        self.pool.freshness.trained(candidate)
         self.kinds.estimates.trained(candidate)
         if candidate.answer == "went_back":
             self.counts["went_back"] += 1
             _log.info("learner_went_back", version=candidate.version, before=before)
-        order = self._outstanding
+        order = self.outstanding
         self.heard.answer(candidate)
         if order is not None and order.id in candidate.batch_ids:
-            self._outstanding = None
+            self.outstanding = None
             self.effects.update(candidate.no_gradient.values())
             rest = len(order.trajectories) - len(candidate.no_gradient)
             self.effects[LEARNED if candidate.answer == "trained" else candidate.answer] += rest
-            self.counts["no_gradient_trajectories"] += len(candidate.no_gradient)
-            if candidate.answer != "trained":
-                self.counts["skipped_trajectories"] += len(order.trajectories)
             seconds = round(self._clock() - self._sent_at, 3)
             _log.info("order_answered", order=order.id, version=candidate.version, seconds=seconds)
 
     async def _order(self, records: list[Message]) -> Result:
         outputs: list[Output] = []
-        if self._outstanding is None and not self._frozen:
-            selected = self._pool.select(self._clock())
+        if self.outstanding is None and not self.frozen:
+            selected = self.pool.select(self._clock())
             if selected is not None:
                 order = await self._write(selected)
-                self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
+                self.outstanding, self._sent_at, self._attempts = order, self._clock(), 1
                 records += [
                     Guessed(id=item.attributed.id, outcome=item.attributed.trajectory.outcome or 0.0)
                     for item in selected.items
@@ -421,7 +389,7 @@ class Curator:
                 self.counts["orders"] += 1
                 self.counts["ordered_production"] += order.production
                 self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
-        drops = self._pool.take_drops()
+        drops = self.pool.take_drops()
         self.effects.update(one.reason for one in drops)
         return Result([*records, *drops], outputs)
 
@@ -443,7 +411,7 @@ class Curator:
         await anyio.to_thread.run_sync(self._clean)
         _log.info(
             "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
-            production=selected.production, head=self._pool.freshness.head, oldest=selected.min_version,
+            production=selected.production, head=self.pool.freshness.head, oldest=selected.min_version,
         )  # fmt: skip
         return BatchOrder(
             id=order_id,
@@ -466,9 +434,8 @@ class Curator:
             _log.warning("order_repeated", order=order.id, attempt=self._attempts)
             return Result((), [Output(WORK_TRAIN, order)])
         await self._store.state_put(_GIVEN_UP, order.id.encode())
-        self._outstanding = None
+        self.outstanding = None
         self.counts["order_given_up"] += 1
-        self.counts["given_up_trajectories"] += len(order.trajectories)
         self.effects[GIVEN_UP] += len(order.trajectories)
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         # Whoever comes back may answer it yet; until then nothing was learned from it.
@@ -484,7 +451,7 @@ class Curator:
             return
         for path in self._batches.glob(f".*{_SUFFIX}.part"):
             path.unlink(missing_ok=True)
-        keep = Path(self._outstanding.path).name if self._outstanding else ""
+        keep = Path(self.outstanding.path).name if self.outstanding else ""
         files = sorted(self._batches.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for number, path in enumerate(files):
             unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders

@@ -30,10 +30,8 @@ _URGED = 256
 class Curriculum:
     """What the outcomes so far say about what to train next. Bounded; deterministic in what it was told."""
 
-    def __init__(
-        self, *, replay_share: float = 0.25, mix_share: float = 0.125, explore: float = 1.0, clusters: int = 1024
-    ) -> None:
-        self._replay_share, self._mix_share, self._explore, self._limit = replay_share, mix_share, explore, clusters
+    def __init__(self, *, replay_share: float = 0.25, mix_share: float = 0.125, clusters: int = 1024) -> None:
+        self._replay_share, self._mix_share, self._limit = replay_share, mix_share, clusters
         self.levels = Levels()
         """Which cluster a goal, or a run, is of."""
         self.counts: Counter[str] = Counter()
@@ -41,7 +39,7 @@ class Curriculum:
         self._clear()
 
     def _clear(self) -> None:
-        self.gains = Gains(explore=self._explore, limit=self._limit)
+        self.gains = Gains(self._limit)
         """Of every cluster that had an outcome."""
         self._playable: Bounded[str, None] = Bounded(self._limit)
         self._demand: dict[str, float] = {}

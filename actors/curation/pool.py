@@ -108,41 +108,6 @@ class _Group:
         return len({member.trajectory.outcome for member in self.members}) < 2
 
 
-class Unreported:
-    """Production runs of which nobody has said yet how they went, by id: a body is fetched from the store when its
-    outcome has come. Bounded; the oldest make room."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._runs: OrderedDict[str, Trajectory] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __contains__(self, trajectory_id: object) -> bool:
-        return trajectory_id in self._runs
-
-    def add(self, run: Trajectory) -> list[str]:
-        """Wait for the outcome of `run`; ids of those that had to make room."""
-        # Without what takes memory: whether it is still fresh is all that is asked of it here.
-        self._runs[run.id] = msgspec.structs.replace(run, goal="", tools=b"", steps=run.steps[:0], rows=())
-        gone: list[str] = []
-        while len(self._runs) > self._most:
-            gone.append(self._runs.popitem(last=False)[0])
-        return gone
-
-    def told(self, trajectory_id: str) -> None:
-        """Its outcome has come."""
-        self._runs.pop(trajectory_id, None)
-
-    def leave(self, gone: Callable[[Trajectory], bool]) -> list[str]:
-        """Give up those that `gone` says are of no use any more; their ids."""
-        left = [key for key, run in self._runs.items() if gone(run)]
-        for key in left:
-            del self._runs[key]
-        return left
-
-
 class TrainingPool:
     """Trajectories that may still be trained on."""
 
@@ -165,8 +130,9 @@ class TrainingPool:
         self._kinds = kinds or Kinds()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
-        self.unreported = Unreported(UNREPORTED)
-        """Production of which nobody has said yet how it went."""
+        self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
+        """Production of which nobody has said yet how it went, without its texts: when the outcome has come the body is
+        fetched from the store."""
         self._guesses: OrderedDict[str, Guess] = OrderedDict()
         """Unreported runs of which the outcome model may speak; they take what room reported ones leave."""
         self._drops: list[Dropped] = []
@@ -229,9 +195,13 @@ class TrainingPool:
                 self._drop([item], reason)
             elif run.outcome is None:
                 # Production's usual case: it is said hours later, if at all.
-                self._drop_ids(self.unreported.add(run), "no outcome")
+                self.unreported[item.id] = msgspec.structs.replace(
+                    run, goal="", tools=b"", steps=run.steps[:0], rows=()
+                )
+                while len(self.unreported) > UNREPORTED:
+                    self._drop_ids([self.unreported.popitem(last=False)[0]], "no outcome")
             else:
-                self.unreported.told(item.id)
+                self.unreported.pop(item.id, None)
                 self._production[item.id] = item
                 while len(self._production) > POOL_PRODUCTION:
                     self._drop([self._production.popitem(last=False)[1]], "pool full")
@@ -317,8 +287,9 @@ class TrainingPool:
             if gone := self._gone(item.trajectory):
                 del self._production[item.id]
                 self._drop([item], gone)
-        left = self.unreported.leave(lambda run: bool(self._gone(run)))
+        left = [key for key, run in self.unreported.items() if self._gone(run)]
         for key in left:
+            del self.unreported[key]
             self._guesses.pop(key, None)
         self._drop_ids(left, "no outcome")
         for group in self._groups.values():
@@ -395,7 +366,7 @@ class TrainingPool:
         So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has.
         """
         guess = self._guesses.pop(unit.name)
-        self.unreported.told(unit.name)
+        self.unreported.pop(unit.name, None)
         run = guess.item.trajectory
         estimate = self._kinds.estimate(run)
         assert estimate is not None

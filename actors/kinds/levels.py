@@ -15,6 +15,7 @@ from actors.kinds.clusters import cluster_of
 from actors.kinds.neighbourhoods import Leader, Neighbourhoods
 from actors.kinds.remembered import Remembered
 from actors.messages import Trajectory, agent_of
+from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
 
 _log = structlog.get_logger(__name__)
@@ -57,7 +58,7 @@ class Levels:
         self._goals: Remembered[list[int]] = Remembered(GOALS)
         self._neighbourhoods: Remembered[list[int]] = Remembered(PLACES)
         self._agents: Remembered[list[int]] = Remembered(AGENTS)
-        self._lately: dict[str, tuple[str, str]] = {}
+        self._lately: Bounded[str, tuple[str, str]] = Bounded(_LATELY)
         self._changed = False
 
     def __len__(self) -> int:
@@ -116,8 +117,6 @@ class Levels:
         goal = goal[:_LONGEST]
         found = self._lately.get(goal)
         if found is None:
-            if len(self._lately) >= _LATELY:
-                self._lately.clear()
             own = cluster_of(goal)
             found = self._lately[goal] = own, self._places.near(goal) or own
         return found

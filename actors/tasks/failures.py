@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 import structlog
 
+from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import template_of
 from actors.kinds.holdout import held_out
 from actors.kinds.levels import REST
@@ -32,7 +33,7 @@ from actors.system.actor import Received, Result
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
-from actors.tasks.failing_kinds import Asked, Failure, Kinds, SavedKind, Waiting
+from actors.tasks.failing_kinds import Asked, Failure, SavedKind, Waiting
 from actors.tasks.searching import ShadowSearch
 from actors.tool_results.runs import loops
 
@@ -93,7 +94,7 @@ class LiveFailures:
         store: Store,
         environment: Environment,
         mix: str | None,
-        kinds: Kinds,
+        kinds: Curriculum,
         searcher: ShadowSearch | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:

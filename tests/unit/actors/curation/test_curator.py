@@ -259,7 +259,7 @@ async def test_an_order_that_nobody_answers_is_sent_again_given_up_and_not_taken
     await bench.driver.feed(POLICY_CANDIDATE, skipped)
     curator = bench.driver.actor
     assert (curator.counts["order_repeated"], curator.counts["order_given_up"]) == (1, 1)
-    assert (curator.figures["skipped_trajectories"], curator.figures["given_up_trajectories"]) == (4, 4)
+    assert (curator.effects["skipped"], curator.effects["given up"]) == (4, 4)
     await bench.restart()
     assert bench.driver.actor.outstanding is None
 
