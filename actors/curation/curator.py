@@ -170,8 +170,6 @@ class Curator:
             "waiting": pool.waiting,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
-            "clusters_known": len(curriculum.levels),
-            "clusters_forgotten": curriculum.levels.forgotten,
             "clusters_sandbox": len(curriculum.playable),
         }
 

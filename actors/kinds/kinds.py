@@ -43,10 +43,7 @@ class Kinds:
             **{f"kinds_{name}": number for name, number in self.estimates.counts.items()},
             "kinds_agents": len(self.agents),
             "kinds_neighbourhoods": sum(len(agent.places) for agent in self.agents),
-            "kinds_renamed": self.agents.renamed,
-            "kinds_forgotten": self.estimates.forgotten + self.agents.forgotten
-            + sum(agent.places.forgotten for agent in self.agents),
-        }  # fmt: skip
+        }
 
     def place(self, run: Trajectory) -> str:
         """The neighbourhood of `run`'s goal; its words are learned, and may make a new one."""

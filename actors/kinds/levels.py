@@ -66,11 +66,6 @@ class Levels:
         return sum(len(requests) >= ENOUGH for level in self._levels for _, _, requests in level)
 
     @property
-    def forgotten(self) -> int:
-        """What made room for other goals, neighbourhoods and agents."""
-        return self._places.forgotten + sum(level.forgotten for level in self._levels)
-
-    @property
     def _levels(self) -> tuple[Remembered[list[int]], ...]:
         return self._goals, self._neighbourhoods, self._agents
 

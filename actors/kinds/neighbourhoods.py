@@ -77,11 +77,6 @@ class Neighbourhoods:
     def __len__(self) -> int:
         return len(self._leaders)
 
-    @property
-    def forgotten(self) -> int:
-        """Neighbourhoods that made room for others."""
-        return self._leaders.forgotten
-
     def near(self, goal: str) -> str | None:
         """The neighbourhood of `goal`, None if there is none; nothing is learned by asking."""
         own = cluster_of(goal)

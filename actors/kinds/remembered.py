@@ -19,8 +19,6 @@ class Remembered(Generic[T]):
         self._limit = limit
         self._things: OrderedDict[str, tuple[str, T]] = OrderedDict()
         self._held: Counter[str] = Counter()
-        self.forgotten = 0
-        """Things that made room for others."""
 
     def __len__(self) -> int:
         return len(self._things)
@@ -52,7 +50,6 @@ class Remembered(Generic[T]):
         self._held[owner] += 1
         if len(self._things) <= self._limit:
             return None
-        self.forgotten += 1
         # Only the owner who puts can have come to hold too much.
         loud = self._held[owner] > max(1.0, CAP * self._limit)
         return self.drop(next(key for key, (whose, _) in self._things.items() if whose == owner or not loud))
