@@ -21,7 +21,7 @@ from prometheus_client import Histogram
 from actors.credit.asking import Asking, Reason, Refusal
 from actors.credit.budget import Budget, Spent
 from actors.credit.content import content_hash
-from actors.credit.control_questions import SUCCESS, ControlQuestions
+from actors.credit.control_questions import SUCCESS, ask_blind
 from actors.credit.judge_stats import Page
 from actors.credit.judgement_cache import JudgementCache
 from actors.kinds.clusters import cluster_of
@@ -82,7 +82,6 @@ class Attributor:
         self._asking = Asking(
             judge, budget=self._budget, concurrency=settings.concurrency, spent=self._judgements.spent
         )  # fmt: skip
-        self._trials = ControlQuestions(self._asking, self._judgements)
         self._flying: dict[str, anyio.Event] = {}
         self._started = False
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
@@ -190,14 +189,13 @@ class Attributor:
         if away:
             raise away[0]
         return [
-            self._settled(trajectory, key, labelled[number], told.get(trajectory.id, {}))
+            self._settled(trajectory, key, labelled[number])
             for number, (trajectory, key) in enumerate(zip(trajectories, keys, strict=True))
         ]
 
     async def _label(self, trajectory: Trajectory, key: str, told: Told, until: float) -> Attribution | Refusal:
         said = told.get(trajectory.id, {})
         if len(said) == len(trajectory.steps):
-            await self._trials.told(trajectory, said, until)
             nothing = StepLabel("ABSTAIN", 0.0)
             labels = (nothing,) * len(trajectory.steps)
             return Attribution(labels=labels, judge=FEEDBACK, rubric=FEEDBACK)
@@ -205,7 +203,7 @@ class Attributor:
         while key in self._flying:
             await self._flying[key].wait()
         found = self._judgements.found(key) or await self._asked(trajectory, key, until)
-        await self._trials.blind(trajectory, until)
+        await ask_blind(self._asking, self._judgements, trajectory, until)
         return found
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
@@ -220,9 +218,7 @@ class Attributor:
             self._flying.pop(key).set()
         return found
 
-    def _settled(
-        self, trajectory: Trajectory, key: str, found: Attribution | Refusal, said: Mapping[int, StepLabel]
-    ) -> Attribution:
+    def _settled(self, trajectory: Trajectory, key: str, found: Attribution | Refusal) -> Attribution:
         """Count what became of a trajectory, and give its labels their weight."""
         tenant, stats = trajectory.tenant, self._judgements.stats
         if isinstance(found, Attribution) and found.judge == FEEDBACK:
@@ -232,7 +228,6 @@ class Attributor:
             reason: Reason | None = found.reason
             found = self._abstention(trajectory, found)
         else:
-            self._trials.steps(trajectory, found, said)
             silent = bool(found.labels) and all(label.label == "ABSTAIN" for label in found.labels)
             reason = "judge" if silent else None
         cached = reason is None and not self._judgements.claim(key)

@@ -1,10 +1,10 @@
 """How far a judge's labels can be trusted, by what became known without it.
 
-*Outcomes*: a share of the trajectories whose outcome is verified is shown to the judge blind; its labels, summed with
-sign and confidence, are its score. *Steps*: feedback on a step against the judge's label of it. The weight follows from
-the AUC (Hanley and McNeil 1982): how often, of a good and a bad one, the judge scores the good one higher. A precision
-depends on how many trajectories succeed and on how generous the judge is; the AUC on neither, and nor does credit,
-which compares labels with each other (docs/measured.md). Parties are held to `actors.statistics.parties`.
+A share of the trajectories whose outcome is verified is shown to the judge blind; its labels, summed with sign and
+confidence, are its score. The weight follows from the AUC (Hanley and McNeil 1982): how often, of a good and a bad one,
+the judge scores the good one higher. A precision depends on how many trajectories succeed and on how generous the judge
+is; the AUC on neither, and nor does credit, which compares labels with each other (docs/measured.md). Parties are held
+to `actors.statistics.parties`.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from actors.statistics.intervals import wilson
 from actors.statistics.parties import set_aside, thinned
 
 WINDOW = 400
-"""Newest pieces of evidence that count, of each kind."""
+"""Newest pieces of evidence that count."""
 EVIDENCE = 30
 """Good and bad ones, of each so many, before a weight follows; until then it is 1."""
 THRESHOLD = 0.75
@@ -50,14 +50,14 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
     """Who says so; of our own trials each is one."""
 
 
-def weight_of(outcomes: Sequence[Observation], steps: Sequence[Observation]) -> float | None:
-    """A judge's weight: (2 L - 1) / (2 T - 1) within 0 and 1, of the AUC's lower bound L and the threshold T.
-
-    2 L - 1 is 0 for a coin and 1 for a judge that is never wrong. With both kinds of evidence the worse counts; None
-    without enough of either.
+def weight_of(window: Sequence[Observation]) -> float | None:
+    """A judge's weight: (2 L - 1) / (2 T - 1) within 0 and 1, of the AUC's lower bound L and the threshold T; None
+    without enough evidence. 2 L - 1 is 0 for a coin and 1 for a judge that is never wrong.
     """
-    lows = [low for window in (outcomes, steps) if (low := _low(window)) is not None]
-    return min(1.0, max(0.0, (2.0 * min(lows) - 1.0) / (2.0 * THRESHOLD - 1.0))) if lows else None
+    scored = _agreed([one for one in window if one.steps])
+    good = sum(one.good for one in scored)
+    area = auc(scored) if min(good, len(scored) - good) >= EVIDENCE else None
+    return min(1.0, max(0.0, (2.0 * area[1] - 1.0) / (2.0 * THRESHOLD - 1.0))) if area else None
 
 
 def observed(labels: Sequence[StepLabel], *, good: bool, party: str = "") -> Observation:
@@ -93,15 +93,6 @@ def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
     # Its deviation is at most that of a share of so many trials, for all areas that matter here.
     trials = max(1, round(2 * good * bad / (good + bad)))
     return area, wilson(area * trials, trials)[0]
-
-
-def _low(window: Sequence[Observation]) -> float | None:
-    scored = _agreed([one for one in window if one.steps])
-    good = sum(one.good for one in scored)
-    if min(good, len(scored) - good) < EVIDENCE:
-        return None
-    area = auc(scored)
-    return area[1] if area else None
 
 
 def _agreed(window: Sequence[Observation]) -> list[Observation]:

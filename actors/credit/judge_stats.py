@@ -5,13 +5,13 @@ weight; without enough of it the judge's over all tenants does.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from actors.credit.calibration import WINDOW, Observation, figures, observed, weight_of
-from actors.messages import Attribution, StepLabel, Trajectory
+from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import FairWindow, party_of
 
@@ -24,7 +24,7 @@ _Key = tuple[str, str, str]
 
 
 class Page(msgspec.Struct, kw_only=True):
-    """A judge in a tenant's traffic: what it did, and the newest evidence of each kind."""
+    """A judge in a tenant's traffic: what it did, and the newest evidence of how good that was."""
 
     judge: str
     rubric: str
@@ -43,7 +43,6 @@ class Page(msgspec.Struct, kw_only=True):
     weighed: bool = False
     """The weight follows from evidence on this page; else from the judge's page over all tenants, or it is 1."""
     outcomes: list[Observation] = []
-    steps: list[Observation] = []
 
 
 class JudgeStats:
@@ -67,34 +66,21 @@ class JudgeStats:
                 return page.weight
         return 1.0
 
-    def observe(
-        self,
-        kind: Literal["outcomes", "steps"],
-        found: Attribution,
-        labels: Sequence[StepLabel],
-        run: Trajectory,
-        *,
-        good: bool,
-    ) -> None:
-        """What `found` said of a run shown blind, or of a step that somebody reported on, beside what is known of it.
-
-        Args:
-            labels: those of `found` that are held against it.
-        """
+    def observe(self, found: Attribution, run: Trajectory, *, good: bool) -> None:
+        """What `found` said of a run that was shown blind, beside how that went."""
         party = party_of(run.tenant, run.caller) if run.source == "production" else f"own:{run.id}"
-        seen = observed(labels, good=good, party=party)
+        seen = observed(found.labels, good=good, party=party)
         for page in self.pages(found.judge, found.rubric, run.tenant):
-            window = page.outcomes if kind == "outcomes" else page.steps
-            window.append(seen)
-            if len(window) > WINDOW:
-                window[:] = FairWindow(WINDOW, lambda one: one.party, window)
+            page.outcomes.append(seen)
+            if len(page.outcomes) > WINDOW:
+                page.outcomes[:] = FairWindow(WINDOW, lambda one: one.party, page.outcomes)
             self._unsettled.add((page.judge, page.rubric, page.tenant))
 
     def settle(self) -> None:
         """Let weights follow from what was observed."""
         for key in self._unsettled & self._pages.keys():
             page = self._pages[key]
-            found = weight_of(page.outcomes, page.steps)
+            found = weight_of(page.outcomes)
             if found is not None:
                 page.weight, page.weighed = found, True
         self._unsettled.clear()
@@ -106,10 +92,7 @@ class JudgeStats:
     def report(self) -> list[dict[str, Any]]:
         """The same for people: figures in the place of evidence."""
         return [
-            {
-                **msgspec.structs.asdict(page),
-                **{kind: msgspec.to_builtins(figures(getattr(page, kind))) for kind in ("outcomes", "steps")},
-            }
+            {**msgspec.structs.asdict(page), "outcomes": msgspec.to_builtins(figures(page.outcomes))}
             for page in self.all()
         ]
 

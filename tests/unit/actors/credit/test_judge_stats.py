@@ -24,7 +24,7 @@ class Bench:
                 id=f"t{self.number}", caller=caller, source=source, steps=(), started=0.0, ended=1.0, outcome=1.0
             )
             found = Attribution(labels=(label,), judge="j", rubric="1")
-            self.stats.observe("outcomes", found, found.labels, run, good=good != lies)
+            self.stats.observe(found, run, good=good != lies)
         self.stats.settle()
 
     def weight(self) -> float:
