@@ -19,10 +19,9 @@ import structlog
 from prometheus_client import Histogram
 
 from actors.credit.asking import Asking, Reason, Refusal
-from actors.credit.budget import Budget, Spent
+from actors.credit.budget import Budget
 from actors.credit.content import content_hash
 from actors.credit.control_questions import SUCCESS, ask_blind
-from actors.credit.judge_stats import Page
 from actors.credit.judgement_cache import JudgementCache
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
@@ -77,10 +76,11 @@ class Attributor:
         store: Store | None = None, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._clock = settings, judge, evidence, clock
-        self._budget = Budget(settings.tokens_per_day, clock)
-        self._judgements = JudgementCache(self._budget, store, clock)
-        self._asking = Asking(
-            judge, budget=self._budget, concurrency=settings.concurrency, spent=self._judgements.spent
+        self.budget = Budget(settings.tokens_per_day, clock)
+        self._judgements = JudgementCache(self.budget, store, clock)
+        self.stats = self._judgements.stats
+        self.asking = Asking(
+            judge, budget=self.budget, concurrency=settings.concurrency, spent=self._judgements.spent
         )  # fmt: skip
         self._flying: dict[str, anyio.Event] = {}
         self._started = False
@@ -127,7 +127,7 @@ class Attributor:
         ]
         now = self._clock()
         for trajectory in trajectories:
-            self._asking.settled(trajectory.id)
+            self.asking.settled(trajectory.id)
             self.lag.observe(max(0.0, now - trajectory.ended))
         return Result(attributed, [Output(TRAJECTORY_ATTRIBUTED, message) for message in attributed])
 
@@ -139,34 +139,15 @@ class Attributor:
         return {
             "judge": self._judge.name,
             "rubric": self._judge.rubric,
-            "away": self.away,
+            "away": self.asking.away,
             "budget": {
                 "limits": {"tokens_per_day": self._settings.tokens_per_day},
-                "spent": self.spent,
-                "used_up": self.used_up,
+                "spent": self.budget.spent(),
+                "used_up": self.budget.used_up(),
             },
             "counts": dict(self.counts),
-            "judges": self._judgements.stats.report(),
+            "judges": self.stats.report(),
         }
-
-    @property
-    def used_up(self) -> str:
-        """Which limit of the budget is reached, empty if none."""
-        return self._budget.used_up()
-
-    @property
-    def spent(self) -> Spent:
-        """What the judge cost of late."""
-        return self._budget.spent()
-
-    @property
-    def away(self) -> bool:
-        """The judge does not answer."""
-        return self._asking.away
-
-    def pages(self) -> list[Page]:
-        """What every judge did, by tenant."""
-        return self._judgements.stats.all()
 
     async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
         keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]
@@ -203,7 +184,7 @@ class Attributor:
         while key in self._flying:
             await self._flying[key].wait()
         found = self._judgements.found(key) or await self._asked(trajectory, key, until)
-        await ask_blind(self._asking, self._judgements, trajectory, until)
+        await ask_blind(self.asking, self._judgements, trajectory, until)
         return found
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
@@ -211,7 +192,7 @@ class Attributor:
             return Refusal("not_sampled", "not sampled")
         self._flying[key] = anyio.Event()
         try:
-            found = await self._asking.labels(trajectory, until)
+            found = await self.asking.labels(trajectory, until)
             if isinstance(found, Attribution):
                 await self._judgements.judged(key, trajectory, found)
         finally:
@@ -220,7 +201,7 @@ class Attributor:
 
     def _settled(self, trajectory: Trajectory, key: str, found: Attribution | Refusal) -> Attribution:
         """Count what became of a trajectory, and give its labels their weight."""
-        tenant, stats = trajectory.tenant, self._judgements.stats
+        tenant, stats = trajectory.tenant, self.stats
         if isinstance(found, Attribution) and found.judge == FEEDBACK:
             self.counts["told"] += 1
             return found

@@ -10,7 +10,6 @@ the order's id, which follows from its members. Pool and curriculum are rebuilt 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from heapq import merge
 from pathlib import Path
 
 import anyio.to_thread
@@ -242,17 +241,20 @@ class Curator:
 
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
-        sandbox = await self._store.recent_outcomes(source="sandbox", limit=_HISTORY)
-        production = await self._store.recent_outcomes(source="production", limit=_HISTORY)
-        self._rebuilt = {row.id: row.revision for row in (*sandbox, *production) if row.outcome is not None}
-        told: list[list[tuple[float, str, str, float]]] = [[], []]
-        for source, rows, into in (("sandbox", sandbox, told[0]), ("production", production, told[1])):
-            for number, row in enumerate(reversed(rows)):
-                if not number % _AT_ONCE:
-                    await checkpoint()
-                if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id)):
-                    into.append((row.ended, source, self.curriculum.kind(row.goal), row.outcome))
-        self.curriculum.rebuild(row[1:] for row in merge(*told, key=lambda row: row[0]))
+        rows = [
+            (row.ended, source, row)
+            for source in ("sandbox", "production")
+            for row in reversed(await self._store.recent_outcomes(source=source, limit=_HISTORY))
+            if row.outcome is not None
+        ]
+        self._rebuilt = {row.id: row.revision for _, _, row in rows}
+        told: list[tuple[str, str, float]] = []
+        for number, (_, source, row) in enumerate(sorted(rows, key=lambda one: one[0])):
+            if not number % _AT_ONCE:
+                await checkpoint()
+            if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id)):
+                told.append((source, self.curriculum.kind(row.goal), row.outcome))
+        self.curriculum.rebuild(told)
 
     def _observe(self, item: Attributed, latest: Latest) -> list[Message]:
         """Tell curriculum and estimates, once a revision; what is the gate's tells them nothing."""
@@ -315,16 +317,11 @@ class Curator:
     async def _save_kinds(self) -> None:
         self._kinds_saved = self._clock()
         self.kinds.erase(await self._store.tombstoned(self.kinds.runs))
-        data = self.kinds.to_save()
-        if data is not None:
-            await self._store.state_put(_KINDS, data)
-        data = self.curriculum.levels.to_save()
-        if data is not None:
-            await self._store.state_put(_LEVELS, data)
         self.provisional.erase(await self._store.tombstoned(self.provisional.runs))
-        data = self.provisional.model.to_save()
-        if data is not None:
-            await self._store.state_put(STATE, data)
+        for key, part in ((_KINDS, self.kinds), (_LEVELS, self.curriculum.levels), (STATE, self.provisional.model)):
+            data = part.to_save()
+            if data is not None:
+                await self._store.state_put(key, data)
 
     def _take(self, item: Attributed, latest: Latest, settled: set[str]) -> list[Message]:
         """Into the pool and the estimates."""

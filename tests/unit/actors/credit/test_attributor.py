@@ -215,7 +215,7 @@ async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_kee
     last = await handled(actor, batch[400:])
     assert {record.attribution.weight for record in first} == {1.0}
     assert {record.attribution.weight for record in last} == {wanted}
-    page = actor.pages()[0]
+    page = actor.stats.all()[0]
     assert page.weight == wanted
     assert figures(page.outcomes).auc_low is not None
 
@@ -227,7 +227,7 @@ async def test_reports_on_steps_count_in_full_whatever_the_judges_weight(monkeyp
     again = msgspec.structs.replace(received(1)[0].message, id="x")
     (found,) = await handled(actor, [Received("x", TRAJECTORY_CLOSED, again)])
     labels = found.attribution.labels
-    assert (actor.pages()[0].weight, found.attribution.weight) == (0.0, 1.0)
+    assert (actor.stats.all()[0].weight, found.attribution.weight) == (0.0, 1.0)
     assert [label.label for label in labels] == ["BAD", "GOOD", *["ABSTAIN"] * (len(labels) - 2)]
 
 
