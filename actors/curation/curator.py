@@ -23,7 +23,6 @@ from actors.curation.pool import (
     UNREPORTED,
     CuratorSettings,
     Guess,
-    Selected,
     TrainingPool,
 )
 from actors.curation.waiting import Heard
@@ -31,6 +30,7 @@ from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import (
     Attributed,
+    BatchItem,
     BatchOrder,
     Candidate,
     Directive,
@@ -371,12 +371,12 @@ class Curator:
         outputs: list[Output] = []
         if self.outstanding is None and not self.frozen:
             selected = self.pool.select(self._clock())
-            if selected is not None:
+            if selected:
                 order = await self._write(selected)
                 self.outstanding, self._sent_at, self._attempts = order, self._clock(), 1
                 records += [
                     Guessed(id=item.attributed.id, outcome=item.attributed.trajectory.outcome or 0.0)
-                    for item in selected.items
+                    for item in selected
                     if item.attributed.trajectory.provisional
                 ]
                 records.append(order)
@@ -388,14 +388,15 @@ class Curator:
         self.effects.update(one.reason for one in drops)
         return Result([*records, *drops], outputs)
 
-    async def _write(self, selected: Selected) -> BatchOrder:
+    async def _write(self, selected: Sequence[BatchItem]) -> BatchOrder:
         """
         Raises:
             DependencyUnavailable: no room, or no right to write; no record is to blame, and none may be parked for it.
         """
-        members = tuple(item.attributed.id for item in selected.items)
+        members = tuple(item.attributed.id for item in selected)
+        runs = [item.attributed.trajectory for item in selected]
         order_id = derived_id("batch", *sorted(members))
-        data = encode_batch(selected.items)
+        data = encode_batch(selected)
         path = self._batches / f"{order_id}{_SUFFIX}"
         try:
             await anyio.to_thread.run_sync(_write_order, path, data)
@@ -404,21 +405,22 @@ class Curator:
                 f"no batch of {len(data)} bytes could be written: {error}; make room where state_dir is"
             ) from error
         await anyio.to_thread.run_sync(self._clean)
-        _log.info(
-            "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
-            production=selected.production, head=self.pool.freshness.head, oldest=selected.min_version,
-        )  # fmt: skip
-        return BatchOrder(
+        order = BatchOrder(
             id=order_id,
             path=str(path.absolute()),
             sha256=hashlib.sha256(data).hexdigest(),
             size=len(data),
             trajectories=members,
-            groups=selected.groups,
-            production=selected.production,
-            min_version=selected.min_version,
+            groups=len({run.group for run in runs if run.source == "sandbox"}),
+            production=sum(run.source == "production" for run in runs),
+            min_version=min(run.min_version for run in runs),
             created=self._clock(),
         )
+        _log.info(
+            "batch_written", order=order_id, trajectories=len(members), groups=order.groups,
+            production=order.production, head=self.pool.freshness.head, oldest=order.min_version,
+        )  # fmt: skip
+        return order
 
     async def _overdue(self, order: BatchOrder) -> Result:
         """Send the same order again, or give it up. The learner knows an order by its id, so twice is once."""

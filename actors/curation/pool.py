@@ -80,19 +80,6 @@ class Guess(msgspec.Struct, frozen=True):
     """How far that counts, 0 to 1."""
 
 
-class Selected(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of a batch."""
-
-    items: tuple[BatchItem, ...]
-    groups: int
-    production: int
-
-    @property
-    def min_version(self) -> int:
-        """Oldest weight version that sampled a token."""
-        return min(item.attributed.trajectory.min_version for item in self.items)
-
-
 class _Group:
     """Attempts at one task."""
 
@@ -226,30 +213,30 @@ class TrainingPool:
         """None of them is wanted any more; their runs wait for a report as before."""
         self._guesses.clear()
 
-    def select(self, now: float) -> Selected | None:
-        """Draw the next batch out of the pool, or None if it cannot be made yet."""
+    def select(self, now: float) -> list[BatchItem]:
+        """Draw the next batch out of the pool; empty if it cannot be made yet."""
         self._refresh(now)
         wanted = self._settings.groups_per_batch
         if wanted == 0:
             return self._from_traffic()
         while self.whole_groups >= wanted:
             selected = self._from_groups(wanted)
-            if selected is not None:
+            if selected:
                 self._since = None
                 return selected
         return self._waited(now)
 
-    def _waited(self, now: float) -> Selected | None:
+    def _waited(self, now: float) -> list[BatchItem]:
         """What there is, once the rest of a batch has been waited for long enough."""
         if not self.whole_groups and self.fresh < self._settings.production_per_batch:
             self._since = None
-            return None
+            return []
         self._since = now if self._since is None else self._since
         if now - self._since < WAIT_SECONDS:
-            return None
+            return []
         self._since = None
         selected = self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
-        self.counts["waited_batches"] += selected is not None
+        self.counts["waited_batches"] += bool(selected)
         return selected
 
     def _add_member(self, item: Attributed, now: float) -> bool:
@@ -299,32 +286,24 @@ class TrainingPool:
                     self._drop([member], gone_of[member.id])
             group.members = [member for member in group.members if not gone_of[member.id]]
 
-    def _from_groups(self, wanted: int) -> Selected | None:
-        """A batch of at most so many whole groups; None if there was nothing to learn from in any of them."""
+    def _from_groups(self, wanted: int) -> list[BatchItem]:
+        """A batch of at most so many whole groups; empty if there was nothing to learn from in any of them."""
         whole = [self._unit(name, group.members) for name, group in self._groups.items() if group.whole]
         items: list[BatchItem] = []
-        groups = 0
         for unit in self._drawn(whole, wanted, self._settings.group_replay):
             group = self._groups.pop(unit.name)
             if group.equal:
                 self.counts["equal_groups"] += 1
                 self._drop(group.members, "equal outcomes")
                 continue
-            groups += 1
             reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
             items += [BatchItem(attributed=member, reason=reason) for member in group.members]
-        if not groups:
-            return None
         share = self._settings.production_share
-        production = self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))
-        return Selected(items=(*items, *production), groups=groups, production=len(production))
+        return [*items, *self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))] if items else []
 
-    def _from_traffic(self) -> Selected | None:
+    def _from_traffic(self) -> list[BatchItem]:
         wanted = self._settings.production_per_batch
-        if self.fresh < max(1, wanted):
-            return None
-        production = self._draw(wanted)
-        return Selected(items=tuple(production), groups=0, production=len(production))
+        return self._draw(wanted) if self.fresh >= max(1, wanted) else []
 
     def _draw(self, wanted: int) -> list[BatchItem]:
         """At most `wanted` production trajectories out of the pool: reported ones, then what the model speaks of."""
