@@ -55,7 +55,7 @@ class Asking:
         self._spent = spent
         self._slots = anyio.CapacityLimiter(concurrency)
         self._tries: Bounded[str, Refusal] = Bounded(_REMEMBERED)
-        self._unanswered, self._again, self._probing = 0, 0.0, False
+        self._unanswered, self._again = 0, 0.0
 
     @property
     def away(self) -> bool:
@@ -93,18 +93,14 @@ class Asking:
                 raise DependencyUnavailable(f"judge {self.judge.name} is slow; the rest of the batch is asked for next")
             if spent := self.budget.used_up():
                 return Refusal("budget", f"budget of {spent} is spent")
-            probe = self.away
-            if probe and (self._probing or now < self._again):
+            if self.away and now < self._again:
                 raise DependencyUnavailable(f"judge {self.judge.name} is away; it is asked now and then")
-            self._probing = self._probing or probe
-            self.budget.begin()
-            try:
-                return await self._ask(trajectory, probe)
-            finally:
-                self._probing = self._probing and not probe
+            return await self._ask(trajectory)
 
-    async def _ask(self, trajectory: Trajectory, probe: bool) -> Attribution | Refusal:
-        cost = (0.0, 0.0)
+    async def _ask(self, trajectory: Trajectory) -> Attribution | Refusal:
+        probe, cost = self.away, (0.0, 0.0)
+        self._again = anyio.current_time() + TIMEOUT  # nobody else finds out at the same time
+        self.budget.begin()
         try:
             with anyio.fail_after(TIMEOUT):
                 found = await self.judge.label(trajectory)

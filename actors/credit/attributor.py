@@ -19,10 +19,9 @@ import structlog
 from prometheus_client import Histogram
 
 from actors.credit.asking import Asking, Reason, Refusal
-from actors.credit.budget import Budget, Spent
+from actors.credit.budget import Budget
 from actors.credit.content import content_hash
-from actors.credit.control_questions import SUCCESS, ControlQuestions
-from actors.credit.judge_stats import PageReport
+from actors.credit.control_questions import SUCCESS, ask_blind
 from actors.credit.judgement_cache import JudgementCache
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
@@ -35,8 +34,6 @@ from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 
 _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
-_BATCH = 64
-"""Trajectories taken at a time. The daemon judges one such batch while it writes another."""
 PATIENCE = 300.0
 """Seconds after which no judgement of a batch is begun any more; what is missing is asked for in a new attempt at the
 batch, which finds the others done."""
@@ -70,7 +67,8 @@ class Attributor(Actor):
 
     name = "attributor"
     inputs = (TRAJECTORY_CLOSED,)
-    batch = _BATCH
+    batch = 64
+    """Trajectories taken at a time. The daemon judges one such batch while it writes another."""
     renews = True
 
     def __init__(
@@ -78,12 +76,12 @@ class Attributor(Actor):
         store: Store | None = None, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._clock = settings, judge, evidence, clock
-        self._budget = Budget(settings.tokens_per_day, clock)
-        self._judgements = JudgementCache(self._budget, store, clock)
-        self._asking = Asking(
-            judge, budget=self._budget, concurrency=settings.concurrency, spent=self._judgements.spent
+        self.budget = Budget(settings.tokens_per_day, clock)
+        self._judgements = JudgementCache(self.budget, store, clock)
+        self.stats = self._judgements.stats
+        self.asking = Asking(
+            judge, budget=self.budget, concurrency=settings.concurrency, spent=self._judgements.spent
         )  # fmt: skip
-        self._trials = ControlQuestions(self._asking, self._judgements)
         self._flying: dict[str, anyio.Event] = {}
         self._started = False
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
@@ -129,7 +127,7 @@ class Attributor(Actor):
         ]
         now = self._clock()
         for trajectory in trajectories:
-            self._asking.settled(trajectory.id)
+            self.asking.settled(trajectory.id)
             self.lag.observe(max(0.0, now - trajectory.ended))
         return Result(attributed, [Output(TRAJECTORY_ATTRIBUTED, message) for message in attributed])
 
@@ -138,34 +136,15 @@ class Attributor(Actor):
         return {
             "judge": self._judge.name,
             "rubric": self._judge.rubric,
-            "away": self.away,
+            "away": self.asking.away,
             "budget": {
                 "limits": {"tokens_per_day": self._settings.tokens_per_day},
-                "spent": self.spent,
-                "used_up": self.used_up,
+                "spent": self.budget.spent(),
+                "used_up": self.budget.used_up(),
             },
             "counts": dict(self.counts),
-            "judges": self.pages(),
+            "judges": self.stats.report(),
         }
-
-    @property
-    def used_up(self) -> str:
-        """Which limit of the budget is reached, empty if none."""
-        return self._budget.used_up()
-
-    @property
-    def spent(self) -> Spent:
-        """What the judge cost of late."""
-        return self._budget.spent()
-
-    @property
-    def away(self) -> bool:
-        """The judge does not answer."""
-        return self._asking.away
-
-    def pages(self) -> list[PageReport]:
-        """What every judge did, by tenant."""
-        return self._judgements.stats.report()
 
     async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
         keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]
@@ -188,14 +167,13 @@ class Attributor(Actor):
         if away:
             raise away[0]
         return [
-            self._settled(trajectory, key, labelled[number], told.get(trajectory.id, {}))
+            self._settled(trajectory, key, labelled[number])
             for number, (trajectory, key) in enumerate(zip(trajectories, keys, strict=True))
         ]
 
     async def _label(self, trajectory: Trajectory, key: str, told: Told, until: float) -> Attribution | Refusal:
         said = told.get(trajectory.id, {})
         if len(said) == len(trajectory.steps):
-            await self._trials.told(trajectory, said, until)
             nothing = StepLabel("ABSTAIN", 0.0)
             labels = (nothing,) * len(trajectory.steps)
             return Attribution(labels=labels, judge=FEEDBACK, rubric=FEEDBACK)
@@ -203,7 +181,7 @@ class Attributor(Actor):
         while key in self._flying:
             await self._flying[key].wait()
         found = self._judgements.found(key) or await self._asked(trajectory, key, until)
-        await self._trials.blind(trajectory, until)
+        await ask_blind(self.asking, self._judgements, trajectory, until)
         return found
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
@@ -211,18 +189,16 @@ class Attributor(Actor):
             return Refusal("not_sampled", "not sampled")
         self._flying[key] = anyio.Event()
         try:
-            found = await self._asking.labels(trajectory, until)
+            found = await self.asking.labels(trajectory, until)
             if isinstance(found, Attribution):
                 await self._judgements.judged(key, trajectory, found)
         finally:
             self._flying.pop(key).set()
         return found
 
-    def _settled(
-        self, trajectory: Trajectory, key: str, found: Attribution | Refusal, said: Mapping[int, StepLabel]
-    ) -> Attribution:
+    def _settled(self, trajectory: Trajectory, key: str, found: Attribution | Refusal) -> Attribution:
         """Count what became of a trajectory, and give its labels their weight."""
-        tenant, stats = trajectory.tenant, self._judgements.stats
+        tenant, stats = trajectory.tenant, self.stats
         if isinstance(found, Attribution) and found.judge == FEEDBACK:
             self.counts["told"] += 1
             return found
@@ -230,7 +206,6 @@ class Attributor(Actor):
             reason: Reason | None = found.reason
             found = self._abstention(trajectory, found)
         else:
-            self._trials.steps(trajectory, found, said)
             silent = bool(found.labels) and all(label.label == "ABSTAIN" for label in found.labels)
             reason = "judge" if silent else None
         cached = reason is None and not self._judgements.claim(key)

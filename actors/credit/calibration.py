@@ -1,10 +1,10 @@
 """How far a judge's labels can be trusted, by what became known without it.
 
-*Outcomes*: a share of the trajectories whose outcome is verified is shown to the judge blind; its labels, summed with
-sign and confidence, are its score. *Steps*: feedback on a step against the judge's label of it. The weight follows from
-the AUC (Hanley and McNeil 1982): how often, of a good and a bad one, the judge scores the good one higher. A precision
-depends on how many trajectories succeed and on how generous the judge is; the AUC on neither, and nor does credit,
-which compares labels with each other (docs/measured.md). Parties are held to `actors.statistics.parties`.
+A share of the trajectories whose outcome is verified is shown to the judge blind; its labels, summed with sign and
+confidence, are its score. The weight follows from the AUC (Hanley and McNeil 1982): how often, of a good and a bad one,
+the judge scores the good one higher. A precision depends on how many trajectories succeed and on how generous the judge
+is; the AUC on neither, and nor does credit, which compares labels with each other (docs/measured.md). Parties are held
+to `actors.statistics.parties`.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,33 +18,21 @@ from actors.statistics.intervals import wilson
 from actors.statistics.parties import set_aside, thinned
 
 WINDOW = 400
-"""Newest pieces of evidence that count, of each kind."""
+"""Newest pieces of evidence that count."""
 EVIDENCE = 30
 """Good and bad ones, of each so many, before a weight follows; until then it is 1."""
 THRESHOLD = 0.75
 """Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """A share with its 95 % Wilson interval."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What one window of evidence says; a figure is None without anything to base it on."""
+    """What one window of evidence says."""
 
     n: int
     silent: int
     """Those of them that the judge gave no label, or labels that cancel out."""
-    agreement: Rate | None
-    """The sign of the score is right."""
-    precision_good: Rate | None
-    precision_bad: Rate | None
     auc: float | None
+    """None without both a good and a bad one that got labels."""
     auc_low: float | None
     """Lower end of its interval: Wilson's, for the harmonic mean of the numbers of good and bad ones."""
 
@@ -62,14 +50,14 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
     """Who says so; of our own trials each is one."""
 
 
-def weight_of(outcomes: Sequence[Observation], steps: Sequence[Observation]) -> float | None:
-    """A judge's weight: (2 L - 1) / (2 T - 1) within 0 and 1, of the AUC's lower bound L and the threshold T.
-
-    2 L - 1 is 0 for a coin and 1 for a judge that is never wrong. With both kinds of evidence the worse counts; None
-    without enough of either.
+def weight_of(window: Sequence[Observation]) -> float | None:
+    """A judge's weight: (2 L - 1) / (2 T - 1) within 0 and 1, of the AUC's lower bound L and the threshold T; None
+    without enough evidence. 2 L - 1 is 0 for a coin and 1 for a judge that is never wrong.
     """
-    lows = [low for window in (outcomes, steps) if (low := _low(window)) is not None]
-    return min(1.0, max(0.0, (2.0 * min(lows) - 1.0) / (2.0 * THRESHOLD - 1.0))) if lows else None
+    scored = _agreed([one for one in window if one.steps])
+    good = sum(one.good for one in scored)
+    area = auc(scored) if min(good, len(scored) - good) >= EVIDENCE else None
+    return min(1.0, max(0.0, (2.0 * area[1] - 1.0) / (2.0 * THRESHOLD - 1.0))) if area else None
 
 
 def observed(labels: Sequence[StepLabel], *, good: bool, party: str = "") -> Observation:
@@ -81,19 +69,8 @@ def observed(labels: Sequence[StepLabel], *, good: bool, party: str = "") -> Obs
 
 def figures(window: Sequence[Observation]) -> Figures:
     """What `window` says."""
-    good = [one for one in window if one.score > 0]
-    bad = [one for one in window if one.score < 0]
-    right = sum(one.good for one in good), sum(not one.good for one in bad)
-    area = auc(window)
-    return Figures(
-        n=len(window),
-        silent=len(window) - len(good) - len(bad),
-        agreement=_rate(sum(right), len(good) + len(bad)),
-        precision_good=_rate(right[0], len(good)),
-        precision_bad=_rate(right[1], len(bad)),
-        auc=area[0] if area else None,
-        auc_low=area[1] if area else None,
-    )
+    area, low = auc(window) or (None, None)
+    return Figures(n=len(window), silent=sum(not one.score for one in window), auc=area, auc_low=low)
 
 
 def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
@@ -118,15 +95,6 @@ def auc(window: Sequence[Observation]) -> tuple[float, float] | None:
     return area, wilson(area * trials, trials)[0]
 
 
-def _low(window: Sequence[Observation]) -> float | None:
-    scored = _agreed([one for one in window if one.steps])
-    good = sum(one.good for one in scored)
-    if min(good, len(scored) - good) < EVIDENCE:
-        return None
-    area = auc(scored)
-    return area[1] if area else None
-
-
 def _agreed(window: Sequence[Observation]) -> list[Observation]:
     """What a weight follows from: no party's word."""
     newest = window[::-1]
@@ -138,7 +106,3 @@ def _agreed(window: Sequence[Observation]) -> list[Observation]:
 
     aside = set_aside([one.party for one in kept], area)
     return [one for one in kept if one.party not in aside]
-
-
-def _rate(successes: int, trials: int) -> Rate | None:
-    return Rate(successes / trials, *wilson(successes, trials), trials) if trials else None

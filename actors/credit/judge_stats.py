@@ -5,13 +5,13 @@ weight; without enough of it the judge's over all tenants does.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from actors.credit.calibration import WINDOW, Figures, Observation, figures, observed, weight_of
-from actors.messages import Attribution, StepLabel, Trajectory
+from actors.credit.calibration import WINDOW, Observation, figures, observed, weight_of
+from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import FairWindow, party_of
 
@@ -23,7 +23,9 @@ _PAGES = 512
 _Key = tuple[str, str, str]
 
 
-class _Work(msgspec.Struct, kw_only=True):
+class Page(msgspec.Struct, kw_only=True):
+    """A judge in a tenant's traffic: what it did, and the newest evidence of how good that was."""
+
     judge: str
     rubric: str
     tenant: str
@@ -40,20 +42,7 @@ class _Work(msgspec.Struct, kw_only=True):
     weight: float = 1.0
     weighed: bool = False
     """The weight follows from evidence on this page; else from the judge's page over all tenants, or it is 1."""
-
-
-class Page(_Work, kw_only=True):
-    """A judge in a tenant's traffic, with the newest evidence of each kind."""
-
     outcomes: list[Observation] = []
-    steps: list[Observation] = []
-
-
-class PageReport(_Work, kw_only=True):
-    """A page as it is shown."""
-
-    outcomes: Figures
-    steps: Figures
 
 
 class JudgeStats:
@@ -77,47 +66,35 @@ class JudgeStats:
                 return page.weight
         return 1.0
 
-    def observe(
-        self,
-        kind: Literal["outcomes", "steps"],
-        found: Attribution,
-        labels: Sequence[StepLabel],
-        run: Trajectory,
-        *,
-        good: bool,
-    ) -> None:
-        """What `found` said of a run shown blind, or of a step that somebody reported on, beside what is known of it.
-
-        Args:
-            labels: those of `found` that are held against it.
-        """
+    def observe(self, found: Attribution, run: Trajectory, *, good: bool) -> None:
+        """What `found` said of a run that was shown blind, beside how that went."""
         party = party_of(run.tenant, run.caller) if run.source == "production" else f"own:{run.id}"
-        seen = observed(labels, good=good, party=party)
+        seen = observed(found.labels, good=good, party=party)
         for page in self.pages(found.judge, found.rubric, run.tenant):
-            window = page.outcomes if kind == "outcomes" else page.steps
-            window.append(seen)
-            if len(window) > WINDOW:
-                window[:] = FairWindow(WINDOW, lambda one: one.party, window)
+            page.outcomes.append(seen)
+            if len(page.outcomes) > WINDOW:
+                page.outcomes[:] = FairWindow(WINDOW, lambda one: one.party, page.outcomes)
             self._unsettled.add((page.judge, page.rubric, page.tenant))
 
     def settle(self) -> None:
         """Let weights follow from what was observed."""
         for key in self._unsettled & self._pages.keys():
             page = self._pages[key]
-            found = weight_of(page.outcomes, page.steps)
+            found = weight_of(page.outcomes)
             if found is not None:
                 page.weight, page.weighed = found, True
         self._unsettled.clear()
 
-    def report(self) -> list[PageReport]:
-        """All pages, by judge, rubric and tenant."""
+    def all(self) -> list[Page]:
+        """The pages, by judge, rubric and tenant."""
+        return [page for _, page in sorted(self._pages.items())]
+
+    def report(self) -> list[dict[str, Any]]:
+        """The same for people: figures in the place of evidence."""
         return [
-            PageReport(
-                **{name: getattr(page, name) for name in _Work.__struct_fields__},
-                outcomes=figures(page.outcomes), steps=figures(page.steps),
-            )
-            for _, page in sorted(self._pages.items())
-        ]  # fmt: skip
+            {**msgspec.structs.asdict(page), "outcomes": msgspec.to_builtins(figures(page.outcomes))}
+            for page in self.all()
+        ]
 
     def take(self) -> Mapping[str, bytes]:
         """Pages that have changed since the last time, by state key."""

@@ -37,8 +37,7 @@ class _Arm(msgspec.Struct):
 class Gains:
     """What is known of each cluster's outcomes, and how much another look at it is worth."""
 
-    def __init__(self, *, explore: float = 1.0, limit: int = 1024) -> None:
-        self._explore = explore
+    def __init__(self, limit: int = 1024) -> None:
         self._arms: Bounded[str, _Arm] = Bounded(limit)
         self._now = 0
         self._total = 0.0
@@ -82,7 +81,7 @@ class Gains:
         """
         arm = self._arms.get(cluster)
         plays = max(1.0, 0.0 if arm is None else self._plays(arm))
-        return weight * self.gain(cluster) + self._explore * sqrt(log(self._total + 2.0) / plays)
+        return weight * self.gain(cluster) + sqrt(log(self._total + 2.0) / plays)
 
     def _plays(self, arm: _Arm) -> float:
         return arm.plays * _kept(HORIZON) ** (self._now - arm.at)

@@ -35,33 +35,32 @@ class Unit(msgspec.Struct, frozen=True):
         return (-self.version, -self.ended, self.name)
 
 
-class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of a batch, 0 to 1."""
-
-    cluster: float = 1.0
-    task: float = 1.0
-    replay: float = 0.0
-
-
+MAX_PER_CLUSTER = 0.75
+"""Share of the groups, and of the production part, that one cluster of goals may have while others wait too."""
+MAX_PER_TASK = 0.5
+"""Like `MAX_PER_CLUSTER`, of one task: half of a batch of one task still compares it with others."""
 Key = tuple[str, str, str]
 _CLUSTER = 1
 """Where the cluster stands in a key."""
 
 
-def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curriculum) -> list[Unit]:
+def draw(waiting: Iterable[Unit], wanted: int, replay: float, curriculum: Curriculum) -> list[Unit]:
     """At most `wanted` of `waiting`; fewer only if fewer wait. The same arguments give the same units.
 
     Changes nothing in `curriculum`: tell it what became of the units.
+
+    Args:
+        replay: share of them that is not of the leading cluster.
     """
     queues: defaultdict[Key, deque[Unit]] = defaultdict(deque)
     for unit in sorted(waiting, key=lambda unit: unit.newest_first):
         queues[(party_of(unit.tenant, unit.caller), unit.cluster, unit.task)].append(unit)
     wanted = min(wanted, sum(map(len, queues.values())))
-    focus = wanted - slots(shares.replay, wanted)
+    focus = wanted - slots(replay, wanted)
     parties = len({party for party, _, _ in queues})
     of_party = floor(max(CAP, 1 / max(1, parties)) * wanted + 1e-9)
     caps = tuple(
-        max(1, cap) for cap in (of_party, *(ceil(each * wanted - 1e-9) for each in (shares.cluster, shares.task)))
+        max(1, cap) for cap in (of_party, *(ceil(each * wanted - 1e-9) for each in (MAX_PER_CLUSTER, MAX_PER_TASK)))
     )
     taken: tuple[Counter[str], ...] = tuple(Counter() for _ in caps)
     clusters = taken[_CLUSTER]
@@ -79,7 +78,7 @@ def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curri
 
     drawn: list[Unit] = []
     for slot in range(wanted):
-        leader = leading(clusters)
+        leader = min(clusters, key=lambda name: (-clusters[name], name)) if clusters else ""
         others = [key for key in queues if key[_CLUSTER] != leader] if slot >= focus else []
         keys = within(others or list(queues))
         if others:
@@ -92,11 +91,6 @@ def draw(waiting: Iterable[Unit], wanted: int, shares: Shares, curriculum: Curri
         for kind, name in enumerate(best):
             taken[kind][name] += 1
     return drawn
-
-
-def leading(clusters: Counter[str]) -> str:
-    """The cluster with the most, the first by name among equals; empty if there is none."""
-    return min(clusters, key=lambda name: (-clusters[name], name)) if clusters else ""
 
 
 def _rank(unit: Unit, index: float) -> tuple[int, float, float, str]:

@@ -10,7 +10,6 @@ the order's id, which follows from its members. Pool and curriculum are rebuilt 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from heapq import merge
 from pathlib import Path
 
 import anyio.to_thread
@@ -24,7 +23,6 @@ from actors.curation.pool import (
     UNREPORTED,
     CuratorSettings,
     Guess,
-    Selected,
     TrainingPool,
 )
 from actors.curation.waiting import Heard
@@ -32,6 +30,7 @@ from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import (
     Attributed,
+    BatchItem,
     BatchOrder,
     Candidate,
     Directive,
@@ -83,10 +82,6 @@ _KINDS_SECONDS = 60.0
 """How often it is saved, if it has changed: a kill costs the estimates that many seconds of outcomes, and no run."""
 _AT_ONCE = 256
 """Outcomes that a start reads between two breaths of the event loop."""
-_BATCH = 64
-"""Records taken at a time: one transaction each."""
-_TICK_SECONDS = 1.0
-"""How often deadlines are looked at; the shortest is ten seconds."""
 _HISTORY = 8192
 """Outcomes of sandbox and production each from which a start learns the clusters again: eight of each that is
 remembered."""
@@ -105,8 +100,10 @@ class Curator(Actor):
 
     name = "curator"
     inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME, POLICY_CANDIDATE, POLICY_SERVING, POLICY_DIRECTIVE)
-    batch = _BATCH
-    tick_seconds = _TICK_SECONDS
+    batch = 64
+    """Records taken at a time: one transaction each."""
+    tick_seconds = 1.0
+    """How often deadlines are looked at; the shortest is ten seconds."""
     renews = True
 
     def __init__(
@@ -129,14 +126,15 @@ class Curator(Actor):
             curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
             kinds: told of production's outcomes and asked what was to be expected of a run.
         """
-        self._settings, self._store, self._batches, self._clock = settings, store, batches, clock
-        self._curriculum = curriculum or settings.curriculum()
+        self.settings, self._store, self._batches, self._clock = settings, store, batches, clock
+        self.curriculum = curriculum or settings.curriculum()
+        """What it knows of the clusters."""
         self.kinds = kinds or Kinds()
-        self._curriculum.levels.meanings = self.kinds.meanings
         self.provisional = Provisional()
         """What happened after runs, and how likely it makes their success."""
         self._exam = exam
-        self._pool = TrainingPool(settings, self._curriculum, kinds=self.kinds, exam=exam)
+        self.pool = TrainingPool(settings, self.curriculum, kinds=self.kinds, exam=exam)
+        """What waits, and what was dropped by reason."""
         self._kinds_saved = float("-inf")
         self._guessed = float("-inf")
         self._rebuilt: dict[str, int] = {}
@@ -147,76 +145,43 @@ class Curator(Actor):
         self._asked = float("-inf")
         self.effects: Counter[str] = Counter()
         """Runs since this object was made: `learned`, or why they taught nothing."""
-        self._outstanding: BatchOrder | None = None
+        self.outstanding: BatchOrder | None = None
+        """The order that no version has answered yet."""
         self._sent_at = 0.0
         self._attempts = 0
-        self._frozen = False
+        self.frozen = False
+        """Whether a freeze stops ordering."""
         self.started = False
         """Whether the books have been read."""
         self.counts: Counter[str] = Counter()
-        """Since this object was made: orders, ordered_sandbox, ordered_production; drawn, with those of groups that had
-        equal outcomes, and drawn_elsewhere, not of the batch's leading cluster; order_repeated, order_given_up,
-        given_up_trajectories, skipped_trajectories; told_late, corrected_late (first words and corrections that came
-        after their runs had closed)."""
-
-    @property
-    def settings(self) -> CuratorSettings:
-        return self._settings
-
-    @property
-    def frozen(self) -> bool:
-        """Whether a freeze stops ordering."""
-        return self._frozen
-
-    @property
-    def pool(self) -> TrainingPool:
-        """What waits, and what was dropped by reason."""
-        return self._pool
-
-    @property
-    def curriculum(self) -> Curriculum:
-        """What it knows of the clusters."""
-        return self._curriculum
+        """Since this object was made: orders, ordered_sandbox, ordered_production, order_repeated, order_given_up,
+        went_back; told_late, corrected_late (first words and corrections that came after their runs had closed)."""
 
     @property
     def figures(self) -> Mapping[str, int]:
         """Everything that is counted, under names of letters and underscores, and what waits."""
-        pool, curriculum = self._pool, self._curriculum
-        # A batch that is short of replay is no reason of the pool's.
-        short = pool.counts["replay_missing"]
-        reasons = {
-            f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items() if name != "replay_missing"
-        }
-        planned = {f"planned_{name}": number for name, number in curriculum.counts.items()}
+        pool, curriculum = self.pool, self.curriculum
         return {
             **self.counts,
-            **reasons,
-            **planned,
+            **{f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items()},
+            **{f"planned_{name}": number for name, number in curriculum.counts.items()},
             **self.kinds.figures,
             "guesses": pool.guesses,
-            "replay_missing": short,
             "waiting": pool.waiting,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
-            "clusters_known": len(curriculum.levels),
-            "clusters_forgotten": curriculum.levels.forgotten,
             "clusters_sandbox": len(curriculum.playable),
         }
-
-    @property
-    def outstanding(self) -> BatchOrder | None:
-        """The order that no version has answered yet."""
-        return self._outstanding
 
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now = self._clock()
         self.heard = Heard(self.heard.since)
-        self._curriculum.levels.load(await self._store.state_get(_LEVELS))
+        self.curriculum.levels.load(await self._store.state_get(_LEVELS))
         await self._learn_clusters()
-        old, self._pool = self._pool, TrainingPool(self._settings, self._curriculum, kinds=self.kinds, exam=self._exam)
-        self._pool.counts = old.counts
-        self._frozen = await self._store.frozen()
+        old, self.pool = self.pool, TrainingPool(self.settings, self.curriculum, kinds=self.kinds, exam=self._exam)
+        self.pool.counts = old.counts
+        self.frozen = await self._store.frozen()
         self.kinds.load(await self._store.state_get(_KINDS))
         self.provisional = Provisional()
         self.provisional.model.load(await self._store.state_get(STATE))
@@ -224,14 +189,14 @@ class Curator(Actor):
         outstanding = await self._store.outstanding()
         given_up = await self._store.state_get(_GIVEN_UP)
         same = outstanding is not None and given_up is not None and outstanding.id == given_up.decode()
-        self._outstanding = None if same else outstanding
+        self.outstanding = None if same else outstanding
         self._sent_at, self._attempts = now, 1
-        room = POOL_GROUPS * self._settings.group_size + POOL_PRODUCTION
+        room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
-        self._pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
-        self._pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
+        self.pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
+        self.pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
         for item in await self._store.unused(room):
-            self._pool.add(item, now)
+            self.pool.add(item, now)
             self.provisional.saw(item.trajectory, exam=self._kept(item))
         await self._wait_again(now)
         await self._ask_of_agents(now)
@@ -240,10 +205,10 @@ class Curator(Actor):
         await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
         _log.info(
             "curator_started",
-            waiting=self._pool.waiting,
-            head=self._pool.freshness.head,
-            outstanding=self._outstanding.id if self._outstanding else None,
-            frozen=self._frozen,
+            waiting=self.pool.waiting,
+            head=self.pool.freshness.head,
+            outstanding=self.outstanding.id if self.outstanding else None,
+            frozen=self.frozen,
         )
 
     async def _wait_again(self, now: float) -> None:
@@ -251,7 +216,7 @@ class Curator(Actor):
         after = (-1.0, "")
         while page := await self._store.unreported(after, _PAGE):
             for item in page:
-                self._pool.add(item, now)
+                self.pool.add(item, now)
                 self.provisional.saw(item.trajectory, exam=self._kept(item))
             await checkpoint()
             after = (page[-1].trajectory.ended, page[-1].id)
@@ -263,7 +228,7 @@ class Curator(Actor):
 
     async def _learn_versions(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
-        freshness, head = self._pool.freshness, await self._store.head()
+        freshness, head = self.pool.freshness, await self._store.head()
         for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
             freshness.trained(candidate)
             self.kinds.estimates.trained(candidate)
@@ -277,24 +242,27 @@ class Curator(Actor):
 
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
-        sandbox = await self._store.recent_outcomes(source="sandbox", limit=_HISTORY)
-        production = await self._store.recent_outcomes(source="production", limit=_HISTORY)
-        self._rebuilt = {row.id: row.revision for row in (*sandbox, *production) if row.outcome is not None}
-        told: list[list[tuple[float, str, str, float]]] = [[], []]
-        for source, rows, into in (("sandbox", sandbox, told[0]), ("production", production, told[1])):
-            for number, row in enumerate(reversed(rows)):
-                if not number % _AT_ONCE:
-                    await checkpoint()
-                if row.outcome is not None and not (source == "production" and self._pool.held_out(row.id)):
-                    into.append((row.ended, source, self._curriculum.kind(row.goal), row.outcome))
-        self._curriculum.rebuild(row[1:] for row in merge(*told, key=lambda row: row[0]))
+        rows = [
+            (row.ended, source, row)
+            for source in ("sandbox", "production")
+            for row in reversed(await self._store.recent_outcomes(source=source, limit=_HISTORY))
+            if row.outcome is not None
+        ]
+        self._rebuilt = {row.id: row.revision for _, _, row in rows}
+        told: list[tuple[str, str, float]] = []
+        for number, (_, source, row) in enumerate(sorted(rows, key=lambda one: one[0])):
+            if not number % _AT_ONCE:
+                await checkpoint()
+            if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id)):
+                told.append((source, self.curriculum.kind(row.goal), row.outcome))
+        self.curriculum.rebuild(told)
 
     def _observe(self, item: Attributed, latest: Latest) -> list[Message]:
         """Tell curriculum and estimates, once a revision; what is the gate's tells them nothing."""
         run = item.trajectory
         if run.source == "probe" or self._kept(item) or not latest.news(run):
             return []
-        self._curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
+        self.curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
         if run.source == "production":
             self.kinds.tell(run)
             self.provisional.told(run)
@@ -302,7 +270,7 @@ class Curator(Actor):
 
     def _kept(self, item: Attributed) -> bool:
         """Whether it is the gate's."""
-        return item.trajectory.source == "production" and self._pool.held_out(item.id)
+        return item.trajectory.source == "production" and self.pool.held_out(item.id)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""
@@ -311,8 +279,6 @@ class Curator(Actor):
         # After a restart the pool has, and may have ordered, what the stream has yet to deliver. And what was in an
         # order is in no other one, whatever is reported of it later.
         settled = await self._store.settled(list(latest.runs))
-        # Kinds answer at once: what goals mean is asked before they are told of them.
-        await self.kinds.meanings.look(item.trajectory.goal for item in latest.runs.values())
         for received in batch:
             match received.message:
                 case Attributed(id=key):
@@ -326,7 +292,7 @@ class Curator(Actor):
                     records.append(candidate)
                     self._answered(candidate)
                 case Serving() as serving:
-                    self._pool.freshness.serves(serving)
+                    self.pool.freshness.serves(serving)
                 case Directive() as directive:
                     records.append(directive)
                     self.heard.directive(directive)
@@ -334,7 +300,7 @@ class Curator(Actor):
                         self.kinds.drifted(directive.details)
                         await self._save_kinds()
                     if directive.kind in ("freeze", "thaw"):
-                        self._frozen = directive.kind == "freeze"
+                        self.frozen = directive.kind == "freeze"
                 case _:
                     pass
         return await self._order(records)
@@ -344,30 +310,25 @@ class Curator(Actor):
         await self._ask_of_agents(self._clock())
         if self._clock() - self._kinds_saved >= _KINDS_SECONDS:
             await self._save_kinds()
-        if self._outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
-            return await self._overdue(self._outstanding)
+        if self.outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
+            return await self._overdue(self.outstanding)
         await self._guess(self._clock())
         return await self._order([])
 
     async def _save_kinds(self) -> None:
         self._kinds_saved = self._clock()
         self.kinds.erase(await self._store.tombstoned(self.kinds.runs))
-        data = self.kinds.to_save()
-        if data is not None:
-            await self._store.state_put(_KINDS, data)
-        data = self._curriculum.levels.to_save()
-        if data is not None:
-            await self._store.state_put(_LEVELS, data)
         self.provisional.erase(await self._store.tombstoned(self.provisional.runs))
-        data = self.provisional.model.to_save()
-        if data is not None:
-            await self._store.state_put(STATE, data)
+        for key, part in ((_KINDS, self.kinds), (_LEVELS, self.curriculum.levels), (STATE, self.provisional.model)):
+            data = part.to_save()
+            if data is not None:
+                await self._store.state_put(key, data)
 
     def _take(self, item: Attributed, latest: Latest, settled: set[str]) -> list[Message]:
         """Into the pool and the estimates."""
         if item.id not in settled:
             settled.add(item.id)  # a batch may tell of it twice
-            self._pool.add(item, self._clock())
+            self.pool.add(item, self._clock())
         return self._observe(item, latest)
 
     async def _guess(self, now: float) -> None:
@@ -379,47 +340,44 @@ class Curator(Actor):
         wanted = self.provisional.model.to_learn()
         if wanted is not None:
             self.provisional.model.adopt(await anyio.to_thread.run_sync(learn, *wanted))
-        if wanted is not None or not self._settings.provisional:
+        if wanted is not None or not self.settings.provisional:
             # What an older model made of them is not what the newest does; nor is anything, where it is not wanted.
-            self._pool.drop_guesses()
+            self.pool.drop_guesses()
             self.provisional.give_again()
-        if not self._settings.provisional:
+        if not self.settings.provisional:
             return
         for chance in self.provisional.due(now, _GUESSED):
             item = await self._store.trajectory(chance.id)
             if isinstance(item, Attributed):
-                self._pool.guess(Guess(item, chance.chance, chance.weight))
+                self.pool.guess(Guess(item, chance.chance, chance.weight))
 
     def _answered(self, candidate: Candidate) -> None:
-        before = self._pool.freshness.head
-        self._pool.freshness.trained(candidate)
+        before = self.pool.freshness.head
+        self.pool.freshness.trained(candidate)
         self.kinds.estimates.trained(candidate)
         if candidate.answer == "went_back":
             self.counts["went_back"] += 1
             _log.info("learner_went_back", version=candidate.version, before=before)
-        order = self._outstanding
+        order = self.outstanding
         self.heard.answer(candidate)
         if order is not None and order.id in candidate.batch_ids:
-            self._outstanding = None
+            self.outstanding = None
             self.effects.update(candidate.no_gradient.values())
             rest = len(order.trajectories) - len(candidate.no_gradient)
             self.effects[LEARNED if candidate.answer == "trained" else candidate.answer] += rest
-            self.counts["no_gradient_trajectories"] += len(candidate.no_gradient)
-            if candidate.answer != "trained":
-                self.counts["skipped_trajectories"] += len(order.trajectories)
             seconds = round(self._clock() - self._sent_at, 3)
             _log.info("order_answered", order=order.id, version=candidate.version, seconds=seconds)
 
     async def _order(self, records: list[Message]) -> Result:
         outputs: list[Output] = []
-        if self._outstanding is None and not self._frozen:
-            selected = self._pool.select(self._clock())
-            if selected is not None:
+        if self.outstanding is None and not self.frozen:
+            selected = self.pool.select(self._clock())
+            if selected:
                 order = await self._write(selected)
-                self._outstanding, self._sent_at, self._attempts = order, self._clock(), 1
+                self.outstanding, self._sent_at, self._attempts = order, self._clock(), 1
                 records += [
                     Guessed(id=item.attributed.id, outcome=item.attributed.trajectory.outcome or 0.0)
-                    for item in selected.items
+                    for item in selected
                     if item.attributed.trajectory.provisional
                 ]
                 records.append(order)
@@ -427,20 +385,19 @@ class Curator(Actor):
                 self.counts["orders"] += 1
                 self.counts["ordered_production"] += order.production
                 self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
-                self.counts["drawn"] += selected.drawn
-                self.counts["drawn_elsewhere"] += selected.elsewhere
-        drops = self._pool.take_drops()
+        drops = self.pool.take_drops()
         self.effects.update(one.reason for one in drops)
         return Result([*records, *drops], outputs)
 
-    async def _write(self, selected: Selected) -> BatchOrder:
+    async def _write(self, selected: Sequence[BatchItem]) -> BatchOrder:
         """
         Raises:
             DependencyUnavailable: no room, or no right to write; no record is to blame, and none may be parked for it.
         """
-        members = tuple(item.attributed.id for item in selected.items)
+        members = tuple(item.attributed.id for item in selected)
+        runs = [item.attributed.trajectory for item in selected]
         order_id = derived_id("batch", *sorted(members))
-        data = encode_batch(selected.items)
+        data = encode_batch(selected)
         path = self._batches / f"{order_id}{_SUFFIX}"
         try:
             await anyio.to_thread.run_sync(_write_order, path, data)
@@ -449,22 +406,22 @@ class Curator(Actor):
                 f"no batch of {len(data)} bytes could be written: {error}; make room where state_dir is"
             ) from error
         await anyio.to_thread.run_sync(self._clean)
-        _log.info(
-            "batch_written", order=order_id, trajectories=len(members), groups=selected.groups,
-            production=selected.production, elsewhere=selected.elsewhere, drawn=selected.drawn,
-            head=self._pool.freshness.head, oldest=selected.min_version,
-        )  # fmt: skip
-        return BatchOrder(
+        order = BatchOrder(
             id=order_id,
             path=str(path.absolute()),
             sha256=hashlib.sha256(data).hexdigest(),
             size=len(data),
             trajectories=members,
-            groups=selected.groups,
-            production=selected.production,
-            min_version=selected.min_version,
+            groups=len({run.group for run in runs if run.source == "sandbox"}),
+            production=sum(run.source == "production" for run in runs),
+            min_version=min(run.min_version for run in runs),
             created=self._clock(),
         )
+        _log.info(
+            "batch_written", order=order_id, trajectories=len(members), groups=order.groups,
+            production=order.production, head=self.pool.freshness.head, oldest=order.min_version,
+        )  # fmt: skip
+        return order
 
     async def _overdue(self, order: BatchOrder) -> Result:
         """Send the same order again, or give it up. The learner knows an order by its id, so twice is once."""
@@ -475,9 +432,8 @@ class Curator(Actor):
             _log.warning("order_repeated", order=order.id, attempt=self._attempts)
             return Result((), [Output(WORK_TRAIN, order)])
         await self._store.state_put(_GIVEN_UP, order.id.encode())
-        self._outstanding = None
+        self.outstanding = None
         self.counts["order_given_up"] += 1
-        self.counts["given_up_trajectories"] += len(order.trajectories)
         self.effects[GIVEN_UP] += len(order.trajectories)
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         # Whoever comes back may answer it yet; until then nothing was learned from it.
@@ -493,7 +449,7 @@ class Curator(Actor):
             return
         for path in self._batches.glob(f".*{_SUFFIX}.part"):
             path.unlink(missing_ok=True)
-        keep = Path(self._outstanding.path).name if self._outstanding else ""
+        keep = Path(self.outstanding.path).name if self.outstanding else ""
         files = sorted(self._batches.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for number, path in enumerate(files):
             unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import ceil
 
-import msgspec
-
 from actors.curation.bandit import Gains
 from actors.kinds.levels import Levels
 from actors.messages import Trajectory
@@ -29,30 +27,11 @@ _URGED = 256
 """Outcomes of the sandbox until the weight of an urged cluster is as before."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one cluster, for people."""
-
-    cluster: str
-    success: float
-    """Expected of the next attempt."""
-    difficulty: float
-    gain: float
-    """What training on it is worth now, 0 to 1."""
-    demand: float
-    """How much of traffic asks for it, the most wanted cluster being 1."""
-    playable: bool
-    """The sandbox has had tasks of it."""
-    urged: bool
-    """Traffic fails at it."""
-
-
 class Curriculum:
     """What the outcomes so far say about what to train next. Bounded; deterministic in what it was told."""
 
-    def __init__(
-        self, *, replay_share: float = 0.25, mix_share: float = 0.125, explore: float = 1.0, clusters: int = 1024
-    ) -> None:
-        self._replay_share, self._mix_share, self._explore, self._limit = replay_share, mix_share, explore, clusters
+    def __init__(self, *, replay_share: float = 0.25, mix_share: float = 0.125, clusters: int = 1024) -> None:
+        self._replay_share, self._mix_share, self._limit = replay_share, mix_share, clusters
         self.levels = Levels()
         """Which cluster a goal, or a run, is of."""
         self.counts: Counter[str] = Counter()
@@ -60,7 +39,7 @@ class Curriculum:
         self._clear()
 
     def _clear(self) -> None:
-        self.gains = Gains(explore=self._explore, limit=self._limit)
+        self.gains = Gains(self._limit)
         """Of every cluster that had an outcome."""
         self._playable: Bounded[str, None] = Bounded(self._limit)
         self._demand: dict[str, float] = {}
@@ -139,20 +118,6 @@ class Curriculum:
     def index(self, cluster: str) -> float:
         """Where `cluster` stands in the order of what to play next, highest first, whoever asks for it."""
         return self.gains.index(cluster, weight=self.weight(cluster))
-
-    def standings(self, most: int = 100) -> list[Standing]:
-        """The clusters, those that are worth most first."""
-        known = {*self._playable, *self._demand, *self._urged}
-        top = max(self._demand.values(), default=0.0)
-        found = [
-            Standing(
-                cluster=name, success=self.gains.estimate(name).mean, difficulty=self.gains.estimate(name).difficulty,
-                gain=self.gains.gain(name), demand=self._demand.get(name, 0.0) / top if top else 0.0,
-                playable=name in self._playable, urged=name in self._urged,
-            )
-            for name in known
-        ]  # fmt: skip
-        return sorted(found, key=lambda one: (-one.gain * self.weight(one.cluster), one.cluster))[:most]
 
     def touch(self, cluster: str) -> None:
         """`cluster` is in a batch, or in a plan for one."""

@@ -7,27 +7,22 @@ Whatever is not used has a reason, and the reason is counted.
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from math import ceil, floor, isfinite
+from math import floor, isfinite
 
 import msgspec
 
-from actors.curation.batch_sampling import Shares, Unit, draw, leading
+from actors.curation.batch_sampling import Unit, draw
 from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
-from actors.messages.bounded import Bounded
 from actors.store import Dropped
 
 UNREPORTED = 16_384
 """Production runs that wait for their outcome: at ten runs a minute a day of them."""
 GUIDED_STALENESS = 1
 """Like `max_staleness`, of rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
-MAX_PER_CLUSTER = 0.75
-"""Share of the groups, and of the production part, that one cluster of goals may have while others wait too."""
-MAX_PER_TASK = 0.5
-"""Like `MAX_PER_CLUSTER`, of one task: half of a batch of one task still compares it with others."""
 MIN_GROUP = 4
 """A group that does not get complete is used with so many usable members, else dropped."""
 WAIT_SECONDS = 1800.0
@@ -37,8 +32,6 @@ POOL_GROUPS = 64
 """Groups that may wait; the oldest make room."""
 POOL_PRODUCTION = 512
 """Production trajectories that may wait; the oldest make room."""
-_CLOSED_GROUPS = 4096
-"""Groups that are remembered as used or dropped, to know their stragglers."""
 
 
 class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +67,7 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def curriculum(self) -> Curriculum:
         """A fresh one by these settings."""
-        return Curriculum(
-            replay_share=min(self.group_replay, 1.0 - self.mix_share),
-            mix_share=self.mix_share,
-        )
+        return Curriculum(replay_share=min(self.group_replay, 1.0 - self.mix_share), mix_share=self.mix_share)
 
 
 class Guess(msgspec.Struct, frozen=True):
@@ -88,23 +78,6 @@ class Guess(msgspec.Struct, frozen=True):
     """Of success, calibrated."""
     weight: float
     """How far that counts, 0 to 1."""
-
-
-class Selected(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of a batch."""
-
-    items: tuple[BatchItem, ...]
-    groups: int
-    production: int
-    drawn: int
-    """Trajectories that were drawn, those of groups with equal outcomes included."""
-    elsewhere: int
-    """Those of them that are not of the leading cluster."""
-
-    @property
-    def min_version(self) -> int:
-        """Oldest weight version that sampled a token."""
-        return min(item.attributed.trajectory.min_version for item in self.items)
 
 
 class _Group:
@@ -118,59 +91,8 @@ class _Group:
         """Complete, or as complete as it will get."""
 
     @property
-    def oldest(self) -> int:
-        return min((member.trajectory.min_version for member in self.members), default=-1)
-
-    def unit(self, name: str, cluster: str) -> Unit:
-        first = self.members[0]
-        return Unit(
-            name=name,
-            cluster=cluster,
-            tenant=first.trajectory.tenant,
-            caller=first.trajectory.caller,
-            task=first.trajectory.task_id,
-            version=self.oldest,
-            ended=max(member.trajectory.ended for member in self.members),
-        )
-
-    @property
     def equal(self) -> bool:
         return len({member.trajectory.outcome for member in self.members}) < 2
-
-
-class Unreported:
-    """Production runs of which nobody has said yet how they went, by id: a body is fetched from the store when its
-    outcome has come. Bounded; the oldest make room."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._runs: OrderedDict[str, Trajectory] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __contains__(self, trajectory_id: object) -> bool:
-        return trajectory_id in self._runs
-
-    def add(self, run: Trajectory) -> list[str]:
-        """Wait for the outcome of `run`; ids of those that had to make room."""
-        # Without what takes memory: whether it is still fresh is all that is asked of it here.
-        self._runs[run.id] = msgspec.structs.replace(run, goal="", tools=b"", steps=run.steps[:0], rows=())
-        gone: list[str] = []
-        while len(self._runs) > self._most:
-            gone.append(self._runs.popitem(last=False)[0])
-        return gone
-
-    def told(self, trajectory_id: str) -> None:
-        """Its outcome has come."""
-        self._runs.pop(trajectory_id, None)
-
-    def leave(self, gone: Callable[[Trajectory], bool]) -> list[str]:
-        """Give up those that `gone` says are of no use any more; their ids."""
-        left = [key for key, run in self._runs.items() if gone(run)]
-        for key in left:
-            del self._runs[key]
-        return left
 
 
 class TrainingPool:
@@ -194,10 +116,10 @@ class TrainingPool:
         self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
-        self._closed: Bounded[str, None] = Bounded(_CLOSED_GROUPS)
         self._production: OrderedDict[str, Attributed] = OrderedDict()
-        self.unreported = Unreported(UNREPORTED)
-        """Production of which nobody has said yet how it went."""
+        self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
+        """Production of which nobody has said yet how it went, without its texts: when the outcome has come the body is
+        fetched from the store."""
         self._guesses: OrderedDict[str, Guess] = OrderedDict()
         """Unreported runs of which the outcome model may speak; they take what room reported ones leave."""
         self._drops: list[Dropped] = []
@@ -207,8 +129,8 @@ class TrainingPool:
         """What is trained, what serves, and so what is fresh."""
         self._settled = self.freshness.revision
         self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, replay_missing, guessed
-        (drawn with a provisional outcome), guess_made_room (for another; its run waits on)."""
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, guessed (drawn with a
+        provisional outcome), guess_made_room (for another; its run waits on)."""
 
     @property
     def whole_groups(self) -> int:
@@ -260,9 +182,13 @@ class TrainingPool:
                 self._drop([item], reason)
             elif run.outcome is None:
                 # Production's usual case: it is said hours later, if at all.
-                self._drop_ids(self.unreported.add(run), "no outcome")
+                self.unreported[item.id] = msgspec.structs.replace(
+                    run, goal="", tools=b"", steps=run.steps[:0], rows=()
+                )
+                while len(self.unreported) > UNREPORTED:
+                    self._drop_ids([self.unreported.popitem(last=False)[0]], "no outcome")
             else:
-                self.unreported.told(item.id)
+                self.unreported.pop(item.id, None)
                 self._production[item.id] = item
                 while len(self._production) > POOL_PRODUCTION:
                     self._drop([self._production.popitem(last=False)[1]], "pool full")
@@ -287,37 +213,34 @@ class TrainingPool:
         """None of them is wanted any more; their runs wait for a report as before."""
         self._guesses.clear()
 
-    def select(self, now: float) -> Selected | None:
-        """Draw the next batch out of the pool, or None if it cannot be made yet."""
+    def select(self, now: float) -> list[BatchItem]:
+        """Draw the next batch out of the pool; empty if it cannot be made yet."""
         self._refresh(now)
         wanted = self._settings.groups_per_batch
         if wanted == 0:
             return self._from_traffic()
         while self.whole_groups >= wanted:
             selected = self._from_groups(wanted)
-            if selected is not None:
+            if selected:
                 self._since = None
                 return selected
         return self._waited(now)
 
-    def _waited(self, now: float) -> Selected | None:
+    def _waited(self, now: float) -> list[BatchItem]:
         """What there is, once the rest of a batch has been waited for long enough."""
         if not self.whole_groups and self.fresh < self._settings.production_per_batch:
             self._since = None
-            return None
+            return []
         self._since = now if self._since is None else self._since
         if now - self._since < WAIT_SECONDS:
-            return None
+            return []
         self._since = None
         selected = self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
-        self.counts["waited_batches"] += selected is not None
+        self.counts["waited_batches"] += bool(selected)
         return selected
 
     def _add_member(self, item: Attributed, now: float) -> bool:
         name = item.trajectory.group
-        if name in self._closed:
-            self._drop([item], "group closed")
-            return True
         group = self._groups.setdefault(name, _Group(now))
         if item.id in group.arrived:
             return False
@@ -330,7 +253,7 @@ class TrainingPool:
         if len(group.arrived) >= self._settings.group_size:
             group.whole = True
         while len(self._groups) > POOL_GROUPS:
-            self._drop(self._close(next(iter(self._groups))).members, "pool full")
+            self._drop(self._groups.popitem(last=False)[1].members, "pool full")
         return True
 
     def _refresh(self, now: float) -> None:
@@ -343,7 +266,7 @@ class TrainingPool:
                 group.whole = True
                 self.counts["incomplete_groups"] += 1
             if group.whole and len(group.members) < MIN_GROUP:
-                self._drop(self._close(name).members, "group too small")
+                self._drop(self._groups.pop(name).members, "group too small")
 
     def _leave(self) -> None:
         """Drop what the learner, or what serves, has left behind."""
@@ -351,8 +274,9 @@ class TrainingPool:
             if gone := self._gone(item.trajectory):
                 del self._production[item.id]
                 self._drop([item], gone)
-        left = self.unreported.leave(lambda run: bool(self._gone(run)))
+        left = [key for key, run in self.unreported.items() if self._gone(run)]
         for key in left:
+            del self.unreported[key]
             self._guesses.pop(key, None)
         self._drop_ids(left, "no outcome")
         for group in self._groups.values():
@@ -362,79 +286,58 @@ class TrainingPool:
                     self._drop([member], gone_of[member.id])
             group.members = [member for member in group.members if not gone_of[member.id]]
 
-    def _from_groups(self, wanted: int) -> Selected | None:
-        """A batch of at most so many whole groups; None if there was nothing to learn from in any of them."""
-        whole = [
-            group.unit(name, self._cluster(group.members[0])) for name, group in self._groups.items() if group.whole
-        ]
-        units = draw(whole, wanted, self._shares(self._settings.group_replay), self._curriculum)
+    def _from_groups(self, wanted: int) -> list[BatchItem]:
+        """A batch of at most so many whole groups; empty if there was nothing to learn from in any of them."""
+        whole = [self._unit(name, group.members) for name, group in self._groups.items() if group.whole]
         items: list[BatchItem] = []
-        groups = 0
-        clusters: Counter[str] = Counter()
-        for unit in units:
-            group = self._close(unit.name)
-            clusters[unit.cluster] += len(group.members)
-            self._curriculum.touch(unit.cluster)
+        for unit in self._drawn(whole, wanted, self._settings.group_replay):
+            group = self._groups.pop(unit.name)
             if group.equal:
                 self.counts["equal_groups"] += 1
                 self._drop(group.members, "equal outcomes")
                 continue
-            groups += 1
             reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
             items += [BatchItem(attributed=member, reason=reason) for member in group.members]
-        if not groups:
-            return None
         share = self._settings.production_share
-        production = self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))
-        return self._selected([*items, *production], groups, production, clusters)
+        return [*items, *self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))] if items else []
 
-    def _from_traffic(self) -> Selected | None:
+    def _from_traffic(self) -> list[BatchItem]:
         wanted = self._settings.production_per_batch
-        if self.fresh < max(1, wanted):
-            return None
-        production = self._draw(wanted)
-        return self._selected(production, 0, production, Counter())
-
-    def _selected(
-        self, items: Sequence[BatchItem], groups: int, production: Sequence[BatchItem], clusters: Counter[str]
-    ) -> Selected:
-        """The batch, with how much of it is replay."""
-        clusters = clusters + Counter(self._cluster(item.attributed) for item in production)
-        drawn = clusters.total()
-        elsewhere = drawn - clusters[leading(clusters)]
-        # To the nearest whole slot, as it was drawn.
-        self.counts["replay_missing"] += max(0, ceil(self._settings.replay_share * drawn - 0.5) - elsewhere)
-        return Selected(
-            items=tuple(items), groups=groups, production=len(production), drawn=drawn, elsewhere=elsewhere
-        )  # fmt: skip
+        return self._draw(wanted) if self.fresh >= max(1, wanted) else []
 
     def _draw(self, wanted: int) -> list[BatchItem]:
         """At most `wanted` production trajectories out of the pool: reported ones, then what the model speaks of."""
-        units = self._drawn(self._fresh(), wanted)
-        drawn = [
-            self._alone(self._production.pop(unit.name), reason=f"production: {self._about(unit)}") for unit in units
-        ]
-        guessed = [self._guessed(unit) for unit in self._drawn(self._fresh_guesses(), wanted - len(drawn))]
+        replay = self._settings.replay_share
+        reported = [self._unit(item.id, [item]) for item in self._fresh()]
+        drawn = [self._reported(unit) for unit in self._drawn(reported, wanted, replay)]
+        guesses = [self._unit(item.id, [item]) for item in self._fresh_guesses()]
+        guessed = [self._guessed(unit) for unit in self._drawn(guesses, wanted - len(drawn), replay)]
         self.counts["guessed"] += len(guessed)
         return [*drawn, *guessed]
 
-    def _drawn(self, items: Sequence[Attributed], wanted: int) -> list[Unit]:
-        waiting = [
-            Unit(
-                name=item.id,
-                cluster=self._cluster(item),
-                tenant=item.trajectory.tenant,
-                caller=item.trajectory.caller,
-                task=item.trajectory.task_id,
-                version=item.trajectory.min_version,
-                ended=item.trajectory.ended,
-            )
-            for item in items
-        ]
-        units = draw(waiting, wanted, self._shares(self._settings.replay_share), self._curriculum)
+    def _drawn(self, waiting: Sequence[Unit], wanted: int, replay: float) -> list[Unit]:
+        units = draw(waiting, wanted, replay, self._curriculum)
         for unit in units:
             self._curriculum.touch(unit.cluster)
         return units
+
+    def _unit(self, name: str, members: Sequence[Attributed]) -> Unit:
+        runs = [member.trajectory for member in members]
+        first = runs[0]
+        return Unit(
+            # Its kind by now: what was like nothing when it came may be like much since.
+            name=name, cluster=self._curriculum.levels.of(first), tenant=first.tenant, caller=first.caller,
+            task=first.task_id, version=min(run.min_version for run in runs), ended=max(run.ended for run in runs),
+        )  # fmt: skip
+
+    def _reported(self, unit: Unit) -> BatchItem:
+        """A run without a group, with what was to be expected of it, and whose like it is."""
+        item = self._production.pop(unit.name)
+        run = item.trajectory
+        return BatchItem(
+            attributed=item, estimate=self._kinds.estimate(run), kind=self._kinds.names(run),
+            reason=f"production: {self._about(unit)}",
+        )  # fmt: skip
 
     def _guessed(self, unit: Unit) -> BatchItem:
         """A run with its provisional outcome: what was to be expected of it, m, moved by w (V - m).
@@ -442,7 +345,7 @@ class TrainingPool:
         So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has.
         """
         guess = self._guesses.pop(unit.name)
-        self.unreported.told(unit.name)
+        self.unreported.pop(unit.name, None)
         run = guess.item.trajectory
         estimate = self._kinds.estimate(run)
         assert estimate is not None
@@ -454,22 +357,8 @@ class TrainingPool:
             reason=f"provisional: chance {guess.chance:.2f}, weight {guess.weight:.2f}, {self._about(unit)}",
         )  # fmt: skip
 
-    def _alone(self, item: Attributed, *, reason: str) -> BatchItem:
-        """A run without a group, with what was to be expected of it, and whose like it is."""
-        run = item.trajectory
-        return BatchItem(
-            attributed=item, reason=reason, estimate=self._kinds.estimate(run), kind=self._kinds.names(run)
-        )  # fmt: skip
-
-    def _shares(self, replay: float) -> Shares:
-        return Shares(cluster=MAX_PER_CLUSTER, task=MAX_PER_TASK, replay=replay)
-
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
-
-    def _cluster(self, item: Attributed) -> str:
-        """Its kind by now: what was like nothing when it came may be like much since."""
-        return self._curriculum.levels.of(item.trajectory)
 
     def _unfit(self, item: Attributed) -> str:
         run = item.trajectory
@@ -506,14 +395,8 @@ class TrainingPool:
             return ""
         return "abandoned" if fate == "abandoned" else "stale"
 
-    def _close(self, name: str) -> _Group:
-        self._closed[name] = None
-        return self._groups.pop(name)
-
     def _drop(self, items: Sequence[Attributed], reason: str) -> None:
-        if items:
-            self.counts[reason] += len(items)
-            self._drops += [Dropped(id=item.id, reason=reason) for item in items]
+        self._drop_ids([item.id for item in items], reason)
 
     def _drop_ids(self, ids: Sequence[str], reason: str) -> None:
         self.counts[reason] += len(ids)

@@ -21,9 +21,9 @@ _SIDES = "nothing: titles, summaries and the like are no work of the agent"
 _TELLS = "report outcomes that differ: a score between 0 and 1 tells more than a success that always comes"
 _LEARNER = "look into the learner's log: it names the trajectory and the field"
 _DOWN = "see that the learner runs: systemctl status evolved-learner"
-
 _REDACTED = "send less of such data to the model, or take its pattern out of [redact] (docs/security.md, Redaction)"
-
+NO_FAULT = ("held out", "no outcome")
+"""Reasons that say nothing against a run."""
 _FEW = 10
 """One call in so many that cannot be trained on is no news: agents time out and engines fail now and then."""
 
@@ -40,16 +40,12 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "report outcomes sooner, or raise train.max_staleness (docs/how-it-learns.md)",
     ),
     "abandoned": ("came from weights that were given up", "nothing: the versions that they came from are gone"),
-    "equal outcomes": ("went as well as all other attempts at their task", _TELLS),
+    "equal outcomes": ("went as well as all that they were compared with", _TELLS),
     "group too small": ("had too few other attempts at their task", "look at the rollout: evolved status"),
-    "group closed": ("came after their group was used", "lower train.group_size, or give the engine fewer other calls"),
     "no group": ("belong to no group", "nothing: only groups of the sandbox are trained on"),
     "given up": ("were in an order that the learner did not answer", _DOWN),
     # of the trajectory
     "no token ids": ("came without token ids", _TOKENS),
-    "no token ids in spans": ("came as spans, which have no token ids", _TOKENS),
-    "no token ids from /v1/chat/completions": ("came without token ids", _TOKENS),
-    "no token ids from /v1/completions": ("came without token ids", _TOKENS),
     "no token ids from /v1/messages": ("called /v1/messages, and their engine gave no token ids there", _PLUGIN),
     "no token ids from /v1/responses": ("called /v1/responses, and their engine gave no token ids there", _TOKENS),
     "no log-probs from /v1/responses": ("called /v1/responses, and their engine gave no log-probs there", _PLUGIN),
@@ -62,7 +58,6 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "no response": ("had a call without an answer", "look at the engine's log"),
     "several choices": ("asked for several answers to a call (n > 1)", "ask for one answer a call"),
     "temperature 0": ("were sampled at temperature 0", _GREEDY),
-    "greedy": ("were sampled at temperature 0", _GREEDY),
     "temperature": ("were sampled at another temperature than 1", _SAMPLING),
     "top_p": ("were sampled with top_p below 1", _SAMPLING),
     "top_k": ("were sampled with top_k", _SAMPLING),
@@ -79,21 +74,18 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "no weight versions": ("came from weights that the engine did not name", _LABELLED),
     "the lesson moved between turns": ("had a lesson that moved between calls", "nothing: it is rare"),
     # of the learner
-    "no_outcome": ("had no outcome", FEEDBACK),
-    "outcome_range": ("have an outcome beyond any scale", "report outcomes between 0 and 1"),
-    "cut_off": (
+    "outcome range": ("have an outcome beyond any scale", "report outcomes between 0 and 1"),
+    "cut off": (
         "had their last answer cut off, and an outcome that nobody reported or verified",
         "raise sandbox.max_tokens or the engine's context length",
     ),
-    "not_trainable": ("may not be trained on", _TOKENS),
-    "equal_outcomes": ("went as well as all that they were compared with", _TELLS),
-    "zero_advantage": ("went as was expected of them", _TELLS),
-    "nothing_to_compare": (
+    "not trainable": ("may not be trained on", _TOKENS),
+    "zero advantage": ("went as was expected of them", _TELLS),
+    "nothing to compare": (
         "had nothing to be compared with",
         "nothing: the first runs of an agent make its mean; more reported runs end it",
     ),
-    "unknown_version": ("came from weights that the engine did not name", _LABELLED),
-    "future_version": (
+    "future version": (
         "came from weights that the learner does not know",
         "see that engines serve versions of this learner alone",
     ),
@@ -105,13 +97,13 @@ _REMEDIES: dict[str, tuple[str, str]] = {
         "had a grammar and something redacted, so that nobody can tell what the grammar chose",
         "nothing: the other calls train",
     ),
-    "too_long": ("are longer than the learner takes", "shorten the agent's prompts (docs/sandbox.md)"),
-    "no_step": ("were in an update that was undone: it moved too far", "lower train.lr (docs/operate.md)"),
-    "update_limit": (
+    "too long": ("are longer than the learner takes", "shorten the agent's prompts (docs/sandbox.md)"),
+    "no step": ("were in an update that was undone: it moved too far", "lower train.lr (docs/operate.md)"),
+    "update limit": (
         "were left out, for their update had moved as far as it may",
         "nothing, if few are: train.max_step_kl bounds an update; else lower train.lr",
     ),
-    "nonfinite_gradient": ("had a gradient that is not finite", _LEARNER),
+    "nonfinite gradient": ("had a gradient that is not finite", _LEARNER),
     "failed": ("were in an update that failed", _LEARNER),
     "skipped": ("were in an order that the learner skipped", _LEARNER),
 }
@@ -127,11 +119,6 @@ class Told(msgspec.Struct, frozen=True):
     """What to change; empty if nothing."""
 
 
-def in_words(reason: str) -> str:
-    """What `reason` means, of runs."""
-    return _explained(reason)[0]
-
-
 def remedy(reason: str) -> str:
     """What to change if runs teach nothing for `reason`; empty if that is not known."""
     return _explained(reason)[1]
@@ -140,13 +127,18 @@ def remedy(reason: str) -> str:
 def _explained(reason: str) -> tuple[str, str]:
     if reason.startswith("redacted"):
         return f"held {reason.removeprefix('redacted').strip() or 'something'} that was redacted", _REDACTED
-    return _REMEDIES.get(reason, (reason, ""))
+    if reason.startswith(
+        "no token ids"
+    ):  # from which route, or in spans: where there is more to say, the table says it
+        return _REMEDIES.get(reason, _REMEDIES["no token ids"])
+    # The learner's reasons are words with underscores, and so are the names of sampling parameters.
+    return _REMEDIES.get(reason) or _REMEDIES.get(reason.replace("_", " "), (reason, ""))
 
 
 def counted(reasons: Mapping[str, int], most: int = 3) -> str:
     """The commonest reasons with their numbers: "12 were sampled at temperature 0, 3 ..."."""
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    said = [f"{number} {in_words(reason)}" for reason, number in ranked[:most]]
+    said = [f"{number} {_explained(reason)[0]}" for reason, number in ranked[:most]]
     rest = sum(number for _, number in ranked[most:])
     return "; ".join([*said, f"{rest} for other reasons"] if rest else said)
 
@@ -173,7 +165,7 @@ def calls_that_train(agent: AgentView) -> CallShare:
     why = commonest(agent.unfit)
     # Reasons are words about runs.
     share = 100 * (agent.calls - unfit) // agent.calls
-    sentence = f"{share} % of {agent.calls}; {agent.unfit[why]} are of runs that {in_words(why)}"
+    sentence = f"{share} % of {agent.calls}; {agent.unfit[why]} are of runs that {_explained(why)[0]}"
     return CallShare(sentence, remedy(why) if unfit * _FEW > agent.calls else "")
 
 
@@ -181,15 +173,13 @@ def tell(agent: AgentView) -> Told:
     """Is there learning from this agent; if not, why; what to change."""
     missed = sum(agent.no_gradient.values())
     answered = agent.learned + missed
-    # Group and batch means leave some without a gradient even where all is well; three in four are a sign.
-    if agent.learned and agent.learned * 4 >= answered:
-        also = f"; {missed} gave no gradient: {counted(agent.no_gradient)}" if missed else ""
-        return Told(True, f"Learning: {agent.learned} of {_runs(answered)} ordered changed the weights{also}.", "")
     if answered:
-        head = "Hardly learning" if agent.learned else "Not learning"
-        gave = f"{missed} gave no gradient" if agent.learned else "none gave a gradient"
-        text = f"{head}: {_runs(answered)} ordered, {gave}: {counted(agent.no_gradient)}."
-        return Told(agent.learned > 0, text, remedy(commonest(agent.no_gradient)))
+        # Group and batch means leave some without a gradient even where all is well; three in four are a sign.
+        well = agent.learned * 4 >= answered
+        head = "Learning" if well else "Hardly learning" if agent.learned else "Not learning"
+        text = f"{head}: {agent.learned} of {_runs(answered)} ordered changed the weights"
+        text += f"; {missed} gave no gradient: {counted(agent.no_gradient)}." if missed else "."
+        return Told(agent.learned > 0, text, "" if well else remedy(commonest(agent.no_gradient)))
     if agent.training:
         return Told(False, f"Not learning yet: the first {_runs(agent.training)} are with the learner.", "")
     if agent.ready:
@@ -197,20 +187,13 @@ def tell(agent: AgentView) -> Told:
         return Told(False, text, "")
     if not agent.runs:
         return Told(False, "Not learning yet: no run has come.", "")
+    unfit = {reason: number for reason, number in agent.dropped.items() if reason not in NO_FAULT}
     missing = agent.unreported + agent.dropped.get("no outcome", 0)
-    unfit = {reason: number for reason, number in agent.dropped.items() if reason not in ("held out", "no outcome")}
-    if missing > sum(unfit.values()):
-        none = agent.reported == 0
-        text = f"Not learning: none of {_runs(agent.runs)} has an outcome." if none else _mixed(agent)
-        return Told(False, text, FEEDBACK)
-    return Told(False, _mixed(agent), remedy(commonest(unfit or agent.dropped)))
-
-
-def _mixed(agent: AgentView) -> str:
+    change = FEEDBACK if missing > sum(unfit.values()) else remedy(commonest(unfit or agent.dropped))
     parts = [f"{agent.unreported} have no outcome yet"] if agent.unreported else []
-    if agent.dropped:
-        parts.append(counted(agent.dropped))
-    return f"Not learning: of {_runs(agent.runs)} none can be learned from: {'; '.join(parts)}."
+    parts += [counted(agent.dropped)] if agent.dropped else []
+    text = f"Not learning: of {_runs(agent.runs)} none can be learned from: {'; '.join(parts)}."
+    return Told(False, text, change)
 
 
 def _runs(number: int) -> str:

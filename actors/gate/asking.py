@@ -100,7 +100,7 @@ def answer_of(body: Mapping[str, Any]) -> Answer | None:
     logprobs = [logprob for logprob in choice.sampled if math.isfinite(logprob)]
     return Answer(
         text=choice.text,
-        calls=choice.calls(unsaid="{}"),
+        calls=choice.calls,
         tokens=(response.usage.completion_tokens if response.usage is not None else 0) or len(logprobs),
         cut=choice.finish_reason == "length",
         surprisal=-math.fsum(logprobs) / len(logprobs) if logprobs else 0.0,

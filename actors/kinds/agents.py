@@ -54,19 +54,12 @@ class Agents:
     def __init__(self, limit: int = AGENTS) -> None:
         self._agents: Remembered[Agent] = Remembered(limit)
         self._known_as: Remembered[str] = Remembered(_NAMES)
-        self.renamed = 0
-        """New names of agents that were known."""
 
     def __len__(self) -> int:
         return len(self._agents)
 
     def __iter__(self) -> Iterator[Agent]:
         return (agent for _, _, agent in self._agents)
-
-    @property
-    def forgotten(self) -> int:
-        """Agents that made room for others."""
-        return self._agents.forgotten
 
     def find(self, run: Trajectory) -> Agent | None:
         """The agent of `run`, None if nobody has met it."""
@@ -82,7 +75,6 @@ class Agents:
             if agent is not None:
                 # What it is like now is what the next edit is compared with.
                 agent.label, agent.tools = _label(run), _tools(run)
-                self.renamed += 1
             else:
                 agent = Agent(name, run.tenant, _label(run), _tools(run), Neighbourhoods())
                 self._agents.put(name, run.tenant, agent)

@@ -74,11 +74,6 @@ class Estimates:
         """told, corrected, refused (no number, or beyond all bounds), drifted and erased (forgotten after a
         drift, or because somebody had the run erased)."""
 
-    @property
-    def forgotten(self) -> int:
-        """Levels' entries that made room for others."""
-        return sum(level.forgotten for level in self._nodes)
-
     def __len__(self) -> int:
         return len(self._log)
 

@@ -13,7 +13,6 @@ import structlog
 from actors.kinds.agents import Agents, Saved
 from actors.kinds.clusters import cluster_of
 from actors.kinds.estimates import Estimates, Piece
-from actors.kinds.meanings import Meanings
 from actors.messages import Estimate, Trajectory, agent_of, concerns
 from actors.statistics.parties import party_of
 
@@ -32,8 +31,7 @@ class _State(msgspec.Struct, frozen=True):
 class Kinds:
     """Agents, their neighbourhoods, and estimates of success."""
 
-    def __init__(self, meanings: Meanings | None = None) -> None:
-        self.meanings = meanings or Meanings()
+    def __init__(self) -> None:
         self.agents = Agents()
         self.estimates = Estimates()
         self._changed = False
@@ -43,25 +41,19 @@ class Kinds:
         """For people and metrics."""
         return {
             **{f"kinds_{name}": number for name, number in self.estimates.counts.items()},
-            **{f"kinds_vectors_{what}": number for what, number in self.meanings.counts.items()},
             "kinds_agents": len(self.agents),
             "kinds_neighbourhoods": sum(len(agent.places) for agent in self.agents),
-            "kinds_renamed": self.agents.renamed,
-            "kinds_forgotten": self.estimates.forgotten + self.agents.forgotten
-            + sum(agent.places.forgotten for agent in self.agents),
-        }  # fmt: skip
+        }
 
     def place(self, run: Trajectory) -> str:
         """The neighbourhood of `run`'s goal; its words are learned, and may make a new one."""
         self._changed = True
-        return self.agents.meet(run).places.place(
-            run.goal, party_of(run.tenant, run.caller), self.meanings.of(run.goal)
-        )
+        return self.agents.meet(run).places.place(run.goal, party_of(run.tenant, run.caller))
 
     def kind(self, run: Trajectory) -> str:
         """The neighbourhood of `run`'s goal, or its cluster where none is near; nothing is learned by asking."""
         agent = self.agents.find(run)
-        return (agent.places.near(run.goal, self.meanings.of(run.goal)) if agent else None) or cluster_of(run.goal)
+        return (agent.places.near(run.goal) if agent else None) or cluster_of(run.goal)
 
     def names(self, run: Trajectory) -> tuple[str, str]:
         """The agent, guided runs apart, and within it the neighbourhood, as estimates tell them apart."""

@@ -12,10 +12,10 @@ import msgspec
 import structlog
 
 from actors.kinds.clusters import cluster_of
-from actors.kinds.meanings import Meanings
 from actors.kinds.neighbourhoods import Leader, Neighbourhoods
 from actors.kinds.remembered import Remembered
 from actors.messages import Trajectory, agent_of
+from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
 
 _log = structlog.get_logger(__name__)
@@ -51,8 +51,6 @@ class Levels:
     """What is known of goals, neighbourhoods and agents. Bounded; deterministic in what it was told."""
 
     def __init__(self) -> None:
-        self.meanings = Meanings()
-        """Of goals; the curator gives it those of its kinds."""
         self._clear()
 
     def _clear(self) -> None:
@@ -60,17 +58,12 @@ class Levels:
         self._goals: Remembered[list[int]] = Remembered(GOALS)
         self._neighbourhoods: Remembered[list[int]] = Remembered(PLACES)
         self._agents: Remembered[list[int]] = Remembered(AGENTS)
-        self._lately: dict[str, tuple[str, str]] = {}
+        self._lately: Bounded[str, tuple[str, str]] = Bounded(_LATELY)
         self._changed = False
 
     def __len__(self) -> int:
         """Kinds that are known, the rest not counted."""
         return sum(len(requests) >= ENOUGH for level in self._levels for _, _, requests in level)
-
-    @property
-    def forgotten(self) -> int:
-        """What made room for other goals, neighbourhoods and agents."""
-        return self._places.forgotten + sum(level.forgotten for level in self._levels)
 
     @property
     def _levels(self) -> tuple[Remembered[list[int]], ...]:
@@ -86,7 +79,7 @@ class Levels:
         if request in (self._goals.look(goal) or ()):
             return
         _note(self._goals, goal, party, request)
-        near = self._places.place(run.goal[:_LONGEST], party, self.meanings.of(run.goal))
+        near = self._places.place(run.goal[:_LONGEST], party)
         _note(self._neighbourhoods, near, party, request)
         if not played:
             _note(self._agents, agent_of(run), party, request)
@@ -119,10 +112,8 @@ class Levels:
         goal = goal[:_LONGEST]
         found = self._lately.get(goal)
         if found is None:
-            if len(self._lately) >= _LATELY:
-                self._lately.clear()
             own = cluster_of(goal)
-            found = self._lately[goal] = own, self._places.near(goal, self.meanings.of(goal)) or own
+            found = self._lately[goal] = own, self._places.near(goal) or own
         return found
 
     def to_save(self) -> bytes | None:

@@ -1,6 +1,6 @@
 """What is remembered by name, bounded: whoever fills it up pushes out his own."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -18,9 +18,7 @@ class Remembered(Generic[T]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._things: OrderedDict[str, tuple[str, T]] = OrderedDict()
-        self._held: dict[str, OrderedDict[str, None]] = {}
-        self.forgotten = 0
-        """Things that made room for others."""
+        self._held: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._things)
@@ -38,7 +36,6 @@ class Remembered(Generic[T]):
         if found is None:
             return None
         self._things.move_to_end(name)
-        self._held[found[0]].move_to_end(name)
         return found[1]
 
     def look(self, name: str) -> T | None:
@@ -46,30 +43,22 @@ class Remembered(Generic[T]):
         found = self._things.get(name)
         return None if found is None else found[1]
 
-    def put(self, name: str, owner: str, thing: T) -> list[T]:
-        """Remember `thing`; returns what made room for it."""
+    def put(self, name: str, owner: str, thing: T) -> T | None:
+        """Remember `thing`; returns what made room for it, if anything had to."""
         self.drop(name)
         self._things[name] = (owner, thing)
-        own = self._held.setdefault(owner, OrderedDict())
-        own[name] = None
-        gone: list[T] = []
-        while len(self._things) > self._limit:
-            # Only the owner who puts can have come to hold too much.
-            loud = len(own) > CAP * self._limit and len(own) > 1
-            first = next(iter(own if loud else self._things))
-            found = self.drop(first)
-            assert found is not None
-            gone.append(found)
-            self.forgotten += 1
-        return gone
+        self._held[owner] += 1
+        if len(self._things) <= self._limit:
+            return None
+        # Only the owner who puts can have come to hold too much.
+        loud = self._held[owner] > max(1.0, CAP * self._limit)
+        return self.drop(next(key for key, (whose, _) in self._things.items() if whose == owner or not loud))
 
     def drop(self, name: str) -> T | None:
         """Forget it on purpose; returns what it was."""
-        found = self._things.pop(name, None)
-        if found is None:
-            return None
-        owner, thing = found
-        del self._held[owner][name]
-        if not self._held[owner]:
-            del self._held[owner]
+        owner, thing = self._things.pop(name, (None, None))
+        if owner is not None:
+            self._held[owner] -= 1
+            if not self._held[owner]:
+                del self._held[owner]
         return thing

@@ -49,23 +49,11 @@ class Choice(msgspec.Struct):
         content = self.logprobs.content if self.logprobs is not None else None
         return [item.logprob for item in content or ()]
 
-    def calls(self, unsaid: str | None = None) -> tuple[ToolCall, ...]:
-        """The tool calls.
-
-        Args:
-            unsaid: stands for the arguments of a call that came without any.
-
-        Raises:
-            ValueError: there is such a call, and nothing stands for them.
-        """
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls; one that came without arguments has none."""
+        functions = [(call.function, call.id) for call in self.message.tool_calls or ()]
         return tuple(
-            ToolCall(call.function.name, _arguments(call.function, unsaid), call.id)
-            for call in self.message.tool_calls or ()
+            ToolCall(called.name, "{}" if called.arguments is None else called.arguments, key)
+            for called, key in functions
         )
-
-
-def _arguments(function: _Function, unsaid: str | None) -> str:
-    found = unsaid if function.arguments is None else function.arguments
-    if found is None:
-        raise ValueError(f"a call of {function.name!r} without arguments")
-    return found

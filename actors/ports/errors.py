@@ -141,7 +141,3 @@ class VectorsRefused(AdapterError):
 
 class WrongDimension(VectorsRefused):
     """Vectors of another length than before."""
-
-    def __init__(self, message: str, *, found: int, wanted: int | None) -> None:
-        super().__init__(message)
-        self.found, self.wanted = found, wanted

@@ -180,16 +180,12 @@ def checked(vectors: npt.ArrayLike, count: int, dimension: int | None) -> npt.ND
         rows = np.asarray(vectors, dtype=np.float64)
     except (TypeError, ValueError) as error:
         if "inhomogeneous" in str(error):
-            raise WrongDimension("the vectors differ in length", found=0, wanted=dimension) from error
+            raise WrongDimension("the vectors differ in length") from error
         raise VectorsRefused(f"the answer is no array of numbers: {error}") from error
     if rows.ndim != 2 or len(rows) != count:
         raise VectorsRefused(f"{count} texts gave an answer of shape {rows.shape}; one vector a text is needed")
     if rows.shape[1] == 0 or (dimension is not None and count and rows.shape[1] != dimension):
-        raise WrongDimension(
-            f"vectors of {rows.shape[1]} dimensions, {dimension} expected: another model answers",
-            found=rows.shape[1],
-            wanted=dimension,
-        )
+        raise WrongDimension(f"vectors of {rows.shape[1]} dimensions, {dimension} expected: another model answers")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unfit = ~np.isfinite(rows).all(axis=1) | (lengths[:, 0] < _ZERO)
     if unfit.any():

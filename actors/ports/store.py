@@ -1,7 +1,6 @@
-"""Rows that actors get from the store, and ports of the policy loop: `SwapRunner` (a child process of its own session),
-`TaskPlanner` (the curriculum) and `Retriever` (the navigator)."""
+"""Rows that actors get from the store, and two ports: `SwapRunner`, a child process, and `Retriever`, the navigator."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -82,18 +81,6 @@ class SwapRunner(Protocol):
 
     async def collect(self, engine: str) -> SwapReport | None:
         """What a child of an earlier life came to, once; waits for one that still runs. None if there was none."""
-        ...
-
-
-class TaskPlanner(Protocol):
-    """Says what kinds of task are worth playing; the curriculum is one."""
-
-    def plan(self, count: int, offered: Mapping[str, int]) -> Mapping[str, int]:
-        """Tasks by kind of goal for a round of `count`; what is missing from it is the environment's choice."""
-        ...
-
-    def kind(self, goal: str) -> str:
-        """The kind that a task with this goal is of now."""
         ...
 
 

@@ -14,9 +14,9 @@ import msgspec
 import structlog
 from anyio.lowlevel import checkpoint
 
+from actors.curation.curriculum import Curriculum
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
-from actors.ports.store import TaskPlanner
 from actors.store import Store
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class OwnTasks:
         *,
         store: Store,
         environment: Environment,
-        planner: TaskPlanner | None,
+        planner: Curriculum | None,
         families: str | None,
         first: int,
         lookahead: int,
@@ -105,7 +105,7 @@ class OwnTasks:
         self._next += count
         return list(range(self._next - count, self._next))
 
-    async def _choose(self, count: int, planner: TaskPlanner) -> list[int]:
+    async def _choose(self, count: int, planner: Curriculum) -> list[int]:
         reach = count * self._lookahead
         if self._seen.maxlen != reach:
             self._seen = deque(self._seen, maxlen=reach)
@@ -146,13 +146,13 @@ class OwnTasks:
                 self._waiting[number] = one
         return chosen
 
-    def _within_reach(self, planner: TaskPlanner) -> Counter[str]:
+    def _within_reach(self, planner: Curriculum) -> Counter[str]:
         """Tasks by kind that can be had: those that wait, and half of what came among the last numbers, for chance."""
         come = Counter(map(planner.kind, self._seen))
         wait = Counter(one.kind for one in self._waiting.values() if one.goal is not None)
         return +Counter({kind: wait[kind] + come[kind] // 2 for kind in come.keys() | wait.keys()})
 
-    def _fits(self, one: _Waiting, plan: Counter[str], planner: TaskPlanner) -> bool:
+    def _fits(self, one: _Waiting, plan: Counter[str], planner: Curriculum) -> bool:
         """Whether it is of a planned kind; if so, it is counted as had."""
         if one.goal is None:
             return False
@@ -162,7 +162,7 @@ class OwnTasks:
         plan[one.kind] -= 1
         return True
 
-    async def _ask_again(self, planner: TaskPlanner, reach: int) -> None:
+    async def _ask_again(self, planner: Curriculum, reach: int) -> None:
         looked = failed = 0
         for number, waiting in nsmallest(_ASKED, self._waiting.items(), key=lambda item: (item[1].asked, item[0])):
             if not number % _AT_ONCE:

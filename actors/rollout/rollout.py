@@ -20,12 +20,13 @@ from functools import partial
 import anyio
 import structlog
 
+from actors.curation.curriculum import Curriculum
 from actors.messages import Experience, Task, Trajectory, derived_id
 from actors.messages.experience import lessons_text
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError, EngineError
-from actors.ports.store import Retriever, TaskPlanner
+from actors.ports.store import Retriever
 from actors.rollout.episode_runner import Played, begin, play
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.guidance import Guidance
@@ -79,7 +80,7 @@ class Rollout(Actor):
         retriever: Retriever | None,
         clock: Callable[[], float],
         rng: random.Random,
-        planner: TaskPlanner | None = None,
+        planner: Curriculum | None = None,
         times: VersionTimeline | None = None,
         harness: HarnessConfig = PLAIN,
         mixture: TaskSource | None = None,

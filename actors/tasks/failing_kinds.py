@@ -6,33 +6,13 @@ a kind by itself.
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 import msgspec
 
+from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import template_of
 from actors.messages import Trajectory
 from actors.statistics.parties import FairWindow
-
-
-class Kinds(Protocol):
-    """Says which goals are of one kind, and raises the weight of one; the curriculum is one."""
-
-    def failed(self, run: Trajectory) -> str:
-        """The neighbourhood of the goal at which `run` failed."""
-        ...
-
-    def alike(self, goal: str) -> str:
-        """The neighbourhood of `goal`."""
-        ...
-
-    def kind(self, goal: str) -> str:
-        """The cluster of a task with this goal, as `urge` takes it."""
-        ...
-
-    def urge(self, cluster: str) -> None:
-        """Traffic fails at `cluster`: play more of it for a while."""
-        ...
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -81,7 +61,7 @@ class Asked:
         """Empty: all that mean about the same."""
         self.runs = [run for run in runs if self.template in ("", template_of(run.goal))]
 
-    def has(self, goal: str, kinds: Kinds) -> bool:
+    def has(self, goal: str, kinds: Curriculum) -> bool:
         """Whether `goal` is of the kind."""
         return template_of(goal) == self.template if self.template else kinds.alike(goal) == self.kind
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 import structlog
 
+from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import template_of
 from actors.kinds.holdout import held_out
 from actors.kinds.levels import REST
@@ -32,7 +33,7 @@ from actors.system.actor import Actor, Received, Result
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
-from actors.tasks.failing_kinds import Asked, Failure, Kinds, SavedKind, Waiting
+from actors.tasks.failing_kinds import Asked, Failure, SavedKind, Waiting
 from actors.tasks.searching import ShadowSearch
 from actors.tool_results.runs import loops
 
@@ -94,7 +95,7 @@ class LiveFailures(Actor):
         store: Store,
         environment: Environment,
         mix: str | None,
-        kinds: Kinds,
+        kinds: Curriculum,
         searcher: ShadowSearch | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
@@ -207,7 +208,8 @@ class LiveFailures(Actor):
         waiting = self._waiting.get(kind)
         if waiting is None:
             waiting = Waiting(party, _MOST_WAITING)
-            for gone in self._waiting.put(kind, party, waiting):
+            gone = self._waiting.put(kind, party, waiting)
+            if gone is not None:
                 self.counts["crowded_out"] += len(gone.failures)
         if run.id in waiting.ids:
             return

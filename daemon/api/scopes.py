@@ -24,7 +24,6 @@ NEEDED: dict[tuple[str, str], tuple[Scope, ...]] = {
     ("GET", "/api/status"): ("read",),
     ("GET", "/api/success"): ("read",),
     ("GET", "/api/judge"): ("read",),
-    ("GET", "/api/curriculum"): ("read",),
     ("GET", "/metrics"): ("read",),
     ("GET", _A): ("read",),
     ("GET", "/api/tools"): ("read",),

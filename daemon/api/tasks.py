@@ -1,13 +1,8 @@
-"""Tasks that are made here, and the kinds that are played.
-
-GET /api/tasks        the pool: each task with how it fared; `?state=` for those in one state
-GET /api/curriculum   the clusters, those that are worth most first
-"""
+"""GET /api/tasks   the pool of tasks that are made here, each with how it fared; `?state=` for those in one state"""
 
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -28,7 +23,7 @@ class TaskApi:
 
     def routes(self) -> list[Route]:
         """To be put among the control API's."""
-        return [Route("/api/tasks", self._tasks), Route("/api/curriculum", self._standings)]
+        return [Route("/api/tasks", self._tasks)]
 
     async def _tasks(self, request: Request) -> JSONResponse:
         wanted = request.query_params.get("state", "")
@@ -46,6 +41,3 @@ class TaskApi:
             for one in states
         ]  # fmt: skip
         return JSONResponse({"tasks": rows, "counts": task_counts(self._counts)})
-
-    async def _standings(self, request: Request) -> JSONResponse:
-        return JSONResponse({"clusters": msgspec.to_builtins(self._curriculum.standings())})

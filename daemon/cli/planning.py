@@ -10,7 +10,6 @@ from typing import Literal
 import msgspec
 
 from actors.credit.control_questions import BLIND_SHARE
-from actors.curation.pace import duration
 from actors.gate.replay_trial import SCORED
 from actors.kinds.holdout import SHARE
 from adapters.judges.windows import Shape as Shown
@@ -225,7 +224,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
         Figure(
             key="promotions_day", what="versions a day that may come to serve", value=verdicts, unit="",
             basis="formula",
-            told=f"one trial at a time: {duration(trial)} for {canary.runs} outcomes ([trial]), "
+            told=f"one trial at a time: {_duration(trial)} for {canary.runs} outcomes ([trial]), "
             f"{seconds:g} s to a verdict; {100 * SHARE:.0f} % of runs are held out",
         ),
         Figure(
@@ -235,7 +234,8 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
         ),
         Figure(
             key="staleness_versions", what="versions between its policy and the update", value=behind, unit="",
-            basis="formula", told=f"that age, a verdict and half a trial, over {duration(interval)} an update; {stale}",
+            basis="formula",
+            told=f"that age, a verdict and half a trial, over {_duration(interval)} an update; {stale}",
         ),
         Figure(
             key="judge_tokens_day", what="tokens of an LLM judge a day", value=judged, unit="", basis="assumed",
@@ -270,3 +270,12 @@ def _judge(given: Given, config: Config) -> tuple[float, float]:
     a_run = read + calls * RUBRIC + judged * LABEL
     again = BLIND_SHARE * given.reported
     return 24.0 * given.runs_per_hour * config.judge.share * (1 + again) * a_run, a_run
+
+
+def _duration(seconds: float) -> str:
+    """Such as "40 s", "12 min", "3.5 h", "2.1 days"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

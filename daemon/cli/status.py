@@ -61,14 +61,6 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     figures.add_row(
         "training from", f"{100 * shares['production']:.0f} % production, {100 * shares['sandbox']:.0f} % sandbox"
     )
-    curator = status.get("curator", {})
-    if curator.get("drawn"):
-        missing, elsewhere = curator.get("replay_missing", 0), curator.get("drawn_elsewhere", 0)
-        figures.add_row(
-            "replay",
-            f"{100 * elsewhere / curator['drawn']:.0f} % from other kinds of task than the leading"
-            + (f"; {missing} trajectories short, for want of any" if missing else ""),
-        )
     missed = status.get("learning", {}).get("effect", {}).get("no_gradient", {})
     if missed:
         figures.add_row("no gradient", f"{sum(missed.values())} runs ordered: {counted(missed)}")

@@ -11,7 +11,6 @@ import msgspec
 from prometheus_client.core import Metric
 
 from actors.curation.curator import Curator
-from actors.curation.pool import WAIT_SECONDS
 from actors.curation.remedies import calls_that_train, counted, tell
 from actors.curation.waiting import Evidence, Facts, Learning, waiting
 from actors.deployment.canary import FIRST_LOOK, CanarySettings
@@ -94,7 +93,7 @@ class LearningView:
             ordered_runs=0 if order is None else len(order.trajectories),
             fresh=pool.fresh, fresh_needed=settings.production_per_batch, behind=pool.behind,
             unreported=len(pool.unreported), groups=pool.whole_groups, groups_needed=settings.groups_per_batch,
-            wait_seconds=WAIT_SECONDS, last_run=max((view.seen for view in views), default=0.0),
+            last_run=max((view.seen for view in views), default=0.0),
             reported=sum(view.reported for view in views), dropped=dropped, head=freshness.head,
             serving=sorted(freshness.serving), lead=freshness.lead, verdict=self._verdict(), trial=self._trial(fleet),
             promoted=fleet.waiting,

@@ -38,21 +38,25 @@ def attributor_figures(attributor: Attributor) -> Iterator[Metric]:
     yield counter(
         "evolved_attributor_abstained", "Trajectories without a label on any step, by reason.", abstained, "reason"
     )
-    spent = attributor.spent
+    spent = attributor.budget.spent()
     yield gauge(
         "evolved_attributor_spent", "What the judge cost in the last day.",
         {"tokens": spent.tokens_day, "money": spent.money_day}, "what",
     )  # fmt: skip
     yield gauge(
-        "evolved_attributor_budget_used_up", "1: a limit of the judge's budget is reached.", bool(attributor.used_up)
+        "evolved_attributor_budget_used_up",
+        "1: a limit of the judge's budget is reached.",
+        bool(attributor.budget.used_up()),
     )
     yield gauge(
-        "evolved_attributor_judge_away", "1: the judge does not answer and is asked now and then.", attributor.away
+        "evolved_attributor_judge_away",
+        "1: the judge does not answer and is asked now and then.",
+        attributor.asking.away,
     )
     yield from attributor.lag.collect()
     yield gauge(
         "evolved_attributor_weight", "How far the judge's labels are trusted, 0 to 1; tenant *: all of them.",
-        {(page.judge, page.rubric, page.tenant): page.weight for page in attributor.pages()},
+        {(page.judge, page.rubric, page.tenant): page.weight for page in attributor.stats.all()},
         "judge", "rubric", "tenant",
     )  # fmt: skip
 

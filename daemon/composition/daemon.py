@@ -22,11 +22,9 @@ from actors.experience.experiencer import Experiencer
 from actors.experience.forgetting import forget
 from actors.experience.navigator import Navigator
 from actors.experience.probing import Prober, engine_player
-from actors.experience.retrieval.embedding import Embeddings
 from actors.experience.skill_trials import SkillReplayer
 from actors.gate.gatekeeper import Gatekeeper
 from actors.kinds.kinds import Kinds
-from actors.kinds.meanings import Meanings
 from actors.messages import Directive, Experience
 from actors.monitoring.sentinel import Sentinel
 from actors.ports.environments import Environment
@@ -147,7 +145,7 @@ class Daemon:
         sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
         embedder = parts.adapter("embedder")
         self.curriculum = values.curator(config).curriculum()
-        self.kinds = Kinds(Meanings() if words_alone(embedder) else Meanings(Embeddings(embedder, self.store)))
+        self.kinds = Kinds()
         environment = searching(sandbox, config.sandbox, embedder)
 
         # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.

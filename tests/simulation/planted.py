@@ -16,9 +16,8 @@ from unittest import mock
 import anyio
 
 from actors.curation.curator import Curator
-from actors.curation.pool import Selected
 from actors.deployment.swapper import Swapper
-from actors.messages import BatchOrder, Feedback, Serving
+from actors.messages import BatchItem, BatchOrder, Feedback, Serving
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError
 from actors.ports.store import SwapReport
@@ -55,10 +54,10 @@ class HardOfHearing(Assembler):
 class Again(Curator):
     """Puts a run that it has just ordered back into the pool."""
 
-    async def _write(self, selected: Selected) -> BatchOrder:
+    async def _write(self, selected: Sequence[BatchItem]) -> BatchOrder:
         order = await super()._write(selected)
-        first = selected.items[0].attributed
-        self._pool.add(first, self._clock())
+        first = selected[0].attributed
+        self.pool.add(first, self._clock())
         return order
 
 

@@ -51,7 +51,7 @@ def read(body: dict[str, Any]) -> Completion:
     try:
         response = msgspec.convert(body, _Response, strict=False)
         choice = response.choices[0]
-        calls = choice.calls()
+        calls = choice.calls
     except (ValueError, IndexError) as error:
         raise EpisodeLost("malformed_response", error) from error
     ids = choice.token_ids or []

@@ -81,10 +81,6 @@ function budget({ limits, spent, used_up: over }) {
   );
 }
 
-const rate = (found) =>
-  found
-    ? [percent(found.value), el("div", { class: "soft" }, `${percent(found.low)} – ${percent(found.high)}, ${found.n}`)]
-    : "–";
 const auc = (found) =>
   found.auc === null
     ? "–"
@@ -96,30 +92,21 @@ const who = (page) => [
 const key = (page) => [page.judge, page.rubric, page.tenant].join("/");
 
 function agreement(pages) {
-  const rows = pages.flatMap((page) =>
-    [
-      ["outcomes", page.outcomes],
-      ["feedback on steps", page.steps],
-    ]
-      .filter(([, found]) => found.n)
-      .map(([kind, found]) => ({
-        key: key(page) + kind,
-        cells: [
-          who(page),
-          kind,
-          count(found.n),
-          rate(found.agreement),
-          rate(found.precision_good),
-          rate(found.precision_bad),
-          auc(found),
-          page.weighed ? page.weight.toFixed(2) : `${page.weight.toFixed(2)} (not yet measured)`,
-        ],
-      })),
-  );
+  const rows = pages
+    .filter((page) => page.outcomes.n)
+    .map((page) => ({
+      key: key(page),
+      cells: [
+        who(page),
+        count(page.outcomes.n),
+        count(page.outcomes.silent),
+        auc(page.outcomes),
+        page.weighed ? page.weight.toFixed(2) : `${page.weight.toFixed(2)} (not yet measured)`,
+      ],
+    }));
   const columns = [
     "judge",
-    "held against",
-    ...["pieces", "agrees", "right when GOOD", "right when BAD", "AUC", "weight"].map((name) => ({
+    ...["pieces", "without a label", "AUC", "weight"].map((name) => ({
       name,
       number: true,
     })),

@@ -8,6 +8,7 @@ import pytest
 
 from actors.credit.asking import ATTEMPTS
 from actors.credit.attributor import PATIENCE, Attributor, AttributorSettings
+from actors.credit.calibration import figures
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
@@ -214,27 +215,19 @@ async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_kee
     last = await handled(actor, batch[400:])
     assert {record.attribution.weight for record in first} == {1.0}
     assert {record.attribution.weight for record in last} == {wanted}
-    page = actor.pages()[0]
+    page = actor.stats.all()[0]
     assert page.weight == wanted
-    assert page.outcomes.agreement is not None
+    assert figures(page.outcomes).auc_low is not None
 
 
-@pytest.mark.usefixtures("never_blind")
-async def test_reports_on_steps_are_held_against_the_judge_and_count_in_full_whatever_its_weight():
-    batch = received(80)
-    said = Said([on_step(0, 0.0), on_step(1, 1.0)])
-    actor = Attributor(AttributorSettings(), judge=Failing(0), evidence=said)
-    await actor.handle(batch)
-    steps = actor.pages()[0].steps
-    # The judge calls everything good: half of it is, and it cannot tell which.
-    assert steps.precision_good is not None
-    assert steps.precision_good.value == pytest.approx(0.5, abs=0.02)
-    assert steps.auc == 0.5
-    assert actor.pages()[0].weight == 0.0
-    again = msgspec.structs.replace(batch[0].message, id="x")
+async def test_reports_on_steps_count_in_full_whatever_the_judges_weight(monkeypatch):
+    monkeypatch.setattr(BLIND, 1.0)
+    actor = Attributor(AttributorSettings(), judge=Coin(0), evidence=Said([on_step(0, 0.0), on_step(1, 1.0)]))
+    await actor.handle(received(400))
+    again = msgspec.structs.replace(received(1)[0].message, id="x")
     (found,) = await handled(actor, [Received("x", TRAJECTORY_CLOSED, again)])
     labels = found.attribution.labels
-    assert found.attribution.weight == 1.0
+    assert (actor.stats.all()[0].weight, found.attribution.weight) == (0.0, 1.0)
     assert [label.label for label in labels] == ["BAD", "GOOD", *["ABSTAIN"] * (len(labels) - 2)]
 
 

@@ -24,7 +24,7 @@ class Bench:
                 id=f"t{self.number}", caller=caller, source=source, steps=(), started=0.0, ended=1.0, outcome=1.0
             )
             found = Attribution(labels=(label,), judge="j", rubric="1")
-            self.stats.observe("outcomes", found, found.labels, run, good=good != lies)
+            self.stats.observe(found, run, good=good != lies)
         self.stats.settle()
 
     def weight(self) -> float:
@@ -46,7 +46,7 @@ def test_a_flood_of_one_party_does_not_wash_the_others_out_of_the_window() -> No
         bench.hear(70, key)
     bench.hear(4000, "loud")
     (page, _) = bench.stats.report()
-    assert page.outcomes.n == 400
+    assert page["outcomes"]["n"] == 400
     kept = [one.party for one in bench.stats.pages("j", "1", ALL)[0].outcomes]
     assert kept.count("default/loud") <= 400 / 3 + 1
 

@@ -9,17 +9,14 @@ import pytest
 from actors.curation import curator as curator_module
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
-from actors.experience.retrieval.embedding import Embeddings
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import ENOUGH
-from actors.kinds.meanings import Meanings
 from actors.messages import Attributed, BatchOrder, Directive, Feedback, MalformedMessage, Serving, decode_batch
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.system.actor import Received
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
-from adapters.embedders.hashing import HashingEmbedder
 from tests.support.credited import attributed, candidate, group
 from tests.support.driving import Driver
 from tests.unit.actors.kinds.test_levels import ASKED
@@ -213,16 +210,6 @@ async def test_runs_without_a_group_go_with_what_was_to_be_expected_of_them(benc
     assert kind[1].startswith(kind[0])
 
 
-async def test_what_goals_mean_is_asked_before_kinds_are_told_of_them(bench: Bench) -> None:
-    await bench.restart(groups_per_batch=0, production_per_batch=99)
-    kinds, store = bench.driver.actor.kinds, bench.store
-    kinds.meanings = Meanings(Embeddings(HashingEmbedder(), store), ticks=lambda: bench.now)
-    await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(4)])
-    leaders = [leader for agent in kinds.agents for _, leader in agent.places.state()]
-    assert leaders
-    assert all(leader.space.startswith("hashing") for leader in leaders)
-
-
 async def test_what_is_known_of_kinds_outlives_a_restart_and_ends_with_a_drift(bench: Bench) -> None:
     await bench.restart(groups_per_batch=0, production_per_batch=99)
     await bench.credit(*[free(f"p{number}", number, 1.0) for number in range(12)])
@@ -272,7 +259,7 @@ async def test_an_order_that_nobody_answers_is_sent_again_given_up_and_not_taken
     await bench.driver.feed(POLICY_CANDIDATE, skipped)
     curator = bench.driver.actor
     assert (curator.counts["order_repeated"], curator.counts["order_given_up"]) == (1, 1)
-    assert (curator.figures["skipped_trajectories"], curator.figures["given_up_trajectories"]) == (4, 4)
+    assert (curator.effects["skipped"], curator.effects["given up"]) == (4, 4)
     await bench.restart()
     assert bench.driver.actor.outstanding is None
 

@@ -27,7 +27,7 @@ def test_they_take_what_room_reported_runs_leave() -> None:
     for key in "abcd":
         assert one.guess(Guess(waits(one, key), 0.9, 1.0))
     one.add(attributed("told", outcome=1.0), 1.0)
-    kinds = [item.attributed.trajectory.provisional for item in one.select(2.0).items]
+    kinds = [item.attributed.trajectory.provisional for item in one.select(2.0)]
     assert kinds == [False, True, True, True]
     assert one.counts["guessed"] == 3
     assert (one.guesses, len(one.unreported)) == (1, 1), "the fourth waits on, for a report or a batch"
@@ -37,7 +37,7 @@ def test_they_take_what_room_reported_runs_leave() -> None:
 def test_the_outcome_is_what_was_expected_moved_by_weight_towards_the_chance(chance: float, weight: float) -> None:
     one = pool(batch=1)
     one.guess(Guess(waits(one, "a"), chance, weight))
-    (item,) = one.select(2.0).items
+    (item,) = one.select(2.0)
     run, estimate = item.attributed.trajectory, item.estimate
     assert run.outcome - estimate.mean == pytest.approx(weight * (chance - estimate.mean))
 
@@ -45,7 +45,7 @@ def test_the_outcome_is_what_was_expected_moved_by_weight_towards_the_chance(cha
 def test_without_an_estimate_there_is_none() -> None:
     one = pool(reported=0, batch=1)
     one.guess(Guess(waits(one, "a"), 0.9, 1.0))
-    assert one.select(2.0) is None
+    assert not one.select(2.0)
 
 
 def test_a_report_takes_its_place() -> None:
@@ -53,7 +53,7 @@ def test_a_report_takes_its_place() -> None:
     item = waits(one, "a")
     one.guess(Guess(item, 0.9, 1.0))
     one.add(attributed("a", outcome=0.0), 2.0)
-    (selected,) = one.select(3.0).items
+    (selected,) = one.select(3.0)
     run = selected.attributed.trajectory
     assert (run.outcome, run.provisional) == (0.0, False)
     assert not one.guess(Guess(item, 0.9, 1.0)), "it does not wait any more"

@@ -135,7 +135,7 @@ def test_an_agent_that_is_renamed_keeps_what_is_known_of_it(role: str, tools: by
     assert kinds.kind(renamed) == kinds.kind(run(999, PASSWORDS[0]))
     assert kinds.estimate(renamed).mean < 0.2
     kinds.place(renamed)
-    assert (len(kinds.agents), kinds.agents.renamed) == (1, 1)
+    assert len(kinds.agents) == 1
 
 
 def test_another_agent_with_a_like_name_is_another() -> None:
@@ -181,7 +181,7 @@ def test_a_state_that_cannot_be_read_is_none(data: bytes) -> None:
     assert len(kinds.estimates) == 1
 
 
-def test_a_flood_of_agents_goals_and_parties_is_bounded_and_counted() -> None:
+def test_a_flood_of_agents_goals_and_parties_is_bounded() -> None:
     kinds = Kinds()
     for number in range(30):
         kinds.tell(run(number, REFUNDS[number % 3], 1.0, tenant="quiet"))
@@ -191,6 +191,5 @@ def test_a_flood_of_agents_goals_and_parties_is_bounded_and_counted() -> None:
         kinds.tell(run(number, goal, 0.0, tenant="loud", caller=f"k{number}", role=f"r#{number}", tools=tools))
     assert len(kinds.agents) <= AGENTS
     assert len(kinds.estimates) <= OUTCOMES
-    assert kinds.figures["kinds_forgotten"] > 0
     assert kinds.estimate(run(999, REFUNDS[0], tenant="quiet")).mean > 0.8
     assert len(kinds.to_save() or b"") < 4_000_000

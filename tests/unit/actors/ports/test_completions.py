@@ -1,4 +1,4 @@
-"""One reader of chat completions, two who ask: each is as strict as what it does with the answer demands."""
+"""One reader of chat completions, two who ask."""
 
 import pytest
 
@@ -14,27 +14,25 @@ def body(function: dict, **choice) -> dict:
 
 
 def test_both_read_the_same_call():
-    given = body({"name": "book", "arguments": '{"to": 1}'})
-    answer, turn = answer_of(given), read(given)
-    assert answer.calls == turn.calls
-    assert (turn.calls[0].name, turn.calls[0].arguments, turn.calls[0].id) == ("book", '{"to": 1}', "c")
+    for arguments, understood in (('{"to": 1}', '{"to": 1}'), (None, "{}")):
+        given = body({"name": "book", "arguments": arguments})
+        answer, turn = answer_of(given), read(given)
+        assert answer.calls == turn.calls
+        assert (turn.calls[0].name, turn.calls[0].arguments, turn.calls[0].id) == ("book", understood, "c")
 
 
 @pytest.mark.parametrize(
-    ("broken", "at_the_gate"),
+    "broken",
     [
-        (body({"name": "book"}), "{}"),  # a call without arguments counts as empty there
-        (body({"name": "book", "arguments": None}), "{}"),
-        (body({"arguments": "{}"}), None),
-        (body({"name": None, "arguments": "{}"}), None),
-        (body({"name": "book", "arguments": {"to": 1}}), None),
-        (body({"name": "book", "arguments": "{}"}, logprobs={"content": [{}]}), None),
-        (body({"name": "book", "arguments": "{}"}, logprobs={"content": [{"logprob": "?"}]}), None),
+        body({"arguments": "{}"}),
+        body({"name": None, "arguments": "{}"}),
+        body({"name": "book", "arguments": {"to": 1}}),
+        body({"name": "book", "arguments": "{}"}, logprobs={"content": [{}]}),
+        body({"name": "book", "arguments": "{}"}, logprobs={"content": [{"logprob": "?"}]}),
     ],
 )
-def test_what_no_engine_means_loses_an_episode_and_is_no_answer_at_the_gate(broken, at_the_gate):
-    answer = answer_of(broken)
-    assert (answer and answer.calls[0].arguments) == at_the_gate
+def test_what_no_engine_means_loses_an_episode_and_is_no_answer_at_the_gate(broken):
+    assert answer_of(broken) is None
     with pytest.raises(EpisodeLost) as lost:
         read(broken)
     assert lost.value.reason == "malformed_response"

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 import trio
 
+from actors.curation.curriculum import Curriculum
 from actors.gate.exam import Exam, ExamSettings
 from actors.messages import Experience, Trajectory
-from actors.ports.store import TaskPlanner
 from actors.rollout import rollout as rolling
 from actors.rollout.context.managing import TOOL, SelfManaging
 from actors.rollout.harness.config import PLAIN, HarnessConfig
@@ -37,7 +37,7 @@ class Bench:
         self.rollout = self.make()
         self.outbox = FakeOutbox(self.store)
 
-    def make(self, planner: TaskPlanner | None = None) -> Rollout:
+    def make(self, planner: Curriculum | None = None) -> Rollout:
         return Rollout(
             self.settings,
             store=self.store,

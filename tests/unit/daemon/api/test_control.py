@@ -78,12 +78,10 @@ async def test_status_says_how_many_parties_have_evidence_and_whether_the_rule_b
     assert await told("cdef") == (6, True, "6 with evidence; none weighs more than a third")
 
 
-async def test_status_says_how_much_is_replay_and_what_the_sentinel_did(desk: Controls) -> None:
-    desk.curator = {"drawn": 40, "drawn_elsewhere": 4, "replay_missing": 6}
+async def test_status_says_what_the_sentinel_did(desk: Controls) -> None:
     desk.sentinel = {"monitors": {"outcomes": {"p": 0.2}}, "told": [{"action": "freeze", "reason": "length x2"}]}
     status, shown = await desk.status()
     assert status["sentinel"]["monitors"]["outcomes"] == {"p": 0.2}
-    assert "10 % from other kinds of task than the leading; 6 trajectories short" in shown
     assert "freeze: length x2" in shown
 
 

@@ -56,7 +56,7 @@ async def test_what_a_judge_did_and_cost_adds_up(monkeypatch: pytest.MonkeyPatch
     # It knows nothing: whatever it saw, it found good.
     assert value("weight", judge="kind", rubric="1", tenant="*") == 0.0
     (page,) = [page for page in json.loads(_json(attributor.report()).body)["judges"] if page["tenant"] == "*"]
-    assert (page["tokens"], page["outcomes"]["precision_bad"]) == (2500, None)
+    assert (page["tokens"], page["outcomes"]["auc"]) == (2500, 0.5)
 
 
 async def test_an_engine_that_is_away_has_no_version(tmp_path: Path) -> None:
