@@ -4,8 +4,7 @@ ActorSystemError
 ├── DependencyUnavailable     judge, engine, database away: the actor waits, nothing is counted as a failure
 │   └── BusUnavailable        the broker is away or does not answer in time
 │       └── StreamFull        a stream with discard NEW refused a record: back-pressure
-├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
-│   └── BusRefused            the servers do not let us in, or not as the settings say: names setting and remedy
+├── BusMisconfigured          the servers do not let us in, or not as the settings say: names setting and remedy
 ├── PayloadMissing            a record's claim leads to no file, or to other bytes
 ├── Deposed                   somebody else leads by now: nothing was written
 ├── Stalled                   a supervised task has not shown a sign of life in time
@@ -36,11 +35,8 @@ class StreamFull(BusUnavailable):
 
 
 class BusMisconfigured(ActorSystemError):
-    """Waiting will not help: unknown subject, overlapping consumers on a work queue, wrong credentials."""
-
-
-class BusRefused(BusMisconfigured):
-    """Password, certificate, JetStream or limits: nothing that waiting cures. The text names setting and remedy."""
+    """Nothing that waiting cures: password, certificate, JetStream, limits, an unknown subject, a second consumer of a
+    work queue. The text names setting and remedy where there are."""
 
 
 class PayloadMissing(ActorSystemError):

@@ -14,7 +14,7 @@ from actors.messages import Directive
 from actors.system import pull
 from actors.system.actor import Actor, Output, Result
 from actors.system.bus import Bus
-from actors.system.errors import BusRefused, BusUnavailable
+from actors.system.errors import BusMisconfigured, BusUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
@@ -228,7 +228,7 @@ def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
             modes = {path.name: path.stat().st_mode & 0o777 for path in broker.directory.glob("*.*")}
             command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode()
             bus = Bus(host, msgspec.structs.replace(login(broker), password="x"), claims=tmp_path)
-            with pytest.raises(BusRefused, match="another NATS"):
+            with pytest.raises(BusMisconfigured, match="another NATS"):
                 await bus.open()
             await bus.aclose()
             return modes, command, broker.credentials.password
