@@ -12,6 +12,8 @@ DaemonError
 └── ControlUnreachable   no daemon answers on the control address
 """
 
+from actors.system.errors import DependencyUnavailable
+
 
 class DaemonError(Exception):
     """Root of this package's errors; the command line prints its text and exits with 2."""
@@ -41,7 +43,7 @@ class OrderRefused(DaemonError):
         self.status = status
 
 
-class ConverterEnded(DaemonError):
+class ConverterEnded(DaemonError, DependencyUnavailable):
     """Names the process and what was seen of its end; another one can be asked."""
 
 

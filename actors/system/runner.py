@@ -21,8 +21,9 @@ from actors.system.bus import Bus, Delivery, Subscription
 from actors.system.errors import DependencyUnavailable, Deposed
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
-from actors.system.outbox import FIRST_WAIT, Drained, Ledger, Outbox
+from actors.system.outbox import Ledger, Outbox
 from actors.system.outgoing import delivery_id
+from actors.system.patience import FIRST_WAIT, Drained
 
 MAX_FAILURES = 5
 """A record whose handler failed this often is parked."""

@@ -70,8 +70,7 @@ async def all_of(bus, durable, subject, count):
 @pytest.mark.promise
 def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path, monkeypatch):
     monkeypatch.setattr("actors.system.runner.MAX_FAILURES", 1000)
-    monkeypatch.setattr("actors.system.outbox.FIRST_WAIT", 0.05)
-    monkeypatch.setattr("actors.system.outbox.LONGEST_WAIT", 0.5)
+    monkeypatch.setattr("actors.system.patience.FIRST_WAIT", 0.05)
     count, ledger = 3000, MemoryLedger()
 
     async def main(host):
