@@ -90,9 +90,8 @@ class Connection:
         self._refusal, self._last_error, self._hope = "", "", False
         try:
             options: dict[str, Any] = access.options() | {
-                "name": self._name, "allow_reconnect": True, "max_reconnect_attempts": 1,
-                "reconnect_time_wait": _RECONNECT_FIRST, "reconnect_to_server_handler": self._next_server,
-                "connect_timeout": 2, "ping_interval": _PING_SECONDS, "max_outstanding_pings": 2,
+                "name": self._name, "max_reconnect_attempts": 1, "reconnect_time_wait": _RECONNECT_FIRST,
+                "reconnect_to_server_handler": self._next_server, "ping_interval": _PING_SECONDS,
                 "error_cb": self._failed, "disconnected_cb": self._disconnected, "reconnected_cb": self._back,
             }  # fmt: skip
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -217,6 +216,5 @@ def _stream_config(stream: Stream, replicas: int) -> api.StreamConfig:
         max_bytes=stream.max_bytes,
         storage=api.StorageType.FILE,
         compression=api.StoreCompression.S2,
-        allow_direct=True,
         num_replicas=replicas,
     )
