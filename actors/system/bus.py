@@ -20,7 +20,7 @@ from nats.js.errors import APIError, NotFoundError
 from actors.system.access import Access
 from actors.system.claim_check import CLAIM_HEADER, ClaimStore
 from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure, failing
-from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
+from actors.system.errors import BusUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing
 from actors.system.pull import ID_HEADER, Delivery, Subscription
@@ -112,8 +112,8 @@ class Bus:
         """Returns when every item is stored by the broker, in order for items of one subject on the first attempt.
 
         Raises:
-            StreamFull: a stream is at its limit. Some items may have been stored.
-            BusUnavailable: not confirmed within the bounded retries. Some items may have been stored.
+            BusUnavailable: not confirmed within the bounded retries, or a stream is at its limit. Some items may have
+                been stored.
             BusMisconfigured: no stream has an item's subject.
         """
         await self.host(self._publish, items)
@@ -184,10 +184,7 @@ class Bus:
                 continue
             if not failed:
                 return
-            left = [item for item, _ in failed]
-            for _, failure in failed:
-                if isinstance(failure, StreamFull):
-                    raise failure
+            left, failure = [item for item, _ in failed], failed[0][1]
         raise failure
 
     async def _confirming(self) -> Client:
@@ -290,10 +287,9 @@ def _windows(items: Sequence[Outgoing]) -> list[list[Outgoing]]:
 def _failure(error: Exception, subject: str) -> BusUnavailable:
     """Why a record is not confirmed: while we run, a limit that is reached or a login that is refused is an outage; the
     records wait in spool and outbox until it is cured."""
-    failure = api_failure(error, subject) if isinstance(error, APIError) else error
-    if isinstance(failure, BusUnavailable):
-        return failure
-    return BusUnavailable(str(failure) if isinstance(failure, BusMisconfigured) else f"{subject}: {failure!r}")
+    if isinstance(error, BusUnavailable):
+        return error
+    return BusUnavailable(str(api_failure(error, subject)) if isinstance(error, APIError) else f"{subject}: {error!r}")
 
 
 __all__ = ["Bus", "Delivery", "Depth", "Subscription", "Tail"]

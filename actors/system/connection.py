@@ -18,7 +18,7 @@ from nats.js.errors import APIError, NotFoundError
 from prometheus_client import CollectorRegistry
 
 from actors.system.access import Access, AccessUnusable, GuardedClient
-from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
+from actors.system.errors import BusMisconfigured, BusUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.streams import DUPLICATE_SECONDS, Stream
 
@@ -193,8 +193,6 @@ def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured
     """JetStream's answer as one of our errors."""
     code, description = error.err_code or 0, error.description or ""
     text = f"{what}: {description} ({error.code}, {code})"
-    if "maximum" in description and "exceeded" in description:
-        return StreamFull(text)
     if code in _REMEDIES:
         return BusMisconfigured(f"{text}: {_REMEDIES[code]}")
     return BusMisconfigured(text) if error.code == 400 else BusUnavailable(text)

@@ -2,8 +2,7 @@
 
 ActorSystemError
 ├── DependencyUnavailable     judge, engine, database away: the actor waits, nothing is counted as a failure
-│   └── BusUnavailable        the broker is away or does not answer in time
-│       └── StreamFull        a stream with discard NEW refused a record: back-pressure
+│   └── BusUnavailable        the broker is away, does not answer in time, or has a full stream: back-pressure
 ├── BusMisconfigured          the servers do not let us in, or not as the settings say: names setting and remedy
 ├── PayloadMissing            a record's claim leads to no file, or to other bytes
 ├── Deposed                   somebody else leads by now: nothing was written
@@ -27,11 +26,8 @@ class DependencyUnavailable(ActorSystemError):
 
 
 class BusUnavailable(DependencyUnavailable):
-    """The broker cannot be reached or did not confirm in time; the same ids may be published again."""
-
-
-class StreamFull(BusUnavailable):
-    """A stream that discards NEW is at its limit: the publisher keeps its records and tries again later."""
+    """The broker cannot be reached, did not confirm in time, or has no room in a stream that discards NEW: publishers
+    keep their records and try again later, under the same ids."""
 
 
 class BusMisconfigured(ActorSystemError):
