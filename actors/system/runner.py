@@ -186,6 +186,7 @@ class _Runner:
                 raise  # the record's next handler is another daemon's, or of another life
             except Exception as error:
                 await self.outbox.insist(self.actor.start)
+                self.lifecycle.ready()  # an outage before it is over
                 if len(items) == 1:
                     await self._count_failure(items[0], error)
                     return
