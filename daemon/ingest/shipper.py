@@ -26,9 +26,8 @@ from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle
 from actors.system.patience import Drained, Patience
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.errors import ConverterEnded
 from daemon.ingest.conversion import Batch, Load
-from daemon.ingest.converter import Converter
+from daemon.ingest.converter import Converter, ConverterEnded
 from daemon.tap.spool_reader import SpoolReader
 
 _LOOK_SECONDS = 0.5
