@@ -3,7 +3,6 @@
 DaemonError
 ├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
 ├── StartFailed      a process of ours did not come up in time
-├── ConverterEnded   the process that reads the spool died or hangs
 ├── EvalFailed       an evaluation that cannot start or go on
 ├── TasksFailed      tasks cannot be made here, or their file cannot be used
 ├── TransferFailed   an export or import that cannot go on
@@ -39,10 +38,6 @@ class OrderRefused(DaemonError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-class ConverterEnded(DaemonError):
-    """Names the process and what was seen of its end; another one can be asked."""
 
 
 class EvalFailed(DaemonError):

@@ -9,9 +9,10 @@ costs at most the work of one update. A broken order is parked as a dead letter,
 
 import errno
 import math
+import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from actors.system.bus import Bus, Delivery, Subscription
 from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle
 from actors.system.outgoing import Outgoing, outgoing
+from actors.system.patience import Drained, Patience
 from actors.system.streams import DEAD, POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.checkpoints import Checkpoints
 from learner.errors import MetricsUnavailable, OrderFileMissing, OrderUnusable, StateEmpty, TrainerUnavailable
@@ -49,12 +51,6 @@ ATTEMPTS = 3
 """Deliveries of an order whose file is missing, or that the trainer fails on, before it is given up."""
 RETRY_SECONDS = 2.0
 """Wait before the next attempt: a file on a shared disk appears within it."""
-FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
-"""Seconds between attempts while the broker is away."""
-
-
-class _Drained(Exception):
-    """The process is to end while the broker is away."""
 
 
 async def run(
@@ -63,13 +59,13 @@ async def run(
     bus: Bus,
     clock: Callable[[], float],
     state: Path,
-    lifecycle: Lifecycle | None = None,
+    lifecycle: Lifecycle,
     key: SigningKey | None = None,
     trusted: PublicKeys | None = None,
     registry: CollectorRegistry | None = None,
     make_trainer: Callable[[Path, Path], Trainer] | None = None,
 ) -> None:
-    """Serve until `lifecycle` drains, or for ever; the bus is open, and its closing is the caller's.
+    """Serve until `lifecycle` drains; the bus is open, and its closing is the caller's.
 
     LearnerError: nothing to begin with, or a state that cannot be used.
     """
@@ -107,10 +103,11 @@ class LearnerService:
         bus: Bus,
         metrics: LearnerMetrics,
         board: TensorBoard | None,
-        lifecycle: Lifecycle | None,
+        lifecycle: Lifecycle,
     ) -> None:
         self._updater, self._bus = updater, bus
         self._metrics, self._board, self._lifecycle = metrics, board, lifecycle
+        self._insist = Patience(lifecycle, _log, rng=random.Random(), longest=10.0).insist
 
     async def run(self) -> None:
         """See `run` of the module."""
@@ -119,21 +116,19 @@ class LearnerService:
         _log.info("learner_ready", version=version)
         try:
             subscription = await self._insist(lambda: self._bus.subscribe(NAME, (WORK_TRAIN, POLICY_DIRECTIVE)))
-        except _Drained:
+        except Drained:
             return
         try:
-            while not self._draining():
+            while not self._lifecycle.draining.is_set():
                 for delivery in await self._fetch(subscription):
                     await self._kept(subscription, delivery)
-        except _Drained:
+        except Drained:
             _log.info("learner_drained_without_bus")  # what was on its way comes again after the next start
         finally:
             with anyio.CancelScope(shield=True):
                 await subscription.aclose()
 
     async def _fetch(self, subscription: Subscription) -> list[Delivery]:
-        if self._lifecycle is None:
-            return await subscription.fetch(1, FETCH_SECONDS)
         self._lifecycle.ready()
         with self._lifecycle.interruptible():
             return await subscription.fetch(1, FETCH_SECONDS)
@@ -256,35 +251,11 @@ class LearnerService:
         """Publish, and wait while the broker is away."""
         await self._insist(lambda: self._bus.publish(items))
 
-    async def _insist(self, call: Callable[[], Awaitable[R]]) -> R:
-        """Await `call()` until the broker takes it; an outage is told once when it begins and once when it ends.
-        Raises _Drained: the process is to end and the broker is away."""
-        wait, away = FIRST_WAIT, False
-        while True:
-            try:
-                result = await call()
-            except DependencyUnavailable as error:
-                if not away:
-                    _log.warning("bus_away", reason=str(error))
-                away = True
-                if self._lifecycle is None:
-                    await anyio.sleep(wait)
-                else:
-                    self._lifecycle.waiting(str(error))
-                    if not await self._lifecycle.pause(wait):
-                        raise _Drained from error
-                wait = min(wait * 2, LONGEST_WAIT)
-            else:
-                if away:
-                    _log.info("bus_back")
-                return result
-
     async def _keep(self, subscription: Subscription, delivery: Delivery) -> None:
         """Tell the broker and the supervisor that a record is being worked on, until cancelled."""
         while True:
             await anyio.sleep(self._bus.ack_wait / 3)
-            if self._lifecycle is not None:
-                self._lifecycle.beat()
+            self._lifecycle.beat()
             try:
                 await subscription.in_progress([delivery])
             except DependencyUnavailable as error:
@@ -295,9 +266,6 @@ class LearnerService:
     async def _in_thread(call: Callable[[], R]) -> R:
         # Not abandoned when cancelled: a commit that has begun is finished, and the record's next delivery finds it.
         return await anyio.to_thread.run_sync(call)
-
-    def _draining(self) -> bool:
-        return self._lifecycle is not None and self._lifecycle.draining.is_set()
 
 
 @contextmanager

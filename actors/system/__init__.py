@@ -5,4 +5,5 @@ run(main)                       trio as a guest on asyncio/uvloop               
   Bus                           publish, fetch, ack in batches                   bus.py, pull.py, connection.py
   Supervisor.add(name, task)    restarts, stalls, drain, signals, sd_notify      supervisor.py, lifecycle.py, notify.py
     drive(actor, ...)           fetch -> handle -> commit -> publish -> ack      runner.py, outbox.py, actor.py
+      Outbox.insist             outages are waited out                           patience.py
 """

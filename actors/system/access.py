@@ -21,12 +21,8 @@ _SEED = re.compile(rb"-----BEGIN USER NKEY SEED-----\s+(\S+)\s+-+END USER NKEY S
 
 
 class AccessUnusable(nats.errors.Error):
-    """A file that the settings name cannot be used; the text names setting, file and remedy. One of nats-py's errors,
-    because it is raised inside its reconnection loop, which any other kind would end for good."""
-
-
-class PlainServer(nats.errors.Error):
-    """A server offers no TLS, and the settings want it."""
+    """There is no way in as the settings are; the text names setting, file and remedy. One of nats-py's errors, because
+    it is raised inside its reconnection loop, which any other kind would end for good."""
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +76,6 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         text = str(error).lower()
         if isinstance(error, AccessUnusable):
             return str(error)
-        if isinstance(error, PlainServer):
-            return (
-                f"{error}, and nats.url (tls://) or nats.ca_file wants it: configure tls {{}} there, or write nats://"
-            )
         if isinstance(error, ssl.SSLCertVerificationError):
             return (
                 f"the server's certificate is refused: {error.verify_message}; nats.ca_file names its authority, and "
@@ -134,11 +126,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return jwt[1], seed[1]
 
     def _signed(self, nonce: str) -> bytes:
+        _, seed = self._credentials()
         try:
-            pair = cast(Any, untyped_nkeys).from_seed(bytearray(self._credentials()[1]))
-            return base64.b64encode(pair.sign(nonce.encode()))
-        except AccessUnusable:
-            raise
+            return base64.b64encode(cast(Any, untyped_nkeys).from_seed(bytearray(seed)).sign(nonce.encode()))
         except Exception as error:  # nkeys raises a dozen kinds, of binascii among them
             raise AccessUnusable(f"{self._named('secret_file')} holds no nkey seed; it begins with SU") from error
 
@@ -156,5 +146,9 @@ class GuardedClient(Client):
         # Called with the greeting before anything of ours goes out: the last moment to keep the password back.
         self.greeting = self.greeting | info
         if initial_connection and self._tls_only and not info.get("tls_required"):
-            raise PlainServer(f"{info.get('server_name', 'the server')} offers no TLS")
+            name = info.get("server_name", "the server")
+            raise AccessUnusable(
+                f"{name} offers no TLS, and nats.url (tls://) or nats.ca_file wants it: configure tls {{}} there, or "
+                "write nats://"
+            )
         await super()._process_info(info, initial_connection)

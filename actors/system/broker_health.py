@@ -8,6 +8,7 @@ again, and ends it; whoever runs it (systemd, the demo) starts it again. Its log
 import contextlib
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import anyio
@@ -97,18 +98,11 @@ async def _write_failure(directory: Path) -> str:
 
 def _has_room(directory: Path) -> bool:
     """Whether the disk of `directory` takes bytes now."""
-    probe = directory / ".probe"
     try:
-        file = os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.posix_fallocate(file, 0, _PROBE)
-            os.pwrite(file, b"\0" * 4096, 0)
-            os.fsync(file)
-        finally:
-            os.close(file)
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            probe.write(bytes(_PROBE))
+            probe.flush()
+            os.fsync(probe.fileno())
     except OSError:
         return False
-    finally:
-        with contextlib.suppress(OSError):
-            probe.unlink()
     return True

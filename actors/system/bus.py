@@ -20,7 +20,7 @@ from nats.js.errors import APIError, NotFoundError
 from actors.system.access import Access
 from actors.system.claim_check import CLAIM_HEADER, ClaimStore
 from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure, failing
-from actors.system.errors import BusRefused, BusUnavailable, StreamFull
+from actors.system.errors import BusUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing
 from actors.system.pull import ID_HEADER, Delivery, Subscription
@@ -104,8 +104,7 @@ class Bus:
 
         Raises:
             BusUnavailable: no broker answers; may be called again.
-            BusRefused: the servers do not let us in, or not as the settings say; waiting cures nothing.
-            BusMisconfigured: a stream cannot be had as defined.
+            BusMisconfigured: the servers do not let us in, or not as the settings say; waiting cures nothing.
         """
         await self.host(self._connection.ensure_streams)
 
@@ -113,8 +112,8 @@ class Bus:
         """Returns when every item is stored by the broker, in order for items of one subject on the first attempt.
 
         Raises:
-            StreamFull: a stream is at its limit. Some items may have been stored.
-            BusUnavailable: not confirmed within the bounded retries. Some items may have been stored.
+            BusUnavailable: not confirmed within the bounded retries, or a stream is at its limit. Some items may have
+                been stored.
             BusMisconfigured: no stream has an item's subject.
         """
         await self.host(self._publish, items)
@@ -170,37 +169,23 @@ class Bus:
             return
         for item in items:
             stream_of(item.subject, self._streams)
-        left, failure = list(items), None
+        left, failure = list(items), BusUnavailable("not confirmed")
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._connection.metrics.bus_retries.inc(len(left))
                 await asyncio.sleep(min(1.0, 0.1 * 2**attempt))
-            left, failure = await self._round(left)
-            if not left:
+            failed: list[tuple[Outgoing, BusUnavailable]] = []
+            try:
+                client = await self._confirming()
+                for window in _windows(left):
+                    failed += await self._send(client, window)
+            except (BusUnavailable, *CONNECTION_ERRORS) as error:
+                failure = _failure(error, left[0].subject)
+                continue
+            if not failed:
                 return
-            if isinstance(failure, StreamFull):
-                raise failure
-        raise failure or BusUnavailable("not confirmed")
-
-    async def _round(self, items: list[Outgoing]) -> tuple[list[Outgoing], BusUnavailable | None]:
-        """Publish `items` window by window; returns those without a confirmation and why."""
-        left: list[Outgoing] = []
-        failure: BusUnavailable | None = None
-        try:
-            client = await self._confirming()
-        except (BusUnavailable, *CONNECTION_ERRORS) as error:
-            return items, _failure(error, items[0].subject)
-        for window in _windows(items):
-            before = self._tails.copy()
-            outcomes = await self._send(client, window)
-            self._advance(before, [one for one in outcomes if isinstance(one, _Stored) and not one.duplicate])
-            for item, outcome in zip(window, outcomes, strict=True):
-                if isinstance(outcome, Exception):
-                    error = _failure(outcome, item.subject)
-                    left.append(item)
-                    # Back-pressure says more than a timeout beside it.
-                    failure = error if failure is None or isinstance(error, StreamFull) else failure
-        return left, failure
+            left, failure = [item for item, _ in failed], failed[0][1]
+        raise failure
 
     async def _confirming(self) -> Client:
         """The live client, on which confirmations are heard."""
@@ -211,9 +196,9 @@ class Bus:
             self._client = client
         return client
 
-    async def _send(self, client: Client, items: Sequence[Outgoing]) -> list[Exception | _Stored]:
-        """For each item its confirmation, or why there is none."""
-        loop = asyncio.get_running_loop()
+    async def _send(self, client: Client, items: Sequence[Outgoing]) -> list[tuple[Outgoing, BusUnavailable]]:
+        """Publish a window; those that are not confirmed, and why."""
+        loop, before = asyncio.get_running_loop(), self._tails.copy()
         asked = {f"{self._prefix}.{next(self._numbers)}": loop.create_future() for _ in items}
         self._in_air |= asked
         try:
@@ -229,7 +214,13 @@ class Bus:
         finally:
             for reply in asked:
                 self._in_air.pop(reply, None)
-        return [one.result() if one.done() else TimeoutError("no confirmation") for one in asked.values()]
+        outcomes = [one.result() if one.done() else TimeoutError("no confirmation") for one in asked.values()]
+        self._advance(before, [one for one in outcomes if isinstance(one, _Stored) and not one.duplicate])
+        return [
+            (item, _failure(outcome, item.subject))
+            for item, outcome in zip(items, outcomes, strict=True)
+            if isinstance(outcome, Exception)
+        ]
 
     async def _confirmed(self, message: Msg) -> None:
         answer = self._in_air.pop(message.subject, None)
@@ -293,19 +284,12 @@ def _windows(items: Sequence[Outgoing]) -> list[list[Outgoing]]:
     return windows
 
 
-def _failure(outcome: Exception, subject: str) -> BusUnavailable:
-    """Why a record is not confirmed."""
-    if isinstance(outcome, BusUnavailable):
-        return outcome
-    if isinstance(outcome, APIError):
-        failure = api_failure(outcome, subject)
-        if isinstance(failure, BusUnavailable):
-            return failure
-        if isinstance(failure, BusRefused):
-            # A limit reached while we run is an outage: the records wait in spool and outbox until it is raised.
-            return BusUnavailable(str(failure))
-        raise failure from outcome
-    return BusUnavailable(f"{subject}: {outcome!r}")
+def _failure(error: Exception, subject: str) -> BusUnavailable:
+    """Why a record is not confirmed: while we run, a limit that is reached or a login that is refused is an outage; the
+    records wait in spool and outbox until it is cured."""
+    if isinstance(error, BusUnavailable):
+        return error
+    return BusUnavailable(str(api_failure(error, subject)) if isinstance(error, APIError) else f"{subject}: {error!r}")
 
 
 __all__ = ["Bus", "Delivery", "Depth", "Subscription", "Tail"]

@@ -18,7 +18,7 @@ from nats.js.errors import APIError, NotFoundError
 from prometheus_client import CollectorRegistry
 
 from actors.system.access import Access, AccessUnusable, GuardedClient
-from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable, StreamFull
+from actors.system.errors import BusMisconfigured, BusUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.streams import DUPLICATE_SECONDS, Stream
 
@@ -33,15 +33,13 @@ _PING_SECONDS = 5.0
 """A broker that leaves two pings unanswered is taken for dead."""
 _CONNECT_SECONDS = 10.0
 """For a round of the servers, of which some may be silent."""
-_REFUSED = {
-    10002, 10023, 10026, 10027, 10035, 10039, 10047, 10065, 10074, 10076, 10113, 10122,
-}  # fmt: skip
-"""JetStream's err_code where waiting cures nothing (nats-server, server/errors.json): off, no room, limits of the
-account, subjects that another stream holds."""
 _OFF = "JetStream is off: start the servers with jetstream {} in their configuration, and enable it for the account"
-_REMEDIES = {10039: _OFF, 10076: _OFF} | dict.fromkeys(
-    (10002, 10023, 10047, 10122), "make room: max_file_store, the account's limits, or limits.streams_gb of our own"
-)
+_ROOM = "make room: max_file_store, the account's limits, or limits.streams_gb of our own"
+_REMEDIES = {
+    10002: _ROOM, 10023: _ROOM, 10047: _ROOM, 10122: _ROOM, 10035: _OFF, 10039: _OFF, 10076: _OFF,
+    10074: "nats.replicas is more than there are servers",
+}  # fmt: skip
+"""By JetStream's err_code (nats-server, server/errors.json), what cures it; waiting does not."""
 
 
 class Connection:
@@ -68,7 +66,7 @@ class Connection:
 
         Raises:
             BusUnavailable: no server lets us in now, or the bus was closed.
-            BusRefused: the servers do not let us in, and never did.
+            BusMisconfigured: the servers do not let us in, and never did.
         """
         async with self._opening:
             if self._closed:
@@ -92,9 +90,8 @@ class Connection:
         self._refusal, self._last_error, self._hope = "", "", False
         try:
             options: dict[str, Any] = access.options() | {
-                "name": self._name, "allow_reconnect": True, "max_reconnect_attempts": 1,
-                "reconnect_time_wait": _RECONNECT_FIRST, "reconnect_to_server_handler": self._next_server,
-                "connect_timeout": 2, "ping_interval": _PING_SECONDS, "max_outstanding_pings": 2,
+                "name": self._name, "max_reconnect_attempts": 1, "reconnect_time_wait": _RECONNECT_FIRST,
+                "reconnect_to_server_handler": self._next_server, "ping_interval": _PING_SECONDS,
                 "error_cb": self._failed, "disconnected_cb": self._disconnected, "reconnected_cb": self._back,
             }  # fmt: skip
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -105,7 +102,7 @@ class Connection:
             if isinstance(error, AccessUnusable):
                 self._refusal = str(error)
             if self._refusal and not self._hope and not self._was_in:
-                raise BusRefused(f"{where}: {self._refusal}") from error
+                raise BusMisconfigured(f"{where}: {self._refusal}") from error
             raise BusUnavailable(f"no connection to {where}: {self._refusal or self._last_error or error}") from error
         client.options["max_reconnect_attempts"] = -1  # from now on, for ever
         self._refusal = ""
@@ -162,12 +159,12 @@ class Connection:
                     raise api_failure(error, what) from error
                 # Nobody answers, which nats-py tells by an error of the API without a code.
                 if "permissions violation" in self._last_error.lower():
-                    raise BusRefused(
+                    raise BusMisconfigured(
                         f"{what}: {self._last_error}; our user needs to publish and subscribe to $JS.API.>, _INBOX.> "
                         "and our subjects"
                     ) from error
                 if isinstance(error, APIError) and not client.greeting.get("jetstream"):
-                    raise BusRefused(f"{what}: {_OFF}") from error
+                    raise BusMisconfigured(f"{what}: {_OFF}") from error
                 raise BusUnavailable(f"{what}: {error!r}") from error
 
     async def close(self) -> None:
@@ -196,10 +193,8 @@ def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured
     """JetStream's answer as one of our errors."""
     code, description = error.err_code or 0, error.description or ""
     text = f"{what}: {description} ({error.code}, {code})"
-    if "maximum" in description and "exceeded" in description:
-        return StreamFull(text)
-    if code in _REFUSED:
-        return BusRefused(f"{text}: {_REMEDIES[code]}" if code in _REMEDIES else text)
+    if code in _REMEDIES:
+        return BusMisconfigured(f"{text}: {_REMEDIES[code]}")
     return BusMisconfigured(text) if error.code == 400 else BusUnavailable(text)
 
 
@@ -219,6 +214,5 @@ def _stream_config(stream: Stream, replicas: int) -> api.StreamConfig:
         max_bytes=stream.max_bytes,
         storage=api.StorageType.FILE,
         compression=api.StoreCompression.S2,
-        allow_direct=True,
         num_replicas=replicas,
     )

@@ -2,10 +2,8 @@
 
 ActorSystemError
 ├── DependencyUnavailable     judge, engine, database away: the actor waits, nothing is counted as a failure
-│   └── BusUnavailable        the broker is away or does not answer in time
-│       └── StreamFull        a stream with discard NEW refused a record: back-pressure
-├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
-│   └── BusRefused            the servers do not let us in, or not as the settings say: names setting and remedy
+│   └── BusUnavailable        the broker is away, does not answer in time, or has a full stream: back-pressure
+├── BusMisconfigured          the servers do not let us in, or not as the settings say: names setting and remedy
 ├── PayloadMissing            a record's claim leads to no file, or to other bytes
 ├── Stalled                   a supervised task has not shown a sign of life in time
 ├── Escalated                 a critical task failed more often than its restart policy allows
@@ -27,19 +25,13 @@ class DependencyUnavailable(ActorSystemError):
 
 
 class BusUnavailable(DependencyUnavailable):
-    """The broker cannot be reached or did not confirm in time; the same ids may be published again."""
-
-
-class StreamFull(BusUnavailable):
-    """A stream that discards NEW is at its limit: the publisher keeps its records and tries again later."""
+    """The broker cannot be reached, did not confirm in time, or has no room in a stream that discards NEW: publishers
+    keep their records and try again later, under the same ids."""
 
 
 class BusMisconfigured(ActorSystemError):
-    """Waiting will not help: unknown subject, overlapping consumers on a work queue, wrong credentials."""
-
-
-class BusRefused(BusMisconfigured):
-    """Password, certificate, JetStream or limits: nothing that waiting cures. The text names setting and remedy."""
+    """Nothing that waiting cures: password, certificate, JetStream, limits, an unknown subject, a second consumer of a
+    work queue. The text names setting and remedy where there are."""
 
 
 class PayloadMissing(ActorSystemError):

@@ -6,23 +6,19 @@ the outputs until the bus has them, and holds parked records.
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
 from actors.messages import Message
-from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
+from actors.system.patience import Patience
 
 _log = structlog.get_logger(__name__)
-T = TypeVar("T")
-
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds before the first new attempt after an outage or a failure; doubles, times 0.5 to 1.5 by chance."""
 _FLUSH = 256
 """Records published at a time."""
 
@@ -76,21 +72,17 @@ class Ledger(Protocol):
         ...
 
 
-class Drained(Exception):
-    """The process is ending while an outage lasts; what is not acked comes again after the start."""
-
-
-class Outbox:
+class Outbox(Patience):
     """One task's way out, and all that a producer gets from the system."""
 
     def __init__(
         self, name: str, publish: Callable[[Sequence[Outgoing]], Awaitable[None]], ledger: Ledger,
         lifecycle: Lifecycle, *, rng: random.Random, metrics: SystemMetrics | None = None,
     ) -> None:  # fmt: skip
-        self.name, self.ledger, self.lifecycle = name, ledger, lifecycle
-        self.metrics, self.log = metrics or SystemMetrics(CollectorRegistry()), _log.bind(actor=name)
-        self._publish, self._rng = publish, rng
-        self._begun = False
+        self.name, self.ledger, self._publish = name, ledger, publish
+        self.metrics = metrics or SystemMetrics(CollectorRegistry())
+        waits = self.metrics.waits.labels(name)
+        super().__init__(lifecycle, _log.bind(actor=name), rng=rng, waited=lambda error: waits.inc())
 
     async def emit(self, result: Result) -> None:
         """Commit `result` and publish its outputs, with the guarantees that a handler's result has.
@@ -100,43 +92,12 @@ class Outbox:
         """
         await self.commit((), result)
 
-    async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Repeat `operation` until no dependency is missing any more. `Drained` if draining begins first."""
-        attempt = 0
-        while True:
-            try:
-                result = await operation()
-            except DependencyUnavailable as error:
-                await self.wait_out(error, attempt)
-                attempt += 1
-                continue
-            if attempt:
-                self.log.info("dependency_back", attempts=attempt)
-                if self._begun:
-                    self.lifecycle.ready()
-            return result
-
-    async def wait_out(self, error: DependencyUnavailable, attempt: int) -> None:
-        """Pause before attempt `attempt + 1`; logs the first one only."""
-        reason = f"{type(error).__name__}: {error}"
-        if attempt == 0:
-            self.log.warning("dependency_away", reason=reason)
-        self.metrics.waits.labels(self.name).inc()
-        self.lifecycle.waiting(reason)
-        if not await self.lifecycle.pause(self.backoff(attempt)):
-            raise Drained
-        self.lifecycle.beat()
-
     async def begin(self, start: Callable[[], Awaitable[None]]) -> None:
         """Rebuild the memory, and let out what an earlier life committed: the task is ready."""
         await self.insist(start)
         await self.flush()
-        self._begun = True
+        self.begun = True
         self.lifecycle.ready()
-
-    def backoff(self, attempt: int) -> float:
-        """Seconds, jittered."""
-        return min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempt, 30)) * (0.5 + self._rng.random())
 
     async def commit(self, inputs: Sequence[str], result: Result) -> bool:
         """Commit, then publish; False if an input was processed elsewhere meanwhile."""

@@ -37,7 +37,6 @@ _LEAVING = 1.0
 """Seconds for the server to say that nothing more is on its way."""
 _RECHECK = 0.5
 """Seconds before a refused request is made again, after making sure that the consumer exists."""
-_MAX_ACK_PENDING = 1000
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -127,8 +126,6 @@ class Subscription:
             filter_subjects=source.subjects,
             ack_policy=api.AckPolicy.EXPLICIT,
             ack_wait=self._ack_wait,
-            max_deliver=-1,
-            max_ack_pending=_MAX_ACK_PENDING,
         )
         js = cast(Any, await self._connection.jetstream())
         with failing(f"consumer {self.durable} of {source.stream}"):

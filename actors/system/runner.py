@@ -21,8 +21,9 @@ from actors.system.bus import Bus, Delivery, Subscription
 from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
-from actors.system.outbox import FIRST_WAIT, Drained, Ledger, Outbox
+from actors.system.outbox import Ledger, Outbox
 from actors.system.outgoing import delivery_id
+from actors.system.patience import FIRST_WAIT, Drained
 
 MAX_FAILURES = 5
 """A record whose handler failed this often is parked."""
@@ -185,6 +186,7 @@ class _Runner:
                 raise  # the record's next handler is of another life
             except Exception as error:
                 await self.outbox.insist(self.actor.start)
+                self.lifecycle.ready()  # an outage before it is over
                 if len(items) == 1:
                     await self._count_failure(items[0], error)
                     return

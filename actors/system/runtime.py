@@ -32,37 +32,20 @@ class Host:
         """
         # A cancelled caller must not start anything: without this the call would be made and thrown away.
         await trio.lowlevel.checkpoint_if_cancelled()
-        guest = trio.lowlevel.current_task()
-        call = self._loop.create_task(afn(*args, **kwargs))
-        cancelled_by: Callable[[], BaseException] | None = None
-
-        def done(finished: asyncio.Task[T]) -> None:
-            result: outcome.Outcome[T]
-            if finished.cancelled():
-                result = outcome.Error(cancelled_by() if cancelled_by else HostCallCancelled("host loop closing"))
-            elif (error := finished.exception()) is not None:
-                result = outcome.Error(error)
-            else:
-                result = outcome.Value(finished.result())
-            trio.lowlevel.reschedule(guest, result)
-
-        def abort(raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
-            nonlocal cancelled_by
-
-            def cancellation() -> BaseException:
-                try:
-                    raise_cancel()
-                except BaseException as error:
-                    return error
-                raise AssertionError("trio's raise_cancel did not raise")
-
-            cancelled_by = cancellation
+        call, ended = self._loop.create_task(afn(*args, **kwargs)), trio.Event()
+        call.add_done_callback(lambda _: ended.set())
+        try:
+            await ended.wait()
+        except trio.Cancelled:
             call.cancel()
-            # FAILED: trio leaves the task asleep until `done` reports what became of the call.
-            return trio.lowlevel.Abort.FAILED
-
-        call.add_done_callback(done)
-        return await trio.lowlevel.wait_task_rescheduled(abort)
+            with trio.CancelScope(shield=True):
+                await ended.wait()
+            # What came of it all the same is the caller's: a record that was fetched must not be lost.
+            if call.cancelled():
+                raise
+        if call.cancelled():
+            raise HostCallCancelled("the host loop ended it")
+        return call.result()
 
 
 def run(main: Callable[[Host], Awaitable[T]]) -> T:

@@ -21,7 +21,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from daemon.errors import ConverterEnded
+from actors.system.errors import DependencyUnavailable
 from daemon.ingest.conversion import Batch, Load, dead
 from daemon.tap.segments import Position
 from daemon.tap.spool_reader import SpoolReader
@@ -35,6 +35,10 @@ _ATTEMPTS = 2
 
 log = structlog.get_logger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class ConverterEnded(DependencyUnavailable):
+    """The child died or hangs; another one can be asked. Names the process and what was seen of its end."""
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):

@@ -11,10 +11,9 @@ again.
 import fcntl
 import os
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -23,15 +22,14 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from actors.system.bus import Bus
-from actors.system.errors import BusUnavailable
+from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle, Task
+from actors.system.patience import Drained, Patience
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.errors import ConverterEnded
 from daemon.ingest.conversion import Batch, Load
-from daemon.ingest.converter import Converter
+from daemon.ingest.converter import Converter, ConverterEnded
 from daemon.tap.spool_reader import SpoolReader
 
-T = TypeVar("T")
 _LOOK_SECONDS = 0.5
 _KEEP_SECONDS = 300.0
 """Published segments are kept for so long, so that they can be published again. nats-server tells its disk to write
@@ -50,9 +48,6 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Cap on the replay after an outage: it shares its machine with the tap and the store."""
     poll_seconds: float = 0.05
     """How often an empty spool is looked at: two looks at a directory."""
-    retry_seconds: float = 0.2
-    """First pause when the bus is away; doubles up to `max_retry_seconds`, times 0.5 to 1.5 by chance."""
-    max_retry_seconds: float = 5.0
 
 
 _KEEP_BYTES = 1 << 30
@@ -118,39 +113,45 @@ class Shipper:
             )
             for directory in self._directories
         ]
+        patience = Patience(lifecycle, log, rng=self._rng, longest=5.0, waited=self._waited)
+        patience.begun = True
         self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
         lifecycle.ready()
         try:
-            await self._empty(spools, lifecycle)
+            await self._empty(spools, patience)
+        except Drained:
+            log.info("drained_during_outage")  # the records are still in the spool
         finally:
             for spool in spools:
                 spool.loader.close()
 
-    async def _empty(self, spools: Sequence[_Spool], lifecycle: Lifecycle) -> None:
+    async def _empty(self, spools: Sequence[_Spool], patience: Patience) -> None:
+        lifecycle = patience.lifecycle
         while not lifecycle.draining.is_set():
             moved = False
             for spool in spools:
                 if spool.reader.ready():
-                    moved |= await self._ship(spool, lifecycle)
+                    moved |= await self._ship(spool, patience)
             await self._replay(spools)
             lifecycle.beat()
             await self._sweep(spools)
             if not moved and not await lifecycle.pause(self._pace.poll_seconds):
                 return
 
-    async def _ship(self, spool: _Spool, lifecycle: Lifecycle) -> bool:
+    async def _ship(self, spool: _Spool, patience: Patience) -> bool:
         """Publish the next batch; False if there was none, or draining began first."""
         began, reader = anyio.current_time(), spool.reader
         request = Load(str(spool.directory), reader.position, self._pace.batch, self._pace.batch_bytes)
-        batch = await self._insist(partial(self._load, spool.loader, request, lifecycle), lifecycle)
+        batch = await patience.insist(partial(self._load, spool.loader, request, patience.lifecycle))
         if batch is None:
             return False
         reader.skip(batch.after, batch.exhausted)
         if batch.torn:
             self._metrics.torn.inc(batch.torn)
             log.warning("spool_torn", places=batch.torn, segment=reader.position.segment)
-        if not batch.items or not await self._insist(partial(self._publish, batch), lifecycle):
+        if not batch.items:
             return False
+        await patience.insist(lambda: self._bus.publish(batch.items))
         self._confirmed = True
         if self._bus.tail(TRAFFIC_EXCHANGE).losses > self._losses:
             # The cursor keeps the old number: who goes on from there, if we end before we have gone back, finds it too.
@@ -160,37 +161,15 @@ class Shipper:
             self._metrics.shipped.labels(kind).inc(number)
         self._metrics.unreadable.inc(batch.unreadable)
         spare = len(batch.items) / self._pace.records_per_second - (anyio.current_time() - began)
-        return spare <= 0 or await lifecycle.pause(spare)
+        return spare <= 0 or await patience.lifecycle.pause(spare)
 
     async def _load(self, loader: Converter, request: Load, lifecycle: Lifecycle) -> Batch | None:
         with lifecycle.interruptible():
             return await loader.load(request)
         return None
 
-    async def _publish(self, batch: Batch) -> bool:
-        await self._bus.publish(batch.items)
-        return True
-
-    async def _insist(self, operation: Callable[[], Awaitable[T]], lifecycle: Lifecycle) -> T | None:
-        """Until it succeeds; None if draining began first: the records are still in the spool."""
-        delay, said = self._pace.retry_seconds, False
-        while True:
-            try:
-                result = await operation()
-            except (BusUnavailable, ConverterEnded) as error:
-                (self._metrics.waits if isinstance(error, BusUnavailable) else self._metrics.restarts).inc()
-                if not said:
-                    log.warning("shipper_waiting", error=str(error))
-                said = True
-                lifecycle.waiting(f"{type(error).__name__}: {error}")
-                if not await lifecycle.pause(delay * self._rng.uniform(0.5, 1.5)):
-                    return None
-                delay = min(self._pace.max_retry_seconds, 2 * delay)
-                continue
-            if said:
-                log.info("shipper_going_on")
-            lifecycle.ready()
-            return result
+    def _waited(self, error: DependencyUnavailable) -> None:
+        (self._metrics.restarts if isinstance(error, ConverterEnded) else self._metrics.waits).inc()
 
     async def _replay(self, spools: Sequence[_Spool]) -> None:
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses

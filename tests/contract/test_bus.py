@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from actors.system.bus import Bus
-from actors.system.errors import BusMisconfigured, StreamFull
+from actors.system.errors import BusMisconfigured, BusUnavailable
 from actors.system.outgoing import Outgoing
 from actors.system.streams import Stream
 from tests.support.nats import opened_bus, running_broker, same_loop
@@ -189,7 +189,7 @@ async def test_a_work_queue_has_one_durable(bench):
 async def test_a_full_stream_that_discards_new_refuses(bench):
     noise = bytes(range(256)) * 6
     ids = [f"r{n}" for n in range(20)]
-    with pytest.raises(StreamFull):
+    with pytest.raises(BusUnavailable, match="maximum bytes exceeded"):
         await bench.publish("small", *ids, data=noise)
     kept = await drained(await bench.subscribe("d", "small"), 1)
     assert 0 < len(kept) < 20

@@ -14,7 +14,7 @@ from actors.messages import Directive
 from actors.system import pull
 from actors.system.actor import Actor, Output, Result
 from actors.system.bus import Bus
-from actors.system.errors import BusRefused, BusUnavailable
+from actors.system.errors import BusMisconfigured, BusUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
@@ -70,8 +70,7 @@ async def all_of(bus, durable, subject, count):
 @pytest.mark.promise
 def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path, monkeypatch):
     monkeypatch.setattr("actors.system.runner.MAX_FAILURES", 1000)
-    monkeypatch.setattr("actors.system.outbox.FIRST_WAIT", 0.05)
-    monkeypatch.setattr("actors.system.outbox.LONGEST_WAIT", 0.5)
+    monkeypatch.setattr("actors.system.patience.FIRST_WAIT", 0.05)
     count, ledger = 3000, MemoryLedger()
 
     async def main(host):
@@ -228,7 +227,7 @@ def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
             modes = {path.name: path.stat().st_mode & 0o777 for path in broker.directory.glob("*.*")}
             command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode()
             bus = Bus(host, msgspec.structs.replace(login(broker), password="x"), claims=tmp_path)
-            with pytest.raises(BusRefused, match="another NATS"):
+            with pytest.raises(BusMisconfigured, match="another NATS"):
                 await bus.open()
             await bus.aclose()
             return modes, command, broker.credentials.password

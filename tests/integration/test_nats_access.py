@@ -9,7 +9,7 @@ import pytest
 from actors.system import runtime
 from actors.system.access import Access
 from actors.system.bus import Bus
-from actors.system.errors import BusRefused, BusUnavailable
+from actors.system.errors import BusMisconfigured, BusUnavailable
 from actors.system.outgoing import Outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import StartFailed
@@ -45,7 +45,7 @@ def opened(tmp_path: Path, settings: Access) -> list[str]:
 
 
 def refused(tmp_path: Path, settings: Access) -> str:
-    with pytest.raises(BusRefused) as caught:
+    with pytest.raises(BusMisconfigured) as caught:
         opened(tmp_path, settings)
     assert PASSWORD not in str(caught.value)
     return str(caught.value)
@@ -111,7 +111,7 @@ def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Pa
         port = listener.sockets[0].getsockname()[1]
         settings = Access(servers=(f"tls://127.0.0.1:{port}",), user="evolved", secret_file=secret)
         bus = Bus(same_loop, settings, claims=tmp_path)
-        with pytest.raises(BusRefused) as caught:
+        with pytest.raises(BusMisconfigured) as caught:
             await bus.open()
         await bus.aclose()
         listener.close()

@@ -55,6 +55,19 @@ def test_a_cancelled_caller_waits_until_its_call_has_ended():
     assert events == ["call ended", "caller goes on"]
 
 
+def test_what_a_cancelled_call_came_to_all_the_same_is_the_callers():
+    async def fetched():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+        return "record"
+
+    async def main(host):
+        with anyio.move_on_after(0.05):
+            return await host(fetched)
+
+    assert run(main) == "record"
+
+
 def test_a_call_that_the_host_cancels_is_an_error_not_a_cancellation():
     async def cancels_itself():
         asyncio.current_task().cancel()

@@ -26,7 +26,7 @@ ROOMS = {
         ("tests/unit/actors/store", "tests/unit/actors/system"),
     ),
     "outbox": Room(
-        ("actors/system/outbox.py", "actors/system/nats_*.py", "actors/system/claim_check.py"),
+        ("actors/system/outbox.py", "actors/system/bus.py", "actors/system/pull.py", "actors/system/claim_check.py"),
         ("tests/unit/actors/system", "tests/contract/test_bus.py", "tests/integration/test_nats.py"),
     ),
     "erasing": Room(

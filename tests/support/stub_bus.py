@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from actors.system.bus import Delivery, Depth, Tail
-from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
+from actors.system.errors import BusMisconfigured, BusUnavailable
 from actors.system.outgoing import Outgoing
 from actors.system.streams import DUPLICATE_SECONDS, STREAMS, Stream, by_stream, matches, stream_of
 
@@ -51,7 +51,7 @@ class _Log:
             return False
         limit = self.definition.max_bytes
         if self.definition.discard_new and self.size + len(item.data) > limit:
-            raise StreamFull(f"stream {self.definition.name}: maximum bytes exceeded")
+            raise BusUnavailable(f"stream {self.definition.name}: maximum bytes exceeded")
         self.ids[item.id] = now
         self.sequence += 1
         self.entries[self.sequence] = _Entry(self, self.sequence, item, now)

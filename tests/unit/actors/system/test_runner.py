@@ -147,6 +147,23 @@ async def test_what_follows_from_records_goes_out_at_once_though_the_answer_to_t
     assert rig.out(TRAJECTORY_OUTCOME) == [f"{TRAJECTORY_OUTCOME}:r:0"]
 
 
+async def test_an_actor_whose_record_fails_after_an_outage_is_at_work_again(rig):
+    errors, seen = [DependencyUnavailable("judge"), ValueError("cannot")], []
+
+    def handle(batch):
+        if errors:
+            raise errors.pop(0)
+        return echo(batch)
+
+    async def look():
+        seen.append(rig.supervisor.state().actors[0].status)
+
+    rig.add(Recorder(handle))
+    await rig.publish("a")
+    assert await rig.run_for(10, (8, look))
+    assert (seen, rig.out(POLICY_SERVING)) == (["ready"], echoed("a"))
+
+
 async def test_malformed_bytes_are_parked_at_once(rig):
     actor = Recorder(echo)
     rig.add(actor)

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from actors.system.actor import DeadLetter
-from daemon.errors import ConverterEnded
 from daemon.ingest.conversion import DEAD_SPOOL, Load
-from daemon.ingest.converter import Converter
+from daemon.ingest.converter import Converter, ConverterEnded
 from daemon.tap.segments import Position
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.patience import wait_until

@@ -31,7 +31,12 @@ from tests.support.patience import until, within
 from tests.support.stub_bus import StubBus
 
 pytestmark = pytest.mark.anyio
-QUICK = Pace(poll_seconds=0.002, retry_seconds=0.002, max_retry_seconds=0.01)
+QUICK = Pace(poll_seconds=0.002)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.system.patience.FIRST_WAIT", 0.002)
 
 
 def key(number: int) -> str:
