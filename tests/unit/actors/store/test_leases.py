@@ -32,7 +32,7 @@ def freeze(name: str) -> Directive:
 
 async def run_out(store: Store) -> None:
     """As if its time had passed."""
-    await store._write(lambda c: c.execute(update(LeaseRow).values(expires=1.0)))
+    await store.change(lambda c: c.execute(update(LeaseRow).values(expires=1.0)))
 
 
 async def test_of_two_one_gets_it_until_it_is_given_back(stores):
