@@ -180,8 +180,9 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
     ]
 
 
-def tombstone(connection: Connection, selector: Selector, scope: Scope, now: float) -> None:
-    """Tombstones for all of `scope`, and for what else of the selector's tenant or key began before `now`."""
+def tombstone(connection: Connection, now: float, selector: Selector, scope: Scope) -> None:
+    """Tombstones for all of `scope`, and for what else of the selector's tenant or key began before `now`: nothing of
+    these is written any more, nor delivered to an actor."""
     row = table_of(t.ForgottenRow)
     ids = (*scope.trajectories, *scope.exchanges, *scope.feedback)
     rows: list[dict[str, Any]] = [{"kind": _ID, "name": key, "before": 0.0, "at": now} for key in dict.fromkeys(ids)]

@@ -29,7 +29,7 @@ def judgements(connection: Connection, keys: Sequence[str]) -> dict[str, bytes]:
     return found
 
 
-def keep(connection: Connection, fresh: Sequence[Judgement], states: Mapping[str, bytes], now: float) -> None:
+def keep(connection: Connection, now: float, fresh: Sequence[Judgement], states: Mapping[str, bytes]) -> None:
     """Add judgements, and values of state."""
     insert_new(
         connection, table_of(t.JudgementRow),

@@ -82,7 +82,7 @@ def published(connection: Connection, actor: str, ids: Sequence[str]) -> None:
         )
 
 
-def park(connection: Connection, actor: str, input_id: str, subject: str, data: bytes, error: str, now: float) -> bool:
+def park(connection: Connection, now: float, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
     """Keep a dead letter and mark its input done; False if it was before."""
     if processed(connection, actor, [input_id]):
         return False
@@ -95,8 +95,12 @@ def park(connection: Connection, actor: str, input_id: str, subject: str, data: 
     return True
 
 
-def revive(connection: Connection, dead_id: str, now: float) -> Outgoing | None:
-    """Unmark a parked input; what to publish has an id of its own, or the broker would take it for a duplicate."""
+def revive(connection: Connection, now: float, dead_id: str) -> Outgoing | None:
+    """Take a parked record's mark away, so that it will be handled; returns what to publish, None if unknown.
+
+    Publish it, then call `delete_dead_letter`: until then it stays in the list and may be revived again. It has an id
+    of its own, or the broker would take it for a duplicate.
+    """
     row = t.DeadLetterRow
     wanted = select(row.actor, row.input_id, row.subject, row.data).where(row.id == dead_id)
     found = connection.execute(wanted).first()
@@ -107,8 +111,14 @@ def revive(connection: Connection, dead_id: str, now: float) -> Outgoing | None:
     return Outgoing(found.subject, f"{found.input_id}:revived:{now}", found.data)
 
 
+def delete_dead_letter(connection: Connection, dead_id: str) -> None:
+    """Forget a parked record."""
+    connection.execute(delete(t.DeadLetterRow).where(t.DeadLetterRow.id == dead_id))
+
+
 def prune(connection: Connection, before: float) -> int:
-    """Forget old marks, sent outputs and calls that nobody could read; letters that are still parked keep theirs."""
+    """Forget marks, sent outputs and calls that nobody could read from before `before` (unix seconds), which is further
+    back than what a stream can still deliver; how many. Letters that are still parked keep theirs."""
     parked = select(t.DeadLetterRow.input_id)
     wheres = (
         (t.ProcessedRow, (t.ProcessedRow.at < before, t.ProcessedRow.input_id.not_in(parked))),
@@ -117,6 +127,11 @@ def prune(connection: Connection, before: float) -> int:
         (t.ForgottenRow, (t.ForgottenRow.at < before,)),
     )
     return sum(connection.execute(delete(row).where(*where)).rowcount for row, where in wheres)
+
+
+def get_state(connection: Connection, key: str) -> bytes | None:
+    """A value; None if it was never set."""
+    return connection.scalar(select(t.StateRow.value).where(t.StateRow.key == key))
 
 
 def put_state(connection: Connection, key: str, value: bytes) -> None:

@@ -1,11 +1,12 @@
 """Questions to the store, as functions of a connection; `Store` runs them in a worker thread."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
+from actors.kinds.holdout import held_out
 from actors.messages import (
     Attributed,
     BatchOrder,
@@ -169,8 +170,8 @@ def recent_attributed(connection: Connection, *, source: str | None = None, limi
     return bodies(connection, wanted, Attributed)
 
 
-def exam(connection: Connection, chosen: Callable[[str], bool], reported: bool, limit: int) -> list[Attributed]:
-    """The newest `limit` production trajectories whose ids are `chosen`, newest first, fair to parties (`newest`).
+def exam(connection: Connection, *, reported: bool, limit: int) -> list[Attributed]:
+    """The newest `limit` production trajectories that are held out, newest first, fair to parties (`newest`).
 
     However few outcomes there are: what is counted is what is returned, not what is looked through.
     """
@@ -182,7 +183,7 @@ def exam(connection: Connection, chosen: Callable[[str], bool], reported: bool, 
 
     def parties() -> Iterator[str]:
         for one in connection.execute(wanted.order_by(row.ended.desc(), row.id.desc()).limit(_SCANNED)):
-            if chosen(one.id):
+            if held_out(one.id):
                 found.append(one.id)
                 yield party_of(one.tenant, one.caller)
 
@@ -363,6 +364,11 @@ def servings(connection: Connection, engine: str | None = None, limit: int = 100
     if engine is not None:
         wanted = wanted.where(row.engine == engine)
     return bodies(connection, wanted.order_by(row.since.desc(), row.id).limit(limit), Serving)
+
+
+def last_serving(connection: Connection, engine: str) -> Serving | None:
+    """What `engine` was last made to serve; a swap that was refused or rolled back left what was there."""
+    return next((one for one in servings(connection, engine) if one.result in ("started", "swapped")), None)
 
 
 def directives(connection: Connection, limit: int = 100) -> list[Directive]:

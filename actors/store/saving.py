@@ -149,9 +149,10 @@ def _exchanges(connection: Connection, calls: list[Exchange]) -> None:
 
 
 def revise(
-    connection: Connection, experience_id: str, change: Callable[[Experience], Experience], now: float
+    connection: Connection, now: float, experience_id: str, change: Callable[[Experience], Experience]
 ) -> Experience | None:
-    """The next revision of a lesson, made of the latest by `change`; None if there is no such lesson."""
+    """Write the next revision of a lesson, made of the latest by `change`, whoever else revises; None if there is no
+    such lesson. What `change` raises is raised, and nothing is written."""
     row = t.ExperienceRow
     wanted = select(row.body).where(row.id == experience_id).order_by(row.revision.desc()).limit(1)
     body = connection.scalar(wanted)
@@ -163,8 +164,8 @@ def revise(
     return revised
 
 
-def add_experiences(connection: Connection, lessons: Sequence[Experience], now: float) -> set[str]:
-    """Write the new ones; ids of those that were there."""
+def add_experiences(connection: Connection, now: float, lessons: Sequence[Experience]) -> set[str]:
+    """Write those that no lesson has the id of yet, all or none; ids of the others."""
     row, there = t.ExperienceRow, set[str]()
     for part in chunks(sorted({lesson.id for lesson in lessons})):
         there.update(connection.scalars(select(row.id).where(row.id.in_(part))))
@@ -263,7 +264,7 @@ def _batches(connection: Connection, orders: list[BatchOrder]) -> None:
             )
 
 
-def drop_unused(connection: Connection, room: int, reason: str, reported: bool) -> int:
+def drop_unused(connection: Connection, room: int, reason: str, *, reported: bool = True) -> int:
     """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like; how
     many that are. Of those that ended at the same moment as the last that has room, all are left.
 

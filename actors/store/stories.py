@@ -11,7 +11,6 @@ from sqlalchemy import Connection, func, select
 from actors.messages import Candidate, Directive, Serving, Verdict
 from actors.store import reading
 from actors.store import tables as t
-from actors.store.engine import chunks
 
 LOADED = ("started", "swapped")
 """After a swap that was refused or rolled back the engine serves on what it served before."""
@@ -80,10 +79,10 @@ def orders_of(connection: Connection, trajectory_id: str) -> tuple[Order, ...]:
     held = select(batch.id).join(member, member.batch_id == batch.id).where(member.trajectory_id == trajectory_id)
     found: list[Order] = []
     for key in connection.scalars(held.order_by(batch.created, batch.id)).all():
-        named = select(row.version).join(link, link.candidate_id == row.id).where(link.batch_id == key).distinct()
+        named = select(row.body).join(link, link.candidate_id == row.id).where(link.batch_id == key)
         # An answer that made no version names the one that stands.
-        made = [one for one in connection.scalars(named.order_by(row.version)) if key in _batches(connection, one)]
-        versions = tuple(one for number in made for one in _between(connection, number, number))
+        made = {one.version for one in reading.bodies(connection, named, Candidate) if one.answer == "trained"}
+        versions = tuple(one for number in sorted(made) for one in _between(connection, number, number))
         found.append(msgspec.structs.replace(_order(connection, key), versions=versions))
     return tuple(found)
 
@@ -123,8 +122,8 @@ def why(connection: Connection, version: int) -> Why | None:
     item = next(iter(_between(connection, version, version)), None)
     if item is None:
         return None
-    batches = tuple(_order(connection, key) for key in _batches(connection, version))
     candidate = _candidates(connection, version, version).get(version)
+    batches = tuple(_order(connection, key) for key in (candidate.batch_ids if candidate is not None else ()))
     return Why(history=item, candidate=candidate, line=_line(connection, item), batches=batches)
 
 
@@ -182,11 +181,6 @@ def _candidates(connection: Connection, low: int, high: int) -> dict[int, Candid
     return {candidate.version: candidate for candidate in heard if candidate.answer == "trained"}
 
 
-def _batches(connection: Connection, version: int) -> tuple[str, ...]:
-    candidate = _candidates(connection, version, version).get(version)
-    return () if candidate is None else candidate.batch_ids
-
-
 def _ordered_back(connection: Connection) -> dict[int, list[Setback]]:
     """Orders to take a version back, by version."""
     row, found = t.DirectiveRow, dict[int, list[Setback]]()
@@ -211,16 +205,11 @@ def _line(connection: Connection, item: Version) -> tuple[int, ...]:
 
 def _order(connection: Connection, key: str) -> Order:
     member, run, batch = t.BatchMemberRow, t.TrajectoryRow, t.BatchRow
-    ids = list(connection.scalars(select(member.trajectory_id).where(member.batch_id == key)))
-    counts: dict[tuple[str, str], int] = {}
-    for part in chunks(ids):
-        wanted = select(run.tenant, run.source, func.count()).where(run.id.in_(part))
-        for tenant, source, number in connection.execute(wanted.group_by(run.tenant, run.source)):
-            counts[tenant, source] = counts.get((tenant, source), 0) + number
+    kind = run.tenant, run.source
+    held = select(*kind, func.count().label("trajectories")).join(member, member.trajectory_id == run.id)
+    sources = connection.execute(held.where(member.batch_id == key).group_by(*kind).order_by(*kind))
     return Order(
-        batch_id=key, created=connection.scalar(select(batch.created).where(batch.id == key)), trajectories=len(ids),
-        sources=tuple(
-            {"tenant": tenant, "source": source, "trajectories": number}
-            for (tenant, source), number in sorted(counts.items())
-        ),
+        batch_id=key, created=connection.scalar(select(batch.created).where(batch.id == key)),
+        trajectories=connection.scalar(select(func.count()).where(member.batch_id == key)) or 0,
+        sources=tuple(dict(one._mapping) for one in sources),
     )  # fmt: skip

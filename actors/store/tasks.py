@@ -45,7 +45,7 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     made_from: tuple[str, ...] = ()
 
 
-def offer(connection: Connection, tasks: Sequence[Task], made_from: Collection[str], room: int, now: float) -> int:
+def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
     """Put `tasks` into the pool, but for those that rest on what was forgotten; how many are new."""
     sources = {task.id: {*task_sources(task), *made_from} for task in tasks}
     gone = tombstoned(connection, sorted(set[str]().union(*sources.values(), sources)))
@@ -56,7 +56,7 @@ def offer(connection: Connection, tasks: Sequence[Task], made_from: Collection[s
     }
     fresh = [task for key, task in wanted.items() if key not in known]
     add(connection, fresh, now, made_from)
-    _bound(connection, room)
+    _bound(connection)
     return len(fresh)
 
 
@@ -119,10 +119,10 @@ def task_counts(connection: Connection) -> dict[tuple[str, str], int]:
     return {(origin, state): number for origin, state, number in found}
 
 
-def _bound(connection: Connection, room: int) -> None:
-    """Delete what is beyond `room`."""
+def _bound(connection: Connection) -> None:
+    """Delete what is beyond `ROOM`."""
     row = t.TaskRow
-    over = (connection.scalar(select(func.count()).select_from(row).where(row.origin != "heldout")) or 0) - room
+    over = (connection.scalar(select(func.count()).select_from(row).where(row.origin != "heldout")) or 0) - ROOM
     if over <= 0:
         return
     rank = case((row.state == "retired", 0), (row.state == "set_aside", 1), else_=2)

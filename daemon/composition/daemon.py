@@ -384,7 +384,7 @@ class Daemon:
             store=self.store, lessons=forget, memory=config.state / "learner", clock=self.clock,
         )  # fmt: skip
         retention = Retention(
-            values.retention(config), store=self.store, state=config.state, database=sqlite_file(config.store_url),
+            config.keep, store=self.store, state=config.state, database=sqlite_file(config.store_url),
             clock=self.clock,
         )  # fmt: skip
         self.figures(retention_figures, retention)

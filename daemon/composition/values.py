@@ -28,7 +28,6 @@ from daemon.settings import toml
 from daemon.settings.pace import PACES
 from daemon.settings.reading import address
 from daemon.settings.tables import Config, Llm, Sandbox
-from daemon.upkeep.retention import RetentionSettings
 
 TASKS_A_SEED = 10_000_000
 """Task numbers of one seed: people and agents try things in the lower half, the rollout plays the upper one."""
@@ -194,10 +193,3 @@ def swapper(config: Config) -> SwapperSettings:
 def sentinel(config: Config) -> Actions:
     watch = config.watch
     return Actions(success=watch.success, judge_alone=watch.judge_alone, judge_drift=watch.judge_drift)
-
-
-def retention(config: Config) -> RetentionSettings:
-    keep = config.keep
-    return RetentionSettings(
-        trajectories_days=keep.runs_days, exchanges_days=keep.calls_days, state_bytes=int(keep.state_gb * (1 << 30))
-    )

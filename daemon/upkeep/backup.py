@@ -34,7 +34,6 @@ from daemon.live.settings import SECRETS
 from daemon.settings.tables import Config
 from learner.memory import Memory
 
-FORMAT = 1
 CONTENTS = "backup.json"
 DATABASE = "evolved.db"
 _ALWAYS = ("live/adapters.json", "versions/pinned", "lessons", "FREEZE", "routes.json")
@@ -54,7 +53,6 @@ class Entry(msgspec.Struct, frozen=True):
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """`backup.json`."""
 
-    format: int = FORMAT
     created: float
     """Unix seconds at which it was begun: all that was committed before is in it."""
     schema: str

@@ -27,7 +27,7 @@ from actors.store.schema import check
 from daemon.errors import TransferFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.tables import Config
-from daemon.upkeep.backup import CONTENTS, DATABASE, FORMAT, Contents, digest
+from daemon.upkeep.backup import CONTENTS, DATABASE, Contents, digest
 from daemon.upkeep.consumer_reset import REWIND
 
 Report = Callable[[str], None]
@@ -88,8 +88,6 @@ def _checked(directory: Path, say: Report) -> Contents:
         contents = msgspec.json.decode((directory / CONTENTS).read_bytes(), type=Contents)
     except (OSError, msgspec.DecodeError) as error:
         raise TransferFailed(f"no backup of evolved: {CONTENTS}: {error}; nothing was changed") from error
-    if contents.format > FORMAT:
-        raise TransferFailed(f"a backup of format {contents.format}, this evolved reads {FORMAT}: use a newer one")
     listed = {entry.name for entry in contents.files}
     there = {str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir()} - {CONTENTS}
     if there != listed:
@@ -100,17 +98,11 @@ def _checked(directory: Path, say: Report) -> Contents:
         if digest(directory / entry.name) != entry.sha256:
             raise TransferFailed(f"the backup is damaged: {entry.name} is not what was written; nothing was changed")
     if contents.database:
-        _sound(f"sqlite:///{directory / DATABASE}", contents)
+        found = ask(f"sqlite:///{directory / DATABASE}", verify)
+        problem = found.problem or ("" if str(found.head) == contents.head else f"it does not end at {contents.head}")
+        if problem:
+            raise TransferFailed(f"the backup's audit trail is broken: {problem}")
     return contents
-
-
-def _sound(url: str, contents: Contents) -> None:
-    """Hold the audit trail against the head that the backup was written with."""
-    found = ask(url, verify)
-    if found.problem or str(found.head) != contents.head:
-        raise TransferFailed(
-            f"the backup's audit trail is broken: {found.problem or f'it ends at {found.head}, not {contents.head}'}"
-        )
 
 
 def _put(config: Config, unpacked: Path, contents: Contents, force: bool) -> Restored:

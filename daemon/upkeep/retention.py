@@ -24,6 +24,7 @@ from actors.store import retention as old
 from actors.store.retention import Removed
 from adapters.weights.disk import prune
 from daemon.collectors.figures import counter, gauge
+from daemon.settings.tables import Keep
 
 log = structlog.get_logger(__name__)
 _DAY = 86_400.0
@@ -40,18 +41,6 @@ _PAUSE = 0.05
 _NEWEST = 2
 _AGES = (180.0, 90.0, 30.0, 7.0, 1.0)
 """Days: of what is taken for its room, all that is older goes first. What is younger than the last one stays."""
-
-
-class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """For how long what is kept; 0: for ever. The audit trail, versions' records and dead letters always are."""
-
-    trajectories_days: float = 365.0
-    """Trajectories with their feedback, after their end. Those that a batch may still use, or a lesson or a task rests
-    on, stay."""
-    exchanges_days: float = 90.0
-    """Calls that are in no trajectory, after their start. The others stay as long as their trajectory."""
-    state_bytes: int = 0
-    """All of the state directory; 0: no limit."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -80,7 +69,7 @@ class Retention:
     """Takes out what is too old, or too much."""
 
     def __init__(
-        self, settings: RetentionSettings, *, store: Store, state: Path, database: Path | None,
+        self, keep: Keep, *, store: Store, state: Path, database: Path | None,
         clock: Callable[[], float], uptime: Callable[[], float] = _uptime, pause: float = _PAUSE,
     ) -> None:  # fmt: skip
         """
@@ -90,7 +79,7 @@ class Retention:
             uptime: seconds since some moment, which nobody can set.
             pause: seconds between two transactions.
         """
-        self._settings, self._store, self._state = settings, store, state
+        self._keep, self._store, self._state = keep, store, state
         self._database, self._clock, self._uptime, self._pause = database, clock, uptime, pause
         self._seen = (clock(), uptime())
         self._jumped = -1.0
@@ -99,7 +88,7 @@ class Retention:
         """Taken out, by kind."""
         self.usage = Usage({})
         """As last seen."""
-        self.limit = settings.state_bytes
+        self.limit = int(keep.state_gb * (1 << 30))
         self._beat: Callable[[], None] = lambda: None
         self._draining: Callable[[], bool] = lambda: False
 
@@ -108,7 +97,7 @@ class Retention:
     ) -> Usage:
         """Everything that is due; ends early, between two transactions, when `draining`."""
         self._beat, self._draining = beat, draining
-        now, runs, calls = self._now(), self._settings.trajectories_days, self._settings.exchanges_days
+        now, runs, calls = self._now(), self._keep.runs_days, self._keep.calls_days
         kept = await self._store.ask(old.protected)
         if runs:
             await self._due("trajectories", now - runs * _DAY, kept)

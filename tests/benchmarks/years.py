@@ -41,7 +41,8 @@ from actors.messages import (
     Verdict,
 )
 from actors.store import Store
-from daemon.upkeep.retention import Retention, RetentionSettings
+from daemon.settings.tables import Keep
+from daemon.upkeep.retention import Retention
 from tests.benchmarks import report
 from tests.support.installation import Installation
 from tests.support.process import listens
@@ -138,7 +139,7 @@ async def fill(url: str, found: Iterator[Message]) -> None:
     await store.aclose()
 
 
-async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
+async def housekeeping(url: str, state: Path, now: float, keep: Keep) -> dict[str, float]:
     """The seconds for which the hourly round keeps every other writer waiting, and those that a small commit takes."""
     store, longest = Store(url, clock=time.time), 0.0
     await store.open()
@@ -152,7 +153,7 @@ async def housekeeping(url: str, state: Path, now: float) -> dict[str, float]:
 
     write, store.change = store.change, change
     # Three days have passed since the last record, so that some are a year old.
-    round_ = Retention(RetentionSettings(), store=store, state=state, database=None, clock=lambda: now + 3 * DAY)
+    round_ = Retention(keep, store=store, state=state, database=None, clock=lambda: now + 3 * DAY)
     await round_.round()
     commits: list[float] = []
     rng = random.Random(2)
@@ -200,7 +201,7 @@ def main() -> None:
             state.mkdir(mode=0o700)
             anyio.run(fill, url, records(random.Random(1), versions=versions, trajectories=runs, now=now))
             rows[name] = measure(here, run=f"run-{runs // 2:07d}", version=str(versions // 2))
-            rows[name] |= anyio.run(housekeeping, url, state, now)
+            rows[name] |= anyio.run(housekeeping, url, state, now, here.config.keep)
     young, old = rows.values()
     report.table(
         f"seconds: {asked.versions:,} versions, {asked.trajectories:,} trajectories, beside {_YOUNG:.0%} of them",

@@ -37,7 +37,7 @@ async def test_the_server_is_known_by_its_certificate_or_not_talked_to(
     store = new_store(f"{verified}{certificate.chain}", **password)
     await store.open()
     used = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-    assert await store._read(lambda connection: connection.exec_driver_sql(used).scalar()) is True
+    assert await store.ask(lambda connection: connection.exec_driver_sql(used).scalar()) is True
     (tmp_path / "other").mkdir()
     stranger = self_signed(tmp_path / "other").chain
     with pytest.raises(StoreUnavailable, match="certificate verify failed"):

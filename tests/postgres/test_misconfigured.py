@@ -121,14 +121,14 @@ async def test_a_statement_that_takes_too_long_is_ended(
     monkeypatch.setattr("actors.store.settings.STATEMENT_SECONDS", 0.2)
     made = open_stores()
     with pytest.raises(StoreUnavailable, match="statement timeout"):
-        await made._read(lambda connection: connection.exec_driver_sql("SELECT pg_sleep(30)").all())
+        await made.ask(lambda connection: connection.exec_driver_sql("SELECT pg_sleep(30)").all())
 
 
 async def test_a_defect_is_no_outage_and_its_text_shows_no_values(open_stores: Callable[..., Store]):
     made = open_stores()
     await made.open()
     with pytest.raises(Exception, match="does not exist") as caught:
-        await made._read(lambda connection: connection.exec_driver_sql("SELECT %s FROM nowhere", (SECRET,)).all())
+        await made.ask(lambda connection: connection.exec_driver_sql("SELECT %s FROM nowhere", (SECRET,)).all())
     assert not isinstance(caught.value, StoreUnavailable)
     assert SECRET not in str(caught.value)
 

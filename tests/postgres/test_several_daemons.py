@@ -113,7 +113,7 @@ async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
 
     async def half() -> None:
         try:
-            await stopped._write(sits)
+            await stopped.change(sits)
         except StoreUnavailable as error:
             caught.append(error)
 
@@ -183,6 +183,6 @@ async def test_a_deadlock_with_somebody_else_is_tried_again(
         group.start_soon(stranger)
         idle = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
         await until(lambda: rows(postgres.url(database), idle), "the other one has its first lock")
-        await store._write(crosses)
+        await store.change(crosses)
     assert len(tries) == 2
     assert [await store.state_get(key) for key in ("a", "b")] == [b"ours", b"ours"]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source="production", started=0.0, ended=1.0)
 ASKED: dict[str, Callable[[Connection], object]] = {
     "outcomes of a version": lambda c: reading.judged_outcomes(c, 7, limit=384, until=5.0),
-    "exam": lambda c: reading.exam(c, lambda key: True, True, 256),
+    "exam": lambda c: reading.exam(c, reported=True, limit=256),
     "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
     "why": lambda c: why(c, 7),
     "agents": lambda c: agents(c, 5.0),

@@ -181,7 +181,7 @@ async def test_writers_that_wait_for_another_keep_no_reader_waiting(store: Store
     hold = threading.Event()
     async with anyio.create_task_group() as group:
         for _ in range(2 * waits.CONNECTIONS):
-            group.start_soon(store._write, lambda connection: hold.wait(within()))
+            group.start_soon(store.change, lambda connection: hold.wait(within()))
         await anyio.wait_all_tasks_blocked()
         try:
             with anyio.fail_after(within() / 4):

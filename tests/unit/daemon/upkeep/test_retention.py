@@ -10,13 +10,18 @@ from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving
 from actors.store import Dropped, Joined, Store
 from actors.store.archive import ask
 from actors.store.integrity import check
-from daemon.upkeep.retention import Retention, RetentionSettings
+from daemon.settings.tables import Keep
+from daemon.upkeep.retention import Retention
 from tests.support.credited import attributed
 from tests.support.traffic import exchange, feedback
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
 NOW = 1000 * DAY
+
+
+def keep(**given: float) -> Keep:
+    return msgspec.structs.replace(Keep(runs_days=365.0, calls_days=90.0, versions=8, state_gb=0.0), **given)
 
 
 class Kept:
@@ -40,7 +45,7 @@ class Kept:
     def retention(self, state_bytes: int = 0) -> Retention:
         path = Path(self.url.removeprefix("sqlite:///")) if self.url.startswith("sqlite") else None
         return Retention(
-            RetentionSettings(state_bytes=state_bytes), store=self.store, state=self.state, database=path,
+            keep(state_gb=state_bytes / (1 << 30)), store=self.store, state=self.state, database=path,
             clock=lambda: NOW, pause=0.0,
         )  # fmt: skip
 
@@ -169,7 +174,7 @@ async def test_a_clock_that_jumps_ahead_deletes_nothing_until_it_has_stood_for_a
     await kept.run("young", days=1)
     clock, up = [NOW], [1000.0]
     retention = Retention(
-        RetentionSettings(trajectories_days=60, exchanges_days=60),
+        keep(runs_days=60.0, calls_days=60.0),
         store=kept.store, state=kept.state, database=None,
         clock=lambda: clock[0], uptime=lambda: up[0], pause=0.0,
     )  # fmt: skip
