@@ -169,7 +169,6 @@ class Curator:
             "waiting": pool.waiting,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
-            "clusters_sandbox": len(curriculum.playable),
         }
 
     async def start(self) -> None:
