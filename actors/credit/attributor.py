@@ -77,7 +77,7 @@ class Attributor(Actor):
     ) -> None:  # fmt: skip
         self._settings, self._judge, self._evidence, self._clock = settings, judge, evidence, clock
         self.budget = Budget(settings.tokens_per_day, clock)
-        self._judgements = JudgementCache(self.budget, store, clock)
+        self._judgements = JudgementCache(self.budget, store)
         self.stats = self._judgements.stats
         self.asking = Asking(
             judge, budget=self.budget, concurrency=settings.concurrency, spent=self._judgements.spent

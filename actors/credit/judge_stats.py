@@ -5,7 +5,7 @@ weight; without enough of it the judge's over all tenants does.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,7 +20,6 @@ PREFIX = "attributor.page."
 ALL = "*"
 """Tenant of the page over all tenants."""
 _PAGES = 512
-_Key = tuple[str, str, str]
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -29,8 +28,6 @@ class Page(msgspec.Struct, kw_only=True):
     judge: str
     rubric: str
     tenant: str
-    since: float
-    """Unix seconds."""
     judged: int = 0
     """Trajectories, as all that is counted."""
     cached: int = 0
@@ -46,13 +43,11 @@ class Page(msgspec.Struct, kw_only=True):
 
 
 class JudgeStats:
-    """The pages, least recently used first."""
+    """The pages by state key, least recently used first."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._pages: Bounded[_Key, Page] = Bounded(_PAGES)
-        self._dirty: set[_Key] = set()
-        self._unsettled: set[_Key] = set()
+    def __init__(self) -> None:
+        self._pages: Bounded[str, Page] = Bounded(_PAGES)
+        self._dirty: set[str] = set()
 
     def pages(self, judge: str, rubric: str, tenant: str) -> tuple[Page, Page]:
         """The tenant's page and the judge's over all tenants, to be written on."""
@@ -60,8 +55,8 @@ class JudgeStats:
 
     def weight(self, judge: str, rubric: str, tenant: str) -> float:
         """How far the judge can be trusted with the tenant's traffic, 0 to 1."""
-        for key in ((judge, rubric, tenant), (judge, rubric, ALL)):
-            page = self._pages.get(key)
+        for whose in (tenant, ALL):
+            page = self._pages.get(_key(judge, rubric, whose))
             if page is not None and page.weighed:
                 return page.weight
         return 1.0
@@ -74,20 +69,10 @@ class JudgeStats:
             page.outcomes.append(seen)
             if len(page.outcomes) > WINDOW:
                 page.outcomes[:] = FairWindow(WINDOW, lambda one: one.party, page.outcomes)
-            self._unsettled.add((page.judge, page.rubric, page.tenant))
-
-    def settle(self) -> None:
-        """Let weights follow from what was observed."""
-        for key in self._unsettled & self._pages.keys():
-            page = self._pages[key]
-            found = weight_of(page.outcomes)
-            if found is not None:
-                page.weight, page.weighed = found, True
-        self._unsettled.clear()
 
     def all(self) -> list[Page]:
         """The pages, by judge, rubric and tenant."""
-        return [page for _, page in sorted(self._pages.items())]
+        return sorted(self._pages.values(), key=lambda page: (page.judge, page.rubric, page.tenant))
 
     def report(self) -> list[dict[str, Any]]:
         """The same for people: figures in the place of evidence."""
@@ -97,28 +82,31 @@ class JudgeStats:
         ]
 
     def take(self) -> Mapping[str, bytes]:
-        """Pages that have changed since the last time, by state key."""
-        dirty, self._dirty = self._dirty, set()
-        return {_state_key(key): msgspec.msgpack.encode(self._pages[key]) for key in dirty if key in self._pages}
+        """Pages that have changed since the last time, by state key; their weights follow from what was observed."""
+        changed = {key: self._pages[key] for key in self._dirty & self._pages.keys()}
+        self._dirty.clear()
+        for page in changed.values():
+            found = weight_of(page.outcomes)
+            if found is not None:
+                page.weight, page.weighed = found, True
+        return {key: msgspec.msgpack.encode(page) for key, page in changed.items()}
 
     def put_back(self, taken: Iterable[str]) -> None:
         """What was taken could not be kept: it is taken again."""
-        keys = set(taken)
-        self._dirty |= {key for key in self._pages if _state_key(key) in keys}
+        self._dirty.update(taken)
 
-    def load(self, kept: Iterable[bytes]) -> None:
-        """Go on from pages of an earlier life."""
-        for data in kept:
-            page = msgspec.msgpack.decode(data, type=Page)
-            self._pages[page.judge, page.rubric, page.tenant] = page
+    def load(self, kept: Mapping[str, bytes]) -> None:
+        """Go on from pages of an earlier life, by state key."""
+        for key, data in kept.items():
+            self._pages[key] = msgspec.msgpack.decode(data, type=Page)
 
     def _page(self, judge: str, rubric: str, tenant: str) -> Page:
-        key = (judge, rubric, tenant)
-        self._pages[key] = self._pages.get(key) or Page(judge=judge, rubric=rubric, tenant=tenant, since=self._clock())
+        key = _key(judge, rubric, tenant)
+        self._pages[key] = self._pages.get(key) or Page(judge=judge, rubric=rubric, tenant=tenant)
         self._dirty.add(key)
         return self._pages[key]
 
 
-def _state_key(key: _Key) -> str:
-    """Where the page of this judge, rubric and tenant is kept."""
-    return PREFIX + hashlib.sha256("\0".join(key).encode()).hexdigest()[:24]
+def _key(*whose: str) -> str:
+    """State key of the page of this judge, rubric and tenant."""
+    return PREFIX + hashlib.sha256("\0".join(whose).encode()).hexdigest()[:24]

@@ -4,7 +4,7 @@ A judgement that cost something is written when it comes, with what the day has 
 batch is done.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import anyio
 import msgspec
@@ -29,8 +29,8 @@ _log = structlog.get_logger(__name__)
 class JudgementCache:
     """One attributor's; without a `memory` all is forgotten with the process."""
 
-    def __init__(self, budget: Budget, memory: Store | None, clock: Callable[[], float]) -> None:
-        self.stats = JudgeStats(clock)
+    def __init__(self, budget: Budget, memory: Store | None) -> None:
+        self.stats = JudgeStats()
         self._budget, self._memory = budget, memory
         self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
         self._unwritten: dict[str, Judgement] = {}
@@ -43,7 +43,7 @@ class JudgementCache:
         kept = await self._memory.states(PREFIX)
         spent = await self._memory.states(BUDGET)
         try:
-            self.stats.load(kept.values())
+            self.stats.load(kept)
             if BUDGET in spent:
                 self._budget.load(spent[BUDGET])
         except msgspec.DecodeError as error:
@@ -91,7 +91,6 @@ class JudgementCache:
 
     async def write(self) -> None:
         """Write what is new."""
-        self.stats.settle()
         pages = self.stats.take()
         try:
             await self._write(pages)

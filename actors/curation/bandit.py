@@ -10,7 +10,6 @@ from math import isfinite, log, sqrt
 import msgspec
 
 from actors.messages.bounded import Bounded
-from actors.statistics.beta_posterior import BetaPosterior
 
 FAST = 32
 """Outcomes that the mean of today reaches back."""
@@ -57,11 +56,6 @@ class Gains:
         arm.slow_sum, arm.slow = arm.slow_sum * _kept(SLOW) + value, arm.slow * _kept(SLOW) + 1.0
         arm.plays, arm.at = self._plays(arm) + 1.0, self._now
         return True
-
-    def estimate(self, cluster: str) -> BetaPosterior:
-        """What is believed of its success, from outcomes of late."""
-        arm = self._arms.get(cluster)
-        return BetaPosterior() if arm is None else BetaPosterior(arm.fast_sum, max(0.0, arm.fast - arm.fast_sum))
 
     def gain(self, cluster: str) -> float:
         """What training on `cluster` is worth now, 0 to 1; 1 for one that nobody has heard of."""

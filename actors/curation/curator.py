@@ -170,7 +170,6 @@ class Curator(Actor):
             "waiting": pool.waiting,
             "waiting_groups": pool.whole_groups,
             "clusters": len(curriculum.gains),
-            "clusters_sandbox": len(curriculum.playable),
         }
 
     async def start(self) -> None:

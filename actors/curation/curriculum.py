@@ -41,17 +41,11 @@ class Curriculum:
     def _clear(self) -> None:
         self.gains = Gains(self._limit)
         """Of every cluster that had an outcome."""
-        self._playable: Bounded[str, None] = Bounded(self._limit)
         self._demand: dict[str, float] = {}
         self._unit = 1.0
         self._last: Bounded[str, int] = Bounded(self._limit)
         self._turn = 0
         self._urged: Bounded[str, int] = Bounded(self._limit)
-
-    @property
-    def playable(self) -> tuple[str, ...]:
-        """Clusters that the sandbox has had tasks of."""
-        return tuple(self._playable)
 
     def kind(self, goal: str) -> str:
         """The cluster of a task's `goal`."""
@@ -92,7 +86,6 @@ class Curriculum:
                 self._urged[cluster] -= 1
                 if not self._urged[cluster]:
                     del self._urged[cluster]
-            self._playable[cluster] = None
         else:
             self._asked_for(cluster)
 

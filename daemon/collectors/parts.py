@@ -107,7 +107,6 @@ _CURATOR = {
     "guesses": "Unreported trajectories that may be trained on with a provisional outcome.",
     "waiting_groups": "Sandbox groups that could be ordered now.",
     "clusters": "Clusters of goals whose outcomes are remembered.",
-    "clusters_sandbox": "Those of them that the sandbox has tasks of.",
     "kinds_agents": "Agents whose neighbourhoods of goals are remembered.",
     "kinds_neighbourhoods": "Those neighbourhoods: goals in free words that mean about the same.",
 }

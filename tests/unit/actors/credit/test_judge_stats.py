@@ -12,7 +12,7 @@ class Bench:
     """A judge that is right in nine of ten, in the traffic of some parties."""
 
     def __init__(self) -> None:
-        self.stats, self.rng, self.number = JudgeStats(lambda: 1.0), random.Random(0), 0
+        self.stats, self.rng, self.number = JudgeStats(), random.Random(0), 0
 
     def hear(self, count: int, caller: str, *, lies: bool = False, source: str = "production") -> None:
         for _ in range(count):
@@ -25,7 +25,7 @@ class Bench:
             )
             found = Attribution(labels=(label,), judge="j", rubric="1")
             self.stats.observe(found, run, good=good != lies)
-        self.stats.settle()
+        self.stats.take()
 
     def weight(self) -> float:
         return self.stats.weight("j", "1", ALL)

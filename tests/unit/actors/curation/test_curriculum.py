@@ -1,6 +1,6 @@
 """What the sandbox plays next: what traffic asks for by gain, a quarter from elsewhere, and a look at what is new."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -17,9 +17,9 @@ def knowing(*clusters: str, **settings) -> Curriculum:
     return made
 
 
-def planned(made: Curriculum, count: int) -> Mapping[str, int]:
-    """Where the sandbox has as many tasks as anybody wants of each cluster that it has had any of."""
-    return made.plan(count, dict.fromkeys(made.playable, count))
+def planned(made: Curriculum, count: int, clusters: Iterable[str] = "ab") -> Mapping[str, int]:
+    """Where the sandbox has as many tasks as anybody wants of each of `clusters`."""
+    return made.plan(count, dict.fromkeys(clusters, count))
 
 
 def traffic(curriculum: Curriculum, cluster: str, count: int = 50) -> Curriculum:
@@ -30,10 +30,10 @@ def traffic(curriculum: Curriculum, cluster: str, count: int = 50) -> Curriculum
 
 def test_traffic_on_one_kind_leaves_a_quarter_to_the_others() -> None:
     made = traffic(knowing("a", "b", "c"), "b")
-    assert planned(made, 8) == {"b": 6, "a": 1, "c": 1}
+    assert planned(made, 8, "abc") == {"b": 6, "a": 1, "c": 1}
     assert made.counts == {"focus": 6, "replay": 2, "mix": 0}
     alone = traffic(knowing("b"), "b")
-    assert planned(alone, 8) == {"b": 8}
+    assert planned(alone, 8, "b") == {"b": 8}
     assert alone.counts["replay_unknown"] == 2
 
 
@@ -43,7 +43,7 @@ def test_a_focus_that_sits_on_one_hard_kind_does_not_starve_the_solved_ones() ->
         for _ in range(64):
             made.observe("sandbox", cluster, 1.0)
     for _ in range(20):
-        plan = planned(made, 8)
+        plan = planned(made, 8, ("hard", "easy", "easier"))
         assert plan["hard"] <= 6
         assert sum(plan.values()) == 8
 
@@ -60,7 +60,7 @@ def test_what_is_remembered_is_bounded() -> None:
         made.observe("sandbox", f"s{number}", 1.0)
         made.observe("production", f"p{number}", 1.0)
         made.touch(f"t{number}")
-    assert len(made.playable) == len(made.gains) == 4
+    assert len(made.gains) == 4
     assert len(made._demand) == len(made._last) == 4
 
 
