@@ -29,7 +29,7 @@ from actors.kinds.holdout import chance
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
 from actors.ports.models import Judge
 from actors.store import Store
-from actors.system.actor import Output, Received, Result
+from actors.system.actor import Actor, Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 
@@ -60,7 +60,7 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """LLM tokens, prompts and answers; 0: no limit. Beyond it steps get no label; their outcome still counts."""
 
 
-class Attributor:
+class Attributor(Actor):
     """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.
 
     Args:
@@ -70,7 +70,8 @@ class Attributor:
 
     name = "attributor"
     inputs = (TRAJECTORY_CLOSED,)
-    tick_seconds: float | None = None
+    batch = _BATCH
+    renews = True
 
     def __init__(
         self, settings: AttributorSettings, *, judge: Judge, evidence: Store | None = None,
@@ -92,10 +93,6 @@ class Attributor:
             "evolved_attributor_lag_seconds", "From the end of a trajectory to its labels.", registry=None,
             buckets=_LAG_SECONDS,
         )  # fmt: skip
-
-    @property
-    def batch(self) -> int:
-        return _BATCH
 
     async def start(self) -> None:
         """Read what was spent, and what is known of the judge; once a life.
@@ -135,9 +132,6 @@ class Attributor:
             self._asking.settled(trajectory.id)
             self.lag.observe(max(0.0, now - trajectory.ended))
         return Result(attributed, [Output(TRAJECTORY_ATTRIBUTED, message) for message in attributed])
-
-    async def tick(self) -> Result:
-        return Result()
 
     def report(self) -> dict[str, Any]:
         """What every judge did, cost and was worth, for `GET /api/judge`."""

@@ -48,7 +48,7 @@ from actors.provisional.waiting import Provisional
 from actors.store import Dropped, Guessed, Store, Used
 from actors.store.agents import LEARNED, AgentView
 from actors.store.outcomes import GIVEN_UP, Latest
-from actors.system.actor import Output, Received, Result
+from actors.system.actor import Actor, Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
     POLICY_CANDIDATE,
@@ -100,11 +100,14 @@ _SERVINGS = 200
 """Swaps looked through at a start for what each engine serves."""
 
 
-class Curator:
+class Curator(Actor):
     """Actor: attributed trajectories in, orders to train out."""
 
     name = "curator"
     inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME, POLICY_CANDIDATE, POLICY_SERVING, POLICY_DIRECTIVE)
+    batch = _BATCH
+    tick_seconds = _TICK_SECONDS
+    renews = True
 
     def __init__(
         self,
@@ -164,14 +167,6 @@ class Curator:
     def frozen(self) -> bool:
         """Whether a freeze stops ordering."""
         return self._frozen
-
-    @property
-    def batch(self) -> int:
-        return _BATCH
-
-    @property
-    def tick_seconds(self) -> float | None:
-        return _TICK_SECONDS
 
     @property
     def pool(self) -> TrainingPool:

@@ -33,7 +33,7 @@ from actors.ports.engines import Engine
 from actors.ports.errors import CheckpointRefused, EngineError, SwapFailed
 from actors.ports.store import SwapReport, SwapRunner
 from actors.store import Store
-from actors.system.actor import Output, Received, Result
+from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, POLICY_VERDICT
 from actors.versions.desired_state import ATTEMPTS, Goal, Plan
 from actors.versions.version_timeline import VersionTimeline
@@ -60,7 +60,7 @@ class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     canary: CanarySettings = CanarySettings()
 
 
-class Swapper:
+class Swapper(Actor):
     """Actor: verdicts and directives in, served versions and the canary's end out."""
 
     name = "swapper"
@@ -98,6 +98,7 @@ class Swapper:
             kinds: what goals are alike, for trials.
         """
         self._settings, self._store, self._engines, self._runner = settings, store, engines, runner
+        self.tick_seconds = settings.reconcile_seconds
         self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
         self._routes = routes if len(engines) > 1 else None
         self._times = times or VersionTimeline(clock)
@@ -122,10 +123,6 @@ class Swapper:
         """Times that the versions that must stay could not be written down."""
         self.untold = 0
         """Times that the tap's routes could not be written."""
-
-    @property
-    def tick_seconds(self) -> float | None:
-        return self._settings.reconcile_seconds
 
     @property
     def unsigned(self) -> int:
@@ -176,15 +173,6 @@ class Swapper:
         self._watch.forget()
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
         self._kept = await anyio.to_thread.run_sync(read_pins, self._versions)
-
-    async def look(self) -> None:
-        """See what is served and what should be, without doing anything about it: for a daemon that stands by."""
-        await self._deployment_log.open(self._store)
-        for name, engine in self._engines.items():
-            try:
-                self._looks[name] = await look_at(engine, _ENGINE_SECONDS)
-            except (EngineError, TimeoutError):
-                self._looks[name] = Look()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         for received in batch:

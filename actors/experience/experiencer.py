@@ -33,7 +33,7 @@ from actors.ports.errors import AdapterError
 from actors.ports.models import Embedder, Extractor
 from actors.store import Store
 from actors.store.records import Used
-from actors.system.actor import Output, Received, Result
+from actors.system.actor import Actor, Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
     EXPERIENCE_LESSON,
@@ -65,7 +65,7 @@ _TENANT = "default"
 """Tenant that lessons from the sandbox belong to."""
 
 
-class Experiencer:
+class Experiencer(Actor):
     """Actor: attributed trajectories, drift directives and swaps in, lessons out.
 
     Args:
@@ -78,7 +78,8 @@ class Experiencer:
     name = "experiencer"
     inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME, POLICY_DIRECTIVE, POLICY_SERVING)
     batch = 64
-    tick_seconds: float | None = 5.0
+    tick_seconds = 5.0
+    renews = True
 
     def __init__(
         self,

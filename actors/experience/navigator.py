@@ -24,7 +24,7 @@ from actors.messages import Experience
 from actors.ports.errors import RewriterFailed
 from actors.ports.models import Embedder, Rewriter
 from actors.store import Store
-from actors.system.actor import Received, Result
+from actors.system.actor import Actor, Received, Result
 from actors.system.streams import EXPERIENCE_LESSON
 from actors.tool_results.tool_calls import position
 
@@ -58,13 +58,14 @@ _QUERY_CHARS = 2000
 """Of a goal, and of a step, that are embedded."""
 
 
-class Navigator:
+class Navigator(Actor):
     """Actor: lessons in; answers questions for lessons."""
 
     name = "navigator"
     inputs = (EXPERIENCE_LESSON,)
-    tick_seconds: float | None = _TICK
+    tick_seconds = _TICK
     batch = BATCH
+    renews = True
 
     def __init__(
         self,

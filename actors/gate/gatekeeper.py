@@ -24,7 +24,7 @@ from actors.ports.engines import Engine
 from actors.ports.errors import CheckpointRefused, EngineError
 from actors.ports.store import SwapRunner
 from actors.store import Store
-from actors.system.actor import Output, Received, Result
+from actors.system.actor import Actor, Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, POLICY_VERDICT
 from actors.versions.desired_state import number
@@ -76,7 +76,7 @@ class Waiting(msgspec.Struct, frozen=True):
     """Another candidate, a smaller step, may be judged sooner."""
 
 
-class Gatekeeper:
+class Gatekeeper(Actor):
     """Actor: candidates in, verdicts and orders to go back out."""
 
     name = "gatekeeper"
@@ -107,6 +107,7 @@ class Gatekeeper:
             loaded: told each version that the shadow engine took; the rollout waits for it.
         """
         self._settings, self._store, self._shadow, self._shadow_name = settings, store, shadow, shadow_name
+        self.tick_seconds = settings.tick_seconds
         self._runner, self._trial, self._versions, self._key = runner, trial, versions, key
         self._clock, self._loaded = clock, loaded
         self._times = times or VersionTimeline(clock)
@@ -133,10 +134,6 @@ class Gatekeeper:
             return None
         judged = last is not None and last.manifest == newest.manifest
         return (last.created if judged and last is not None else newest.created) + _PATIENCE
-
-    @property
-    def tick_seconds(self) -> float | None:
-        return self._settings.tick_seconds
 
     async def start(self) -> None:
         verdicts = await self._store.verdicts(limit=100)

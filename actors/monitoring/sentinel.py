@@ -34,7 +34,7 @@ from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineRejected
 from actors.statistics.parties import binds, with_evidence
 from actors.store import Store
-from actors.system.actor import Output, Received, Result
+from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import (
     POLICY_DIRECTIVE,
     POLICY_SERVING,
@@ -89,13 +89,15 @@ class Told(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Sentinel:
+class Sentinel(Actor):
     """Actor: production in, directives out."""
 
     name = "sentinel"
     inputs = (
         TRAJECTORY_CLOSED, TRAJECTORY_ATTRIBUTED, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, POLICY_SERVING, POLICY_DIRECTIVE,
     )  # fmt: skip
+    batch = _BATCH
+    tick_seconds = _PROBE_SECONDS
 
     def __init__(
         self,
@@ -137,14 +139,6 @@ class Sentinel:
             TrafficDrift(),
             self._tools,
         ]
-
-    @property
-    def batch(self) -> int:
-        return _BATCH
-
-    @property
-    def tick_seconds(self) -> float | None:
-        return _PROBE_SECONDS
 
     def readings(self) -> dict[str, Mapping[str, float]]:
         """The present values of every monitor, by its name."""

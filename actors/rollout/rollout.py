@@ -34,7 +34,8 @@ from actors.rollout.own_tasks import OwnTasks
 from actors.rollout.settings import RolloutSettings
 from actors.rollout.task_source import Play, TaskSource
 from actors.store import Store
-from actors.system.actor import Context, Output, Result
+from actors.system.actor import Actor, Output, Result
+from actors.system.outbox import Outbox
 from actors.system.streams import TRAJECTORY_CLOSED
 from actors.versions.version_timeline import VersionTimeline
 
@@ -63,8 +64,8 @@ _CERTAIN = frozenset({"hint_not_separable"})
 """Losses that would come again."""
 
 
-class Rollout:
-    """Producer: groups of sandbox trajectories."""
+class Rollout(Actor):
+    """Actor without inputs: groups of sandbox trajectories."""
 
     name = "rollout"
 
@@ -146,20 +147,20 @@ class Rollout:
         self._wake = anyio.Event()
         self._due, self._unanswered, self._flying, self._agreed = 1, 0, 0, 0
 
-    async def run(self, context: Context) -> None:
+    async def run(self, outbox: Outbox) -> None:
         try:
-            await self._run(context)
+            await self._run(outbox)
         except ExceptionGroup:
-            # `emit` ends a producer with an error of its own while draining; out of a task group it comes wrapped.
-            if not context.draining.is_set():
+            # `emit` ends it with an error of its own while draining; out of a task group it comes wrapped.
+            if not outbox.lifecycle.draining.is_set():
                 raise
 
-    async def _run(self, context: Context) -> None:
+    async def _run(self, outbox: Outbox) -> None:
         last = self._clock()
         async with anyio.create_task_group() as group:
-            group.start_soon(self._end_with, context, group.cancel_scope)
-            while not context.draining.is_set():
-                context.beat()
+            group.start_soon(self._end_with, outbox, group.cancel_scope)
+            while not outbox.lifecycle.draining.is_set():
+                outbox.lifecycle.beat()
                 stalled = self._clock() - last >= self._settings.stall_seconds
                 if stalled:
                     # Whatever went out has come to nothing; it must not count against rounds that will.
@@ -168,29 +169,29 @@ class Rollout:
                 useful = stalled or self._newest < 0 or self._trains(self._newest)
                 wanted = self._due > 0 and self._unanswered < _AHEAD and useful
                 if wanted and self._flying < _AHEAD:
-                    if await self._ready(context):
+                    if await self._ready(outbox):
                         self._due = 0
                         self._unanswered += 1
                         self._flying += 1
                         last = self._clock()
-                        plays = await self._draw(self._settings.groups, context)
-                        group.start_soon(self._round, plays, context)
+                        plays = await self._draw(self._settings.groups, outbox)
+                        group.start_soon(self._round, plays, outbox)
                     else:
-                        await context.pause(_RETRY_SECONDS)
+                        await outbox.lifecycle.pause(_RETRY_SECONDS)
                     continue
                 # Woken by a version or by the end of a round; the timeout is for the heartbeat and the stall.
                 with anyio.move_on_after(min(5.0, max(0.05, last + self._settings.stall_seconds - self._clock()))):
                     await self._wake.wait()
                 self._wake = anyio.Event()
 
-    async def _end_with(self, context: Context, scope: anyio.CancelScope) -> None:
+    async def _end_with(self, outbox: Outbox, scope: anyio.CancelScope) -> None:
         """Episodes under way are given up when the process ends; their tasks are not drawn again."""
-        await context.draining.wait()
+        await outbox.lifecycle.draining.wait()
         scope.cancel()
 
-    async def _ready(self, context: Context) -> bool:
+    async def _ready(self, outbox: Outbox) -> bool:
         """Whether a round makes sense now."""
-        if await context.insist(self._store.frozen):
+        if await outbox.insist(self._store.frozen):
             return False
         try:
             with anyio.fail_after(self._settings.step_timeout):
@@ -205,13 +206,13 @@ class Rollout:
         self._away = False
         return True
 
-    async def _draw(self, count: int, context: Context) -> list[Play]:
+    async def _draw(self, count: int, outbox: Outbox) -> list[Play]:
         """The tasks of a round."""
         mixture = self._mixture
-        made = await context.insist(lambda: mixture.draw(count)) if mixture is not None else []
+        made = await outbox.insist(lambda: mixture.draw(count)) if mixture is not None else []
         plays = list(made)
         # Numbers that it had when the store went away are nobody's.
-        for number in await context.insist(lambda: self._own.take(count - len(made))):
+        for number in await outbox.insist(lambda: self._own.take(count - len(made))):
             try:
                 task = self._environment.sample(number, "train", self._settings.families or None)
             except (AdapterError, ValueError) as error:
@@ -220,13 +221,13 @@ class Rollout:
             plays.append(Play(task, str(number)))
         return plays
 
-    async def _round(self, plays: Sequence[Play], context: Context) -> None:
+    async def _round(self, plays: Sequence[Play], outbox: Outbox) -> None:
         started, before = self._clock(), self.played
         mixed: set[str] = set()
         try:
             async with anyio.create_task_group() as group:
                 for play in plays:
-                    group.start_soon(self._group, play, context, mixed)
+                    group.start_soon(self._group, play, outbox, mixed)
         finally:
             self._flying -= 1
             self._agreed = 0 if mixed else self._agreed + 1
@@ -242,26 +243,26 @@ class Rollout:
             seconds=round(self._clock() - started, 2),
         )  # fmt: skip
 
-    async def _group(self, play: Play, context: Context, mixed: set[str]) -> None:
+    async def _group(self, play: Play, outbox: Outbox, mixed: set[str]) -> None:
         """All attempts at one task; emitted together. Joins `mixed` if their outcomes differ."""
         finished: list[Trajectory] = []
         blamed = True
         try:
-            blamed = await self._attempts(play, context, finished)
+            blamed = await self._attempts(play, outbox, finished)
         except (EpisodeLost, AdapterError, ValueError) as error:
             blamed = not isinstance(error, EpisodeLost) or error.reason not in _BLAMELESS
             self._count("group_failed", self._settings.group_size, error)
         if finished:
             finished.sort(key=lambda trajectory: trajectory.id)
-            await context.emit(Result(finished, [Output(TRAJECTORY_CLOSED, item) for item in finished]))
+            await outbox.emit(Result(finished, [Output(TRAJECTORY_CLOSED, item) for item in finished]))
             self.played += len(finished)
             if len({trajectory.outcome for trajectory in finished}) > 1:
                 mixed.add(play.task.id)
         if (mixture := self._mixture) is not None:
             outcomes = [run.outcome for run in finished if run.outcome is not None]
-            await context.insist(lambda: mixture.report(play.task.id, outcomes, blamed=blamed))
+            await outbox.insist(lambda: mixture.report(play.task.id, outcomes, blamed=blamed))
 
-    async def _attempts(self, play: Play, context: Context, finished: list[Trajectory]) -> bool:
+    async def _attempts(self, play: Play, outbox: Outbox, finished: list[Trajectory]) -> bool:
         """Play a group; what comes to an end within its time is appended to `finished`. Whether losses are the task's.
 
         Raises:
@@ -281,7 +282,7 @@ class Rollout:
                 scope.deadline = min(scope.deadline, anyio.current_time() + settings.group_seconds)
                 given = lessons if member < guided else ()
                 for attempt in range(_RETRIES + 1):
-                    context.beat()
+                    outbox.lifecycle.beat()
                     started = self._clock()
                     try:
                         played = await self._attempt(play.task, given, plain)

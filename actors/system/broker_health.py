@@ -14,10 +14,13 @@ import anyio
 import anyio.to_thread
 import msgspec
 import structlog
+from nats.aio.client import Client
 
-from actors.system.broker import HOST, SYSTEM_USER, holder, read_credentials
+from actors.system.broker import SYSTEM_USER, holder, read_credentials
+from actors.system.connection import CONNECTION_ERRORS
 from actors.system.errors import BrokerFailed
 from actors.system.lifecycle import Lifecycle
+from actors.system.runtime import Host
 
 _log = structlog.get_logger(__name__)
 
@@ -31,8 +34,8 @@ _SIGNS = ("write error", "not enabled", "disabled")
 """Of what `$SYS.REQ.SERVER.PING.HEALTHZ` says, that which does not pass by itself."""
 _PROBE = 4 << 20
 """Bytes that the disk must take: a stream goes on with a block of several megabytes."""
-_SECONDS = 5.0
-_LARGEST = 1 << 20
+_SECONDS = 5
+"""For the server's answer."""
 
 
 class _Told(msgspec.Struct):
@@ -43,13 +46,13 @@ class _Answer(msgspec.Struct):
     data: _Told
 
 
-async def heal(directory: Path, lifecycle: Lifecycle) -> None:
+async def heal(directory: Path, host: Host, lifecycle: Lifecycle) -> None:
     """As a supervised task: see that the broker of `directory` writes."""
     lifecycle.ready()
     pause = _LOOK_SECONDS
     while await lifecycle.pause(pause):
         lifecycle.beat()
-        pause, error = _LOOK_SECONDS, await _write_failure(directory)
+        pause, error = _LOOK_SECONDS, await host(_write_failure, directory)
         if not error:
             continue
         _log.error("broker_cannot_write", error=error, directory=str(directory))
@@ -73,27 +76,22 @@ async def _end(pid: int, directory: Path) -> None:
 
 
 async def _write_failure(directory: Path) -> str:
-    """Why the server writes no more; empty if it does, or does not answer."""
-    try:
-        told = read_credentials(directory / "credentials.json")
-    except BrokerFailed:
-        return ""
-    login = {"user": SYSTEM_USER, "pass": told.system_password, "verbose": False, "pedantic": False}
-    connect = msgspec.json.encode(login).decode()
-    asked = f"CONNECT {connect}\r\nSUB _INBOX.health 1\r\nPUB $SYS.REQ.SERVER.PING.HEALTHZ _INBOX.health 0\r\n\r\n"
-    got = b""
-    with contextlib.suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError, msgspec.DecodeError, ValueError):
-        with anyio.move_on_after(_SECONDS):
-            async with await anyio.connect_tcp(HOST, told.port) as stream:
-                await stream.send(asked.encode())
-                while len(got) < _LARGEST:
-                    got += await stream.receive()
-                    # MSG <subject> <sid> <bytes>, then the body (the client protocol of NATS).
-                    _, found, rest = got.partition(b"\r\nMSG ")
-                    head, ended, body = rest.partition(b"\r\n")
-                    if found and ended and len(body) >= (size := int(head.split()[-1])):
-                        error = msgspec.json.decode(body[:size], type=_Answer).data.error
-                        return error if any(sign in error for sign in _SIGNS) else ""
+    """Why the server writes no more; empty if it does, or does not answer. On the host loop."""
+
+    async def quiet(error: Exception) -> None: ...
+
+    with contextlib.suppress(BrokerFailed, msgspec.DecodeError, *CONNECTION_ERRORS):
+        told, client = read_credentials(directory / "credentials.json"), Client()
+        try:
+            await client.connect(
+                told.url, user=SYSTEM_USER, password=told.system_password, allow_reconnect=False, error_cb=quiet,
+                connect_timeout=_SECONDS,
+            )  # fmt: skip
+            answer = await client.request("$SYS.REQ.SERVER.PING.HEALTHZ", timeout=_SECONDS)
+        finally:
+            await client.close()
+        error = msgspec.json.decode(answer.data, type=_Answer).data.error
+        return error if any(sign in error for sign in _SIGNS) else ""
     return ""
 
 

@@ -19,21 +19,29 @@ from nats.js.errors import APIError, NotFoundError
 
 from actors.system.access import Access
 from actors.system.claim_check import CLAIM_HEADER, ClaimStore
-from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure
-from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable, StreamFull
+from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure, failing
+from actors.system.errors import BusRefused, BusUnavailable, StreamFull
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing
-from actors.system.pull import ID_HEADER, Delivery, Depth, Subscription
+from actors.system.pull import ID_HEADER, Delivery, Subscription
 from actors.system.runtime import Host
 from actors.system.streams import STREAMS, Stream, by_stream, stream_of
 
-_DURABLE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _WINDOW, _WINDOW_BYTES = 512, 8 << 20
 """Records and bytes in the air: one answer is waited for, not five hundred, and nats-py holds them in memory."""
 _ATTEMPTS = 4
 """Rounds with the same ids before `BusUnavailable`."""
 _HEADROOM = 1024
 """Bytes kept free below the broker's max_payload: headers count against it."""
+
+
+class Depth(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a durable is behind."""
+
+    waiting: int
+    """Records not yet delivered."""
+    in_flight: int
+    """Records delivered and not yet acked."""
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -53,22 +61,6 @@ class _Stored(msgspec.Struct, frozen=True):
     """Its number there; that of its first coming, if it is a duplicate."""
     duplicate: bool = False
     error: dict[str, Any] | None = None
-
-
-class _Window:
-    """Records in the air, with one deadline, and what became of them: nats-py's `publish` has a future, a timer and a
-    task switch for each."""
-
-    def __init__(self, size: int) -> None:
-        self.left = size
-        self.done = asyncio.Event()
-        self.outcomes: list[Exception | _Stored] = [TimeoutError("no confirmation")] * size
-
-    def settle(self, place: int, outcome: Exception | _Stored) -> None:
-        self.outcomes[place] = outcome
-        self.left -= 1
-        if not self.left:
-            self.done.set()
 
 
 class Bus:
@@ -96,7 +88,7 @@ class Bus:
             ack_wait: seconds after which a record that was neither acked nor kept in progress is delivered again.
         """
         self.ack_wait = ack_wait
-        self._host, self._claims = host, ClaimStore(claims)
+        self.host, self._claims = host, ClaimStore(claims)
         self._connection = Connection(access, name, streams, metrics, answer_seconds)
         self._streams = self._connection.streams
         self._subscriptions: list[Subscription] = []
@@ -104,8 +96,8 @@ class Bus:
         self._client: Client | None = None
         """The one that confirmations are heard on."""
         self._prefix, self._numbers = "", itertools.count()
-        self._in_air: dict[str, tuple[_Window, int]] = {}
-        """Reply subject -> window and place in it."""
+        self._in_air: dict[str, asyncio.Future[Exception | _Stored]] = {}
+        """By reply subject, what became of it; nats-py's `publish` has a timer and a task switch for each, too."""
 
     async def open(self) -> None:
         """Connect and make sure of the streams.
@@ -115,7 +107,7 @@ class Bus:
             BusRefused: the servers do not let us in, or not as the settings say; waiting cures nothing.
             BusMisconfigured: a stream cannot be had as defined.
         """
-        await self._host(self._connection.ensure_streams)
+        await self.host(self._connection.ensure_streams)
 
     async def publish(self, items: Sequence[Outgoing]) -> None:
         """Returns when every item is stored by the broker, in order for items of one subject on the first attempt.
@@ -125,7 +117,7 @@ class Bus:
             BusUnavailable: not confirmed within the bounded retries. Some items may have been stored.
             BusMisconfigured: no stream has an item's subject.
         """
-        await self._host(self._publish, items)
+        await self.host(self._publish, items)
 
     def tail(self, subject: str) -> Tail:
         """Of the stream that takes `subject`, as of the last `publish`."""
@@ -143,33 +135,30 @@ class Bus:
             BusUnavailable: the broker does not answer.
             BusMisconfigured: no stream has a subject, or a work queue has another consumer on it.
         """
-        if not durable or not set(durable) <= _DURABLE:
-            raise BusMisconfigured(f"durable name {durable!r}: letters, digits, - and _ only")
         grouped = by_stream(subjects, self._streams)
-        made = Subscription(self._host, self._connection, self._claims, durable, self.ack_wait, grouped)
-        await self._host(made.open)
+        made = Subscription(self.host, self._connection, self._claims, durable, self.ack_wait, grouped)
+        await self.host(made.open)
         self._subscriptions = [*(one for one in self._subscriptions if not one.closed), made]
         return made
 
     async def depth(self) -> Mapping[str, Depth]:
         """By durable, for those that were subscribed to here; for metrics and the dashboard."""
-        held = {one.durable: one for one in self._subscriptions if not one.closed}
-        return {durable: await one.depth() for durable, one in held.items()}
+        return await self.host(self._depth)
 
     async def sweep_claims(self, now: float) -> int:
         """Delete payload files that no stream can point to any more; returns how many."""
-        oldest = max(stream.max_age or float("inf") for stream in self._streams)
-        return await self._host(asyncio.to_thread, self._claims.sweep, now - oldest)
+        oldest = now - max(stream.max_age for stream in self._streams)
+        return await self.host(asyncio.to_thread, self._claims.sweep, oldest)
 
     async def rewind(self, spared: Collection[str]) -> int:
         """Remove all durables but `spared` and those of work queues, which `subscribe` then makes anew, from the first
         record on; returns how many. To be called before anybody subscribes; may be done again.
         """
-        return await self._host(self._rewind, spared)
+        return await self.host(self._rewind, spared)
 
     async def aclose(self) -> None:
         """Close within about a second; idempotent."""
-        await self._host(self._close)
+        await self.host(self._close)
 
     async def _close(self) -> None:
         # At once: a broker that does not answer costs each of them a second.
@@ -224,29 +213,27 @@ class Bus:
 
     async def _send(self, client: Client, items: Sequence[Outgoing]) -> list[Exception | _Stored]:
         """For each item its confirmation, or why there is none."""
-        window, tokens = _Window(len(items)), [f"{self._prefix}.{next(self._numbers)}" for _ in items]
+        loop = asyncio.get_running_loop()
+        asked = {f"{self._prefix}.{next(self._numbers)}": loop.create_future() for _ in items}
+        self._in_air |= asked
         try:
-            for place, (token, item) in enumerate(zip(tokens, items, strict=True)):
+            for (reply, answer), item in zip(asked.items(), items, strict=True):
                 headers, data = {ID_HEADER: item.id}, item.data
                 if len(data) + len(item.id) > client.max_payload - _HEADROOM:
-                    claim = await asyncio.to_thread(self._claims.put, data)
-                    headers[CLAIM_HEADER], data = msgspec.json.encode(claim).decode(), b""
-                self._in_air[token] = window, place
+                    headers[CLAIM_HEADER], data = await asyncio.to_thread(self._claims.put, data), b""
                 try:
-                    await client.publish(item.subject, data, reply=token, headers=headers)
+                    await client.publish(item.subject, data, reply=reply, headers=headers)
                 except CONNECTION_ERRORS as error:
-                    del self._in_air[token]
-                    window.settle(place, error)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(window.done.wait(), self._connection.answer_seconds)
+                    answer.set_result(error)
+            await asyncio.wait(asked.values(), timeout=self._connection.answer_seconds)
         finally:
-            for token in tokens:
-                self._in_air.pop(token, None)
-        return window.outcomes
+            for reply in asked:
+                self._in_air.pop(reply, None)
+        return [one.result() if one.done() else TimeoutError("no confirmation") for one in asked.values()]
 
     async def _confirmed(self, message: Msg) -> None:
-        window, place = self._in_air.pop(message.subject, (None, 0))
-        if window is None:
+        answer = self._in_air.pop(message.subject, None)
+        if answer is None or answer.done():
             return
         outcome: Exception | _Stored = nats.errors.NoRespondersError()
         if not message.headers or message.headers.get("Status") != "503":
@@ -256,7 +243,7 @@ class Bus:
                     outcome = APIError(**{key: outcome.error.get(key) for key in ("code", "description", "err_code")})
             except msgspec.DecodeError as problem:
                 outcome = nats.errors.Error(f"no confirmation: {problem}")
-        window.settle(place, outcome)
+        answer.set_result(outcome)
 
     def _advance(self, before: Mapping[str, Tail], stored: Sequence[_Stored]) -> None:
         """Note how far the streams are filled. What a window added must lie behind `before`, when it was sent; others
@@ -267,21 +254,30 @@ class Bus:
             lost = min(numbers) <= before.get(stream, Tail()).sequence
             self._tails[stream] = Tail(max(numbers if lost else [known.sequence, *numbers]), known.losses + lost)
 
+    async def _consumers(self) -> list[tuple[Stream, Any]]:
+        """Every durable of the streams, as it stands; a few dozen at most: one page of the answer."""
+        js, found = cast(Any, await self._connection.jetstream()), list[tuple[Stream, Any]]()
+        for stream in self._streams:
+            with failing(f"consumers of {stream.name}"), contextlib.suppress(NotFoundError):
+                found += [(stream, one) for one in await js.consumers_info(stream.name)]
+        return found
+
+    async def _depth(self) -> dict[str, Depth]:
+        found = {one.durable: Depth(waiting=0, in_flight=0) for one in self._subscriptions if not one.closed}
+        for _, one in await self._consumers():
+            if one.name in found:
+                waiting, in_flight = one.num_pending or 0, one.num_ack_pending or 0
+                known = found[one.name]
+                found[one.name] = Depth(waiting=known.waiting + waiting, in_flight=known.in_flight + in_flight)
+        return found
+
     async def _rewind(self, spared: Collection[str]) -> int:
-        removed = 0
-        try:
-            js = cast(Any, await self._connection.jetstream())
-            for stream in [one for one in self._streams if not one.queue]:
-                found: list[Any] = []
-                with contextlib.suppress(NotFoundError):
-                    found = await js.consumers_info(stream.name)  # a few dozen at most: one page of the answer
-                for name in {one.name for one in found} - set(spared):
-                    await js.delete_consumer(stream.name, name)
-                    removed += 1
-        except APIError as error:
-            raise api_failure(error, "removing consumers") from error
-        except CONNECTION_ERRORS as error:
-            raise BusUnavailable(f"removing consumers: {error!r}") from error
+        js, removed = cast(Any, await self._connection.jetstream()), 0
+        for stream, one in await self._consumers():
+            if not stream.queue and one.name not in spared:
+                with failing(f"removing consumer {one.name}"):
+                    await js.delete_consumer(stream.name, one.name)
+                removed += 1
         return removed
 
 

@@ -8,7 +8,7 @@ the same instant.
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import nats.errors
@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from actors.system.access import Access, AccessUnusable, GuardedClient
 from actors.system.errors import BusMisconfigured, BusRefused, BusUnavailable, StreamFull
 from actors.system.metrics import SystemMetrics
-from actors.system.streams import Stream
+from actors.system.streams import DUPLICATE_SECONDS, Stream
 
 _log = structlog.get_logger(__name__)
 
@@ -33,8 +33,6 @@ _PING_SECONDS = 5.0
 """A broker that leaves two pings unanswered is taken for dead."""
 _CONNECT_SECONDS = 10.0
 """For a round of the servers, of which some may be silent."""
-_WANTED_PAYLOAD = 4 << 20
-"""Bytes: the embedded broker's max_payload. Below it, large calls go by claim check, over a directory of all."""
 _REFUSED = {
     10002, 10023, 10026, 10027, 10035, 10039, 10047, 10065, 10074, 10076, 10113, 10122,
 }  # fmt: skip
@@ -57,9 +55,10 @@ class Connection:
         self._access, self._name, self._rng = access, name, random.Random()
         self._client: GuardedClient | None = None
         self._opening = asyncio.Lock()
-        self._refusals: list[str] = []
-        """Of the attempts since the last time that we were in; empty texts: of attempts that may do better."""
-        self._last_error = ""
+        self._refusal = self._last_error = ""
+        """Of the attempts since the last time that we were in."""
+        self._hope = False
+        """One of them failed in a way that may do better."""
         self._was_in = self._closed = False
         self.reconnected: list[Callable[[], None]] = []
         """Called after each reconnect: requests that were in the air are gone."""
@@ -90,8 +89,7 @@ class Connection:
     async def _connect(self) -> GuardedClient:
         access, client = self._access, GuardedClient(tls_only=self._access.tls_only)
         where = ", ".join(access.servers)
-        self._refusals.clear()
-        self._last_error = ""
+        self._refusal, self._last_error, self._hope = "", "", False
         try:
             options: dict[str, Any] = access.options() | {
                 "name": self._name, "allow_reconnect": True, "max_reconnect_attempts": 1,
@@ -105,16 +103,13 @@ class Connection:
             with contextlib.suppress(Exception):
                 await client.close()
             if isinstance(error, AccessUnusable):
-                self._refusals = [str(error)]
-            if self._refusals and all(self._refusals) and not self._was_in:
-                raise BusRefused(f"{where}: {self._refusals[-1]}") from error
-            told = next(filter(None, reversed(self._refusals)), "") or self._last_error or error
-            raise BusUnavailable(f"no connection to {where}: {told}") from error
+                self._refusal = str(error)
+            if self._refusal and not self._hope and not self._was_in:
+                raise BusRefused(f"{where}: {self._refusal}") from error
+            raise BusUnavailable(f"no connection to {where}: {self._refusal or self._last_error or error}") from error
         client.options["max_reconnect_attempts"] = -1  # from now on, for ever
-        self._refusals.clear()
+        self._refusal = ""
         _log.info("bus_connected", server=client.greeting.get("server_name"), tls=access.tls_only)
-        if client.max_payload < _WANTED_PAYLOAD:
-            _log.info("bus_small_payload", max_payload=client.max_payload, wanted=_WANTED_PAYLOAD)
         return client
 
     def _next_server(self, servers: Sequence[Any], greeting: object) -> tuple[Any, float]:
@@ -127,11 +122,11 @@ class Connection:
     async def _failed(self, error: Exception) -> None:
         self._last_error = f"{type(error).__name__}: {error}"
         refusal = self._access.refusal(error)
-        if refusal and refusal not in self._refusals and self._was_in:
+        if refusal and refusal != self._refusal and self._was_in:
             # Once, not for each of the attempts that go on until somebody has cured it.
             _log.error("bus_refused", reason=refusal)
-        if refusal or not _ambiguous(error):
-            self._refusals = [*self._refusals, refusal][-16:]
+        self._refusal = refusal or self._refusal
+        self._hope |= not refusal and not _ambiguous(error)
         reason = "refused" if refusal else "unreachable" if isinstance(error, OSError) else "other"
         self.metrics.bus_failures.labels(reason).inc()
 
@@ -145,7 +140,7 @@ class Connection:
 
     async def _back(self) -> None:
         _log.info("bus_reconnected")
-        self._refusals.clear()
+        self._refusal = ""
         self.metrics.bus_reconnects.inc()
         for callback in tuple(self.reconnected):
             callback()
@@ -186,6 +181,17 @@ class Connection:
                 await asyncio.wait_for(ending, 0.5)
 
 
+@contextlib.contextmanager
+def failing(what: str) -> Generator[None]:
+    """What nats-py raises inside, as one of our errors."""
+    try:
+        yield
+    except APIError as error:
+        raise api_failure(error, what) from error
+    except CONNECTION_ERRORS as error:
+        raise BusUnavailable(f"{what}: {error!r}") from error
+
+
 def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured:
     """JetStream's answer as one of our errors."""
     code, description = error.err_code or 0, error.description or ""
@@ -208,7 +214,7 @@ def _stream_config(stream: Stream, replicas: int) -> api.StreamConfig:
         subjects=list(stream.subjects),
         retention=api.RetentionPolicy.WORK_QUEUE if stream.queue else api.RetentionPolicy.LIMITS,
         discard=api.DiscardPolicy.NEW if stream.discard_new else api.DiscardPolicy.OLD,
-        duplicate_window=stream.duplicate_window,
+        duplicate_window=DUPLICATE_SECONDS,
         max_age=stream.max_age,
         max_bytes=stream.max_bytes,
         storage=api.StorageType.FILE,

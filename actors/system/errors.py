@@ -6,8 +6,7 @@ ActorSystemError
 │       └── StreamFull        a stream with discard NEW refused a record: back-pressure
 ├── BusMisconfigured          no stream has the subject, or a stream or consumer cannot be had as defined
 │   └── BusRefused            the servers do not let us in, or not as the settings say: names setting and remedy
-├── PayloadMissing            a record's claim check leads to no file, or to other bytes
-├── Deposed                   somebody else leads by now: nothing was written
+├── PayloadMissing            a record's claim leads to no file, or to other bytes
 ├── Stalled                   a supervised task has not shown a sign of life in time
 ├── Escalated                 a critical task failed more often than its restart policy allows
 ├── BrokerFailed              the embedded nats-server cannot be started, or never was
@@ -45,13 +44,6 @@ class BusRefused(BusMisconfigured):
 
 class PayloadMissing(ActorSystemError):
     """The payload that a record points to is gone or is not what was written."""
-
-
-class Deposed(ActorSystemError):
-    """The lease that this was done under has another epoch by now; nothing of the transaction was written."""
-
-    def __init__(self, name: str, epoch: int, found: int) -> None:
-        super().__init__(f"the lease {name!r} has epoch {found} by now, this was done under {epoch}")
 
 
 class Stalled(ActorSystemError):

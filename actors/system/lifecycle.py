@@ -7,9 +7,8 @@ from typing import Literal
 import anyio
 import msgspec
 
-Status = Literal["new", "starting", "ready", "standby", "waiting", "backoff", "stalled", "failed", "ended"]
-"""`standby`: done by another daemon, ready to take over. `waiting`: alive, for something outside to come back.
-`failed`: given up."""
+Status = Literal["new", "starting", "ready", "waiting", "backoff", "stalled", "failed", "ended"]
+"""`waiting`: alive, for something outside to come back. `failed`: given up."""
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,13 +41,13 @@ class ActorState(msgspec.Struct, frozen=True, kw_only=True):
     """What it waits for, if it waits."""
     critical: bool
     unready_seconds: float = 0.0
-    """How long it has not been at work (nor ready to take over), over all its restarts."""
+    """How long it has not been at work, over all its restarts."""
 
 
 class Unit:
     """A task as the supervisor keeps it, over all its incarnations."""
 
-    def __init__(self, name: str, task: Callable[["Lifecycle"], Awaitable[None]], restart: Restart) -> None:
+    def __init__(self, name: str, task: "Task", restart: Restart) -> None:
         self.name, self.task, self.restart = name, task, restart
         self.status: Status = "new"
         self.restarts = 0
@@ -73,14 +72,14 @@ class Unit:
     def set(self, status: Status, note: str = "") -> None:
         """Change status; the note goes with it."""
         self.status, self.note = status, note
-        if status in ("ready", "standby", "ended"):
+        if status in ("ready", "ended"):
             self.unready = None
         elif self.unready is None:
             self.unready = anyio.current_time()
 
     def stalled(self, now: float) -> bool:
         """Whether it is running and has been silent for too long."""
-        running = self.status in ("starting", "ready", "standby", "waiting", "stalled")
+        running = self.status in ("starting", "ready", "waiting", "stalled")
         return running and self.beat_age(now) > self.restart.stall_seconds
 
     def beat_age(self, now: float) -> float:
@@ -118,6 +117,9 @@ class Unit:
             scope.cancel()
 
 
+Task = Callable[["Lifecycle"], Awaitable[None]]
+
+
 class Lifecycle:
     """One incarnation of a task: how it shows that it lives and learns that it should end."""
 
@@ -139,14 +141,6 @@ class Lifecycle:
         self.beat()
         if self._unit.status != "ready":
             self._unit.set("ready")
-            self._on_ready()
-
-    def standby(self, reason: str) -> None:
-        """Another daemon does it: nothing is missing, and this one would take over."""
-        self.beat()
-        came = self._unit.status != "standby"
-        self._unit.set("standby", reason[:500])
-        if came:
             self._on_ready()
 
     def waiting(self, reason: str) -> None:

@@ -43,7 +43,7 @@ class SystemMetrics:
         """Take over the supervisor's state."""
         for actor in state.actors:
             self.restarts.labels(actor.name).set(actor.restarts)
-            self.ready.labels(actor.name).set(actor.status in ("ready", "standby"))
+            self.ready.labels(actor.name).set(actor.status == "ready")
             self.beat_age.labels(actor.name).set(actor.beat_age)
 
     def observe_depth(self, durable: str, waiting: int, in_flight: int) -> None:

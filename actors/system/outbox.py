@@ -1,16 +1,19 @@
-"""The way out that actors and producers share: commit, publish, mark, with the patience that outages ask for."""
+"""The way out: commit, publish, mark, with the patience that outages ask for.
+
+What makes at-least-once delivery count once is the ledger: for each actor it remembers which inputs are done, keeps
+the outputs until the bus has them, and holds parked records.
+"""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 import structlog
+from prometheus_client import CollectorRegistry
 
-from actors.system.actor import Result
-from actors.system.bus import Bus
+from actors.messages import Message
 from actors.system.errors import DependencyUnavailable
-from actors.system.ledger import Ledger
 from actors.system.lifecycle import Lifecycle
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
@@ -18,17 +21,59 @@ from actors.system.outgoing import Outgoing, outgoing
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+"""Seconds before the first new attempt after an outage or a failure; doubles, times 0.5 to 1.5 by chance."""
+_FLUSH = 256
+"""Records published at a time."""
 
-class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How records are retried: the same in every installation."""
 
-    first_wait: float = 0.5
-    """Seconds before the first new attempt after an outage or a failure; doubles, times 0.5 to 1.5 by chance."""
-    max_wait: float = 30.0
-    fetch_seconds: float = 1.0
-    """Longest wait for records; the heartbeat of an idle actor."""
-    flush: int = 256
-    """Outbox records published at a time."""
+class Output(msgspec.Struct, frozen=True):
+    """A message to publish once the result is committed."""
+
+    subject: str
+    message: Message
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What handling a batch, or a tick, came to."""
+
+    records: Sequence[Message] = ()
+    """To be saved by the store, in the same transaction as the outputs and the marks of the inputs."""
+    outputs: Sequence[Output] = ()
+
+
+class Ledger(Protocol):
+    """`actors.store.Store`. Every method is safe to repeat, and raises `DependencyUnavailable` while the database is
+    away."""
+
+    edits: int
+    """How often people changed what actors keep in memory: forgot a tenant, revised a lesson."""
+
+    async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
+        """Those of `ids` (`outgoing.delivery_id`) that `actor` is done with: committed, or parked."""
+        ...
+
+    async def commit(
+        self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
+    ) -> Sequence[Outgoing] | None:
+        """In one transaction: mark `inputs` processed, save `records`, put `outputs` in the outbox; what to publish.
+
+        That is `outputs` without those that rest on something forgotten, and what follows from the records. None, and
+        nothing written, if any of `inputs` was processed before. Outputs whose id was there before stay as they were.
+        """
+        ...
+
+    async def unpublished(self, actor: str, limit: int) -> list[Outgoing]:
+        """The oldest outputs of `actor` not marked published, in the order of their commit."""
+        ...
+
+    async def published(self, actor: str, ids: Sequence[str]) -> None:
+        """The bus has these outputs (`Outgoing.id`)."""
+        ...
+
+    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
+        """In one transaction: keep the record as a dead letter, and mark it processed; False if it was before."""
+        ...
 
 
 class Drained(Exception):
@@ -36,16 +81,24 @@ class Drained(Exception):
 
 
 class Outbox:
-    """One task's way out."""
+    """One task's way out, and all that a producer gets from the system."""
 
     def __init__(
-        self, name: str, bus: Bus, ledger: Ledger, lifecycle: Lifecycle, settings: RunnerSettings,
-        metrics: SystemMetrics, rng: random.Random,
+        self, name: str, publish: Callable[[Sequence[Outgoing]], Awaitable[None]], ledger: Ledger,
+        lifecycle: Lifecycle, *, rng: random.Random, metrics: SystemMetrics | None = None,
     ) -> None:  # fmt: skip
-        self.name, self.bus, self.ledger, self.lifecycle = name, bus, ledger, lifecycle
-        self.settings, self.metrics, self.rng = settings, metrics, rng
-        self.log = _log.bind(actor=name)
-        self.started = False
+        self.name, self.ledger, self.lifecycle = name, ledger, lifecycle
+        self.metrics, self.log = metrics or SystemMetrics(CollectorRegistry()), _log.bind(actor=name)
+        self._publish, self._rng = publish, rng
+        self._begun = False
+
+    async def emit(self, result: Result) -> None:
+        """Commit `result` and publish its outputs, with the guarantees that a handler's result has.
+
+        Returns when the bus has the outputs. When draining begins during an outage it raises `Drained`: let it pass.
+        What was committed goes out after the next start. Repeating a message id is a no-op.
+        """
+        await self.commit((), result)
 
     async def insist(self, operation: Callable[[], Awaitable[T]]) -> T:
         """Repeat `operation` until no dependency is missing any more. `Drained` if draining begins first."""
@@ -56,10 +109,12 @@ class Outbox:
             except DependencyUnavailable as error:
                 await self.wait_out(error, attempt)
                 attempt += 1
-            else:
-                if attempt:
-                    self.back(attempt)
-                return result
+                continue
+            if attempt:
+                self.log.info("dependency_back", attempts=attempt)
+                if self._begun:
+                    self.lifecycle.ready()
+            return result
 
     async def wait_out(self, error: DependencyUnavailable, attempt: int) -> None:
         """Pause before attempt `attempt + 1`; logs the first one only."""
@@ -72,21 +127,16 @@ class Outbox:
             raise Drained
         self.lifecycle.beat()
 
-    def back(self, attempts: int) -> None:
-        """The outage is over."""
-        self.log.info("dependency_back", attempts=attempts)
-        if self.started:
-            self.lifecycle.ready()
-
-    def begin(self) -> None:
-        """Rebuilt and flushed: the task counts as ready from here on."""
-        self.started = True
+    async def begin(self, start: Callable[[], Awaitable[None]]) -> None:
+        """Rebuild the memory, and let out what an earlier life committed: the task is ready."""
+        await self.insist(start)
+        await self.flush()
+        self._begun = True
         self.lifecycle.ready()
 
     def backoff(self, attempt: int) -> float:
         """Seconds, jittered."""
-        delay = min(self.settings.max_wait, self.settings.first_wait * 2.0 ** min(attempt, 30))
-        return delay * (0.5 + self.rng.random())
+        return min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempt, 30)) * (0.5 + self._rng.random())
 
     async def commit(self, inputs: Sequence[str], result: Result) -> bool:
         """Commit, then publish; False if an input was processed elsewhere meanwhile."""
@@ -104,22 +154,21 @@ class Outbox:
         written = await self.insist(once)
         if written is None:
             return False
-        await self.send(written)
+        await self._send(written)
         if attempts > 1:
             # One of them may have been written and its answer lost: what followed from its records is in the outbox.
             await self.flush()
         return True
 
-    async def send(self, outputs: Sequence[Outgoing]) -> None:
-        """Publish committed outputs and mark them."""
-        for start in range(0, len(outputs), self.settings.flush):
-            part = outputs[start : start + self.settings.flush]
-            await self.insist(lambda part=part: self.bus.publish(part))
+    async def flush(self) -> None:
+        """Publish what was committed and did not get out."""
+        while items := await self.insist(lambda: self.ledger.unpublished(self.name, _FLUSH)):
+            self.log.info("outbox_flushed", outputs=len(items))
+            await self._send(items)
+
+    async def _send(self, outputs: Sequence[Outgoing]) -> None:
+        for start in range(0, len(outputs), _FLUSH):
+            part = outputs[start : start + _FLUSH]
+            await self.insist(lambda part=part: self._publish(part))
             await self.insist(lambda part=part: self.ledger.published(self.name, [item.id for item in part]))
             self.metrics.published.labels(self.name).inc(len(part))
-
-    async def flush(self) -> None:
-        """Publish what an earlier life committed and did not get out."""
-        while items := await self.insist(lambda: self.ledger.unpublished(self.name, self.settings.flush)):
-            self.log.info("outbox_flushed", outputs=len(items))
-            await self.send(items)

@@ -8,7 +8,7 @@ while this one is worked on. Everything with a leading underscore runs on the ho
 import asyncio
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -17,13 +17,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as Inbox
 from nats.js import JetStreamContext, api
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import NotFoundError
 
-from actors.system.claim_check import CLAIM_HEADER, Claim, ClaimStore
-from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure
+from actors.system.claim_check import CLAIM_HEADER, ClaimStore
+from actors.system.connection import CONNECTION_ERRORS, Connection, failing
 from actors.system.errors import BusUnavailable, PayloadMissing
 from actors.system.runtime import Host
-from actors.system.streams import Stream
 
 _log = structlog.get_logger(__name__)
 
@@ -53,29 +52,20 @@ class Delivery(msgspec.Struct, frozen=True):
     token: Any
     """The bus' own handle for ack and nak."""
     problem: str = ""
-    """Why `data` could not be had (claim check without its file); empty if all is well."""
-
-
-class Depth(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a durable is behind."""
-
-    waiting: int
-    """Records not yet delivered."""
-    in_flight: int
-    """Records delivered and not yet acked."""
+    """Why `data` could not be had (claim without its file); empty if all is well."""
 
 
 class _Source:
     """One stream's consumer, and the request that stands with it."""
 
-    def __init__(self, stream: Stream, subjects: tuple[str, ...]) -> None:
+    def __init__(self, stream: str, subjects: list[str]) -> None:
         self.stream, self.subjects = stream, subjects
         self.request = ""
         """Reply subject; empty: none stands."""
         self.left = 0
         """Records that the server may still send."""
-        self.expires = self.heard = self.blocked_until = 0.0
-        """Loop times: of the request's end, of the server's last word or ours, of the next request at the earliest."""
+        self.heard = self.blocked_until = 0.0
+        """Loop times: of the server's last word or ours, of the next request at the earliest."""
         self.lost = False
         """The consumer may be gone."""
 
@@ -88,11 +78,11 @@ class Subscription:
 
     def __init__(
         self, host: Host, connection: Connection, claims: ClaimStore, durable: str, ack_wait: float,
-        grouped: dict[str, tuple[Stream, tuple[str, ...]]],
+        grouped: Mapping[str, list[str]],
     ) -> None:  # fmt: skip
         self.durable, self.closed = durable, False
         self._host, self._connection, self._claims, self._ack_wait = host, connection, claims, ack_wait
-        self._sources = {name: _Source(stream, subjects) for name, (stream, subjects) in grouped.items()}
+        self._sources = {stream: _Source(stream, subjects) for stream, subjects in grouped.items()}
         self._buffer: deque[Msg] = deque()
         self._event = asyncio.Event()
         self._inbox: Inbox | None = None
@@ -127,10 +117,6 @@ class Subscription:
         """These are being worked on: start their ack wait again. What waits in the buffer is ours as well."""
         await self._host(self._answer, [*(delivery.token for delivery in deliveries), *self._buffer], b"+WPI")
 
-    async def depth(self) -> Depth:
-        """How far this durable is behind."""
-        return await self._host(self._depth)
-
     async def aclose(self) -> None:
         """Stop receiving. The durable and its position stay."""
         await self._host(self.close)
@@ -138,24 +124,20 @@ class Subscription:
     async def _ensure(self, source: _Source) -> None:
         config = api.ConsumerConfig(
             durable_name=self.durable,
-            filter_subjects=list(source.subjects),
+            filter_subjects=source.subjects,
             ack_policy=api.AckPolicy.EXPLICIT,
             ack_wait=self._ack_wait,
             max_deliver=-1,
             max_ack_pending=_MAX_ACK_PENDING,
         )
         js = cast(Any, await self._connection.jetstream())
-        try:
+        with failing(f"consumer {self.durable} of {source.stream}"):
             try:
-                await js.add_consumer(source.stream.name, config)
+                await js.add_consumer(source.stream, config)
             except NotFoundError:
                 # The broker lost its store underneath us.
                 await self._connection.ensure_streams()
-                await js.add_consumer(source.stream.name, config)
-        except APIError as error:
-            raise api_failure(error, f"consumer {self.durable} of {source.stream.name}") from error
-        except CONNECTION_ERRORS as error:
-            raise BusUnavailable(f"consumer {self.durable}: {error!r}") from error
+                await js.add_consumer(source.stream, config)
         source.lost = False
 
     async def _listen(self) -> Client:
@@ -233,7 +215,7 @@ class Subscription:
         try:
             for source in self._sources.values():
                 if source.left > 0 and now > source.heard + _SILENCE:
-                    _log.info("pull_silent", durable=self.durable, stream=source.stream.name)
+                    _log.info("pull_silent", durable=self.durable, stream=source.stream)
                     source.forget()
                 if source.blocked_until > now:
                     wake = min(wake, source.blocked_until)
@@ -249,24 +231,21 @@ class Subscription:
         if source.lost:
             await self._ensure(source)
         client = await self._listen()
-        if n <= 0 or (source.left > 0 and now < source.expires):
+        if n <= 0 or source.left > 0:
             return
         self._number += 1
-        source.request, source.left = f"{self._prefix}.{self._number}", n
-        source.expires, source.heard = now + _EXPIRES + 1.0, max(source.heard, now)
+        source.request, source.left, source.heard = f"{self._prefix}.{self._number}", n, max(source.heard, now)
         request = {"batch": n, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": int(_HEARTBEAT * 1e9)}
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{source.stream.name}.{self.durable}"
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{source.stream}.{self.durable}"
         await client.publish(subject, json.dumps(request).encode(), reply=source.request)
 
     async def _delivery(self, message: Msg) -> Delivery:
-        headers = message.headers or {}
-        metadata = message.metadata
+        headers, metadata = message.headers or {}, message.metadata
         data, problem = message.data, ""
         if CLAIM_HEADER in headers:
             try:
-                claim = msgspec.json.decode(headers[CLAIM_HEADER], type=Claim)
-                data = await asyncio.to_thread(self._claims.get, claim)
-            except (PayloadMissing, msgspec.DecodeError) as error:
+                data = await asyncio.to_thread(self._claims.get, headers[CLAIM_HEADER])
+            except PayloadMissing as error:
                 problem = f"{type(error).__name__}: {error}"
         record = headers.get(ID_HEADER) or f"{metadata.stream}:{metadata.sequence.stream}"
         return Delivery(message.subject, record, data, metadata.num_delivered, message, problem)
@@ -281,15 +260,6 @@ class Subscription:
         except CONNECTION_ERRORS as error:
             # The records come again after the ack wait, and the ledger knows them.
             _log.info("ack_lost", durable=self.durable, records=len(messages), error=repr(error))
-
-    async def _depth(self) -> Depth:
-        js = await self._connection.jetstream()
-        try:
-            found = [await js.consumer_info(name, self.durable) for name in self._sources]
-        except (APIError, *CONNECTION_ERRORS) as error:
-            raise BusUnavailable(f"depth of {self.durable}: {error!r}") from error
-        waiting, in_flight = sum(one.num_pending or 0 for one in found), sum(one.num_ack_pending or 0 for one in found)
-        return Depth(waiting=waiting, in_flight=in_flight)
 
     async def close(self) -> None:
         """Leave the inbox, then hand the buffer back: it would come again to requests that still stood. On the host

@@ -1,15 +1,13 @@
 """Where actors run: trio as a guest on an asyncio (uvloop) host loop, in one thread.
 
 nats-py and other asyncio-only libraries live on the host loop, unmodified; actors and their nurseries run in trio and
-call over through a `Host`. `backend="asyncio"` runs all of it on the host loop: the same code, because actors are
-written to anyio. Facts and figures: a crossing costs about 100 us, so what crosses are batches.
+call over through a `Host`. A crossing costs about 100 us, so what crosses are batches.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-import anyio
 import outcome
 import trio
 import uvloop
@@ -18,11 +16,13 @@ from actors.system.errors import HostCallCancelled
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Backend = Literal["trio-guest", "asyncio"]
 
 
-class Host(Protocol):
-    """Calls over to the host loop."""
+class Host:
+    """Calls over to the host loop, from a trio task."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
 
     async def __call__(self, afn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Await `afn(*args, **kwargs)` on the host loop.
@@ -30,16 +30,6 @@ class Host(Protocol):
         Cancelling the caller cancels the call, and the caller goes on only when the call has really ended: nothing
         runs on behind its back.
         """
-        ...
-
-
-class GuestHost:
-    """`Host` for a trio guest task."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    async def __call__(self, afn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         # A cancelled caller must not start anything: without this the call would be made and thrown away.
         await trio.lowlevel.checkpoint_if_cancelled()
         guest = trio.lowlevel.current_task()
@@ -75,47 +65,16 @@ class GuestHost:
         return await trio.lowlevel.wait_task_rescheduled(abort)
 
 
-class SameLoopHost:
-    """`Host` where actors run on the host loop themselves."""
-
-    async def __call__(self, afn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        # A task of its own: anyio would otherwise cancel the call again at each await of its clean-up.
-        call = asyncio.get_running_loop().create_task(afn(*args, **kwargs))
-        try:
-            await asyncio.wait({call})
-        except asyncio.CancelledError:
-            call.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({call})
-            if not call.cancelled():
-                call.exception()
-            raise
-        if call.cancelled():
-            raise HostCallCancelled("host loop closing")
-        return call.result()
-
-
-def run(main: Callable[[Host], Awaitable[T]], *, backend: Backend = "trio-guest", uvloop_host: bool = True) -> T:
-    """Run `await main(host)` to its end and return what it returns.
-
-    Args:
-        main: gets the `Host` to reach asyncio-only libraries with.
-        backend: "trio-guest", or "asyncio" to do without trio.
-        uvloop_host: False takes asyncio's own loop, for platforms without uvloop.
-    """
-    hosted = _guest(main) if backend == "trio-guest" else _same_loop(main)
-    return uvloop.run(hosted) if uvloop_host else asyncio.run(hosted)
-
-
-async def _same_loop(main: Callable[[Host], Awaitable[T]]) -> T:
-    return await main(SameLoopHost())
+def run(main: Callable[[Host], Awaitable[T]]) -> T:
+    """Run `await main(host)` to its end and return what it returns; `host` reaches asyncio-only libraries."""
+    return uvloop.run(_guest(main))
 
 
 async def _guest(main: Callable[[Host], Awaitable[T]]) -> T:
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[outcome.Outcome[T]] = loop.create_future()
     scope = trio.CancelScope()
-    host = GuestHost(loop)
+    host = Host(loop)
 
     async def guest_main() -> T:
         with scope:

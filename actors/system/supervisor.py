@@ -9,7 +9,7 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from typing import cast
 
 import anyio
@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from actors.system.errors import Escalated, Stalled
-from actors.system.lifecycle import ActorState, Lifecycle, Restart, Status, Unit
+from actors.system.lifecycle import ActorState, Lifecycle, Restart, Status, Task, Unit
 from actors.system.notify import Notify
 
 _log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ class Supervisor:
         self._told_ready = False
         self._tasks: anyio.CancelScope | None = None
 
-    def add(self, name: str, task: Callable[[Lifecycle], Awaitable[None]], restart: Restart | None = None) -> None:
+    def add(self, name: str, task: Task, restart: Restart | None = None) -> None:
         """Register `task` under a unique `name`, before `run`. Returning ends a task for good; raising restarts it."""
         if name in self._units:
             raise ValueError(f"two tasks are named {name!r}")
@@ -183,7 +183,7 @@ class Supervisor:
 
     def _is_ready(self) -> bool:
         critical = [unit for unit in self._units.values() if unit.restart.critical]
-        return all(unit.status in ("ready", "standby", "ended") for unit in critical)
+        return all(unit.status in ("ready", "ended") for unit in critical)
 
     def _on_ready(self) -> None:
         if not self._told_ready and self._is_ready():
@@ -244,4 +244,4 @@ def _innermost(error: Exception) -> Exception:
     return cast(Exception, error)
 
 
-__all__ = ["ActorState", "Lifecycle", "Restart", "Status", "Supervisor", "SystemState"]
+__all__ = ["ActorState", "Lifecycle", "Restart", "Status", "Supervisor", "SystemState", "Task"]

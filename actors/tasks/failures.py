@@ -28,7 +28,7 @@ from actors.ports.errors import AdapterError
 from actors.statistics.parties import in_turn, party_of
 from actors.store import Store
 from actors.store.records import Used
-from actors.system.actor import Received, Result
+from actors.system.actor import Actor, Received, Result
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks.call_plans import CallPlan, carry_out, in_other_words, plans_of
 from actors.tasks.entities import carried_over, entities
@@ -78,13 +78,14 @@ class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Kinds of task among which worlds are looked for, one letter each; empty for the environment's usual mix."""
 
 
-class LiveFailures:
+class LiveFailures(Actor):
     """Actor: failures in, tasks of the pool out."""
 
     name = "failures"
     inputs = (TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME)
     batch = 128
-    tick_seconds: float | None = 5.0
+    tick_seconds = 5.0
+    renews = True
 
     def __init__(
         self,

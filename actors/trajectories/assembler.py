@@ -20,7 +20,7 @@ import structlog
 from actors.messages import Exchange, Feedback, Message
 from actors.ports.engines import Engine
 from actors.store import Joined, Store, stitchable
-from actors.system.actor import Output, Received, Result
+from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from actors.trajectories.builder import build_all
 from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
@@ -48,14 +48,15 @@ class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True):
     training."""
 
 
-class Assembler:
+class Assembler(Actor):
     """Actor: traffic in, closed trajectories out."""
 
     name = "assembler"
     inputs = (TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK)
     batch = 256
     """Records taken at a time: one transaction each, and some 50 ms of work."""
-    tick_seconds: float | None = 0.5
+    head = renews = True
+    tick_seconds = 0.5
     """How often it looks what is due: half of the shortest time that anything waits."""
 
     def __init__(

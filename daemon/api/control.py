@@ -19,7 +19,7 @@ GET  /metrics               Prometheus
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,7 +29,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from actors.deployment.fleet import Fleet
 from actors.statistics.intervals import wilson
@@ -44,7 +45,6 @@ from daemon.api.orders import Order, Orders
 from daemon.api.request_parsing import read_body, who
 from daemon.api.scopes import allowed, how_to
 from daemon.collectors.figures import Figures
-from daemon.composition.cluster import StandbyRefuses
 from daemon.dashboard import Dashboard
 from daemon.errors import OrderRefused
 from daemon.tap.keys import KeyRing
@@ -77,25 +77,23 @@ class Control:
         serving: Sequence[str] = ("serving",),
         routes: Sequence[Route] = (),
         judge: Callable[[], Mapping[str, Any]] = dict,
-        leader: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
         Args:
-            learning: whether it goes on, what it waits for, and from which agents; empty: that is not known here.
+            learning: whether it goes on, what it waits for, and from which agents; empty: not known yet.
             fleet: what serves and what should.
             halted: the kill switch's reason, empty if it is off.
             serving: names of the engines that serve users.
             routes: of other parts, behind the same door.
             judge: the attributor's report.
-            leader: who leads, and whether that is here; empty: this daemon.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
         self._learning = learning
-        self._leader, self._started = leader, clock()
+        self._started = clock()
         self._parties: tuple[float, int] | None = None
         """When parties with evidence were counted last, and how many there were."""
         self._refused = Counter[str]()
@@ -115,22 +113,11 @@ class Control:
             Route("/api/promote", self.order, methods=["POST"]),
             Route("/api/rollback", self.order, methods=["POST"]),
             *self._routes,
-            Route("/metrics", self.metrics),
+            Route("/metrics", metrics(self._registry)),
         ]
-        app = Starlette(
-            routes=routes,
-            middleware=[
-                Middleware(SecurityHeaders),
-                Middleware(Health, actors=self._actors),
-                Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
-                Middleware(AdminOnly, keys=keys, routes=routes, refused=self._refused),
-                Middleware(StandbyRefuses, leader=self._leader),
-            ],
-            exception_handlers={OrderRefused: _refused},
+        return behind_door(
+            routes, Dashboard(), actors=self._actors, allowed_hosts=allowed_hosts, keys=keys, refused=self._refused
         )
-        # No route of its own: it would match every path, and a wrong method of one above were a file that is not there.
-        app.router.default = Dashboard()
-        return app
 
     async def openapi(self, request: Request) -> Response:
         return _json(document(request.app.routes))
@@ -153,7 +140,6 @@ class Control:
                 "learning": dict(self._learning()),
                 "frozen": await self._store.frozen(),
                 "kill_switch": self._halted(),
-                "leader": dict(self._leader()),
                 "fleet": self._fleet(),
                 "serving": None if serving is None else {"version": serving.version, "since": serving.since},
                 "trained": candidates[0].version if candidates else 0,
@@ -250,8 +236,38 @@ class Control:
             return _error(error.status, str(error))
         return _json({"sent": kind, "reason": directive.reason, "details": directive.details, "id": directive.id})
 
-    async def metrics(self, request: Request) -> Response:
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+def behind_door(
+    routes: Sequence[BaseRoute], default: ASGIApp, *, actors: Callable[[], Sequence[ActorState]],
+    allowed_hosts: Sequence[str], keys: KeyRing | None, refused: Counter[str],
+) -> Starlette:  # fmt: skip
+    """An application of the control API's address: health for everybody, the rest behind an operator's key.
+
+    Args:
+        default: answers where no route matches.
+    """
+    app = Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(SecurityHeaders),
+            Middleware(Health, actors=actors),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
+            Middleware(AdminOnly, keys=keys, routes=routes, refused=refused),
+        ],
+        exception_handlers={OrderRefused: _refused},
+    )
+    # No route of its own: it would match every path, and a wrong method of one above were a file that is not there.
+    app.router.default = default
+    return app
+
+
+def metrics(registry: CollectorRegistry) -> Callable[[Request], Awaitable[Response]]:
+    """A route's answer to Prometheus."""
+
+    async def answer(request: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return answer
 
 
 def _limit(request: Request, default: int) -> int:

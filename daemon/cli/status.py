@@ -45,14 +45,11 @@ def show(status: dict[str, Any], console: Console | None = None) -> None:
     """Print `status` as tables: the figures, the engines, and the actors."""
     console = console or screen()
     success, serving = status["success"], status["serving"]
-    leader = status.get("leader", {})
     rate = "–" if success["rate"] is None else f"{100 * success['rate']:.0f} %"
     figures = OutputTable.grid(padding=(0, 2))
     _learning(figures, status)
     if status.get("kill_switch"):
         figures.add_row("kill switch", coloured(status["kill_switch"], "red"))
-    if leader and not leader["here"]:
-        figures.add_row("leader", f"{leader['name']} at {leader['address']}" if leader["name"] else "nobody")
     figures.add_row("serving", f"v{serving['version']}" if serving else "as the engine started")
     figures.add_row("trained", f"v{status['trained']}")
     figures.add_row(
@@ -96,9 +93,9 @@ def _learning(figures: Table, status: dict[str, Any]) -> None:
     """Its state, what it waits for, what to change, and what share of the runs had an effect."""
     learning = status.get("learning", {})
     if not learning:
-        # Another daemon leads, or the books are still being read: it is not known, and not green.
+        # The books are still being read: it is not known, and not green.
         figures.add_row(
-            "learning", coloured("frozen", "red") if status["frozen"] else coloured("not known here", "yellow")
+            "learning", coloured("frozen", "red") if status["frozen"] else coloured("not known yet", "yellow")
         )
         return
     state = coloured(learning["state"], _COLOURS[learning["state"]])

@@ -35,8 +35,7 @@ def add_tools(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from daemon.api.mcp_server import run_server
-    from daemon.api.toolsearch_mcp import server
-    from daemon.composition.toolsearch import Catalogue
+    from daemon.api.toolsearch_mcp import Catalogue, server
     from daemon.settings.reading import load
 
     catalogue = Catalogue(load(arguments.config, arguments.set), arguments.file)

@@ -36,17 +36,15 @@ class LearningView:
         fleet: Callable[[], Fleet],
         canary: CanarySettings,
         halted: Callable[[], str],
-        leads: Callable[[], bool] = lambda: True,
         clock: Callable[[], float],
     ) -> None:
         """
         Args:
             canary: what a trial in production asks for.
             halted: the kill switch's reason, empty if it is off.
-            leads: whether the actors work here; where they do not, another daemon knows.
         """
         self._curator, self._gatekeeper, self._fleet, self._canary = curator, gatekeeper, fleet, canary
-        self._halted, self._leads, self._clock = halted, leads, clock
+        self._halted, self._clock = halted, clock
 
     @property
     def effects(self) -> Counter[str]:
@@ -63,8 +61,8 @@ class LearningView:
         return self._clock()
 
     def learning(self) -> Learning | None:
-        """What learning waits for; None where that is not known: the books are not read, or another daemon leads."""
-        return waiting(self._facts()) if self._curator.started and self._leads() else None
+        """What learning waits for; None while the books are being read."""
+        return waiting(self._facts()) if self._curator.started else None
 
     def status(self) -> dict[str, Any]:
         """For `/api/status`; empty where it is not known."""

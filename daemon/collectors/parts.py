@@ -11,8 +11,10 @@ from actors.deployment.swapper import Swapper
 from actors.experience.experiencer import Experiencer
 from actors.experience.navigator import Navigator
 from actors.monitoring.sentinel import Sentinel
+from actors.rollout.rollout import Rollout
 from actors.statistics.intervals import wilson
 from actors.store import Store
+from actors.tasks.questioner.actor import Questioner
 from actors.trajectories.assembler import Assembler
 from daemon.collectors.figures import counter, gauge, split
 from daemon.live.registry import Live
@@ -110,6 +112,40 @@ _CURATOR = {
 def outcome_figures(store: Store) -> Iterator[Metric]:
     about = "Reports of how a run went, by what they did to its outcome."
     yield counter("evolved_outcome_reports", about, store.reports, "did")
+
+
+def task_figures(tasks: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+    yield counter(
+        "evolved_task_events", "What became of tasks that were made here, and of failures.", task_counts(tasks), "what"
+    )
+
+
+def task_counts(tasks: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """What was counted, by who did."""
+    return {f"{who}_{name}": number for who, counts in tasks.items() for name, number in counts.items()}
+
+
+def rollout_figures(rollout: Rollout) -> Iterator[Metric]:
+    yield counter("evolved_rollout_lost", "Sandbox episodes that came to nothing, by reason.", rollout.lost, "reason")
+    yield counter(
+        "evolved_rollout_cut", "Sandbox episodes that the environment did not end, by what did.", rollout.cut, "what"
+    )
+    yield counter("evolved_rollout_played", "Sandbox episodes that were emitted.", rollout.played)
+    yield counter("evolved_rollout_retried", "Attempts that were made again.", rollout.retried)
+    yield counter(
+        "evolved_rollout_tasks", "Task numbers of the environment, by what became of them.", rollout.tasks, "what"
+    )
+    yield gauge("evolved_rollout_waiting", "Task numbers that wait for their kind to be planned.", rollout.waiting)
+
+
+def questioner_figures(questioner: Questioner) -> Iterator[Metric]:
+    state = questioner.state
+    dropped, did = split(state.counts, "dropped.")
+    events = {**did, "offered": questioner.offered}
+    yield counter("evolved_questioner_events", "What the questioner did.", events, "what")
+    yield counter("evolved_questioner_dropped", "Proposed tasks that were not kept, by reason.", dropped, "reason")
+    yield gauge("evolved_questioner_worlds", "Worlds looked at.", state.round)
+    yield gauge("evolved_questioner_programs", "Programs that are known.", len(state.library))
 
 
 def curator_figures(curator: Curator) -> Iterator[Metric]:

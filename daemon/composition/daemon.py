@@ -1,19 +1,17 @@
 """The daemon's parts, made from the settings, and their tasks, given to the supervisor.
 
 In the order in which a call comes through them. That is for the reader: tasks start together, and each waits for what
-it needs. A singleton runs where this daemon leads, under the lease; its figures are shown there.
+it needs.
 """
 
-import os
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
 import anyio
 import structlog
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from starlette.routing import Route
 
@@ -32,30 +30,35 @@ from actors.kinds.meanings import Meanings
 from actors.messages import Directive, Experience
 from actors.monitoring.sentinel import Sentinel
 from actors.ports.environments import Environment
-from actors.ports.models import Embedder, Grader, words_alone
+from actors.ports.models import Embedder, Grader, needs_reference, words_alone
 from actors.rollout.rollout import Rollout
 from actors.store.engine import sqlite_file
-from actors.system.actor import Actor, Producer
+from actors.system.actor import Actor
 from actors.system.backpressure import Backpressure
 from actors.system.broker_health import heal
-from actors.system.cache_invalidation import CacheInvalidation
-from actors.system.leadership import Meanwhile
-from actors.system.lifecycle import Lifecycle, Restart
+from actors.system.lifecycle import Lifecycle, Restart, Task
 from actors.system.notify import Notify
 from actors.system.outgoing import outgoing
-from actors.system.runner import run_actor, run_producer
+from actors.system.runner import drive
 from actors.system.streams import EXPERIENCE_LESSON, POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
+from actors.tasks.failures import LiveFailures
+from actors.tasks.mixture import Mixture
+from actors.tasks.questioner.actor import Questioner
+from actors.tasks.questioner.generating import Generator
+from actors.tasks.searching import ShadowSearch
 from actors.trajectories.assembler import Assembler
 from actors.versions.version_timeline import VersionTimeline
+from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.redaction import Redactor
 from daemon.api.control import Control
-from daemon.api.control_task import control_task
 from daemon.api.experience import ExperienceApi
 from daemon.api.killswitch import ORIGIN, KillSwitch
+from daemon.api.listener import observe
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import Orders, notice
 from daemon.api.run_story import RunStoryApi
+from daemon.api.tasks import TaskApi
 from daemon.api.trajectories import TrajectoryApi
 from daemon.api.versions import VersionApi
 from daemon.collectors.figures import Figures
@@ -70,20 +73,19 @@ from daemon.collectors.parts import (
     navigator_figures,
     outcome_figures,
     provisional_figures,
+    questioner_figures,
+    rollout_figures,
     sentinel_figures,
+    task_figures,
 )
 from daemon.composition import values
-from daemon.composition.cluster import leader_figures, leader_view, reading_along
-from daemon.composition.environments import sandbox_environment
+from daemon.composition.environments import sandbox_environment, searching
 from daemon.composition.gate import gate_trial
 from daemon.composition.harness import harness
-from daemon.composition.questioner import questioner, questioner_figures
 from daemon.composition.resources import Resources
-from daemon.composition.tasks import Tasks, rollout_figures, task_figures
-from daemon.composition.toolsearch import searching
 from daemon.experience.forgetting import Forgetter
 from daemon.experience.service import ExperiencePool
-from daemon.ingest.dead_letters import collect
+from daemon.ingest.dead_letters import collect, put_back
 from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
 from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.live.registry import Live
@@ -91,7 +93,6 @@ from daemon.processes.tap_settings import ROUTES, redaction
 from daemon.settings.tables import SHADOW, Config
 from daemon.tap.segments import spools
 from daemon.upkeep.retention import Retention, retention_figures
-from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 
 T = TypeVar("T")
@@ -103,6 +104,24 @@ _REMEMBERED_SECONDS = 31 * 86_400.0
 _HOUSEKEEPING_SECONDS = 3600.0
 
 
+def capture(config: Config, parts: Resources) -> dict[str, Task]:
+    """Tasks that every daemon has, also one that waits to lead, for spool and port are this machine's: what the tap
+    spooled goes to the bus; agents' telemetry (OTLP) is the other way in."""
+    shipper = Shipper(
+        spools(config.spool, config.tap.workers), parts.bus,
+        metrics=ShipperMetrics(parts.registry), rng=random.Random(f"{config.seed}-shipper"),
+    )  # fmt: skip
+    tasks = {"shipper": alone(config.spool, shipper.run)}
+    if config.otlp.listen:
+        intake = OtlpIntake(
+            values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,
+            keys=agent_keys(config.keys), require_key=config.tap.require_key,
+        )  # fmt: skip
+        parts.registry.register(Figures(intake_figures, intake))
+        tasks["intake"] = intake.run
+    return tasks
+
+
 class Daemon:
     """One daemon; `supervisor` has its tasks.
 
@@ -110,18 +129,18 @@ class Daemon:
         ConfigError: an adapter, a key file or an address of the settings cannot be used.
     """
 
-    def __init__(self, config: Config, parts: Resources) -> None:
-        self.config, self.parts, self.store = config, parts, parts.store
-        self.supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ))
-        self.clock, self.singletons = time.time, CollectorRegistry()
+    def __init__(self, config: Config, parts: Resources, everywhere: Mapping[str, Task], notify: Notify) -> None:
+        """
+        Args:
+            everywhere: tasks of a daemon that does not lead as well (`capture`).
+        """
+        self.config, self.parts, self.store, self.clock = config, parts, parts.store, time.time
+        self.supervisor = Supervisor(rng=random.Random(), notify=notify)
         self.times = VersionTimeline(self.clock)
-        self.invalidation, self._backpressure = CacheInvalidation(), Backpressure()
+        self._backpressure = Backpressure()
         self.serving = config.serving
         self.routes: list[Route] = []
         """For the control API, of subsystems that are not always there."""
-        self.leadership = parts.member.leadership(parts.store.leases, self.times.forget)
-        parts.registry.register(Figures(partial(leader_figures, singletons=self.singletons), self.leadership))
-        self.supervisor.add("leadership", self.leadership.run)
 
         # Shared: where episodes are played, what finds texts, what is played next, what is alike.
         live, grader = self._live(), parts.adapter("grader")
@@ -132,7 +151,7 @@ class Daemon:
         environment = searching(sandbox, config.sandbox, embedder)
 
         # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
-        self._capture()
+        self._capture(everywhere)
         self._trajectories()
         self.attributor = self._credit()
         self.navigator = self._experience(environment, embedder)
@@ -151,41 +170,24 @@ class Daemon:
         self.learning, self.sentinel = self._monitoring()
         self._api(self._upkeep())
 
-    def act(
-        self, actor: Actor, restart: Restart | None = None, *, leads: bool = False, renews: bool = False,
-        lane: str = "", meanwhile: Meanwhile | None = None,
-    ) -> None:  # fmt: skip
-        """Supervise `actor`, a singleton.
+    def act(self, actor: Actor, restart: Restart | None = None, *, lane: str = "") -> None:
+        """Supervise `actor`.
 
         Args:
-            leads: it is the head of the flow; the others go slowly while it has more than it can take.
-            renews: it keeps in memory what is in the store.
             lane: tells a second task of one actor from the first.
-            meanwhile: what it does in a daemon that stands by.
         """
 
         async def task(lifecycle: Lifecycle) -> None:
-            await run_actor(
+            await drive(
                 actor, self.parts.bus, self.store, lifecycle, rng=self.rng(actor.name), metrics=self.parts.metrics,
-                backpressure=self._backpressure, leads=leads, invalidation=self.invalidation if renews else None,
+                backpressure=self._backpressure,
             )  # fmt: skip
 
-        self.supervisor.add(actor.name + lane, self.leadership.holds(task, meanwhile), restart)
-
-    def produce(self, producer: Producer) -> None:
-        """Supervise `producer`, a singleton."""
-
-        async def task(lifecycle: Lifecycle) -> None:
-            await run_producer(
-                producer, self.parts.bus, self.store, lifecycle, rng=self.rng(producer.name),
-                metrics=self.parts.metrics,
-            )  # fmt: skip
-
-        self.supervisor.add(producer.name, self.leadership.holds(task), LONG)
+        self.supervisor.add(actor.name + lane, task, restart)
 
     def figures(self, read: Callable[[T], Iterable[Metric]], source: T) -> None:
-        """Show what `read` finds in `source`, a singleton."""
-        self.singletons.register(Figures(read, source))
+        """Show what `read` finds in `source`."""
+        self.parts.registry.register(Figures(read, source))
 
     def rng(self, name: str) -> random.Random:
         """One for the part `name`: what it draws follows from the seed, whatever the others draw."""
@@ -204,26 +206,15 @@ class Daemon:
         self.routes += routes.routes()
         return routes
 
-    def _capture(self) -> None:
-        """What the tap spooled goes to the bus; agents' telemetry (OTLP) is the other way in. In every daemon, not
-        where one leads: spool and port are this machine's."""
-        config, parts = self.config, self.parts
-        shipper = Shipper(
-            spools(config.spool, config.tap.workers), parts.bus,
-            metrics=ShipperMetrics(parts.registry), rng=self.rng("shipper"),
-        )  # fmt: skip
-        self.supervisor.add("shipper", alone(config.spool, shipper.run))
-        letters = partial(collect, parts.bus, self.store)
-        self.supervisor.add("dead_letters", self.leadership.holds(letters), Restart(critical=False))
-        if not config.nats.url:
-            self.supervisor.add("broker", partial(heal, config.state / "broker"), Restart(critical=False))
-        if config.otlp.listen:
-            intake = OtlpIntake(
-                values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,
-                keys=agent_keys(config.keys), require_key=config.tap.require_key,
-            )  # fmt: skip
-            parts.registry.register(Figures(intake_figures, intake))
-            self.supervisor.add("intake", intake.run)
+    def _capture(self, everywhere: Mapping[str, Task]) -> None:
+        """What agents do goes to the bus, which is kept whole."""
+        for name, task in everywhere.items():
+            self.supervisor.add(name, task)
+        letters = partial(collect, self.parts.bus, self.store)
+        self.supervisor.add("dead_letters", letters, Restart(critical=False))
+        if not self.config.nats.url:
+            watched = partial(heal, self.config.state / "broker", self.parts.bus.host)
+            self.supervisor.add("broker", watched, Restart(critical=False))
 
     def _trajectories(self) -> None:
         """Calls to trajectories."""
@@ -233,7 +224,7 @@ class Daemon:
             ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
         )  # fmt: skip
         self.figures(assembler_figures, assembler)
-        self.act(assembler, leads=True, renews=True)
+        self.act(assembler)
 
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
@@ -244,7 +235,7 @@ class Daemon:
         self.figures(attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
-        self.act(attributor, LONG, renews=True)
+        self.act(attributor, LONG)
         self.act(attributor, LONG, lane="-2")
         return attributor
 
@@ -256,7 +247,7 @@ class Daemon:
             rewriter=parts.adapter("rewriter"), enabled=config.lessons.per_prompt > 0,
         )  # fmt: skip
         self.figures(navigator_figures, navigator)
-        self.act(navigator, renews=True, meanwhile=reading_along(navigator.start, navigator.tick, 1.0))
+        self.act(navigator)
         prober = tester = None
         if environment is not None:
             probe = values.probe(config)
@@ -268,7 +259,7 @@ class Daemon:
             tester=tester, extractor=parts.adapter("extractor"), kinds=self.kinds,
         )  # fmt: skip
         self.figures(experience_figures, experiencer)
-        self.act(experiencer, LONG, renews=True)
+        self.act(experiencer, LONG)
         return navigator
 
     def _curation(self) -> Curator:
@@ -280,7 +271,7 @@ class Daemon:
         self.figures(curator_figures, curator)
         self.figures(provisional_figures, curator)
         self.figures(outcome_figures, self.store)
-        self.act(curator, renews=True)
+        self.act(curator)
         return curator
 
     def _rollout(self, environment: Environment | None, grader: Grader | None) -> Callable[[int], None]:
@@ -289,42 +280,52 @@ class Daemon:
         if environment is None:
             return lambda version: None
         config, shadow, curriculum = self.config, self.parts.shadow, self.curriculum
-        tasks = Tasks(
-            values.tasks(config), store=self.store, environment=environment, families=config.sandbox.families,
-            curriculum=curriculum, clock=self.clock, engine=shadow, rng=self.rng("tasks"), grader=grader,
+        playing = SyntheticTasks(environment, grader)
+        mixture = Mixture(config.tasks.share, book=self.store, weigher=curriculum, clock=self.clock)
+        searcher = None
+        if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference
+            searcher = ShadowSearch(
+                values.search(config), engine=shadow, environment=playing, grader=grader, rng=self.rng("tasks"),
+                clock=self.clock,
+            )  # fmt: skip
+        failures = LiveFailures(
+            values.failures(config), store=self.store, environment=environment, mix=config.sandbox.families or None,
+            kinds=curriculum, searcher=searcher,
         )  # fmt: skip
-        self.act(tasks.failures, LONG, renews=True)
+        self.act(failures, LONG)
         player = Rollout(
-            values.rollout(config), store=self.store, engine=shadow, environment=tasks.environment,
+            values.rollout(config), store=self.store, engine=shadow, environment=playing,
             retriever=self.navigator, clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
-            harness=harness(config.sandbox, config.limits.turn_seconds), mixture=tasks.mixture,
+            harness=harness(config.sandbox, config.limits.turn_seconds), mixture=mixture,
             trains=lambda version: self.curator.pool.trains(version),
         )  # fmt: skip
-        self.figures(task_figures, tasks)
+        counts = {"mixture": mixture.counts, "failures": failures.counts}
+        self.figures(task_figures, counts)
         self.figures(rollout_figures, player)
-        self.produce(player)
-        self.routes += tasks.routes()
+        self.act(player, LONG)
+        self.routes += TaskApi(self.store, curriculum, counts).routes()
         return player.loaded
 
     def _questions(self, sandbox: Environment | None, embedder: Embedder) -> None:
         """Tasks of one's own; the sandbox shows all its tools there, whatever the tool search shows to others."""
-        config, parts = self.config, self.parts
+        config = self.config
         if sandbox is None or "questions" not in config.tasks.make:
             return
-        asking = questioner(
-            config, store=self.store, sink=self.store, environment=sandbox, embedder=embedder,
-            wording=parts.adapter("wording"),
+        generator = partial(
+            Generator, values.questioner(config), sandbox, clock=time.monotonic, seed=config.seed, embedder=embedder,
+            wording=self.parts.adapter("wording"),
         )  # fmt: skip
+        asking = Questioner(store=self.store, make=lambda state: generator(state=state))
         self.figures(questioner_figures, asking)
-        self.produce(asking)
+        self.act(asking, LONG)
 
     def _swaps(self) -> Swaps:
         """What carries out swaps, for the gate on the shadow engine, for the swapper on those that serve."""
         config, parts = self.config, self.parts
         return Swaps(
             config.state / "swaps", parts.engines, inline=frozenset({SHADOW}), weights=parts.weights,
-            intents=SwapIntents(self.store.leases, config.state / "swaps", parts.member.holder),
-            seconds=config.limits.swap_seconds, epoch=lambda: self.leadership.epoch,
+            store=self.store, holder=parts.lead.holder,
+            seconds=config.limits.swap_seconds, epoch=lambda: parts.lead.epoch,
         )  # fmt: skip
 
     def _gate(self, environment: Environment | None, swaps: Swaps, loaded: Callable[[int], None]) -> Gatekeeper:
@@ -341,22 +342,22 @@ class Daemon:
 
     def _deployment(self, swaps: Swaps) -> tuple[Swapper, Orders]:
         """Promoted versions to the engines that serve; the kill switch and operators' orders overrule it."""
-        config, parts, settings = self.config, self.parts, values.swapper(self.config)
+        config, parts = self.config, self.parts
         key, keys = parts.provenance.key("gate"), parts.provenance.trusted("gate")
         swapper = Swapper(
-            settings, store=self.store, engines={name: parts.engines[name] for name in self.serving},
+            values.swapper(config), store=self.store, engines={name: parts.engines[name] for name in self.serving},
             runner=swaps, versions=parts.versions, key=key, keys=keys, clock=self.clock, times=self.times,
             routes=config.state / ROUTES, weights={one.name: one.weight for one in config.engines},
             halted=self.kill.reason, kinds=self.kinds,
         )  # fmt: skip
         self.figures(fleet_figures, swapper)
-        self.act(swapper, LONG, meanwhile=reading_along(swapper.look, swapper.look, settings.reconcile_seconds))
+        self.act(swapper, LONG)
         orders = Orders(
             store=self.store, fleet=lambda: swapper.fleet, kill=self.kill, send=self._send, key=key, keys=keys,
             clock=self.clock,
         )  # fmt: skip
         watch = partial(self.kill.watch, store=self.store, order=partial(orders.issue, origin=ORIGIN))
-        self.supervisor.add("kill_switch", self.leadership.holds(watch))
+        self.supervisor.add("kill_switch", watch)
         return swapper, orders
 
     async def _send(self, directive: Directive) -> None:
@@ -367,8 +368,7 @@ class Daemon:
         """Whether there is learning at all, and whether production got worse."""
         learning = LearningView(
             curator=self.curator, gatekeeper=self.gatekeeper, fleet=lambda: self.swapper.fleet,
-            canary=values.canary(self.config), halted=self.kill.reason, leads=lambda: self.leadership.leading,
-            clock=self.clock,
+            canary=values.canary(self.config), halted=self.kill.reason, clock=self.clock,
         )  # fmt: skip
         self.figures(learning_figures, learning)
         sentinel = Sentinel(
@@ -383,8 +383,7 @@ class Daemon:
         """Housekeeping every hour; the forgetter takes orders besides."""
         config = self.config
         forgetter = Forgetter(
-            store=self.store, lessons=forget, memory=config.state / "learner", renew=self.invalidation.ask,
-            clock=self.clock,
+            store=self.store, lessons=forget, memory=config.state / "learner", clock=self.clock,
         )  # fmt: skip
         retention = Retention(
             config.keep, store=self.store, state=config.state, database=sqlite_file(config.store_url),
@@ -393,7 +392,7 @@ class Daemon:
         self.figures(retention_figures, retention)
         self.supervisor.add(
             "housekeeping",
-            self.leadership.holds(partial(self._housekeeping, forgetter, retention)),
+            partial(self._housekeeping, forgetter, retention),
             Restart(critical=False, stall_seconds=3600.0),
         )
         return forgetter
@@ -417,21 +416,27 @@ class Daemon:
         config, parts, supervisor = self.config, self.parts, self.supervisor
         pool = ExperiencePool(
             store=self.store, search=self.navigator.search, redact=Redactor(redaction(config)).text, send=self._teach,
-            renew=self.invalidation.ask, clock=self.clock,
+            clock=self.clock,
         )  # fmt: skip
-        control = partial(
-            Control, store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,
+        control = Control(
+            store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,
             orders=self.orders, curator=lambda: self.curator.figures, sentinel=self.sentinel.status,
             fleet=lambda: self.swapper.fleet, halted=self.kill.reason, learning=self.learning.status,
             serving=tuple(self.serving), judge=self.attributor.report,
-            leader=partial(leader_view, self.leadership, parts.member),
+            retry=partial(put_back, parts.bus, self.store),
+            describe={
+                "sandbox": config.sandbox.environment or None,
+                "engines": {name: engine.url for name, engine in parts.engines.items()},
+                "tap": f"http://{config.tap.listen}",
+            },
             routes=[
                 *ExperienceApi(pool, forgetter).routes(), *self.routes, *TrajectoryApi(self.store).routes(),
                 *RunStoryApi(self.store).routes(),
                 *VersionApi(self.store, parts.provenance.trusted("gate"), parts.versions).routes(),
             ],
         )  # fmt: skip
-        supervisor.add("control", control_task(config, parts, supervisor, control))
+        look = partial(observe, supervisor, parts.bus, parts.metrics)
+        supervisor.add("control", parts.listener.task(control.app, look))
 
     async def _teach(self, lessons: Sequence[Experience]) -> None:
         await self.parts.bus.publish([outgoing(EXPERIENCE_LESSON, lesson) for lesson in lessons])

@@ -9,12 +9,14 @@ from prometheus_client.core import Metric
 
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterNotSetUp
-from actors.ports.models import Grader, needs_reference
+from actors.ports.models import Embedder, Grader, needs_reference
 from adapters.environments.live import NAME as LIVE
 from adapters.environments.live import LiveEnvironment
 from adapters.environments.workers import WorkerEnvironment
 from adapters.environments.workers.process import load
 from adapters.live import LiveApi
+from adapters.toolsearch import ToolIndex
+from adapters.toolsearch.environment import SearchingEnvironment
 from daemon.collectors.figures import Figures, counter, gauge
 from daemon.composition import registry as adapters
 from daemon.errors import ConfigError
@@ -55,6 +57,13 @@ def sandbox_environment(
     if isinstance(built, WorkerEnvironment):
         registry.register(Figures(partial(environment_figures, "workers"), built))
     return built
+
+
+def searching(environment: Environment | None, settings: Sandbox, embedder: Embedder | None) -> Environment | None:
+    """`environment` as `sandbox.tools_shown` wants it."""
+    if environment is None or not settings.tools_shown:
+        return environment
+    return SearchingEnvironment(environment, partial(ToolIndex, embedder), settings.tools_shown)
 
 
 def build_environment(name: str, options: Mapping[str, Any], workers: int = 0) -> Environment:

@@ -4,17 +4,22 @@ trio runs as a guest on the asyncio loop that nats-py lives on; the actors, the 
 are supervised tasks of one process. It holds no weights and no torch.
 """
 
+import os
 from contextlib import AsyncExitStack
 from functools import partial
 
 from actors.system import runtime
 from actors.system.errors import Escalated
-from daemon.composition.daemon import Daemon
+from actors.system.notify import Notify
+from daemon.api.waiting import Waiting
+from daemon.composition.daemon import Daemon, capture
+from daemon.composition.lead import leads
 from daemon.composition.resources import Resources
 from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.state_lock import state_lock
 from daemon.settings.tables import Config
+from daemon.upkeep.consumer_reset import rewind
 
 
 def main(config: Config) -> int:
@@ -27,7 +32,11 @@ async def _serve(config: Config, host: runtime.Host) -> int:
     async with AsyncExitStack() as stack:
         stack.enter_context(state_lock(config.state))
         parts = await Resources.open(config, host, stack)
+        meanwhile, notify = capture(config, parts), Notify.from_environment(os.environ)
+        if not await leads(parts.lead, Waiting(parts.registry), parts.listener, meanwhile, notify):
+            return 0
+        await rewind(parts.store, parts.bus)
         try:
-            return 0 if await Daemon(config, parts).supervisor.run() else 1
+            return 0 if await Daemon(config, parts, meanwhile, notify).supervisor.run() else 1
         except Escalated as error:
             raise StartFailed(f"{error.name} keeps failing: {error.__cause__ or error}") from error

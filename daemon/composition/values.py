@@ -23,7 +23,6 @@ from actors.tasks.questioner.settings import Preferences, QuestionerSettings
 from actors.tasks.searching import SearchSettings
 from actors.trajectories.assembler import AssemblerSettings
 from adapters.intake.otlp.calls import SpanSettings
-from daemon.composition.tasks import TaskSettings
 from daemon.ingest.otlp_receiver import IntakeSettings
 from daemon.settings import toml
 from daemon.settings.pace import PACES
@@ -120,14 +119,14 @@ def rollout(config: Config) -> RolloutSettings:
     )  # fmt: skip
 
 
-def tasks(config: Config) -> TaskSettings:
+def failures(config: Config) -> FailureSettings:
+    return FailureSettings(enabled="failures" in config.tasks.make, families=config.sandbox.families)
+
+
+def search(config: Config) -> SearchSettings:
     sandbox = config.sandbox
-    return TaskSettings(
-        share=config.tasks.share,
-        failures=FailureSettings(enabled="failures" in config.tasks.make, families=sandbox.families),
-        search=SearchSettings(
-            max_steps=sandbox.max_steps, max_tokens=sandbox.max_tokens, step_timeout=config.limits.turn_seconds
-        ),
+    return SearchSettings(
+        max_steps=sandbox.max_steps, max_tokens=sandbox.max_tokens, step_timeout=config.limits.turn_seconds
     )
 
 

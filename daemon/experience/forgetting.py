@@ -74,15 +74,13 @@ class Forgetter:
         store: Store,
         lessons: ForgetLessons,
         memory: Path,
-        renew: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         """
         Args:
             memory: directory of the learner's memory (`learner.memory`), which keeps the last batches for a restart.
-            renew: has the actors rebuild what they keep in memory (`actors.system.cache_invalidation`).
         """
-        self._store, self._lessons, self._renew, self._clock = store, lessons, renew, clock
+        self._store, self._lessons, self._clock = store, lessons, clock
         self._memory = Memory(memory)
         self._one = anyio.Lock()
 
@@ -145,7 +143,7 @@ class Forgetter:
         files = await anyio.to_thread.run_sync(_remove, scope.files)
         files += await anyio.to_thread.run_sync(self._memory.forget, scope.batches)
         experience = await self._lessons(self._store, scope.trajectories, self._clock)
-        self._renew()
+        self._store.edits += 1
         await self._store.state_put(_JOURNAL, b"")
         folded = await self._store.fold()
         _log.info(

@@ -102,16 +102,14 @@ class ExperiencePool:
         search: Search,
         redact: Redact,
         send: Callable[[Sequence[Experience]], Awaitable[None]],
-        renew: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         """
         Args:
             send: publishes lessons that changed, so that the navigators hear of them.
-            renew: has the actors read the lessons anew (`actors.system.cache_invalidation`).
         """
         self._store, self._search, self._redact = store, search, redact
-        self._send, self._renew, self._clock = send, renew, clock
+        self._send, self._clock = send, clock
 
     async def listed(
         self, *, tenant: str = "", state: str = "", kind: str = "", q: str = "", limit: int = 100
@@ -281,7 +279,7 @@ class ExperiencePool:
         _log.info("experience_changed", what=what, **details)
 
     async def _changed(self, lessons: Sequence[Experience]) -> None:
-        self._renew()
+        self._store.edits += 1
         try:
             await self._send(lessons)
         except ActorSystemError as error:

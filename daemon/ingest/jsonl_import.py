@@ -97,7 +97,7 @@ def import_file(config: Config, source: str, options: Options, *, say: Report) -
         finally:
             await bus.aclose()
 
-    return runtime.run(connected, backend="asyncio")
+    return runtime.run(connected)
 
 
 async def _import(config: Config, bus: Bus | None, source: str, options: Options, say: Report) -> Summary:

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from actors.system.bus import Bus
 from actors.system.errors import BusUnavailable
-from actors.system.lifecycle import Lifecycle
+from actors.system.lifecycle import Lifecycle, Task
 from actors.system.streams import TRAFFIC_EXCHANGE
 from daemon.errors import ConverterEnded
 from daemon.ingest.conversion import Batch, Load
@@ -211,16 +211,16 @@ class Shipper:
             await anyio.to_thread.run_sync(partial(spool.reader.sweep, aged=self._confirmed))
 
 
-def alone(directory: Path, task: Callable[[Lifecycle], Awaitable[None]]) -> Callable[[Lifecycle], Awaitable[None]]:
-    """`task`, once no other process has `directory`; until then it stands by: daemons that share a machine share its
-    tap's spool, and one of them empties it. The kernel frees what a dead one had."""
+def alone(directory: Path, task: Task) -> Task:
+    """`task`, once no other process has `directory`; until then there is nothing to do: daemons that share a machine
+    share its tap's spool, and one of them empties it. The kernel frees what a dead one had."""
 
     async def run(lifecycle: Lifecycle) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(directory / ".shipper", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             while not _locked(descriptor):
-                lifecycle.standby(f"another daemon empties {directory}")
+                lifecycle.ready()
                 if not await lifecycle.pause(_LOOK_SECONDS):  # file locks have no event to wait for
                     return
             await task(lifecycle)

@@ -43,8 +43,6 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Nats a token: from the incumbent, and by which what production did may become less likely."""
     reconcile_seconds: float
     """Between two looks of the swapper at the engines when nothing is heard."""
-    lease_seconds: float
-    """Seconds from the death of the daemon that leads until another one may."""
     trial_seconds: float
     """A trial lasts so long at least."""
 
@@ -53,7 +51,7 @@ PRODUCTION = Pace(
     beta2=0.999, weight_decay=0.01, stall_seconds=60.0, group_seconds=120.0, mix_share=0.125,
     gate_seconds=60.0, replay_gate_seconds=60.0, gate_tick_seconds=5.0, gate_batch=32, gate_verdicts=4,
     replay_margin=0.0, probe_attempts=4, probe_tokens=256, prompts=64, entropy_low=0.2, drift_rows=64, kl_limit=0.5,
-    surprise_limit=1.0, reconcile_seconds=5.0, trial_seconds=60.0, lease_seconds=3.0,
+    surprise_limit=1.0, reconcile_seconds=5.0, trial_seconds=60.0,
 )  # fmt: skip
 TOY = Pace(
     beta2=0.99, weight_decay=0.0, stall_seconds=30.0, group_seconds=15.0,
@@ -65,6 +63,5 @@ TOY = Pace(
     prompts=24,
     entropy_low=0.02,  # from groping to knowing in a dozen updates
     drift_rows=16, kl_limit=2.0, surprise_limit=2.0, reconcile_seconds=2.0, trial_seconds=4.0,
-    lease_seconds=15.0,  # nobody else is there, and a small machine is busy
 )  # fmt: skip
 PACES = {"production": PRODUCTION, "toy": TOY}

@@ -1,29 +1,45 @@
 """Swaps for the swapper and the gatekeeper: behind their port stands the program of `adapters.engines.swap`.
 
-An engine that serves users is swapped in a session of its own, which outlives the daemon and always resumes; the intent
-is written first (`daemon.upkeep.swap_intents`). The shadow engine has no users: the same steps run in this process.
+An engine that serves users is swapped by a program that outlives the daemon and always resumes, and may run on another
+machine: the daemon that leads next must not start another one on top of it. So an intent is written first, a lease of
+the engine's own (`actors.store.leases`): who, to which version, for how long. It is taken in a transaction that looks
+whether this daemon leads, and given back when its outcome is known; its epoch rises with every swap, and engines with
+our plug-in refuse a smaller one. The shadow engine has no users: the same steps run in this process.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 
+from actors.messages.files import write_whole
 from actors.ports.errors import EngineUnavailable, SwapFailed
 from actors.ports.store import SwapReport
+from actors.store import Store
+from actors.store.leases import Standing, give_back, standing, take
 from adapters.engines.swap import KEY_VARIABLE, collect, perform, run_swap
 from adapters.engines.swap_files import SwapFiles, SwapJob, SwapOutcome
 from adapters.engines.vllm import VllmEngine
 from adapters.weights import WeightSource
-from daemon.upkeep.swap_intents import Intent, SwapIntents, under_way
 
 _log = structlog.get_logger(__name__)
 _GRACE = 30.0
 """Seconds that an intent lasts longer than its program: for the last requests of one that is cut off."""
+
+
+class Intent(msgspec.Struct):
+    """What the holder of an engine's lease was about to do."""
+
+    version: int = -1
+    directory: str = ""
+    """Id of the directory that its files are in."""
 
 
 class Swaps:
@@ -36,7 +52,8 @@ class Swaps:
         *,
         inline: frozenset[str],
         weights: WeightSource,
-        intents: SwapIntents | None = None,
+        store: Store | None = None,
+        holder: str = "this daemon",
         seconds: float = 180.0,
         epoch: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -45,12 +62,14 @@ class Swaps:
             directory: for jobs, results and logs of the program, one set an engine.
             inline: engines without users.
             weights: brings versions to where the engines can read them.
-            intents: what is about to be done; none only if no engine has users.
+            store: keeps the intents; none only if no engine has users.
+            holder: this daemon's name in them.
             seconds: that the program may take in all.
             epoch: of the lease that engines without users are loaded under.
         """
         self._directory, self._engines, self._inline, self._weights = directory, engines, inline, weights
-        self._intents, self._seconds, self._epoch = intents, seconds, epoch
+        self._store, self._holder, self._seconds, self._epoch = store, holder, seconds, epoch
+        self._identity = ""
 
     async def swap(
         self,
@@ -82,36 +101,51 @@ class Swaps:
         if engine in self._inline:
             return _report(await perform(job(self._epoch(), 0.0), client), version)
         until = time.monotonic() + self._seconds
-        intents = self._noted()
-        epoch = await intents.begin(engine, version, self._seconds + _GRACE)
+        epoch = await self._begin(engine, version)
         # The key not as an argument: those are for everybody on the machine to read.
         environment = {KEY_VARIABLE: client.key} if client.key else None
         outcome = await run_swap(job(epoch, until), environment=environment)
-        await intents.end(engine, epoch)
+        await self._end(engine, epoch)
         return _report(outcome, version)
 
     async def collect(self, engine: str) -> SwapReport | None:
         """See `actors.ports.store.SwapRunner.collect`."""
         if engine in self._inline:
             return None
-        files, intents = self._files(engine), self._noted()
-        intent = await intents.look(engine)
+        files, found = self._files(engine), await self._books.ask(standing, _lease(engine))
         left = await anyio.to_thread.run_sync(files.epoch)
-        if left == intent.epoch:
+        if left == found.epoch:
             outcome = await collect(files.result, key=self._engines[engine].key)
-            await intents.end(engine, intent.epoch)
+            await self._end(engine, found.epoch)
             return None if outcome is None else _report(outcome, outcome.asked)
         if left is not None:
             # Another daemon has swapped since: what this program left half done must not be done now.
-            _log.warning("swap_outdated", engine=engine, epoch=left, now=intent.epoch)
+            _log.warning("swap_outdated", engine=engine, epoch=left, now=found.epoch)
             await anyio.to_thread.run_sync(files.discard)
-        if intent.seconds_left and not await self._over(engine, intent):
-            raise under_way(engine, intent.holder, intent.seconds_left)
+        if found.seconds_left and not await self._over(engine, found):
+            raise _under_way(engine, found)
         return None
 
-    async def _over(self, engine: str, intent: Intent) -> bool:
+    async def _begin(self, engine: str, version: int) -> int:
+        """Say that `engine` is about to be swapped; the epoch.
+
+        Raises:
+            EngineUnavailable: somebody else is at it; says who, and for how long at most.
+            StoreUnavailable: nothing may be done then.
+        """
+        about = msgspec.json.encode(Intent(version, await self._here())).decode()
+        found = await self._books.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
+        if not found.taken:
+            raise _under_way(engine, found)
+        return found.epoch
+
+    async def _end(self, engine: str, epoch: int) -> None:
+        await self._books.change(give_back, _lease(engine), epoch)
+
+    async def _over(self, engine: str, found: Standing) -> bool:
         """Whether a swap whose files are not here is over before its time, and note it if so."""
-        if intent.directory == await self._noted().directory():
+        intent = msgspec.json.decode(found.about or "{}", type=Intent)
+        if intent.directory == await self._here():
             # Its program would hold the lock that we see: the daemon died before it started one.
             over = not await anyio.to_thread.run_sync(self._files(engine).busy)
         else:
@@ -119,15 +153,37 @@ class Swaps:
             client = self._engines[engine]
             over = await client.version() == intent.version and not await client.is_paused()
         if over:
-            await self._noted().end(engine, intent.epoch)
+            await self._end(engine, found.epoch)
         return over
 
-    def _noted(self) -> SwapIntents:
-        assert self._intents is not None, "an engine with users is swapped under an intent"
-        return self._intents
+    async def _here(self) -> str:
+        """An id of the directory itself: daemons that see the same one see each other's programs and locks."""
+        self._identity = self._identity or await anyio.to_thread.run_sync(_identity, self._directory)
+        return self._identity
+
+    @property
+    def _books(self) -> Store:
+        assert self._store is not None, "an engine with users is swapped under an intent"
+        return self._store
 
     def _files(self, engine: str) -> SwapFiles:
         return SwapFiles(self._directory.absolute() / f"{engine}.json")
+
+
+def _lease(engine: str) -> str:
+    return f"swap:{engine}"
+
+
+def _under_way(engine: str, found: Standing) -> EngineUnavailable:
+    return EngineUnavailable(f"{engine}: a swap by {found.holder} may be under way for {found.seconds_left:.0f} s more")
+
+
+def _identity(path: Path) -> str:
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = path / "identity"
+    with contextlib.suppress(FileExistsError):  # of two that make it at once the first one's stays
+        write_whole(file, uuid4().hex.encode(), sync="none", exclusive=True)
+    return file.read_text().strip()
 
 
 def _report(outcome: SwapOutcome, version: int) -> SwapReport:

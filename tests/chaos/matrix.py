@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -84,11 +84,13 @@ _ONE_PLACE = {"disk", "broker's directory", "nats-server"}
 """What is done to one of them is in the way of what is done to another: no pair is drawn of them."""
 
 
-def cells(number: int, rng: random.Random, paired: int = PAIRED) -> Iterator[Cell]:
-    """Each row once at a drawn stage, in drawn order, and so on."""
+def cells(
+    number: int, rng: random.Random, paired: int = PAIRED, of: Collection[tuple[str, str]] = tuple(ROWS)
+) -> Iterator[Cell]:
+    """Each row of `of` once at a drawn stage, in drawn order, and so on."""
     place = 0
     while number > 0:
-        rows = rng.sample(list(ROWS), min(number, len(ROWS)))
+        rows = rng.sample(list(of), min(number, len(of)))
         number -= len(rows)
         while rows:
             place += 1
@@ -360,17 +362,22 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=len(ROWS))
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--paired", type=int, default=PAIRED, help="every so manieth cell is two faults at once")
+    parser.add_argument("--only", nargs="+", metavar="PROCESS:ACTION", help="these rows, such as daemon:kill disk:full")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no further fault after so long; 0: no limit")
     parser.add_argument("--directory", type=Path, default=Path("build/chaos"))
     parser.add_argument("--json", type=Path)
     told = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("the chaos matrix mounts a small disk: run it as root, on a machine of its own")
+    rows = [tuple(one.split(":")) for one in told.only or map(":".join, ROWS)]
+    if unknown := [":".join(row) for row in rows if row not in ROWS]:
+        sys.exit(f"--only: no row {', '.join(unknown)}; there are {', '.join(map(':'.join, ROWS))}")
     matrix = Matrix(told.directory.absolute(), told.seed)
-    done, figures = play(matrix, cells(told.faults, random.Random(told.seed), told.paired), told.minutes)
+    planned = cells(told.faults, random.Random(told.seed), told.paired, rows)
+    done, figures = play(matrix, planned, told.minutes)
     table(done, Console(width=170))
     reached = {(fault.process, fault.action) for cell in done for fault in cell.faults}
-    print("rows not reached:", ", ".join(f"{process} {action}" for process, action in ROWS.keys() - reached) or "none")
+    print("rows not reached:", ", ".join(map(":".join, set(rows) - reached)) or "none")
     print(json.dumps(figures))
     if told.json:
         told.json.parent.mkdir(parents=True, exist_ok=True)

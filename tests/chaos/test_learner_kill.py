@@ -28,7 +28,6 @@ pytest.importorskip("torch")
 import torch
 
 from actors.messages import BatchItem, BatchOrder, Candidate, decode, encode_batch
-from actors.system import runtime
 from actors.system.bus import Subscription
 from actors.system.outgoing import outgoing
 from actors.system.streams import POLICY_CANDIDATE, WORK_TRAIN
@@ -44,7 +43,7 @@ from learner.service import open_trainer
 from learner.trainers.files import load_tensors
 from learner.update import Updater
 from tests.support.checkpoints import write
-from tests.support.nats import running_broker
+from tests.support.nats import running_broker, same_loop
 from tests.support.patience import Late, wait_until, within
 from tests.unit.learner.maker import item, row
 
@@ -223,7 +222,7 @@ async def disturbed(config: Config, victim: Victim, directory: Path) -> tuple[in
     async with running_broker(config.state) as broker:
         login = broker.credentials
         client = await nats.connect(login.url, user=login.user, password=login.password)
-        bus = await open_bus(config, runtime.SameLoopHost(), "test")
+        bus = await open_bus(config, same_loop, "test")
 
         async def order(number: int) -> None:
             fresh = [written(directory, len(orders) + one) for one in range(number)]

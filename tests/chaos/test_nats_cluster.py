@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.system import runtime
 from actors.system.access import Access
 from actors.system.bus import Bus
 from actors.system.errors import BusUnavailable
 from actors.system.outgoing import Outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE
 from tests.support.certificates import Authority
+from tests.support.nats import same_loop
 from tests.support.nats_cluster import PASSWORD, Server, cluster, tls, user
 from tests.support.patience import wait_until, within
 
@@ -51,7 +51,7 @@ def test_the_server_that_leads_the_streams_is_killed_in_mid_traffic(tmp_path: Pa
             ca_file=str(authority.chain),
             replicas=3,
         )
-        confirmed, handled = runtime.run(lambda host: _traffic(host, settings, servers, tmp_path), backend="asyncio")
+        confirmed, handled = asyncio.run(_traffic(settings, servers, tmp_path))
     assert len(confirmed) == BEFORE + DURING
     assert set(handled) == confirmed
     assert len(handled) == len(confirmed)
@@ -68,10 +68,8 @@ async def _opened(bus: Bus) -> None:
     await bus.open()
 
 
-async def _traffic(
-    host: runtime.Host, settings: Access, servers: list[Server], tmp_path: Path
-) -> tuple[set[str], list[str]]:
-    bus, reader = (Bus(host, settings, claims=tmp_path / "claims") for _ in range(2))
+async def _traffic(settings: Access, servers: list[Server], tmp_path: Path) -> tuple[set[str], list[str]]:
+    bus, reader = (Bus(same_loop, settings, claims=tmp_path / "claims") for _ in range(2))
     await _opened(bus)
     await _opened(reader)
     subscription = await reader.subscribe("reader", [TRAFFIC_EXCHANGE])

@@ -11,8 +11,8 @@ import pytest
 
 from actors.ports.errors import EngineUnavailable
 from actors.store import Store
+from actors.store.leases import give_back, standing
 from adapters.engines.vllm import VllmEngine
-from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 from tests.support.keys import unsigned_weights
 from tests.support.patience import until, within
@@ -51,10 +51,9 @@ class Side:
 
     def __init__(self, store: Store, directory: Path, engine: VllmEngine, versions: Path, seconds: float = 60.0):
         self.directory, self.versions = directory, versions
-        self.intents = SwapIntents(store.leases, directory / "swaps", directory.name)
         self.swaps = Swaps(
             directory / "swaps", {"serving": engine}, inline=frozenset(), weights=unsigned_weights(),
-            intents=self.intents, seconds=seconds,
+            store=store, holder=directory.name, seconds=seconds,
         )  # fmt: skip
 
     async def swap(self, version: int):
@@ -91,7 +90,7 @@ async def test_who_sees_the_files_waits_for_the_program_and_has_its_outcome(stor
         assert report is not None
         assert (report.result, report.version) == ("swapped", 1)
         assert held.count == 1, "one load"
-        assert not (await two.intents.look("serving")).seconds_left
+        assert not (await store.ask(standing, "swap:serving")).seconds_left
 
 
 async def test_who_does_not_see_them_starts_nothing_until_the_engine_says_that_it_is_done(
@@ -121,8 +120,8 @@ async def test_what_another_daemon_came_after_is_not_finished_when_the_first_one
         for pid in swap_programs(tmp_path / "one"):
             os.kill(pid, signal.SIGKILL)  # the whole machine is gone, in mid-pause
         held.gate.set()
-        intent = await two.intents.look("serving")
-        await two.intents.end("serving", intent.epoch)  # as if its time had passed
+        intent = await store.ask(standing, "swap:serving")
+        await store.change(give_back, "swap:serving", intent.epoch)  # as if its time had passed
         await engine.resume()
         assert (await two.swap(1)).result == "swapped"
         # Its job says: go back to version 0. That was an hour ago.

@@ -8,9 +8,8 @@ import pytest
 from actors.system.bus import Bus
 from actors.system.errors import BusMisconfigured, StreamFull
 from actors.system.outgoing import Outgoing
-from actors.system.runtime import SameLoopHost
 from actors.system.streams import Stream
-from tests.support.nats import opened_bus, running_broker
+from tests.support.nats import opened_bus, running_broker, same_loop
 from tests.support.patience import until, within
 from tests.support.stub_bus import StubBus
 
@@ -68,7 +67,7 @@ async def bench(request, broker, tmp_path, ack_wait):
     if request.param == "stub":
         yield Bench(StubBus(streams, ack_wait=ack_wait), prefix)
         return
-    async with opened_bus(SameLoopHost(), broker, tmp_path, streams=streams, ack_wait=ack_wait) as bus:
+    async with opened_bus(same_loop, broker, tmp_path, streams=streams, ack_wait=ack_wait) as bus:
         yield Bench(bus, prefix)
 
 

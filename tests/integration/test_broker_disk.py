@@ -21,6 +21,7 @@ from actors.system.broker_health import heal
 from actors.system.lifecycle import Restart
 from actors.system.supervisor import Supervisor
 from tests.support.installation import Installation
+from tests.support.nats import same_loop
 from tests.support.patience import until, within
 
 TIMES = 2
@@ -46,7 +47,7 @@ async def main(directory: Path, how: str) -> None:
     here = Installation(directory, limits={"streams_gb": 1.0})
     broker, place = here.child("broker", "broker"), here.config.state / "broker"
     supervisor = Supervisor(rng=random.Random(0))
-    supervisor.add("broker", partial(heal, place), Restart())
+    supervisor.add("broker", partial(heal, place, same_loop), Restart())
 
     async def started_again() -> None:
         while True:

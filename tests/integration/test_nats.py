@@ -12,14 +12,13 @@ from prometheus_client import CollectorRegistry
 
 from actors.messages import Directive
 from actors.system import pull
-from actors.system.actor import Output, Result
+from actors.system.actor import Actor, Output, Result
 from actors.system.bus import Bus
 from actors.system.errors import BusRefused, BusUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
-from actors.system.outbox import RunnerSettings
 from actors.system.outgoing import Outgoing, outgoing
-from actors.system.runner import run_actor
+from actors.system.runner import drive
 from actors.system.runtime import run
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAFFIC_EXCHANGE
 from actors.system.supervisor import Supervisor
@@ -35,25 +34,19 @@ def note(record):
     return Directive(id=record, kind="drift", reason="", origin="test")
 
 
-class Relay:
+class Relay(Actor):
     """Passes every directive on under a new id."""
 
-    inputs, batch, tick_seconds = (POLICY_DIRECTIVE,), 64, None
+    inputs = (POLICY_DIRECTIVE,)
 
     def __init__(self, name, rng=None):
         self.name, self.rng, self.seen = name, rng, []
-
-    async def start(self):
-        pass
 
     async def handle(self, batch):
         if self.rng is not None and self.rng.random() < 0.2:
             raise RuntimeError("chaos")
         self.seen += [item.message.id for item in batch]
         return Result(outputs=[Output(POLICY_SERVING, note(f"{item.message.id}-out")) for item in batch])
-
-    async def tick(self):
-        return Result()
 
 
 async def all_of(bus, durable, subject, count):
@@ -77,6 +70,8 @@ async def all_of(bus, durable, subject, count):
 @pytest.mark.promise
 def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_path, monkeypatch):
     monkeypatch.setattr("actors.system.runner.MAX_FAILURES", 1000)
+    monkeypatch.setattr("actors.system.outbox.FIRST_WAIT", 0.05)
+    monkeypatch.setattr("actors.system.outbox.LONGEST_WAIT", 0.5)
     count, ledger = 3000, MemoryLedger()
 
     async def main(host):
@@ -89,10 +84,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
             relay = Relay("relay", random.Random(2))
 
             async def task(lifecycle):
-                await run_actor(
-                    relay, bus, ledger, lifecycle, rng=random.Random(3), metrics=metrics,
-                    settings=RunnerSettings(first_wait=0.05, max_wait=0.5),
-                )  # fmt: skip
+                await drive(relay, bus, ledger, lifecycle, rng=random.Random(3), metrics=metrics)
 
             async def feed():
                 for start in range(0, count, 100):

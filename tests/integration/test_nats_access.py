@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import anyio.to_thread
 import pytest
 
 from actors.system import runtime
@@ -15,7 +16,7 @@ from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
 from daemon.settings.reading import load
 from tests.support.certificates import Authority
-from tests.support.nats import persistently
+from tests.support.nats import persistently, same_loop
 from tests.support.nats_cluster import PASSWORD, Operator, server, tls, user
 from tests.support.patience import within
 from tests.support.ports import free_ports
@@ -40,7 +41,7 @@ def opened(tmp_path: Path, settings: Access) -> list[str]:
         finally:
             await bus.aclose()
 
-    return runtime.run(main, backend="asyncio")
+    return runtime.run(main)
 
 
 def refused(tmp_path: Path, settings: Access) -> str:
@@ -109,7 +110,7 @@ def test_a_server_without_tls_hears_no_password_where_tls_is_wanted(tmp_path: Pa
         listener = await asyncio.start_server(plain, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         settings = Access(servers=(f"tls://127.0.0.1:{port}",), user="evolved", secret_file=secret)
-        bus = Bus(runtime.SameLoopHost(), settings, claims=tmp_path)
+        bus = Bus(same_loop, settings, claims=tmp_path)
         with pytest.raises(BusRefused) as caught:
             await bus.open()
         await bus.aclose()
@@ -171,7 +172,7 @@ def test_a_daemon_that_waiting_does_not_help_says_so_at_once_and_one_without_ser
     async def start(url: str, seconds: float) -> str:
         config = load(None, [f"state_dir={tmp_path}", f"nats.url={url}"])
         with pytest.raises(StartFailed) as caught:
-            await open_bus(config, runtime.SameLoopHost(), "test", seconds)
+            await open_bus(config, same_loop, "test", seconds)
         return str(caught.value)
 
     with server(tmp_path / "s", user()) as one:
@@ -200,11 +201,11 @@ def test_a_password_that_changes_while_the_server_is_away_is_read_again(tmp_path
             file = tmp_path / "s" / "nats.conf"
             file.write_text(file.read_text().replace(PASSWORD, "another one"))
             one.start()
-            await asyncio.to_thread(one.until_up)
+            await anyio.to_thread.run_sync(one.until_up)
             with pytest.raises(BusUnavailable, match=r"password_file|confirm|No|JetStream"):
                 await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
             Path(secret).write_text("another one")
             await persistently(bus.publish, [Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
             await bus.aclose()
 
-    runtime.run(main, backend="asyncio")
+    runtime.run(main)

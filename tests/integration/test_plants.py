@@ -5,6 +5,7 @@ The engine's tokens are bytes, so that ids are as readable as text. Beside the p
 and the same search of the same traffic with redaction switched off finds every plant.
 """
 
+import asyncio
 import contextlib
 import itertools
 import random
@@ -23,8 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from actors.messages import Exchange, Trajectory, decode, ids_array, steps_array
 from actors.store import Store
-from actors.system.runner import run_actor
-from actors.system.runtime import Host, run
+from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.stitching import Limits
@@ -41,7 +41,7 @@ from tests.support.byte_engine import (
     said_to,
 )
 from tests.support.engine import running_engine
-from tests.support.nats import opened_bus, running_broker
+from tests.support.nats import opened_bus, running_broker, same_loop
 from tests.support.patience import until, within
 from tests.support.plants import Plant, ordinary, plants
 from tests.support.searching import files, where
@@ -133,7 +133,7 @@ async def told(url: str, cases: Sequence[Case], strange: Mapping[str, Any]) -> N
 
 
 async def passed_through(
-    host: Host, directory: Path, cases: Sequence[Case], redaction: dict[str, object], strange: Mapping[str, Any]
+    directory: Path, cases: Sequence[Case], redaction: dict[str, object], strange: Mapping[str, Any]
 ) -> Left:
     """`cases` all the way: tap, scribe, spool, broker, assembler, store; everything is stopped in the end."""
     spool, database = directory / "spool", directory / "store" / "evolved.db"
@@ -142,7 +142,7 @@ async def passed_through(
         engine.script = byte_engine(cases)
         async with running_tap(directory, engine.port, redaction=redaction) as rig:
             await told(rig.url, cases, strange)
-    async with running_broker(directory) as broker, opened_bus(host, broker, directory) as bus:
+    async with running_broker(directory) as broker, opened_bus(same_loop, broker, directory) as bus:
         store = Store(f"sqlite:///{database}", clock=time.time)
         await store.open()
         supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
@@ -155,7 +155,7 @@ async def passed_through(
             engine=ByteTokenizer(), limits=Limits(missing_seconds=0.1),
         )  # fmt: skip
         supervisor.add("shipper", shipper.run)
-        supervisor.add("assembler", lambda lifecycle: run_actor(assembler, bus, store, lifecycle, rng=random.Random(3)))
+        supervisor.add("assembler", lambda lifecycle: drive(assembler, bus, store, lifecycle, rng=random.Random(3)))
         answered = sum(map(is_answered, cases))
 
         async def all_there() -> bool:
@@ -221,7 +221,7 @@ def finds(data: bytes, cases: Sequence[Case]) -> dict[str, set[str]]:
 def passed(
     directory: Path, cases: Sequence[Case], *, redaction: dict[str, object], strange: Mapping[str, Any] | None = None
 ) -> Left:
-    return run(lambda host: passed_through(host, directory, cases, redaction, strange or {}), backend="asyncio")
+    return asyncio.run(passed_through(directory, cases, redaction, strange or {}))
 
 
 def expected(cases: Sequence[Case]) -> set[str]:

@@ -105,7 +105,7 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
         assert ask(config.store_url, verify).problem == ""
         assert ask(config.store_url, lambda connection: check(connection, None, quiet)).findings == ()
 
-    run(drill, backend="asyncio")
+    run(drill)
 
 
 @pytest.fixture

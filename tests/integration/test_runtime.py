@@ -1,4 +1,4 @@
-"""Both runtimes: calls to the host loop, their cancellation, and signals."""
+"""The runtime: calls to the host loop, their cancellation, and signals."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,8 @@ from actors.system.runtime import run
 from actors.system.supervisor import Supervisor
 from tests.support.patience import until
 
-BACKENDS = ["trio-guest", "asyncio"]
-pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
-
-def test_actors_run_on_their_backend_and_calls_on_the_host(backend):
+def test_actors_run_on_trio_and_calls_on_the_host():
     async def on_host():
         return type(asyncio.get_running_loop()).__module__
 
@@ -33,10 +30,10 @@ def test_actors_run_on_their_backend_and_calls_on_the_host(backend):
             await host(fail, words="from the host")
         return sniffio.current_async_library(), await host(on_host)
 
-    assert run(main, backend=backend) == ("trio" if backend == "trio-guest" else "asyncio", "uvloop")
+    assert run(main) == ("trio", "uvloop")
 
 
-def test_a_cancelled_caller_waits_until_its_call_has_ended(backend):
+def test_a_cancelled_caller_waits_until_its_call_has_ended():
     events, began = [], []
 
     async def stubborn():
@@ -54,11 +51,11 @@ def test_a_cancelled_caller_waits_until_its_call_has_ended(backend):
             group.cancel_scope.cancel()
         events.append("caller goes on")
 
-    run(main, backend=backend)
+    run(main)
     assert events == ["call ended", "caller goes on"]
 
 
-def test_a_call_that_the_host_cancels_is_an_error_not_a_cancellation(backend):
+def test_a_call_that_the_host_cancels_is_an_error_not_a_cancellation():
     async def cancels_itself():
         asyncio.current_task().cancel()
         await asyncio.sleep(1)
@@ -67,10 +64,10 @@ def test_a_call_that_the_host_cancels_is_an_error_not_a_cancellation(backend):
         with pytest.raises(HostCallCancelled):
             await host(cancels_itself)
 
-    run(main, backend=backend)
+    run(main)
 
 
-def test_many_calls_under_random_cancellation_stay_sound(backend):
+def test_many_calls_under_random_cancellation_stay_sound():
     rng = random.Random(4)
     outcomes = {"value": 0, "cancelled": 0}
 
@@ -91,12 +88,12 @@ def test_many_calls_under_random_cancellation_stay_sound(backend):
                 for n in range(50):
                     group.start_soon(one, host, n)
 
-    run(main, backend=backend)
+    run(main)
     assert sum(outcomes.values()) == 500
     assert all(outcomes.values())
 
 
-def test_ctrl_c_without_a_supervisor_unwinds_the_actors(backend):
+def test_ctrl_c_without_a_supervisor_unwinds_the_actors():
     unwound = []
 
     async def main(host):
@@ -107,11 +104,11 @@ def test_ctrl_c_without_a_supervisor_unwinds_the_actors(backend):
             unwound.append(1)
 
     with pytest.raises(KeyboardInterrupt):
-        run(main, backend=backend)
+        run(main)
     assert unwound == [1]
 
 
-def test_sigterm_drains(backend, tmp_path):
+def test_sigterm_drains(tmp_path):
     path, finished, told = str(tmp_path / "notify"), [], []
 
     async def main(host):
@@ -142,6 +139,6 @@ def test_sigterm_drains(backend, tmp_path):
                     told.append(listener.recv(200).decode().split("\n")[0])
             return told
 
-        assert run(main, backend=backend)
+        assert run(main)
         assert heard()[-1] == "STOPPING=1"
     assert finished == [1]

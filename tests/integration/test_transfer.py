@@ -17,8 +17,7 @@ from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.store import Store
 from actors.system.bus import Bus
 from actors.system.lifecycle import Lifecycle
-from actors.system.runner import run_actor
-from actors.system.runtime import SameLoopHost
+from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler, AssemblerSettings
 from actors.trajectories.builder import build_all
@@ -26,7 +25,7 @@ from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Closing
 from daemon.cli.main import main
 from tests.support.databases import opened_store
-from tests.support.nats import opened_bus, running_broker
+from tests.support.nats import opened_bus, running_broker, same_loop
 from tests.support.patience import until
 from tests.support.traffic import exchange, feedback
 
@@ -68,7 +67,7 @@ async def work(bus: Bus, state: Path, number: int) -> dict[str, Trajectory]:
         for actor in (assembler, Attributor(AttributorSettings(), judge=Fair())):
 
             async def task(lifecycle: Lifecycle, actor=actor) -> None:
-                await run_actor(actor, bus, store, lifecycle, rng=random.Random(1))
+                await drive(actor, bus, store, lifecycle, rng=random.Random(1))
 
             supervisor.add(actor.name, task)
 
@@ -115,7 +114,7 @@ async def test_trajectories_come_back_the_same_in_an_empty_store(tmp_path: Path)
         for _ in range(2):
             told = json.loads(await evolved("import", "--json", "--trainable", str(file), state=here))
             assert (told["lines"], told["records"], told["bad"], told["published"]) == (3, {"trajectories": 3}, 0, 3)
-        async with opened_bus(SameLoopHost(), broker, here) as bus:
+        async with opened_bus(same_loop, broker, here) as bus:
             assert await work(bus, here, 3) == wanted
     assert all(len(run.rows) == 1 and run.trainable for run in wanted.values())
     assert sorted(run.outcome for run in wanted.values() if run.outcome is not None) == [0.0, 0.5, 1.0]
@@ -128,7 +127,7 @@ async def test_what_comes_from_elsewhere_is_not_trained_on_and_holds_no_secrets(
     lines = [json.loads(line) for line in (there / "out.jsonl").read_bytes().splitlines()]
     lines[0]["trajectory"]["steps"][1]["observation"] = SECRET
     stdin = b"\n".join(json.dumps(line).encode() for line in lines)
-    async with running_broker(here) as broker, opened_bus(SameLoopHost(), broker, here) as bus:
+    async with running_broker(here) as broker, opened_bus(same_loop, broker, here) as bus:
         told = json.loads(await evolved("import", "--json", "--tenant", "acme", "-", state=here, stdin=stdin))
         assert told["redacted"] == {"email": 1}
         found = await work(bus, here, 3)
@@ -147,7 +146,7 @@ async def test_conversations_become_trajectories_and_bad_lines_are_told(tmp_path
     ]  # fmt: skip
     good = json.dumps({"messages": messages, "outcome": 1.0})
     file.write_text(f"\ufeff{good}\n\nnonsense\r\n{json.dumps({'messages': messages[:1]})}\n")
-    async with running_broker(tmp_path) as broker, opened_bus(SameLoopHost(), broker, tmp_path) as bus:
+    async with running_broker(tmp_path) as broker, opened_bus(same_loop, broker, tmp_path) as bus:
         told = json.loads(await evolved("import", "--json", str(file), state=tmp_path, status=1))
         found = await work(bus, tmp_path, 1)
     assert (told["lines"], told["records"], told["bad"]) == (4, {"exchanges": 2, "feedback": 1}, 2)

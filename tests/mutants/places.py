@@ -21,7 +21,7 @@ ROOMS = {
         ("tests/unit/actors/system", "tests/integration/test_runtime.py"),
     ),
     "ledger": Room(
-        ("actors/system/ledger.py", "actors/store/ledger.py", "actors/store/saving.py", "actors/store/outcomes.py",
+        ("actors/store/ledger.py", "actors/store/saving.py", "actors/store/outcomes.py",
          "actors/store/waiting.py"),
         ("tests/unit/actors/store", "tests/unit/actors/system"),
     ),

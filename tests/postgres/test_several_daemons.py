@@ -13,6 +13,7 @@ from actors.store import Store, StoreUnavailable, postgresql
 from actors.store import settings as waits
 from actors.store.archive import ask
 from actors.store.audit import verify
+from actors.store.leases import LEAD, Lead, take
 from actors.store.schema import wanted
 from actors.system.outgoing import Outgoing
 from tests.support.databases import rows
@@ -129,14 +130,14 @@ async def test_a_daemon_that_stands_still_in_a_transaction_loses_it(
 async def test_a_daemon_that_stands_still_in_mid_pipeline_loses_it_to_who_leads_next(
     open_stores: Callable[..., Store], postgres: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
 ):
-    store = open_stores()
+    store, lead = open_stores(), Lead(postgres.url(database), holder="b")
     await store.open()
-    assert (await store.leases.take("leader", "a", 0.1)).taken
+    assert (await store.change(take, LEAD, "a", 0.1)).taken
     monkeypatch.setattr(waits, "IDLE_SECONDS", 0.5)
 
     async def taken() -> bool:
         with contextlib.suppress(StoreUnavailable):
-            return (await store.leases.take("leader", "b", 9.0)).taken
+            return (await anyio.to_thread.run_sync(lead.take)).taken
         return False
 
     with postgres.connect(database) as stopped, contextlib.suppress(psycopg.OperationalError), stopped.pipeline():

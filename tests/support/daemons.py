@@ -1,4 +1,4 @@
-"""Three real daemons on one nats-server and one PostgreSQL, before real engines, with a tap and agents."""
+"""Two real daemons on one nats-server and one PostgreSQL, before real engines, with a tap and agents."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 
 from actors.messages import SIGNATURE, Attributed, Candidate, decode
-from daemon.settings.pace import TOY
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.databases import opened_store
@@ -22,31 +21,34 @@ from tests.support.engines import embedded_engine
 from tests.support.installation import Tapped
 from tests.support.patience import until, within
 from tests.support.ports import free_ports
-from tests.support.postgres import running_cluster
+from tests.support.postgres import Cluster, running_cluster
 from tests.support.swapping import Door, door
 
-NAMES = ("a", "b", "c")
-LEASE_SECONDS = TOY.lease_seconds
-SINGLETONS = ("assembler", "attributor", "curator", "experiencer", "gatekeeper", "swapper", "sentinel")
+NAMES = ("a", "b")
+ACTORS = ("assembler", "attributor", "curator", "experiencer", "gatekeeper", "swapper", "sentinel")
 
 
 class Daemons(Tapped):
     """The processes, in one state directory."""
 
-    def __init__(self, directory: Path, store_url: str, engines: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, cluster: Cluster, database: str, engines: Mapping[str, str]) -> None:
         """`engines`: "direct" (what the tap asks), "serving" (the same, as the daemons see it) and "shadow"."""
         super().__init__(
-            directory, profile="toy", database={"url": store_url}, engines={"url": engines["serving"]},
+            directory, profile="toy", database={"url": cluster.url(database)}, engines={"url": engines["serving"]},
             shadow={"url": engines["shadow"]}, runs={"idle_minutes": 1.0},
             trial={"runs": 10_000}, watch={"success": "tell"},  # what chance says of four versions is not the question
         )  # fmt: skip
-        ports = dict(zip(NAMES, free_ports(3), strict=True))
+        self._cluster, self._database, self._ways = cluster, database, directory / "postgres"
+        ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
         self._urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         self.tap = self.child("tap", "tap", "--set", f"engines.url={engines['direct']}")
         self.daemons = {
-            name: self.child(f"daemon-{name}", "run", "--set", f"control.listen=127.0.0.1:{port}")
+            name: self.child(
+                f"daemon-{name}", "run", "--set", f"control.listen=127.0.0.1:{port}",
+                "--set", f"database.url={cluster.url(database, at=self.join(name))}&application_name={name}",
+            )
             for name, port in ports.items()
-        }
+        }  # fmt: skip
         self.http = httpx.AsyncClient(timeout=20.0, trust_env=False)
         self.logs, self.versions = directory / "logs", self.config.state / "versions"
 
@@ -57,17 +59,33 @@ class Daemons(Tapped):
             daemon.start()
         await self.all_up()
 
+    def join(self, name: str) -> Path:
+        """The daemon has a way to the database, its own: a directory with the server's socket."""
+        way = self._ways / name
+        way.mkdir(parents=True, exist_ok=True)
+        socket = f".s.PGSQL.{self._cluster.port}"
+        (way / socket).symlink_to(self._cluster.directory / socket)
+        return way
+
+    def cut_off(self, name: str) -> None:
+        """It has none, and the connections that it had are lost."""
+        (self._ways / name / f".s.PGSQL.{self._cluster.port}").unlink()
+        with self._cluster.connect(self._database) as other:
+            other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (name,))
+
     async def all_up(self) -> None:
-        """Wait until one leads, and every daemon is ready."""
+        """Wait until one leads, and the other waits; whoever ended is started again, as a service manager does it."""
 
         async def up() -> bool:
+            for daemon in self.daemons.values():
+                daemon.check()
             found = await self._ready()
             return len(found) == len(NAMES) and sum(found.values()) == 1
 
-        await until(up, "three ready daemons, one leading", 240, every=0.2)
+        await until(up, "one leads, the other waits", 240, every=0.2)
 
     async def leader(self, dead: str = "") -> str:
-        """Who leads, with its singletons at work; not `dead`, if it is asked after that one's end."""
+        """Who leads, with its actors at work; not `dead`, if it is asked after that one's end."""
         found: list[str] = []
 
         async def one_leads() -> bool:
@@ -78,23 +96,29 @@ class Daemons(Tapped):
         return found[0]
 
     async def _ready(self) -> dict[str, bool]:
-        """By the names of the daemons whose singletons are where they should be: whether it leads."""
+        """By the names of the daemons that are at work, or wait: whether it leads."""
         found: dict[str, bool] = {}
         for name in NAMES:
-            if seen := await self.status(name):
-                leads = seen["leader"]["here"]
+            status, seen = await self.status(name)
+            if status == 503 and "waits to lead" in str(seen):
+                found[name] = False
+            elif status == 200:
                 actors = {actor["name"]: actor["status"] for actor in seen["actors"]}
-                if all(actors.get(actor) == ("ready" if leads else "standby") for actor in SINGLETONS):
-                    found[name] = leads
+                if all(actors.get(actor) == "ready" for actor in ACTORS):
+                    found[name] = True
         return found
 
-    async def status(self, name: str) -> dict[str, Any]:
-        """Empty if it does not answer."""
+    def epoch(self) -> int:
+        """Of the lead."""
+        return int(self.ask("SELECT epoch FROM leases WHERE name = 'leader'")[0][0])
+
+    async def status(self, name: str) -> tuple[int, dict[str, Any]]:
+        """Status and body of its answer; 0 without one."""
         try:
-            answer = await self.http.get(f"{self._urls[name]}/api/status")
-            return answer.json() if answer.status_code == 200 else {}
+            answer = await self.http.get(f"{self._urls[name]}/api/status", timeout=2.0)
+            return answer.status_code, answer.json()
         except (httpx.HTTPError, ValueError):
-            return {}
+            return 0, {}
 
     async def order(self, name: str, kind: str, body: dict[str, Any]) -> httpx.Response:
         return await self.http.post(f"{self._urls[name]}/api/{kind}", json=body)
@@ -146,20 +170,20 @@ class Daemons(Tapped):
 
 
 @contextlib.asynccontextmanager
-async def three_daemons(directory: Path) -> AsyncIterator[tuple[Daemons, Door]]:
+async def two_daemons(directory: Path) -> AsyncIterator[tuple[Daemons, Door]]:
     """All of it, gone at the end, and the door before the serving engine, as the daemons see it."""
     first = checkpoints.write(directory / "state" / "versions" / "v000000", 1)
     checkpoints.write_manifest(first, 0)
     options = ("--dev-mode", "--weight-version", "0", "--threads", "1")
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(running_cluster())
-        url = cluster.url(cluster.create(empty=True))  # the daemons make the tables, all at once
+        database = cluster.create(empty=True)  # the daemons make the tables, both at once
         serving, shadow = (
             stack.enter_context(embedded_engine(first, *options, name="bench")) for _ in ("serving", "shadow")
         )
         async with door(serving, ("load", -1, "")) as (held, seen_at):
             engines = {"direct": serving, "serving": seen_at, "shadow": shadow}
-            daemons = Daemons(directory, url, engines)
+            daemons = Daemons(directory, cluster, database, engines)
             try:
                 await daemons.start()
                 yield daemons, held

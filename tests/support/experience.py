@@ -67,13 +67,13 @@ class Desk:
     ) -> None:  # fmt: skip
         """`told`: more of what `Control` is given."""
         self.store, self.sent, self.ordered, self.retried = store, list[Experience](), list[Directive](), list[str]()
-        self.renewed, self.fleet, self.kill, self.registry = 0, Fleet(), KillSwitch(state), CollectorRegistry()
+        self.fleet, self.kill, self.registry = Fleet(), KillSwitch(state), CollectorRegistry()
         self.key, self.keys = key_pair(state / "signing")
         self.pool = ExperiencePool(
             store=store, search=partial(by_words, store), redact=Redactor(RedactionSettings()).text, send=self._send,
-            renew=self._renew, clock=clock,
+            clock=clock,
         )  # fmt: skip
-        forgetter = Forgetter(store=store, lessons=forget, memory=state / "learner", renew=self._renew, clock=clock)
+        forgetter = Forgetter(store=store, lessons=forget, memory=state / "learner", clock=clock)
         orders = Orders(
             store=store, fleet=lambda: self.fleet, kill=self.kill, send=self.obey, key=self.key, keys=self.keys,
             clock=clock,
@@ -105,6 +105,3 @@ class Desk:
 
     async def _send(self, lessons: Sequence[Experience]) -> None:
         self.sent += lessons
-
-    def _renew(self) -> None:
-        self.renewed += 1

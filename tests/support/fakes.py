@@ -363,13 +363,14 @@ class FakeRetriever:
         return self.found
 
 
-class FakeContext:
-    """A producer's context that keeps what is emitted."""
+class FakeOutbox:
+    """An outbox that keeps what is emitted, and its own lifecycle."""
 
     def __init__(self, store: FakeStore) -> None:
         self.store = store
         self.results: list[Result] = []
         self.draining = anyio.Event()
+        self.lifecycle = self
 
     def beat(self) -> None:
         pass

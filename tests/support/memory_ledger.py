@@ -29,6 +29,7 @@ class MemoryLedger:
         """By (actor, output id), in the order of commit."""
         self.sent: set[tuple[str, str]] = set()
         self.parked: list[Parked] = []
+        self.edits = 0
 
     async def processed(self, actor: str, ids: Sequence[str]) -> set[str]:
         return {input_id for input_id in ids if (actor, input_id) in self.done}
@@ -53,8 +54,9 @@ class MemoryLedger:
     async def published(self, actor: str, ids: Sequence[str]) -> None:
         self.sent |= {(actor, output_id) for output_id in ids}
 
-    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> None:
+    async def park(self, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
         if (actor, input_id) in self.done:
-            return
+            return False
         self.done.add((actor, input_id))
         self.parked.append(Parked(actor, input_id, subject, data, error))
+        return True

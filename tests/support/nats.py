@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio.to_thread
 
@@ -18,6 +18,11 @@ from tests.support.patience import until
 from tests.support.process import Process, listens
 
 T = TypeVar("T")
+
+
+async def same_loop(afn: Callable[..., Awaitable[T]], *args: object, **kwargs: object) -> T:
+    """The `Host` of a test that runs on asyncio itself."""
+    return await afn(*args, **kwargs)
 
 
 class Broker:
@@ -65,7 +70,7 @@ async def running_broker(directory: Path, store_bytes: int = 16 << 30, **setting
 
 @contextlib.asynccontextmanager
 async def opened_bus(
-    host: Host,
+    host: Host | Callable[..., Awaitable[Any]],
     broker: Broker,
     directory: Path,
     *,

@@ -115,9 +115,9 @@ class Cluster:
             host=str(self.directory), port=self.port, user="evolved", dbname=database, autocommit=True
         )
 
-    def url(self, database: str, *, user: str = "evolved") -> str:
-        """Of a database, over the socket."""
-        return f"postgresql+psycopg://{user}@/{database}?host={self.directory}&port={self.port}"
+    def url(self, database: str, *, user: str = "evolved", at: Path | None = None) -> str:
+        """Of a database, over the socket, or another way to it."""
+        return f"postgresql+psycopg://{user}@/{database}?host={at or self.directory}&port={self.port}"
 
     def tcp_url(self, database: str, *, user: str) -> str:
         """Of a database, over the port, where `user` needs a password."""

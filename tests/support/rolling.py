@@ -15,7 +15,6 @@ from actors.messages.signing import SigningKey
 from actors.store import Store
 from adapters.engines.vllm import VllmEngine
 from daemon.tap.settings import UpstreamSettings
-from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 from tests.support.databases import opened_store
 from tests.support.keys import key_pair, unsigned_weights
@@ -81,7 +80,7 @@ async def rolling(
             SwapperSettings(canary=canary), store=store, engines=engines,
             runner=Swaps(
                 directory / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
-                intents=SwapIntents(store.leases, directory / "swaps"),
+                store=store,
             ),
             versions=versions, key=key, keys=keys, clock=time.time, routes=routes,
         )  # fmt: skip

@@ -13,7 +13,7 @@ import anyio.lowlevel
 from actors.system.bus import Delivery, Depth, Tail
 from actors.system.errors import BusMisconfigured, BusUnavailable, StreamFull
 from actors.system.outgoing import Outgoing
-from actors.system.streams import STREAMS, Stream, by_stream, matches, stream_of
+from actors.system.streams import DUPLICATE_SECONDS, STREAMS, Stream, by_stream, matches, stream_of
 
 
 class _Entry:
@@ -34,10 +34,9 @@ class _Log:
         self.tail = Tail()
 
     def expire(self, now: float) -> None:
-        window, age = self.definition.duplicate_window, self.definition.max_age
-        self.ids = {key: at for key, at in self.ids.items() if now - at < window}
-        for entry in list(self.entries.values()) if age else ():
-            if now - entry.stored >= age:
+        self.ids = {key: at for key, at in self.ids.items() if now - at < DUPLICATE_SECONDS}
+        for entry in list(self.entries.values()):
+            if now - entry.stored >= self.definition.max_age:
                 self.remove(entry.sequence)
 
     def remove(self, sequence: int) -> None:
@@ -107,9 +106,9 @@ class StubBus:
         await self._require_up()
         grouped = by_stream(subjects, self._streams)
         taken = [subject for name, other in self._durables.items() if name != durable for subject in other.subjects]
-        for stream, own in grouped.values():
-            if stream.queue and any(matches(a, b) or matches(b, a) for a in own for b in taken):
-                raise BusMisconfigured(f"work queue {stream.name} is already consumed")
+        for name, own in grouped.items():
+            if self._logs[name].definition.queue and any(matches(a, b) or matches(b, a) for a in own for b in taken):
+                raise BusMisconfigured(f"work queue {name} is already consumed")
         found = self._durables.setdefault(durable, StubSubscription(self))
         found.subjects = tuple(subjects)
         for name in grouped:

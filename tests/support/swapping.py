@@ -25,10 +25,9 @@ from actors.messages import Verdict
 from actors.messages.signing import SigningKey, sign
 from actors.store import Store
 from actors.system.lifecycle import Lifecycle
-from actors.system.runner import run_actor
+from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
 from adapters.engines.vllm import VllmEngine
-from daemon.upkeep.swap_intents import SwapIntents
 from daemon.upkeep.swaps import Swaps
 from tests.support.databases import opened_store
 from tests.support.engine import Asked, Engine, running_engine
@@ -87,8 +86,7 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
     async with VllmEngine(url, name="serving") as engine:
         engines = {"serving": engine}
         swaps = Swaps(
-            state / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
-            intents=SwapIntents(store.leases, state / "swaps"),
+            state / "swaps", engines, inline=frozenset(), weights=unsigned_weights(), store=store,
         )  # fmt: skip
         key, keys = key_pair(state / "keys")
         swapper = Swapper(
@@ -98,7 +96,7 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
         supervisor = Supervisor(rng=random.Random(0))
 
         async def act(lifecycle: Lifecycle) -> None:
-            await run_actor(swapper, StubBus(), store, lifecycle, rng=random.Random(0))
+            await drive(swapper, StubBus(), store, lifecycle, rng=random.Random(0))
 
         supervisor.add("swapper", act)
         await supervisor.run()

@@ -13,7 +13,8 @@ import msgspec
 import structlog
 
 from actors.store import Store
-from actors.system.actor import Context
+from actors.system.actor import Actor
+from actors.system.outbox import Outbox
 from actors.tasks.questioner.errors import NotProbeable, TaskFileMalformed
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.state import QuestionerState
@@ -32,8 +33,8 @@ _KEPT = 512
 """Tasks that the filters compare new ones with."""
 
 
-class Questioner:
-    """Producer: self-made tasks.
+class Questioner(Actor):
+    """Actor without inputs: self-made tasks.
 
     Args:
         make: a generator that goes on from a state, or begins with None.
@@ -45,10 +46,9 @@ class Questioner:
         self,
         *,
         store: Store,
-        sink: Store,
         make: Callable[[QuestionerState | None], Generator],
     ) -> None:
-        self._store, self._sink, self._make = store, sink, make
+        self._store, self._make = store, make
         self._generator = make(None)
         self._failing = False
         self.offered = 0
@@ -72,17 +72,17 @@ class Questioner:
                 _log.info("questioner_begins_anew", reason=str(error))
         self._generator = self._make(None)
 
-    async def run(self, context: Context) -> None:
-        while not context.draining.is_set():
-            context.beat()
-            await context.pause(await self._turn(context))
+    async def run(self, outbox: Outbox) -> None:
+        while not outbox.lifecycle.draining.is_set():
+            outbox.lifecycle.beat()
+            await outbox.lifecycle.pause(await self._turn(outbox))
 
-    async def _turn(self, context: Context) -> float:
+    async def _turn(self, outbox: Outbox) -> float:
         """A round, if it is time for one; seconds until the next turn."""
         state = self._generator.state
-        if await context.insist(self._store.frozen):
+        if await outbox.insist(self._store.frozen):
             return _PAUSE_SECONDS
-        wanted = _POOL - (await context.insist(self._sink.task_counts)).get(_NEVER_PLAYED, 0)
+        wanted = _POOL - (await outbox.insist(self._store.task_counts)).get(_NEVER_PLAYED, 0)
         if wanted <= 0:
             return _FULL_SECONDS
         self._generator.instances.renew()
@@ -92,12 +92,12 @@ class Questioner:
         except NotProbeable as error:
             self._said(error)
             return _FULL_SECONDS
-        self.offered += await context.insist(lambda: self._sink.offer(tasks)) if tasks else 0
+        self.offered += await outbox.insist(lambda: self._store.offer(tasks)) if tasks else 0
         # They are the pool's from now on; the filters go on remembering them. A crash before the next line makes the
         # same tasks again, which the pool then knows by their ids.
         state.tasks.clear()
         self._trim()
-        await context.insist(lambda: self._store.state_put(_STATE, msgspec.json.encode(state)))
+        await outbox.insist(lambda: self._store.state_put(_STATE, msgspec.json.encode(state)))
         return _PAUSE_SECONDS
 
     def _trim(self) -> None:

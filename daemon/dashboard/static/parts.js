@@ -38,7 +38,7 @@ const MOVES = { moving: "good", waiting: "warn", frozen: "bad" };
 
 /** Whether learning goes on: green only if it moves. */
 export function learning({ learning: told }) {
-  if (!told?.state) return tag("plain", "learning: not known here");
+  if (!told?.state) return tag("plain", "learning: not known yet");
   return tag(MOVES[told.state] ?? "plain", told.state === "moving" ? "learning" : `learning: ${told.state}`);
 }
 

@@ -12,7 +12,6 @@ from actors.ports.errors import JudgeUnavailable
 from actors.store import Store
 from actors.system.actor import Received
 from actors.system.lifecycle import Restart
-from actors.system.outbox import RunnerSettings
 from actors.system.outgoing import outgoing
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 from actors.system.supervisor import Supervisor
@@ -54,13 +53,14 @@ class Endpoint:
 
 @pytest.mark.promise
 @pytest.mark.parametrize("hangs", [False, True], ids=["refusing", "hanging"])
-async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(hangs):
+async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(hangs, monkeypatch):
     """A trajectory a minute for 70 minutes, and a bystander that gets a note as often; then ten minutes more."""
+    monkeypatch.setattr("actors.system.runner.FETCH_SECONDS", 60.0)
     rig, judge, bystander = Rig(), Endpoint(hangs=hangs), Recorder()
     rig.supervisor = Supervisor(rng=random.Random(1), drain_seconds=200, watch_seconds=60)
     attributor = Attributor(AttributorSettings(), judge=judge, clock=anyio.current_time)
     for actor, lane in ((attributor, ""), (attributor, "-2"), (bystander, "")):
-        rig.add(actor, Restart(stall_seconds=900.0), RunnerSettings(fetch_seconds=60), lane=lane)
+        rig.add(actor, Restart(stall_seconds=900.0), lane=lane)
     runs = [played.trajectory for played in plays(RUNS)]
 
     async def come(number: int) -> None:

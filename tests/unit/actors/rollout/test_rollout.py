@@ -17,7 +17,7 @@ from actors.rollout.rollout import Rollout
 from actors.rollout.settings import RolloutSettings
 from actors.store.errors import StoreUnavailable
 from tests.support.contexts import Recorder
-from tests.support.fakes import FakeContext, FakeEngine, FakeEnvironment, FakeRetriever, FakeStore
+from tests.support.fakes import FakeEngine, FakeEnvironment, FakeOutbox, FakeRetriever, FakeStore
 from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.unit.actors.rollout.test_own_tasks import Wants
 
@@ -35,7 +35,7 @@ class Bench:
         """Versions that are too old to be trained on."""
         self.harness = PLAIN
         self.rollout = self.make()
-        self.context = FakeContext(self.store)
+        self.outbox = FakeOutbox(self.store)
 
     def make(self, planner: TaskPlanner | None = None) -> Rollout:
         return Rollout(
@@ -55,14 +55,14 @@ class Bench:
         """Run for `seconds`, telling of versions at their times."""
         await self.rollout.start()
         async with anyio.create_task_group() as group:
-            group.start_soon(self.rollout.run, self.context)
+            group.start_soon(self.rollout.run, self.outbox)
             began = anyio.current_time()
             for at, version in versions:
                 await anyio.sleep_until(began + at)
                 self.rollout.loaded(version)
             await anyio.sleep_until(began + seconds)
-            self.context.draining.set()
-        return [o.message for r in self.context.results for o in r.outputs if isinstance(o.message, Trajectory)]
+            self.outbox.draining.set()
+        return [o.message for r in self.outbox.results for o in r.outputs if isinstance(o.message, Trajectory)]
 
 
 async def test_a_round_starts_at_once_and_only_one():
@@ -122,7 +122,7 @@ async def test_when_rounds_come(seconds: int, versions: list[tuple[int, int]], s
 async def test_rounds_that_came_to_nothing_do_not_hold_back_later_ones():
     bench = Bench()
     silent = len(await bench.run(250))
-    bench.rollout, bench.context = bench.make(), FakeContext(bench.store)
+    bench.rollout, bench.outbox = bench.make(), FakeOutbox(bench.store)
     answered = len(await bench.run(250, (241, 1), (243, 2), (245, 3)))
     assert answered == silent + 36, "each version brings its round at once, however many rounds went unanswered"
 
@@ -161,7 +161,7 @@ async def test_the_next_tasks_of_the_planned_kinds_are_played():
     bench = Bench(groups=4, environment=Kinds())
     passed_over = [0, 3, 6, 9]
     for wanted, seeds in ({"cancel": 3, "find": 1}, [1, 2, 4, 7]), ({"book": 4}, [1, 2, 4, 7, *passed_over]):
-        bench.rollout, bench.context = bench.make(Wants(**wanted)), FakeContext(bench.store)
+        bench.rollout, bench.outbox = bench.make(Wants(**wanted)), FakeOutbox(bench.store)
         await bench.run(10)
         assert sorted({seed for _, seed in bench.environment.begun}) == sorted(seeds)
 

@@ -1,4 +1,4 @@
-"""The lease in a database: one holder, an epoch that rises, and a fence that no late write gets over."""
+"""The lease in a database: one holder, an epoch that rises."""
 
 import time
 
@@ -6,11 +6,9 @@ import anyio
 import pytest
 from sqlalchemy import update
 
-from actors.messages import Directive
 from actors.store import Store
+from actors.store.leases import LEAD, Lead, give_back, renew, standing, take
 from actors.store.tables import LeaseRow
-from actors.system.errors import Deposed
-from actors.system.leadership import LEADER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
@@ -26,26 +24,18 @@ async def stores(store_url):
         await store.aclose()
 
 
-def freeze(name: str) -> Directive:
-    return Directive(id=name, kind="freeze", reason="", origin="test")
-
-
-async def run_out(store: Store) -> None:
-    """As if its time had passed."""
-    await store.change(lambda c: c.execute(update(LeaseRow).values(expires=1.0)))
-
-
 async def test_of_two_one_gets_it_until_it_is_given_back(stores):
-    one, two = (store.leases for store in stores)
-    mine = await one.take(LEADER, "one", 1.0, about="http://one")
-    assert await one.renew(LEADER, "one", mine.epoch, 30.0)
+    one, two = stores
+    mine = await one.change(take, "x", "one", 1.0, "http://one")
+    assert await one.change(renew, "x", mine.epoch, 30.0)
     assert mine.taken
-    theirs = await two.take(LEADER, "two", 30.0)
-    assert (theirs.taken, theirs.holder, theirs.about, theirs.epoch) == (False, "one", "http://one", mine.epoch)
-    assert 20 < theirs.seconds_left <= 30
-    await one.give_back(LEADER, mine.epoch)
-    assert not await one.renew(LEADER, "one", mine.epoch, 30.0)
-    later = await two.take(LEADER, "two", 30.0)
+    for asked, by in ((two, "two"), (one, "one")):
+        theirs = await asked.change(take, "x", by, 30.0)
+        assert (theirs.taken, theirs.holder, theirs.about, theirs.epoch) == (False, "one", "http://one", mine.epoch)
+        assert 20 < theirs.seconds_left <= 30
+    await one.change(give_back, "x", mine.epoch)
+    assert not await one.change(renew, "x", mine.epoch, 30.0)
+    later = await two.change(take, "x", "two", 30.0)
     assert later.taken
     assert later.epoch > mine.epoch
 
@@ -55,26 +45,26 @@ async def test_many_that_ask_at_once_get_one_holder(stores):
         taken = []
 
         async def ask(number: int, taken=taken) -> None:
-            found = await stores[number % 2].leases.take("x", f"holder-{number}", 30.0)
+            found = await stores[number % 2].change(take, "x", f"holder-{number}", 30.0)
             taken.extend([found.epoch] * found.taken)
 
         async with anyio.create_task_group() as group:
             for number in range(8):
                 group.start_soon(ask, number)
         assert len(taken) == 1
-        await stores[0].leases.give_back("x", taken[0])
+        await stores[0].change(give_back, "x", taken[0])
 
 
 async def test_it_runs_out_by_the_databases_clock_and_cannot_be_renewed_then_taken_back(stores):
-    one, two = (store.leases for store in stores)
-    mine = await one.take(LEADER, "one", 30.0)
-    await run_out(stores[0])
-    theirs = await two.take(LEADER, "two", 30.0)
-    assert theirs.taken
-    assert not await one.renew(LEADER, "one", mine.epoch, 30.0)
-    await one.give_back(LEADER, mine.epoch)
-    assert (await one.look(LEADER)).holder == "two"
-    assert (await one.look(LEADER)).live
+    one, two = stores
+    mine = await one.change(take, "x", "one", 30.0)
+    await one.change(lambda c: c.execute(update(LeaseRow).values(expires=1.0)))
+    assert (await two.change(take, "x", "two", 30.0)).taken
+    assert not await one.change(renew, "x", mine.epoch, 30.0)
+    await one.change(give_back, "x", mine.epoch)
+    found = await one.ask(standing, "x")
+    assert found.holder == "two"
+    assert found.seconds_left
 
 
 @pytest.fixture
@@ -87,60 +77,26 @@ async def test_epochs_rise_even_if_the_database_was_made_anew(two_urls):
     for url in two_urls:
         store = Store(url, clock=time.time)
         await store.open()
-        epochs.append((await store.leases.take(LEADER, "one", 30.0)).epoch)
+        epochs.append((await store.change(take, LEAD, "one", 30.0)).epoch)
         await store.aclose()
         if url == two_urls[0]:
             await anyio.sleep(1.1)
     assert epochs[1] > epochs[0], "an engine that saw the first still takes the second"
 
 
-async def test_a_holder_may_take_it_from_itself_unless_it_must_not(stores):
-    leases = stores[0].leases
-    first = await leases.take("swap:a", "one", 30.0, again=False)
-    assert not (await leases.take("swap:a", "one", 30.0, again=False)).taken
-    second = await leases.take("swap:a", "one", 30.0)
-    assert second.taken
-    assert second.epoch == first.epoch + 1
-
-
-async def test_a_deposed_leader_writes_nothing(stores):
-    one, two = stores
-    mine = await one.leases.take(LEADER, "one", 30.0)
-    with one.leases.fenced(LEADER, mine.epoch):
-        await one.save([freeze("before")])
-        await run_out(two)
-        await one.save([freeze("nobody else has taken it yet")])
-        await two.leases.take(LEADER, "two", 30.0)
-        for write in (
-            lambda: one.save([freeze("late")]),
-            lambda: one.commit("curator", ["input"], [freeze("late")], []),
-            lambda: one.state_put("key", b"late"),
-            lambda: one.leases.take("swap:serving", "one", 30.0),
-        ):
-            with pytest.raises(Deposed, match="epoch"):
-                await write()
-    assert {item.id for item in await two.directives()} == {"before", "nobody else has taken it yet"}
-    assert await two.processed("curator", ["input"]) == set()
-    assert await two.state_get("key") is None
-    assert not (await two.leases.look("swap:serving")).live
-
-
-async def test_the_fence_is_around_child_tasks_and_nobody_else(stores):
-    one, two = stores
-    mine = await one.leases.take(LEADER, "one", 30.0)
-    refused = []
-
-    async def write() -> None:
-        try:
-            await one.state_put("key", b"late")
-        except Deposed:
-            refused.append(True)
-
-    with one.leases.fenced(LEADER, mine.epoch):
-        await run_out(two)
-        await two.leases.take(LEADER, "two", 30.0)
-        async with anyio.create_task_group() as group:
-            group.start_soon(write)
-    assert refused == [True]
-    await write()
-    assert await two.state_get("key") == b"late", "an order by hand goes past it"
+async def test_with_sqlite_whoever_starts_leads_at_once_under_a_new_epoch(tmp_path):
+    url = f"sqlite:///{tmp_path}/evolved.db"
+    store = Store(url, clock=time.time)
+    await store.open()
+    epochs = []
+    for life in ("killed", "the next one"):
+        lead = Lead(url, holder=life)
+        found = lead.take()
+        assert found.taken
+        lead.keep(found.epoch)
+        store.written_by(lead)
+        await store.insist()
+        epochs.append(found.epoch)
+        assert lead.leads
+    assert epochs[1] == epochs[0] + 1
+    await store.aclose()

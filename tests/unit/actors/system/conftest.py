@@ -6,11 +6,10 @@ import anyio
 import pytest
 
 from actors.messages import Directive
-from actors.system.actor import Result
+from actors.system.actor import Actor, Result
 from actors.system.lifecycle import Restart
-from actors.system.outbox import RunnerSettings
 from actors.system.outgoing import Outgoing, outgoing
-from actors.system.runner import run_actor
+from actors.system.runner import drive
 from actors.system.streams import POLICY_DIRECTIVE
 from actors.system.supervisor import Supervisor
 from tests.support.memory_ledger import MemoryLedger
@@ -23,13 +22,12 @@ def note(record: str) -> Directive:
     return Directive(id=record, kind="drift", reason="", origin="test")
 
 
-class Recorder:
+class Recorder(Actor):
     """An actor that remembers its batches and does what the test tells it to."""
 
     name = "recorder"
-    inputs: tuple[str, ...] = (POLICY_DIRECTIVE,)
+    inputs = (POLICY_DIRECTIVE,)
     batch = 10
-    tick_seconds: float | None = None
 
     def __init__(self, reply=lambda batch: Result(), tick=lambda: Result()):
         self.reply, self.on_tick = reply, tick
@@ -60,12 +58,10 @@ class Rig:
         self.supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         self.metrics = None
 
-    def add(self, actor, restart=None, settings=None, lane="", **options):
+    def add(self, actor, restart=None, lane="", **options):
         async def task(lifecycle):
-            await run_actor(
-                actor, self.bus, self.ledger, lifecycle, rng=random.Random(2), settings=settings or RunnerSettings(),
-                metrics=self.metrics, **options,
-            )  # fmt: skip
+            rng = random.Random(2)
+            await drive(actor, self.bus, self.ledger, lifecycle, rng=rng, metrics=self.metrics, **options)
 
         self.supervisor.add(actor.name + lane, task, restart or Restart())
 

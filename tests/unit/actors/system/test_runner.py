@@ -1,20 +1,17 @@
 """From the bus through an actor to the bus: every record counts once, whatever dies in between."""
 
-import random
-
 import anyio
 import pytest
 from prometheus_client import CollectorRegistry
 
 from actors.messages import OutcomeChanged
-from actors.system.actor import Output, Result
+from actors.system.actor import Actor, Output, Result
 from actors.system.backpressure import Backpressure
-from actors.system.cache_invalidation import CacheInvalidation
 from actors.system.errors import BusUnavailable, DependencyUnavailable
 from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
-from actors.system.runner import MAX_FAILURES, run_producer
+from actors.system.runner import MAX_FAILURES
 from actors.system.streams import POLICY_DIRECTIVE, POLICY_SERVING, TRAJECTORY_OUTCOME
 from tests.unit.actors.system.conftest import Recorder, note
 
@@ -244,17 +241,17 @@ async def test_a_record_that_another_holder_committed_first_is_dropped(rig):
 async def test_actors_behind_make_room_while_the_head_of_the_flow_has_more_than_it_can_take(rig):
     backpressure, order = Backpressure(patience=60.0), []
 
-    def named(name, batch_size):
+    def add(name):
         def handle(batch):
             order.append(name)
             return Result()
 
         actor = Recorder(handle)
-        actor.name, actor.batch = name, batch_size
-        return actor
+        actor.name, actor.batch, actor.head = name, 1, name == "head"
+        rig.add(actor, backpressure=backpressure)
 
-    rig.add(named("head", 1), backpressure=backpressure, leads=True)
-    rig.add(named("behind", 1), backpressure=backpressure)
+    add("head")
+    add("behind")
     await rig.publish("a", "b", "c", "d")
     assert await rig.run_for(30)
     assert order[:4].count("head") >= 3, "the first batch may go to either"
@@ -295,47 +292,41 @@ async def test_an_error_in_a_tick_restarts_the_actor_and_an_absent_dependency_do
     assert len(ticks) > 2
 
 
-async def test_an_actor_starts_anew_once_it_is_asked_and_what_came_then_meets_the_new_memory(rig):
-    invalidation, starts_seen, actor = CacheInvalidation(), [], Recorder()
+async def test_an_actor_starts_anew_once_people_edited_and_what_came_then_meets_the_new_memory(rig):
+    starts_seen, actor = [], Recorder()
+    actor.renews = True
     actor.reply = lambda batch: starts_seen.append(actor.starts) or Result()
-    rig.add(actor, invalidation=invalidation)
+    rig.add(actor)
 
     async def ask_and_publish():
         assert actor.starts == 1
-        invalidation.ask()
-        invalidation.ask()
+        rig.ledger.edits += 2
         await rig.publish("a")
 
     async def idle():
-        invalidation.ask()
+        rig.ledger.edits += 1
 
     assert await rig.run_for(20, (5, ask_and_publish), (10, idle))
     assert (actor.handled, starts_seen, actor.starts) == (["a"], [2], 3)
 
 
-async def test_a_producer_emits_with_the_same_guarantees(rig):
-    class Source:
+async def test_an_actor_without_inputs_emits_with_the_same_guarantees(rig):
+    class Source(Actor):
         name = "source"
 
-        async def start(self):
-            pass
-
-        async def run(self, context):
+        async def run(self, outbox):
             n = 0
-            while not context.draining.is_set():
+            while not outbox.lifecycle.draining.is_set():
                 n += 1
                 made = note(f"n{n}")
-                await context.emit(Result(records=[made], outputs=[Output(POLICY_SERVING, made)]))
-                context.beat()
-                await context.pause(1)
-
-    async def task(lifecycle):
-        await run_producer(Source(), rig.bus, rig.ledger, lifecycle, rng=random.Random(1))
+                await outbox.emit(Result(records=[made], outputs=[Output(POLICY_SERVING, made)]))
+                outbox.lifecycle.beat()
+                await outbox.lifecycle.pause(1)
 
     async def outage(down):
         rig.bus.down = down
 
-    rig.supervisor.add("source", task)
+    rig.add(Source())
     assert await rig.run_for(100, (10, lambda: outage(True)), (40, lambda: outage(False)))
     out = rig.out(POLICY_SERVING)
     assert out == [f"{POLICY_SERVING}:n{n}" for n in range(1, len(out) + 1)]

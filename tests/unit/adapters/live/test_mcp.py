@@ -191,13 +191,12 @@ async def test_what_cannot_be_reached_says_how():
             await api.tools()
 
 
-@pytest.mark.parametrize("backend", ["trio-guest", "asyncio"])
-def test_it_runs_where_the_actors_run(backend):
+def test_it_runs_where_the_actors_run():
     async def main(host):
         async with server() as api:
             return (await api.call("echo", {"size": 1})).text
 
-    assert runtime.run(main, backend=backend) == '{"size": 1}'
+    assert runtime.run(main) == '{"size": 1}'
 
 
 _HOLDS_A_SERVER = """

@@ -69,7 +69,7 @@ async def test_an_operators_lesson_is_a_candidate_told_to_all_and_on_record(
         "candidate", "operator", "runbook 12", 0,
     )  # fmt: skip
     assert "jane.doe" not in made["content"]
-    assert ([found.id for found in desk.sent], desk.renewed) == ([made["id"]], 1)
+    assert ([found.id for found in desk.sent], desk.store.edits) == ([made["id"]], 1)
     (notice,) = await desk.store.directives()
     assert (notice.kind, notice.reason) == ("notice", "experience add: runbook 12")
     again = (await http.post(BASE, json=body)).json()
@@ -112,7 +112,7 @@ async def test_an_operator_moves_a_lesson_to_a_state_that_makes_sense_and_with_a
         return
     told = answer.json()
     assert (told["state"], told["reason"], told["revision"], told["guided"]) == (after, "by hand", 1, [9, 3])
-    assert ([(found.id, found.revision) for found in desk.sent], desk.renewed) == ([("a", 1)], 1)
+    assert ([(found.id, found.revision) for found in desk.sent], desk.store.edits) == ([("a", 1)], 1)
     (notice,) = await desk.store.directives()
     assert notice.details == {"experience": "a", "state": after, "tenant": "acme"}
 

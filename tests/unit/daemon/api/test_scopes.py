@@ -14,8 +14,8 @@ from daemon.api.admin import AdminOnly, admin_keys, refusal_figures
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
 from daemon.api.scopes import NEEDED, allowed
+from daemon.api.tasks import TaskApi
 from daemon.collectors.figures import Figures
-from daemon.composition.tasks import Tasks
 from daemon.errors import ConfigError
 from daemon.tap.keys import OPERATORS, KeyRing, Scope, add_key, revoke_key
 from tests.support.experience import Desk, lesson
@@ -70,7 +70,7 @@ def door(desk: Desk, path: Path) -> Door:
 
 
 async def test_every_route_has_a_scope_and_every_line_of_the_table_a_route(door: Door) -> None:
-    nobody = Tasks.__new__(Tasks)  # its routes are there with a sandbox only; they need nothing of it to be listed
+    nobody = TaskApi.__new__(TaskApi)  # its routes are there with a sandbox only; they need nothing of it to be listed
     assert set(NEEDED) == served([*door.routes, *nobody.routes()])
 
 

@@ -28,10 +28,10 @@ class Place:
     """A store, a curator on it, and a forgetter whose lessons' part can be made to fail."""
 
     def __init__(self, path: Path, url: str) -> None:
-        self.path, self.url, self.now, self.renewed, self.broken = path, url, 100.0, 0, False
+        self.path, self.url, self.now, self.broken = path, url, 100.0, False
         self.store = Store(url, clock=lambda: self.now)
         self.forgetter = Forgetter(
-            store=self.store, lessons=self._lessons, memory=path / "learner", renew=self._renew, clock=lambda: self.now
+            store=self.store, lessons=self._lessons, memory=path / "learner", clock=lambda: self.now
         )
         settings = CuratorSettings(groups_per_batch=1, group_size=4)
         curator = Curator(settings, store=self.store, batches=path / "batches", clock=lambda: self.now)
@@ -41,9 +41,6 @@ class Place:
         if self.broken:
             raise RuntimeError("the daemon died here")
         return await forget(store, trajectory_ids, clock)
-
-    def _renew(self) -> None:
-        self.renewed += 1
 
     async def credit(self, *items: Attributed) -> list:
         await self.store.save(items)
@@ -74,7 +71,7 @@ async def test_it_reaches_store_lessons_and_batch_files_and_tells_the_versions(p
     alone = lessons["alone"]
     assert (alone.state, alone.reason, alone.content, alone.when_to_use) == ("retired", "forgotten", "", "")
     assert (lessons["both"].state, lessons["both"].sources) == ("active", ("other",))
-    assert place.renewed == 1
+    assert place.store.edits == 1
     for selector in (Selector(trajectories=("g-0",)), Selector(tenant="default")):
         await place.forgetter.forget(selector, "r")
         again = await place.forgetter.forget(selector, "r")
@@ -87,7 +84,7 @@ async def test_the_curator_never_chooses_what_is_forgotten(place: Place) -> None
     assert await place.credit(*first[:3]) == []
     assert place.curator.pool.waiting == 3
     await place.forgetter.forget(Selector(trajectories=("g-0",)), "r")
-    await place.curator.start()  # what `renew` has the runner do
+    await place.curator.start()  # what the runner does then
     assert place.curator.pool.waiting == 2
     assert await place.driver.feed(TRAJECTORY_ATTRIBUTED, first[0]) == []
     (order,) = await place.credit(*second)
@@ -103,7 +100,7 @@ async def test_a_look_before_touches_nothing(place: Place) -> None:
     assert await place.store.trajectory("t") is not None
     assert await place.store.tombstoned(["t"]) == set()
     assert await place.store.directives() == []
-    assert place.renewed == 0
+    assert place.store.edits == 0
 
 
 async def test_the_audit_trail_keeps_order_counts_and_versions_and_stays_sound(place: Place) -> None:
@@ -129,9 +126,7 @@ async def test_a_daemon_that_died_on_the_way_finishes_when_it_is_back(place: Pla
     assert await place.store.trajectory("t") is None
     assert (await lessons_of(place.store))["l"].state == "active"
     place.broken = False
-    back = Forgetter(
-        store=place.store, lessons=forget, memory=place.path / "learner", renew=place._renew, clock=lambda: 200.0
-    )
+    back = Forgetter(store=place.store, lessons=forget, memory=place.path / "learner", clock=lambda: 200.0)
     assert await back.resume()
     assert (await lessons_of(place.store))["l"].state == "retired"
     assert not await back.resume()

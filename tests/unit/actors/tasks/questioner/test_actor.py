@@ -18,10 +18,10 @@ pytestmark = pytest.mark.anyio
 
 
 class Turns:
-    """A context that drains after some pauses."""
+    """An outbox that drains after some pauses."""
 
     def __init__(self, turns: int) -> None:
-        self.draining = anyio.Event()
+        self.draining, self.lifecycle = anyio.Event(), self
         self.left, self.pauses = turns, list[float]()
 
     def beat(self) -> None:
@@ -37,22 +37,19 @@ class Turns:
     async def insist(self, operation):
         return await operation()
 
-    async def emit(self, result: object) -> None:
-        raise AssertionError("it has no outputs")
-
 
 def made(store: Store, environment: Environment | None = None, seed: int = 0) -> Questioner:
     def make(state: QuestionerState | None) -> Generator:
         return Generator(QuestionerSettings(), environment or Ledger(), clock=lambda: 0.0, seed=seed, state=state)
 
-    return Questioner(store=store, sink=store, make=make)
+    return Questioner(store=store, make=make)
 
 
 async def run(questioner: Questioner, turns: int) -> list[float]:
-    context = Turns(turns)
+    outbox = Turns(turns)
     await questioner.start()
-    await questioner.run(context)
-    return context.pauses
+    await questioner.run(outbox)
+    return outbox.pauses
 
 
 async def pool(store: Store) -> list[Task]:

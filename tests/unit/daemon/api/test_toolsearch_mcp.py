@@ -9,7 +9,8 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from adapters.environments.travel import TravelDesk
 from adapters.toolsearch.environment import SEARCH_TOOL
-from daemon.composition.toolsearch import Catalogue, searching, told
+from daemon.api.toolsearch_mcp import Catalogue, _told
+from daemon.composition.environments import searching
 from daemon.errors import ConfigError
 from daemon.settings.reading import load
 
@@ -68,7 +69,7 @@ async def test_a_catalogue_lists_files_or_the_sandboxs_tools_and_says_what_it_sk
     catalogue = Catalogue(load(None), [billing])
     await catalogue.fill()
     assert "1 of the tools skipped" in capsys.readouterr().err
-    assert {told(one)["operation"] for one in await catalogue.index.search("invoice", k=9)} >= {"send_invoice"}
+    assert {_told(one)["operation"] for one in await catalogue.index.search("invoice", k=9)} >= {"send_invoice"}
     own = Catalogue(load(None, ["sandbox.environment=travel"]), [])
     await own.fill()
     assert "book" in {one.operation.name for one in await own.index.search("book a flight", k=3)}
@@ -92,6 +93,6 @@ def test_files_without_tools_are_told_with_what_to_give(tmp_path: Path, text: st
 
 
 def test_a_file_that_is_too_large_is_not_read(billing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.composition.toolsearch._MAX_FILE", 10)
+    monkeypatch.setattr("daemon.api.toolsearch_mcp._MAX_FILE", 10)
     with pytest.raises(ConfigError, match="split it up"):
         Catalogue(load(None), [billing])

@@ -1,0 +1,138 @@
+"""Of several daemons one leads, and the others wait for it to end (docs/several-machines.md).
+
+With SQLite there is one daemon: a file lock beside the database keeps a second one from starting. With PostgreSQL a
+lease in the database says who leads (`actors.store.leases.Lead`).
+"""
+
+import contextlib
+import fcntl
+import os
+import random
+import time
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import structlog
+from prometheus_client.core import Metric
+
+from actors.store.engine import sqlite_file
+from actors.store.errors import StoreUnavailable
+from actors.store.leases import LEAD_SECONDS, Lead
+from actors.system.notify import Notify
+from actors.system.supervisor import Supervisor, Task
+from daemon.api.listener import Listener
+from daemon.api.waiting import Waiting
+from daemon.collectors.figures import gauge
+from daemon.errors import StartFailed
+
+log = structlog.get_logger(__name__)
+_LOOK_SECONDS = 0.5
+_LEAVE_SECONDS = 2.0
+"""That the database has to hear that the lead is free."""
+_LOCK_SECONDS = 15.0
+"""That a daemon which is ending has to be gone: longer than it drains."""
+
+
+async def leads(
+    lead: Lead, waiting: Waiting, listener: Listener, meanwhile: Mapping[str, Task], notify: Notify
+) -> bool:  # fmt: skip
+    """Wait until this daemon leads: True as soon as it does, False if it is told to end before.
+
+    Args:
+        waiting: what it answers until then.
+        meanwhile: tasks that every daemon has.
+    """
+    if await _taken(lead, waiting):
+        return True
+    supervisor = Supervisor(rng=random.Random(), notify=notify)
+    for name, task in {**meanwhile, "control": listener.task(waiting.app, look=anyio.lowlevel.checkpoint)}.items():
+        supervisor.add(name, task)
+    async with anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            while not await _taken(lead, waiting):
+                notify.status(f"waits: {waiting.reason}")
+                await anyio.sleep(_LOOK_SECONDS)
+            group.cancel_scope.cancel()
+
+        group.start_soon(ask)
+        await supervisor.run()
+        group.cancel_scope.cancel()
+    return lead.epoch > 0
+
+
+async def _taken(lead: Lead, waiting: Waiting) -> bool:
+    try:
+        with anyio.fail_after(LEAD_SECONDS):
+            # Abandoned on cancellation: one that comes too late delays the next holder, and harms nobody.
+            found = await anyio.to_thread.run_sync(lead.take, abandon_on_cancel=True)
+    except (StoreUnavailable, TimeoutError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        if found.taken:
+            lead.keep(found.epoch)
+            return True
+        reason = f"{found.holder} leads, ask it at {found.about}"
+    if reason != waiting.reason:
+        waiting.reason = reason
+        log.info("waits_to_lead", reason=reason)
+    return False
+
+
+@contextlib.asynccontextmanager
+async def given_back(lead: Lead) -> AsyncGenerator[None]:
+    """At the end the lead is free."""
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
+            await anyio.to_thread.run_sync(lead.give_back, abandon_on_cancel=True)
+
+
+def lead_figures(lead: Lead) -> Iterator[Metric]:
+    yield gauge("evolved_leader", "1 at the daemon that leads.", lead.leads)
+
+
+@contextlib.contextmanager
+def sole_use(store_url: str) -> Generator[None]:
+    """Keep a second daemon away from an SQLite file.
+
+    It is refused and does not wait for the lead: one that hangs in mid-transaction would keep the file locked, so it
+    could not take over when it is needed.
+    """
+    database = sqlite_file(store_url)
+    if database is None:
+        yield
+        return
+    path = database.with_name(f"{database.name}.daemon")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor, path)
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    end, said = time.monotonic() + _LOCK_SECONDS, False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            other = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
+        if time.monotonic() > end:
+            raise StartFailed(
+                f"another daemon (process {other}) works with this database ({path}); end it first. Several daemons "
+                "need one PostgreSQL: set database.url, see docs/several-machines.md"
+            )
+        if not said:
+            log.info("waits_for_other_daemon", process=other, seconds=_LOCK_SECONDS)
+            said = True
+        time.sleep(0.1)  # before anything runs that could be kept waiting
