@@ -210,13 +210,17 @@ def erase(connection: Connection, scope: Scope) -> None:
         for part in chunks(ids):
             connection.execute(delete(row).where(row.c.id.in_(part)))
     outcomes.forget(connection, scope.trajectories)
-    task, link = t.TaskRow, t.TaskSourceRow
+    link = t.TaskSourceRow
     for part in chunks(scope.trajectories):
-        made = connection.scalars(select(link.task_id).where(link.source.in_(part))).all()
-        for some in chunks(made):
-            connection.execute(delete(task).where(task.id.in_(some)))
-            connection.execute(delete(link).where(link.task_id.in_(some)))
+        remove_tasks(connection, connection.scalars(select(link.task_id).where(link.source.in_(part))).all())
     # Members stay: they are ids, and tell which versions saw them.
+
+
+def remove_tasks(connection: Connection, ids: Sequence[str]) -> None:
+    """Delete tasks, with what they were made from."""
+    for part in chunks(ids):
+        connection.execute(delete(t.TaskRow).where(t.TaskRow.id.in_(part)))
+        connection.execute(delete(t.TaskSourceRow).where(t.TaskSourceRow.task_id.in_(part)))
 
 
 def _unjudge(connection: Connection, scope: Scope) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
-from sqlalchemy import Connection, bindparam, case, delete, func, select, update
+from sqlalchemy import Connection, bindparam, case, func, select, update
 
 from actors.messages import Task, decode, encode
 from actors.store import tables as t
 from actors.store.engine import chunks, insert_new, table_of
-from actors.store.erasing import task_sources, tombstoned
+from actors.store.erasing import remove_tasks, task_sources, tombstoned
 
 State = Literal["offered", "active", "set_aside", "retired"]
 """Never played; played; not played for a while; never played again."""
@@ -129,11 +129,4 @@ def _bound(connection: Connection) -> None:
     worst = connection.scalars(
         select(row.id).where(row.origin != "heldout").order_by(rank, row.created, row.id).limit(over)
     ).all()
-    remove(connection, worst)
-
-
-def remove(connection: Connection, ids: Sequence[str]) -> None:
-    """Delete tasks with their links."""
-    for part in chunks(ids):
-        connection.execute(delete(t.TaskRow).where(t.TaskRow.id.in_(part)))
-        connection.execute(delete(t.TaskSourceRow).where(t.TaskSourceRow.task_id.in_(part)))
+    remove_tasks(connection, worst)

@@ -55,8 +55,8 @@ class SimulatedStore(Store):
 
     def __init__(self, url: str, *, clock: Callable[[], float], faults: Faults) -> None:
         super().__init__(url, clock=clock)
-        self._faults, self._writes = faults, self._write
-        self._write = self.change = self._unless_full
+        self._faults, self._writes = faults, self.change
+        self.change = self._unless_full
 
     async def _unless_full(self, *arguments: Any, **options: Any) -> Any:
         if self._faults.full:
