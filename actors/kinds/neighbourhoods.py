@@ -88,7 +88,8 @@ class Neighbourhoods:
         Args:
             party: whose goal it is: who floods an agent with odd goals pushes out no neighbourhood of others.
         """
-        name, own = self.near(goal) or cluster_of(goal), features(goal)
+        cluster, own = cluster_of(goal), features(goal)
+        name = cluster if cluster in self._leaders else self._nearest(own) or cluster
         leader = self._leaders.get(name)
         if leader is None:
             self._leaders.put(name, party, Leader(name, dict(list(own.items())[:_FEATURES])))
@@ -109,8 +110,10 @@ class Neighbourhoods:
         size = sqrt(sum((weight * rare[word]) ** 2 for word, weight in own.items()))
         best, most = None, NEAR
         for name, _, leader in self._leaders:
+            if worth.keys().isdisjoint(leader.words):
+                continue
             shared = sum(much * leader.words[word] for word, much in worth.items() if word in leader.words)
-            alike = shared / (size * self._size(leader)) if shared else 0.0
+            alike = shared / (size * self._size(leader))
             if alike > most or (alike == most and best is not None and name < best):
                 best, most = name, alike
         return best

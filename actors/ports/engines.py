@@ -127,6 +127,3 @@ class Engine(Protocol):
     async def is_paused(self) -> bool:
         """Whether the engine is paused."""
         ...
-
-
-__all__ = ["Engine", "FinishReason", "Generation", "VersionSpan"]

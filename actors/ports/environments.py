@@ -125,8 +125,3 @@ class Environment(Protocol):
             EnvironmentFailed: not a task of this environment, or the environment broke down.
         """
         ...
-
-
-__all__ = [
-    "Environment", "Episode", "Graded", "Observation", "Profile", "Split", "Stateful", "Task", "ToolCall",
-]  # fmt: skip
