@@ -7,6 +7,8 @@ is done.
 
 import os
 import sqlite3
+import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -17,10 +19,23 @@ _PAGES = 512
 _PAUSE = 0.002
 """Seconds between two steps, for those that want the disk too."""
 _BUSY_SECONDS = 20.0
+_SAY_SECONDS = 2.0
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy the database `source` to the new file `target`, for its owner alone."""
+def copy(source: Path, target: Path, report: Callable[[float], None]) -> None:
+    """Copy the database `source` to the new file `target`, for its owner alone.
+
+    Args:
+        report: told every two seconds which share is done.
+    """
+    said = time.monotonic()
+
+    def progress(_: int, left: int, pages: int) -> None:
+        nonlocal said
+        if time.monotonic() - said > _SAY_SECONDS:
+            said = time.monotonic()
+            report(1.0 - left / pages)
+
     if not source.is_file():
         raise StoreUnavailable(f"no store at {source}; name the state_dir of the daemon that wrote it")
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -33,7 +48,7 @@ def copy(source: Path, target: Path) -> None:
             old.isolation_level = None
             old.execute("BEGIN")
             old.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on it is one moment's database
-            old.backup(new, pages=_PAGES, sleep=_PAUSE)
+            old.backup(new, pages=_PAGES, sleep=_PAUSE, progress=progress)
             # One file, without a log beside it.
             new.execute("PRAGMA journal_mode=DELETE").fetchone()
     except sqlite3.Error as error:

@@ -95,8 +95,7 @@ def _fill(
 ) -> Contents:
     created, url, database = time.time(), config.store_url, sqlite_file(config.store_url)
     if database is not None:
-        say(f"store: {database}")
-        copy(database, aside / DATABASE)
+        copy(database, aside / DATABASE, lambda share: say(f"store: {share:.0%}"))
         url = f"sqlite:///{aside / DATABASE}"
     schema, head, versions = ask(url, _looked, config.database.password_file)
     names: list[str] = [*_ALWAYS, *(_SECRET if with_keys else ())]
