@@ -53,7 +53,7 @@ demo: setup $(if $(filter vllm,$(ENGINE)),vllm)  ## the closed loop: agents work
 test:  ## unit, contract, integration and hostile tests: real nats-server, real HTTP, real engine
 	@$(SUITES) unit integration hostile
 
-chaos:  ## kill -9 of daemon, learner and broker in mid-demo, and of one of three daemons
+chaos:  ## kill -9 of daemon, learner and broker in mid-demo, and of one of two daemons
 	@$(SUITES) chaos
 
 test-%:  ## one suite: vllm, verl, clients, browser, docs ... (`python3 .ci/suites.py` lists them; it says what apt must install)

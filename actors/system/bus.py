@@ -42,6 +42,8 @@ class Depth(msgspec.Struct, frozen=True, kw_only=True):
     """Records not yet delivered."""
     in_flight: int
     """Records delivered and not yet acked."""
+    acked: int = 0
+    """Rises with each record at the head that is acked."""
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -257,9 +259,11 @@ class Bus:
         found = {one.durable: Depth(waiting=0, in_flight=0) for one in self._subscriptions if not one.closed}
         for _, one in await self._consumers():
             if one.name in found:
-                waiting, in_flight = one.num_pending or 0, one.num_ack_pending or 0
-                known = found[one.name]
-                found[one.name] = Depth(waiting=known.waiting + waiting, in_flight=known.in_flight + in_flight)
+                known, floor = found[one.name], one.ack_floor.stream_seq if one.ack_floor is not None else 0
+                found[one.name] = Depth(
+                    waiting=known.waiting + (one.num_pending or 0),
+                    in_flight=known.in_flight + (one.num_ack_pending or 0), acked=known.acked + floor,
+                )  # fmt: skip
         return found
 
     async def _rewind(self, spared: Collection[str]) -> int:

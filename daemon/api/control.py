@@ -19,7 +19,7 @@ GET  /metrics               Prometheus
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -77,6 +77,7 @@ class Control:
         serving: Sequence[str] = ("serving",),
         routes: Sequence[Route] = (),
         judge: Callable[[], Mapping[str, Any]] = dict,
+        still: Callable[[], Collection[str]] = set,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -87,12 +88,13 @@ class Control:
             serving: names of the engines that serve users.
             routes: of other parts, behind the same door.
             judge: the attributor's report.
+            still: queues whose head does not move.
         """
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
         self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
-        self._learning = learning
+        self._learning, self._still = learning, still
         self._started = clock()
         self._parties: tuple[float, int] | None = None
         """When parties with evidence were counted last, and how many there were."""
@@ -116,8 +118,9 @@ class Control:
             Route("/metrics", metrics(self._registry)),
         ]
         return behind_door(
-            routes, Dashboard(), actors=self._actors, allowed_hosts=allowed_hosts, keys=keys, refused=self._refused
-        )
+            routes, Dashboard(), actors=self._actors, allowed_hosts=allowed_hosts, keys=keys, refused=self._refused,
+            still=self._still,
+        )  # fmt: skip
 
     async def openapi(self, request: Request) -> Response:
         return _json(document(request.app.routes))
@@ -240,6 +243,7 @@ class Control:
 def behind_door(
     routes: Sequence[BaseRoute], default: ASGIApp, *, actors: Callable[[], Sequence[ActorState]],
     allowed_hosts: Sequence[str], keys: KeyRing | None, refused: Counter[str],
+    still: Callable[[], Collection[str]] = set,
 ) -> Starlette:  # fmt: skip
     """An application of the control API's address: health for everybody, the rest behind an operator's key.
 
@@ -250,7 +254,7 @@ def behind_door(
         routes=routes,
         middleware=[
             Middleware(SecurityHeaders),
-            Middleware(Health, actors=actors),
+            Middleware(Health, actors=actors, still=still),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts)),
             Middleware(AdminOnly, keys=keys, routes=routes, refused=refused),
         ],

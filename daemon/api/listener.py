@@ -1,5 +1,6 @@
 """Where the control API listens: the same before this daemon leads and after."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
@@ -15,6 +16,7 @@ from actors.system.lifecycle import Lifecycle, Task
 from actors.system.metrics import SystemMetrics
 from actors.system.supervisor import Supervisor
 from daemon.api.admin import admin_keys
+from daemon.api.health import Heads
 from daemon.api.tls import ServerTls, server_tls
 from daemon.collectors.figures import Figures, gauge
 from daemon.processes.asgi import serve
@@ -64,11 +66,13 @@ class Listener:
         return run
 
 
-async def observe(supervisor: Supervisor, bus: Bus, metrics: SystemMetrics) -> None:
-    """Look at actors and bus for `/metrics`."""
+async def observe(supervisor: Supervisor, bus: Bus, metrics: SystemMetrics, heads: Heads) -> None:
+    """Look at actors and bus for `/metrics` and `/readyz`."""
     metrics.observe(supervisor.state())
     try:
-        for durable, depth in (await bus.depth()).items():
+        depths = await bus.depth()
+        heads.look(depths, time.monotonic())
+        for durable, depth in depths.items():
             metrics.observe_depth(durable, depth.waiting, depth.in_flight)
     except ActorSystemError as error:
         log.debug("depth.unknown", reason=str(error))

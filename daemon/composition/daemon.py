@@ -51,6 +51,7 @@ from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.redaction import Redactor
 from daemon.api.control import Control
 from daemon.api.experience import ExperienceApi
+from daemon.api.health import Heads
 from daemon.api.killswitch import ORIGIN, KillSwitch
 from daemon.api.listener import observe
 from daemon.api.live import LiveRoutes
@@ -416,12 +417,13 @@ class Daemon:
             store=self.store, search=self.navigator.search, redact=Redactor(redaction(config)).text, send=self._teach,
             clock=self.clock,
         )  # fmt: skip
+        heads = Heads()
         control = Control(
             store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,
             orders=self.orders, curator=lambda: self.curator.figures, sentinel=self.sentinel.status,
             fleet=lambda: self.swapper.fleet, halted=self.kill.reason, learning=self.learning.status,
             serving=tuple(self.serving), judge=self.attributor.report,
-            retry=partial(put_back, parts.bus, self.store),
+            retry=partial(put_back, parts.bus, self.store), still=lambda: heads.still(time.monotonic()),
             describe={
                 "sandbox": config.sandbox.environment or None,
                 "engines": {name: engine.url for name, engine in parts.engines.items()},
@@ -433,7 +435,7 @@ class Daemon:
                 *VersionApi(self.store, parts.provenance.trusted("gate"), parts.versions).routes(),
             ],
         )  # fmt: skip
-        look = partial(observe, supervisor, parts.bus, parts.metrics)
+        look = partial(observe, supervisor, parts.bus, parts.metrics, heads)
         supervisor.add("control", parts.listener.task(control.app, look))
 
     async def _teach(self, lessons: Sequence[Experience]) -> None:

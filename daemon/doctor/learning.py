@@ -3,12 +3,16 @@
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from actors.messages import MANIFEST
 from actors.messages.signing import BadKey
 from actors.ports.errors import CheckpointRefused, WeightsUnavailable
 from actors.ports.models import words_alone
 from adapters.weights import check_directory
+from daemon.cli.control_client import control_client
 from daemon.cli.status import fetch
 from daemon.composition import registry
 from daemon.composition.checks import NAMED, faults
@@ -83,11 +87,33 @@ async def _agents(scene: Scene) -> Sequence[Finding]:
         raise NotLooked("the daemon does not answer") from error
     learning = status.get("learning") or {}
     if not learning:
-        raise NotLooked("the daemon does not lead, or is still starting")
+        raise NotLooked("the daemon is still starting")
     return [
         warning(f"{agent['label']}: calls that train: {agent['calls_sentence']}", agent["calls_remedy"])
         for agent in learning.get("agents", [])
         if agent["calls_remedy"] and not agent["calls_remedy"].startswith("nothing")
+    ]
+
+
+async def _progress(scene: Scene) -> Sequence[Finding]:
+    """As `/readyz` has it: actors that do not get on, queues whose head does not move."""
+
+    def ask() -> dict[str, Any]:
+        with control_client(where(scene.config.control), CALL_SECONDS) as client:
+            return dict(client.get("/readyz").json())
+
+    try:
+        told = await aside(ask)
+    except (httpx.HTTPError, ConfigError, ValueError) as error:
+        raise NotLooked("the daemon does not answer") from error
+    if told.get("status") != "stuck":
+        return []
+    return [
+        fault(
+            f"{', '.join(told['waits_for'])} of the daemon: no progress",
+            "`evolved status` says what an actor waits for; a queue's head that stands still without a reason: "
+            "systemctl restart evolved-daemon",
+        )
     ]
 
 
@@ -137,5 +163,6 @@ LEARNING = (
     Check("lessons", "lessons are found by what they mean, not by their words alone", _lessons),
     Check("trainer", "torch, a GPU and a warm start, where the learner is to run here", _trainer),
     Check("versions", "the newest versions can be read and are signed", _versions),
+    Check("progress", "what the daemon needs gets on, and the head of each queue moves", _progress),
     Check("agents", "the calls of each agent can be trained on", _agents),
 )

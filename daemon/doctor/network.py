@@ -38,7 +38,10 @@ async def daemon_answers(scene: Scene) -> bool:
         return False
     try:
         answer = await aside(_status, control)
-        ours = "evolved keys add" in answer.text if answer.status_code in (401, 403) else "actors" in answer.json()
+        waits = answer.status_code == 503 and "waits to lead" in answer.text
+        ours = waits or (
+            "evolved keys add" in answer.text if answer.status_code in (401, 403) else "actors" in answer.json()
+        )
     except (httpx.TimeoutException, httpx.NetworkError) as error:
         raise NoAnswer(f"{address(control)}/api/status") from error
     except (httpx.HTTPError, ConfigError, ValueError, TypeError):

@@ -212,6 +212,12 @@ async def test_depth_tells_what_waits_and_what_is_in_flight(bench):
     # A bus may have the next batch on its way while this one is worked on.
     assert depth.in_flight in (1, 2)
     assert depth.waiting + depth.in_flight == 3
+    await subscription.ack(batch)
+
+    async def moved() -> bool:
+        return (await bench.bus.depth())[f"{bench.prefix}-d"].acked > depth.acked
+
+    await until(moved, "the head moves")
 
 
 async def test_the_tail_is_the_last_number_that_was_confirmed(bench):

@@ -120,7 +120,7 @@ class StubBus:
         for durable in self._durables.values():
             durable.collect()
         return {
-            name: Depth(waiting=len(durable.ready), in_flight=len(durable.flying))
+            name: Depth(waiting=len(durable.ready), in_flight=len(durable.flying), acked=durable.acked)
             for name, durable in self._durables.items()
         }
 
@@ -147,6 +147,7 @@ class StubSubscription:
         self.cursors: dict[_Log, int] = {}
         self.ready: deque[_Entry] = deque()
         self.flying: dict[_Entry, float] = {}
+        self.acked = 0
         """Delivered or put off: when each is due again."""
         self._attempts: Counter[_Entry] = Counter()
 
@@ -189,7 +190,7 @@ class StubSubscription:
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         for entry in await self._heard(deliveries):
-            self.flying.pop(entry, None)
+            self.acked += self.flying.pop(entry, None) is not None
             if entry in self.ready:
                 self.ready.remove(entry)
             if entry.log.definition.queue:

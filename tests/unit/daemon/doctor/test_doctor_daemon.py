@@ -46,6 +46,26 @@ async def test_a_daemon_that_wants_a_key_is_ours_and_another_server_is_not(tmp_p
                 await daemon_answers(scene(tmp_path, url))
 
 
+async def test_a_daemon_that_waits_to_lead_is_ours_and_one_that_does_not_get_on_is_a_fault(tmp_path: Path) -> None:
+    told: dict[str, Any] = {"status": "ok"}
+
+    async def waits(request: Request) -> JSONResponse:
+        return JSONResponse({"error": {"message": "this daemon waits to lead: b leads"}}, status_code=503)
+
+    async def ready(request: Request) -> JSONResponse:
+        return JSONResponse(told, status_code=503)
+
+    (check,) = [one for one in LEARNING if one.name == "progress"]
+    with pytest.raises(NotLooked, match="does not answer"):
+        await check.look(scene(tmp_path, "http://127.0.0.1:9"))
+    with served(Starlette(routes=[Route("/api/status", waits), Route("/readyz", ready)])) as url:
+        assert await daemon_answers(scene(tmp_path, url))
+        assert await check.look(scene(tmp_path, url)) == []
+        told |= {"status": "stuck", "waits_for": ["curator"]}
+        (found,) = await check.look(scene(tmp_path, url))
+    assert (found.severity, found.what) == ("fault", "curator of the daemon: no progress")
+
+
 async def test_who_is_slow_is_not_taken_for_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes connections and says nothing: ours under load, as far as anybody can tell."""
     monkeypatch.setattr("daemon.doctor.base.CALL_SECONDS", 0.3)
@@ -78,7 +98,7 @@ async def test_an_agent_whose_calls_cannot_be_trained_on_is_a_warning_with_what_
     with pytest.raises(NotLooked, match="does not answer"):
         await check.look(scene(tmp_path, "http://127.0.0.1:9"))
     with served(Starlette(routes=[Route("/api/status", status)])) as url:
-        with pytest.raises(NotLooked, match="does not lead"):
+        with pytest.raises(NotLooked, match="still starting"):
             await check.look(scene(tmp_path, url))
         learning["agents"] = agents
         (unfit,) = await check.look(scene(tmp_path, url))
