@@ -127,9 +127,8 @@ def remedy(reason: str) -> str:
 def _explained(reason: str) -> tuple[str, str]:
     if reason.startswith("redacted"):
         return f"held {reason.removeprefix('redacted').strip() or 'something'} that was redacted", _REDACTED
-    if reason.startswith(
-        "no token ids"
-    ):  # from which route, or in spans: where there is more to say, the table says it
+    if reason.startswith("no token ids"):
+        # From which route, or in spans: where there is more to say, the table says it.
         return _REMEDIES.get(reason, _REMEDIES["no token ids"])
     # The learner's reasons are words with underscores, and so are the names of sampling parameters.
     return _REMEDIES.get(reason) or _REMEDIES.get(reason.replace("_", " "), (reason, ""))

@@ -105,8 +105,8 @@ class Store:
         """From now on only while `lead` is had."""
         self._database.lead = lead
 
-    async def insist(self) -> None:
-        """Come back only if the lead is still had, by the database's word: before what no transaction can take back."""
+    async def confirm_lead(self) -> None:
+        """Return only if the lead is still had, by the database's word: before what no transaction can take back."""
         await self.change(lambda connection: None)
 
     async def aclose(self) -> None:

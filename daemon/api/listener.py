@@ -32,7 +32,7 @@ class Listener:
     """The address, its certificate, and the keys of those who may come in.
 
     Raises:
-        ConfigError: others could reach it, and it has no key, or no TLS.
+        ConfigError: others can reach the address, and there is no key or no TLS.
     """
 
     def __init__(self, config: Config, registry: CollectorRegistry) -> None:

@@ -85,12 +85,9 @@ from daemon.composition.resources import Resources
 from daemon.experience.forgetting import Forgetter
 from daemon.experience.service import ExperiencePool
 from daemon.ingest.dead_letters import collect, put_back
-from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
-from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.live.registry import Live
 from daemon.processes.tap_settings import ROUTES, redaction
 from daemon.settings.tables import SHADOW, Config
-from daemon.tap.segments import spools
 from daemon.upkeep.retention import Retention, retention_figures
 from daemon.upkeep.swaps import Swaps
 
@@ -101,24 +98,6 @@ LONG = Restart(stall_seconds=900.0)
 _REMEMBERED_SECONDS = 31 * 86_400.0
 """Marks of handled records are kept for longer than any stream keeps a record (30 days): it could still come again."""
 _HOUSEKEEPING_SECONDS = 3600.0
-
-
-def capture(config: Config, parts: Resources) -> dict[str, Task]:
-    """Tasks that every daemon has, also one that waits to lead, for spool and port are this machine's: what the tap
-    spooled goes to the bus; agents' telemetry (OTLP) is the other way in."""
-    shipper = Shipper(
-        spools(config.spool, config.tap.workers), parts.bus,
-        metrics=ShipperMetrics(parts.registry), rng=random.Random(f"{config.seed}-shipper"),
-    )  # fmt: skip
-    tasks = {"shipper": alone(config.spool, shipper.run)}
-    if config.otlp.listen:
-        intake = OtlpIntake(
-            values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,
-            keys=agent_keys(config.keys), require_key=config.tap.require_key,
-        )  # fmt: skip
-        parts.registry.register(Figures(intake_figures, intake))
-        tasks["intake"] = intake.run
-    return tasks
 
 
 class Daemon:

@@ -12,7 +12,8 @@ from actors.system import runtime
 from actors.system.errors import Escalated
 from actors.system.notify import Notify
 from daemon.api.waiting import Waiting
-from daemon.composition.daemon import Daemon, capture
+from daemon.composition.capture import capture
+from daemon.composition.daemon import Daemon
 from daemon.composition.lead import leads
 from daemon.composition.resources import Resources
 from daemon.errors import StartFailed

@@ -147,7 +147,7 @@ class Retention:
             if self.usage.total <= self.limit or self._draining():
                 break
             size = self.usage.kinds["versions"]
-            await self._store.insist()
+            await self._store.confirm_lead()
             gone = await anyio.to_thread.run_sync(prune, versions, keep, spared)
             self.usage = await self._measure()
             self._note("versions", Removed(len(gone), size - self.usage.kinds["versions"]))

@@ -95,7 +95,7 @@ async def test_with_sqlite_whoever_starts_leads_at_once_under_a_new_epoch(tmp_pa
         assert found.taken
         lead.keep(found.epoch)
         store.written_by(lead)
-        await store.insist()
+        await store.confirm_lead()
         epochs.append(found.epoch)
         assert lead.leads
     assert epochs[1] == epochs[0] + 1

@@ -1,0 +1,31 @@
+"""What takes in the calls of this machine's agents, in every daemon: spool and port are the machine's."""
+
+import random
+
+from actors.system.supervisor import Task
+from adapters.redaction import Redactor
+from daemon.collectors.figures import Figures
+from daemon.composition import values
+from daemon.composition.resources import Resources
+from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
+from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
+from daemon.processes.tap_settings import redaction
+from daemon.settings.tables import Config
+from daemon.tap.segments import spools
+
+
+def capture(config: Config, parts: Resources) -> dict[str, Task]:
+    """Tasks: what the tap spooled goes to the bus; agents' telemetry (OTLP) is the other way in."""
+    shipper = Shipper(
+        spools(config.spool, config.tap.workers), parts.bus,
+        metrics=ShipperMetrics(parts.registry), rng=random.Random(f"{config.seed}-shipper"),
+    )  # fmt: skip
+    tasks = {"shipper": alone(config.spool, shipper.run)}
+    if config.otlp.listen:
+        intake = OtlpIntake(
+            values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,
+            keys=agent_keys(config.keys), require_key=config.tap.require_key,
+        )  # fmt: skip
+        parts.registry.register(Figures(intake_figures, intake))
+        tasks["intake"] = intake.run
+    return tasks
