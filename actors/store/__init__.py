@@ -8,7 +8,7 @@ from actors.store.errors import (
     StoreUnavailable,
     UnknownRecord,
 )
-from actors.store.reading import DeadRow
+from actors.store.ledger import DeadRow
 from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.saving import stitchable
 from actors.store.store import Store

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from actors.messages import Trajectory
 from actors.messages.agents import agent_of
-from actors.store import tables as t
+from actors.store.tables import Runs
 from actors.tool_results.runs import tool_names
 
 SANDBOX = "sandbox"
@@ -67,11 +67,10 @@ class AgentView(msgspec.Struct, kw_only=True):
 
 def agents(connection: Connection, since: float) -> list[AgentView]:
     """Those whose runs ended at `since` (unix seconds) or later, the busiest first."""
-    run = t.TrajectoryRow
-    kinds = (run.agent, run.dropped, run.came, run.unfit_why, run.batch_id != "", run.outcome.is_not(None))
-    sums = func.count(), func.sum(run.calls), func.sum(run.unfit), func.max(run.label), func.max(run.ended)
+    kinds = (Runs.agent, Runs.dropped, Runs.came, Runs.unfit_why, Runs.batch_id != "", Runs.outcome.is_not(None))
+    sums = func.count(), func.sum(Runs.calls), func.sum(Runs.unfit), func.max(Runs.label), func.max(Runs.ended)
     views: dict[str, AgentView] = {}
-    wanted = select(*kinds, *sums).where(run.ended >= since, run.agent != "").group_by(*kinds)
+    wanted = select(*kinds, *sums).where(Runs.ended >= since, Runs.agent != "").group_by(*kinds)
     rows: Any = connection.execute(wanted)
     for name, dropped, came, unfit_why, ordered, reported, runs, calls, unfit, label, seen in rows:
         view = views.setdefault(name, AgentView(agent=name))

@@ -7,19 +7,20 @@ is cut off at the end, or written anew, shows against a head that was kept elsew
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select
 
 from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
-from actors.store import tables as t
-from actors.store.engine import chunks, table_of
+from actors.store.columns import among
+from actors.store.tables import AuditTrail, Candidates, Directives, Servings, Verdicts
 
-KINDS: Mapping[str, tuple[type[Message], type[t.Base]]] = {
-    "candidate": (Candidate, t.CandidateRow),
-    "verdict": (Verdict, t.VerdictRow),
-    "serving": (Serving, t.ServingRow),
-    "directive": (Directive, t.DirectiveRow),
+KINDS: Mapping[str, tuple[type[Message], Any]] = {
+    "candidate": (Candidate, Candidates),
+    "verdict": (Verdict, Verdicts),
+    "serving": (Serving, Servings),
+    "directive": (Directive, Directives),
 }
 """What is audited, and where its records are."""
 START = "0" * 64
@@ -72,20 +73,19 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
 def head(connection: Connection) -> Head:
     """The last entry."""
-    row = t.AuditRow
-    found = connection.execute(select(row.sequence, row.hash).order_by(row.sequence.desc()).limit(1)).first()
-    return Head(0, START) if found is None else Head(found.sequence, found.hash)
+    newest = select(AuditTrail.sequence, AuditTrail.hash).order_by(AuditTrail.sequence.desc())
+    found = connection.execute(newest.limit(1)).first()
+    return Head(0, START) if found is None else Head(*found)
 
 
 def unlisted(connection: Connection, records: Sequence[Message]) -> list[Message]:
     """Those of `records` that are audited and not in their tables yet, each once; ask before they are written."""
     found: list[Message] = []
-    for message, row in KINDS.values():
+    for message, table in KINDS.values():
         mine = {record.id: record for record in reversed(records) if isinstance(record, message)}
-        column = table_of(row).c.id
-        for part in chunks(sorted(mine)):
-            for known in connection.scalars(select(column).where(column.in_(part))):
-                mine.pop(known, None)
+        if mine:
+            for known in connection.scalars(select(table.id).where(among(table.id, mine))):
+                del mine[known]
         found += reversed(mine.values())
     return found
 
@@ -98,7 +98,7 @@ def append(connection: Connection, records: Sequence[Message], now: float) -> He
     if not records:
         return None
     last = head(connection)
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for record in records:
         entry = Entry(
             sequence=last.sequence + 1, at=float(now), kind=_kind(record), subject=record.id,
@@ -107,8 +107,7 @@ def append(connection: Connection, records: Sequence[Message], now: float) -> He
         entry = msgspec.structs.replace(entry, hash=entry.computed())
         last = Head(entry.sequence, entry.hash)
         rows.append(msgspec.to_builtins(entry))
-    for part in chunks(rows):
-        connection.execute(table_of(t.AuditRow).insert(), list(part))
+    connection.execute(insert(AuditTrail), rows)
     return last
 
 
@@ -118,11 +117,10 @@ def entries(connection: Connection) -> Iterator[Entry]:
 
 
 def _pages(connection: Connection) -> Iterator[list[Entry]]:
-    row = table_of(t.AuditRow)
-    wanted = select(row).order_by(row.c.sequence)
-    found = connection.execute(wanted, execution_options={"yield_per": _PAGE}).mappings()
-    for page in found.partitions():
-        yield [Entry(**one) for one in page]
+    columns = (getattr(AuditTrail, name) for name in Entry.__struct_fields__)
+    wanted = select(*columns).order_by(AuditTrail.sequence)
+    for page in connection.execute(wanted, execution_options={"yield_per": _PAGE}).partitions():
+        yield [Entry(**one._asdict()) for one in page]
 
 
 def verify(connection: Connection, anchor: Head | None = None) -> Findings:
@@ -162,7 +160,7 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
     if not anchored:
         return broken(number + 1, f"the chain ends at {number} and the anchor is {anchor}: its end was cut off")
     for kind, (_, row) in KINDS.items():
-        stray = next((key for key in connection.scalars(select(table_of(row).c.id)) if key not in seen[kind]), None)
+        stray = next((key for key in connection.scalars(select(row.id)) if key not in seen[kind]), None)
         if stray is not None:
             return Findings(head=last, entries=number, problem=f"{kind} {stray} has no entry: put in beside the daemon")
     return Findings(head=last, entries=number)
@@ -171,11 +169,10 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
 def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, str], str]:
     """sha256 of the records that `page` is about."""
     found: dict[tuple[str, str], str] = {}
-    for kind, (_, row) in KINDS.items():
-        table = table_of(row)
-        for part in chunks([entry.subject for entry in page if entry.kind == kind]):
-            rows = connection.execute(select(table.c.id, table.c.body).where(table.c.id.in_(part)))
-            found |= {(kind, key): sha256(body).hexdigest() for key, body in rows}
+    for kind, (_, table) in KINDS.items():
+        subjects = (entry.subject for entry in page if entry.kind == kind)
+        rows = connection.execute(select(table.id, table.body).where(among(table.id, subjects)))
+        found |= {(kind, key): sha256(body).hexdigest() for key, body in rows}
     return found
 
 

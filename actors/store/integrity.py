@@ -13,9 +13,21 @@ from sqlalchemy import Connection, func, select
 
 from actors.messages import Directive, MessageError, Verdict, decode
 from actors.store import schema
-from actors.store import tables as t
 from actors.store.audit import verify
-from actors.store.engine import sqlite_file, table_of
+from actors.store.engine import sqlite_file
+from actors.store.tables import (
+    Base,
+    Batches,
+    Calls,
+    Candidates,
+    Directives,
+    Lessons,
+    Reports,
+    Runs,
+    Servings,
+    Tasks,
+    Verdicts,
+)  # fmt: skip
 
 Report = Callable[[str], None]
 _NAMED = 5
@@ -29,10 +41,7 @@ _BROKEN_TRAIL = (
     "`evolved audit verify` with a head that was kept elsewhere tells how far it can be believed; restore a backup "
     "from before"
 )
-_BODIES: tuple[type[t.Base], ...] = (
-    t.ExchangeRow, t.FeedbackRow, t.TrajectoryRow, t.ExperienceRow, t.TaskRow, t.BatchRow, t.CandidateRow,
-    t.VerdictRow, t.ServingRow, t.DirectiveRow,
-)  # fmt: skip
+_BODIES = (Calls, Reports, Runs, Lessons, Tasks, Batches, Candidates, Verdicts, Servings, Directives)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,14 +87,14 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
         problem: what is wrong with a signature; that none was taken off is what the audit trail says.
     """
     rows: dict[str, int] = {}
-    for table in t.Base.metadata.sorted_tables:
+    for table in Base.metadata.sorted_tables:
         rows[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0
     findings: list[Finding] = []
     good = 0
-    for row in _BODIES:
-        table, unreadable = table_of(row), list[str]()
-        say(f"{table.name}: {rows[table.name]:,} rows")
-        for key, body in connection.execute(select(table.c.id, table.c.body), execution_options={"yield_per": 500}):
+    for table in _BODIES:
+        name, unreadable = table.__tablename__, list[str]()
+        say(f"{name}: {rows[name]:,} rows")
+        for key, body in connection.execute(select(table.id, table.body), execution_options={"yield_per": 500}):
             try:
                 record = decode(body)
             except MessageError as error:
@@ -99,7 +108,7 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
                 good += 1
         if unreadable:
             named = ", ".join(unreadable[:_NAMED]) + (", ..." if len(unreadable) > _NAMED else "")
-            what = f"{table.name}: bodies that cannot be read: {named}"
+            what = f"{name}: bodies that cannot be read: {named}"
             findings.append(Finding(what=what, remedy=_UNREADABLE, number=len(unreadable)))
     say("audit trail")
     trail = verify(connection)

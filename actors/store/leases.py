@@ -19,10 +19,10 @@ import structlog
 from sqlalchemy import Connection, case, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from actors.store.engine import insert_new, open_engine, outage, table_of
+from actors.store.engine import insert_new, open_engine
 from actors.store.errors import StoreUnavailable
 from actors.store.postgresql import end_silent_writer
-from actors.store.tables import LeaseRow
+from actors.store.tables import Leases
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,45 +56,40 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 def take(connection: Connection, name: str, holder: str, seconds: float, about: str = "") -> Standing:
     """Take `name` for so long if it is free, whoever had it; how it stands then."""
-    row, found = LeaseRow, standing(connection, name)
+    found = standing(connection, name)
     if found.seconds_left:
         return found
     if not found.epoch:
         free = {"name": name, "holder": "", "about": "", "epoch": 0, "since": 0.0, "expires": 0.0}
-        insert_new(connection, table_of(row), [free])
+        insert_new(connection, Leases, [free])
     now = _now(connection)
     least = int(now) - _EPOCH_ZERO
-    connection.execute(
-        update(row)
-        .where(row.name == name, row.expires <= now)
+    # Somebody may have been quicker between the look and the update.
+    took = connection.execute(
+        update(Leases)
+        .where(Leases.name == name, Leases.expires <= now)
         .values(
             holder=holder, about=about, since=now, expires=now + seconds,
-            epoch=case((row.epoch >= least, row.epoch + 1), else_=least),
+            epoch=case((Leases.epoch >= least, Leases.epoch + 1), else_=least),
         )
     )  # fmt: skip
-    after = standing(connection, name)
-    # Somebody may have been quicker between the look and the update, even another call of this holder.
-    mine = select(row.name).where(row.name == name, row.holder == holder, row.since == now)
-    return msgspec.structs.replace(after, taken=connection.scalar(mine) is not None)
+    return msgspec.structs.replace(standing(connection, name), taken=took.rowcount == 1)
 
 
 def renew(connection: Connection, name: str, epoch: int, seconds: float) -> bool:
     """Have it last for `seconds` from now; False if there is another epoch, or it was given back."""
-    row = LeaseRow
-    held = (row.name == name, row.epoch == epoch, row.expires > 0)
-    return connection.execute(update(row).where(*held).values(expires=_now(connection) + seconds)).rowcount == 1
+    held = (Leases.name == name, Leases.epoch == epoch, Leases.expires > 0)
+    return connection.execute(update(Leases).where(*held).values(expires=_now(connection) + seconds)).rowcount == 1
 
 
 def give_back(connection: Connection, name: str, epoch: int) -> None:
     """It is free from now on, if its epoch is still `epoch`."""
-    row = LeaseRow
-    connection.execute(update(row).where(row.name == name, row.epoch == epoch).values(expires=0.0))
+    connection.execute(update(Leases).where(Leases.name == name, Leases.epoch == epoch).values(expires=0.0))
 
 
 def standing(connection: Connection, name: str) -> Standing:
     """How it stands."""
-    row = LeaseRow
-    wanted = select(row.holder, row.about, row.epoch, row.expires).where(row.name == name)
+    wanted = select(Leases.holder, Leases.about, Leases.epoch, Leases.expires).where(Leases.name == name)
     found = connection.execute(wanted).first()
     if found is None:
         return Standing()
@@ -168,7 +163,7 @@ class Lead:
         """To be called in a write transaction before anything else: ends the process if somebody else leads."""
         if self.sole or not self.epoch:
             return
-        wanted = select(LeaseRow.epoch).where(LeaseRow.name == LEAD).with_for_update(read=True, key_share=True)
+        wanted = select(Leases.epoch).where(Leases.name == LEAD).with_for_update(read=True, key_share=True)
         if (found := connection.scalar(wanted)) != self.epoch:
             self._lost(found)
 
@@ -199,14 +194,11 @@ class Lead:
         self._leave()
 
     def _run(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with self._engine.begin() as connection:
-                if not self.sole:
-                    # A taker must not wait for a holder that hangs, nor a holder for its own renewal.
-                    connection.execute(select(func.set_config("lock_timeout", _LOCK_MILLISECONDS, True)))
-                return work(connection, *args, **kwargs)
-        except DBAPIError as error:
-            raise outage(error, self._engine.url) or error from error
+        with self._engine.begin() as connection:
+            if not self.sole:
+                # A taker must not wait for a holder that hangs, nor a holder for its own renewal.
+                connection.execute(select(func.set_config("lock_timeout", _LOCK_MILLISECONDS, True)))
+            return work(connection, *args, **kwargs)
 
 
 def _take_lead(connection: Connection, name: str, holder: str, seconds: float, about: str) -> Standing:

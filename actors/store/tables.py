@@ -24,7 +24,7 @@ def _some(name: str, where: str, *columns: str) -> Index:
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
-class ExchangeRow(Base):
+class Calls(Base):
     """One LLM call."""
 
     __tablename__ = "exchanges"
@@ -56,7 +56,7 @@ class ExchangeRow(Base):
     )
 
 
-class FeedbackRow(Base):
+class Reports(Base):
     """An outcome or rating."""
 
     __tablename__ = "feedback"
@@ -79,7 +79,7 @@ class FeedbackRow(Base):
     )
 
 
-class TrajectoryRow(Base):
+class Runs(Base):
     """A closed trajectory, attributed or not yet; `body` is a Trajectory or an Attributed accordingly."""
 
     __tablename__ = "trajectories"
@@ -143,7 +143,7 @@ class TrajectoryRow(Base):
     )
 
 
-class UseRow(Base):
+class Uses(Base):
     """A revision of a run's outcome that an actor has taken in: it does so once, whichever record tells of it first."""
 
     __tablename__ = "uses"
@@ -152,7 +152,7 @@ class UseRow(Base):
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
-class JudgementRow(Base):
+class Judgements(Base):
     """What a judge said of some content, so that the same is not paid for twice."""
 
     __tablename__ = "judgements"
@@ -164,7 +164,7 @@ class JudgementRow(Base):
     body: Mapped[bytes]
 
 
-class ExperienceRow(Base):
+class Lessons(Base):
     """One revision of a lesson."""
 
     __tablename__ = "experiences"
@@ -176,7 +176,7 @@ class ExperienceRow(Base):
     body: Mapped[bytes]
 
 
-class EmbeddingRow(Base):
+class Embeddings(Base):
     """The vector of a lesson's text, so that a restart need not embed it again; can be lost at any time."""
 
     __tablename__ = "embeddings"
@@ -189,7 +189,7 @@ class EmbeddingRow(Base):
     """float32, as the machine has it."""
 
 
-class TaskRow(Base):
+class Tasks(Base):
     """A task for the sandbox, and how it fared there (see `actors.store.tasks`)."""
 
     __tablename__ = "tasks"
@@ -211,7 +211,7 @@ class TaskRow(Base):
     __table_args__ = (Index("ix_tasks_state", "state", "last"),)
 
 
-class TaskSourceRow(Base):
+class TaskSources(Base):
     """What a task was made from: ids of trajectories, or of an exploration."""
 
     __tablename__ = "task_sources"
@@ -219,7 +219,7 @@ class TaskSourceRow(Base):
     source: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class BatchRow(Base):
+class Batches(Base):
     """An order to train."""
 
     __tablename__ = "batches"
@@ -228,7 +228,7 @@ class BatchRow(Base):
     body: Mapped[bytes]
 
 
-class BatchMemberRow(Base):
+class BatchMembers(Base):
     """Which trajectories an order holds."""
 
     __tablename__ = "batch_members"
@@ -236,7 +236,7 @@ class BatchMemberRow(Base):
     trajectory_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class CandidateRow(Base):
+class Candidates(Base):
     """A weight version."""
 
     __tablename__ = "candidates"
@@ -247,7 +247,7 @@ class CandidateRow(Base):
     body: Mapped[bytes]
 
 
-class CandidateBatchRow(Base):
+class CandidateBatches(Base):
     """Which orders a version came from."""
 
     __tablename__ = "candidate_batches"
@@ -255,7 +255,7 @@ class CandidateBatchRow(Base):
     batch_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class VerdictRow(Base):
+class Verdicts(Base):
     """What the gate said."""
 
     __tablename__ = "verdicts"
@@ -266,7 +266,7 @@ class VerdictRow(Base):
     body: Mapped[bytes]
 
 
-class ServingRow(Base):
+class Servings(Base):
     """What an engine served from when on."""
 
     __tablename__ = "servings"
@@ -279,7 +279,7 @@ class ServingRow(Base):
     __table_args__ = (Index("ix_servings_engine", "engine", "since"),)
 
 
-class DirectiveRow(Base):
+class Directives(Base):
     """An order of the sentinel or of an operator."""
 
     __tablename__ = "directives"
@@ -289,7 +289,7 @@ class DirectiveRow(Base):
     body: Mapped[bytes]
 
 
-class AuditRow(Base):
+class AuditTrail(Base):
     """An entry of the audit trail (`actors.store.audit`); never changed, never deleted."""
 
     __tablename__ = "audit"
@@ -303,7 +303,7 @@ class AuditRow(Base):
     __table_args__ = (Index("uq_audit_subject", "kind", "subject", unique=True),)
 
 
-class ForgottenRow(Base):
+class Forgotten(Base):
     """A tombstone: what was forgotten does not come back over the streams."""
 
     __tablename__ = "forgotten"
@@ -315,7 +315,7 @@ class ForgottenRow(Base):
     at: Mapped[float] = mapped_column(index=True)
 
 
-class ProcessedRow(Base):
+class Processed(Base):
     """An input that an actor is done with."""
 
     __tablename__ = "processed"
@@ -324,7 +324,7 @@ class ProcessedRow(Base):
     at: Mapped[float] = mapped_column(index=True)
 
 
-class OutboxRow(Base):
+class Outbox(Base):
     """An output, kept until the bus has it; afterwards its id alone."""
 
     __tablename__ = "outbox"
@@ -341,7 +341,7 @@ class OutboxRow(Base):
     )
 
 
-class DeadLetterRow(Base):
+class DeadLetters(Base):
     """A parked record."""
 
     __tablename__ = "dead_letters"
@@ -354,7 +354,7 @@ class DeadLetterRow(Base):
     at: Mapped[float]
 
 
-class StateRow(Base):
+class State(Base):
     """Small things that an actor wants to find again."""
 
     __tablename__ = "state"
@@ -362,7 +362,7 @@ class StateRow(Base):
     value: Mapped[bytes]
 
 
-class LeaseRow(Base):
+class Leases(Base):
     """Who may do what one alone may (`actors.store.leases`)."""
 
     __tablename__ = "leases"
