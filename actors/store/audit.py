@@ -64,7 +64,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """What a walk along the chain found."""
 
     head: Head
-    entries: int
+    """The last entry that is sound."""
     broken: int | None = None
     """Sequence of the first entry that is not as it was written; None if all are."""
     problem: str = ""
@@ -129,41 +129,36 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
     Args:
         anchor: a head that was kept elsewhere: the chain must go through it.
     """
-    last, number, anchored = Head(0, START), 0, anchor is None or anchor == Head(0, START)
+    last, anchor = Head(0, START), anchor or Head(0, START)
     seen: dict[str, set[str]] = {kind: set() for kind in KINDS}
-
-    def broken(sequence: int, problem: str) -> Findings:
-        return Findings(head=last, entries=number, broken=sequence, problem=problem)
-
     for page in _pages(connection):
         digests = _digests(connection, page)
         for entry in page:
-            if entry.sequence != last.sequence + 1:
-                return broken(last.sequence + 1, f"entry {last.sequence + 1} is missing, {entry.sequence} comes next")
-            if entry.previous != last.hash:
-                return broken(entry.sequence, f"it does not follow entry {last.sequence}: one of them was changed")
-            if entry.hash != entry.computed():
-                return broken(entry.sequence, "it was changed: its hash is of other content")
-            if entry.kind not in KINDS or entry.subject in seen[entry.kind]:
-                return broken(entry.sequence, f"a second entry of {entry.kind} {entry.subject}, or of no known kind")
-            found = digests.get((entry.kind, entry.subject))
-            if found is None:
-                return broken(entry.sequence, f"its record is gone: {entry.kind} {entry.subject}")
-            if found != entry.digest:
-                return broken(entry.sequence, f"its record was changed: {entry.kind} {entry.subject}")
+            number, record = last.sequence + 1, f"{entry.kind} {entry.subject}"
+            digest = digests.get((entry.kind, entry.subject))
+            again = entry.subject in seen.get(entry.kind, (entry.subject,))
+            rewritten = entry.sequence == anchor.sequence and entry.hash != anchor.hash
+            problems = (
+                (entry.sequence != number, f"entry {number} is missing, {entry.sequence} comes next"),
+                (entry.previous != last.hash, f"it does not follow entry {last.sequence}: one of them was changed"),
+                (entry.hash != entry.computed(), "it was changed: its hash is of other content"),
+                (again, f"a second entry of {record}, or of no known kind"),
+                (digest is None, f"its record is gone: {record}"),
+                (digest != entry.digest, f"its record was changed: {record}"),
+                (rewritten, f"it is not the entry of the anchor {anchor}: rewritten since"),
+            )
+            if problem := next((text for wrong, text in problems if wrong), ""):
+                return Findings(head=last, broken=number, problem=problem)
             seen[entry.kind].add(entry.subject)
-            last, number = Head(entry.sequence, entry.hash), number + 1
-            if anchor is not None and entry.sequence == anchor.sequence:
-                if entry.hash != anchor.hash:
-                    return broken(entry.sequence, f"it is not the entry of the anchor {anchor}: rewritten since")
-                anchored = True
-    if not anchored:
-        return broken(number + 1, f"the chain ends at {number} and the anchor is {anchor}: its end was cut off")
-    for kind, (_, row) in KINDS.items():
-        stray = next((key for key in connection.scalars(select(row.id)) if key not in seen[kind]), None)
+            last = Head(number, entry.hash)
+    if last.sequence < anchor.sequence:
+        problem = f"the chain ends at {last.sequence} and the anchor is {anchor}: its end was cut off"
+        return Findings(head=last, broken=last.sequence + 1, problem=problem)
+    for kind, (_, table) in KINDS.items():
+        stray = next((key for key in connection.scalars(select(table.id)) if key not in seen[kind]), None)
         if stray is not None:
-            return Findings(head=last, entries=number, problem=f"{kind} {stray} has no entry: put in beside the daemon")
-    return Findings(head=last, entries=number)
+            return Findings(head=last, problem=f"{kind} {stray} has no entry: put in beside the daemon")
+    return Findings(head=last)
 
 
 def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, str], str]:

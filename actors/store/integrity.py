@@ -3,10 +3,7 @@
 pages (SQLite)  ->  bodies decode, their signatures are good  ->  audit trail
 """
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from urllib.parse import quote
 
 import msgspec
 from sqlalchemy import Connection, func, select
@@ -14,7 +11,8 @@ from sqlalchemy import Connection, func, select
 from actors.messages import Directive, MessageError, Verdict, decode
 from actors.store import schema
 from actors.store.audit import verify
-from actors.store.engine import sqlite_file
+from actors.store.engine import located, open_read_only, sqlite_file
+from actors.store.errors import StoreUnavailable
 from actors.store.tables import (
     Base,
     Batches,
@@ -68,16 +66,17 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 def pages(url: str) -> list[Finding]:
     """What SQLite says of its own file; nothing of other databases."""
-    path = sqlite_file(url)
-    if path is None:
+    if sqlite_file(url) is None:
         return []
-    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    engine = open_read_only(url)
     try:
-        with closing(sqlite3.connect(address, uri=True, timeout=20.0)) as connection:
-            said = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_NAMED})")]
-    except sqlite3.DatabaseError as error:
+        with engine.connect() as connection:
+            said = connection.exec_driver_sql(f"PRAGMA integrity_check({_NAMED})").scalars().all()
+    except StoreUnavailable as error:
         said = [str(error)]
-    return [] if said == ["ok"] else [Finding(what=f"{path}: {_line(one)}", remedy=_RESTORE) for one in said]
+    finally:
+        engine.dispose()
+    return [Finding(what=f"{located(engine)}: {_line(one)}", remedy=_RESTORE) for one in said if one != "ok"]
 
 
 def check(connection: Connection, problem: Callable[[Verdict | Directive], str] | None, say: Report) -> Checked:

@@ -1,7 +1,7 @@
 """Messages into rows: `save` dispatches by type. A record that is there already changes nothing."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -75,41 +75,44 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         UnknownRecord: a type without a table; nothing should be committed then.
     """
     records = list(records)
-    if unknown := {type(record) for record in records} - {*_SIMPLE, *_OTHERS}:
+    of: defaultdict[type[Message], list[Any]] = defaultdict(list)
+    for record in records:
+        of[type(record)].append(record)
+    if unknown := of.keys() - {*_SIMPLE, *_OTHERS}:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
     saved, audited = Saved(), audit.unlisted(connection, records)
     for kind, table in _SIMPLE.items():
-        insert(connection, table, _only(records, kind))
-    insert(connection, Reports, _only(records, Feedback), lambda said: {"joined": "", **named(said)})
-    insert(connection, Calls, _only(records, Exchange), _of_call)
-    fresh = _trajectories(connection, [*_only(records, Trajectory), *_only(records, Attributed)])
-    for guess in _only(records, Guessed):
+        insert(connection, table, of[kind])
+    insert(connection, Reports, of[Feedback], lambda said: {"joined": "", **named(said)})
+    insert(connection, Calls, of[Exchange], _of_call)
+    fresh = _trajectories(connection, [*of[Trajectory], *of[Attributed]])
+    for guess in of[Guessed]:
         connection.execute(update(Runs).where(Runs.id == guess.id).values(guessed=guess.outcome))
-    for order in _only(records, BatchOrder):
+    for order in of[BatchOrder]:
         members = [{"batch_id": order.id, "trajectory_id": member} for member in order.trajectories]
         insert_new(connection, t.BatchMembers, members)
         unused = among(Runs.id, order.trajectories), Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(batch_id=order.id))
-    tasks.add(connection, _only(records, Task), now)
-    for candidate in _only(records, Candidate):
+    tasks.add(connection, of[Task], now)
+    for candidate in of[Candidate]:
         links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
         insert_new(connection, t.CandidateBatches, links)
         outcomes.answered(connection, candidate)
-    own = _only(records, Joined)
-    joins = [*own, *claimed(connection, _only(records, Trajectory), {joined.id for joined in own})]
-    saved.did, saved.changed = _join(connection, joins, fresh)
-    outcomes.use(connection, _only(records, Used))
-    drops = _only(records, Dropped)
-    for dropped in drops:
+    joins: list[Joined] = of[Joined]
+    joins += claimed(connection, of[Trajectory], {joined.id for joined in joins})
+    if joins:
+        connection.execute(
+            update(Reports).where(Reports.id == bindparam("said")).values(joined=bindparam("where"), **settled()),
+            [{"said": one.id, "where": one.trajectory_id} for one in joins],
+        )
+        saved.did, saved.changed = outcomes.hear(connection, joins, fresh)
+    outcomes.use(connection, of[Used])
+    for dropped in of[Dropped]:
         unused = Runs.id == dropped.id, Runs.dropped == "", Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(dropped=dropped.reason))
-    outcomes.give_up(connection, [dropped.id for dropped in drops if dropped.reason == outcomes.GIVEN_UP])
+    outcomes.give_up(connection, [one.id for one in of[Dropped] if one.reason == outcomes.GIVEN_UP])
     saved.head = audit.append(connection, audited, now)
     return saved
-
-
-def _only(records: Sequence[Message], kind: type[T]) -> list[T]:
-    return [record for record in records if isinstance(record, kind)]
 
 
 def insert(
@@ -181,16 +184,3 @@ def _run(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
         "attributed": attributed, "cluster": record.cluster if attributed else "", "batch_id": "", "dropped": "",
         **agents.columns(run),
     }  # fmt: skip
-
-
-def _join(
-    connection: Connection, joins: Sequence[Joined], fresh: Collection[str]
-) -> tuple[Counter[str], list[OutcomeChanged]]:
-    """Note whose feedback is, and take over what it says of outcomes."""
-    if not joins:
-        return Counter(), []
-    connection.execute(
-        update(Reports).where(Reports.id == bindparam("said")).values(joined=bindparam("where"), **settled()),
-        [{"said": one.id, "where": one.trajectory_id} for one in joins],
-    )
-    return outcomes.hear(connection, joins, fresh)

@@ -36,7 +36,7 @@ def _question(
     """A function of a connection that only reads, as a method of the store: one transaction each."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
-        return await store.ask(lambda connection: work(connection, *args, **kwargs))
+        return await store.ask(work, *args, **kwargs)
 
     return answer
 
@@ -47,7 +47,7 @@ def _change(
     """The same of one that writes."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
-        return await store.change(lambda connection: work(connection, *args, **kwargs))
+        return await store.change(work, *args, **kwargs)
 
     return answer
 
@@ -58,8 +58,7 @@ def _dated(
     """The same of one that notes when."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
-        now = store._clock()
-        return await store.change(lambda connection: work(connection, now, *args, **kwargs))
+        return await store.change(work, store._clock(), *args, **kwargs)
 
     return answer
 
