@@ -4,6 +4,7 @@ The gate asks for non-inferiority: how bad the difference could still be. Wilson
 papers, method 10) keep their coverage for a few dozen trials near 0 or 1.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from math import sqrt
 from statistics import NormalDist
@@ -50,9 +51,7 @@ class Pairs(msgspec.Struct, frozen=True):
     @classmethod
     def count(cls, first: Sequence[bool], second: Sequence[bool]) -> "Pairs":
         """Cross-tabulate; both sequences speak of the same tasks in the same order."""
-        table = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
-        for pair in zip(first, second, strict=True):
-            table[pair] += 1
+        table = Counter(zip(first, second, strict=True))
         return cls(table[True, True], table[True, False], table[False, True], table[False, False])
 
 

@@ -5,7 +5,7 @@ two that pull hardest, one up and one down, are set aside (a trimmed estimate: H
 nothing binds. `python -m tests.benchmarks.parties` measures what a liar can do.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
@@ -43,13 +43,9 @@ def thinned(parties: Sequence[str], *, bound: bool | None = None) -> list[int]:
         bound: whether the rule binds, where these are one side of more; None: they are all that there is.
     """
     allowed = _allowed(Counter(parties), bound)
-    left = Counter({party: allowed for party in set(parties)}) if allowed else Counter[str]()
-    taken: list[int] = []
-    for place, party in enumerate(parties):
-        if not allowed or left[party]:
-            left[party] -= 1
-            taken.append(place)
-    return taken
+    if not allowed:
+        return list(range(len(parties)))
+    return [place for place, number in enumerate(_rounds(parties)) if number < allowed]
 
 
 def newest(parties: Iterable[str], size: int, beyond: int) -> list[int]:
@@ -66,12 +62,18 @@ def newest(parties: Iterable[str], size: int, beyond: int) -> list[int]:
 
 def in_turn(keys: Sequence[Hashable]) -> list[int]:
     """All places, so that each key has its first before any has its second, and each its newest first."""
-    seen: defaultdict[Hashable, int] = defaultdict(int)
+    rounds = _rounds(keys)
+    return sorted(range(len(rounds)), key=lambda place: rounds[place])
+
+
+def _rounds(keys: Sequence[Hashable]) -> list[int]:
+    """How often its key came before, of each."""
+    seen: Counter[Hashable] = Counter()
     rounds: list[int] = []
     for key in keys:
         rounds.append(seen[key])
         seen[key] += 1
-    return sorted(range(len(rounds)), key=lambda place: rounds[place])
+    return rounds
 
 
 def _allowed(pieces: Counter[str], bound: bool | None) -> int:
@@ -139,13 +141,11 @@ class FairWindow(Generic[T]):
 
     def _let_go(self) -> None:
         loudest, held = self._held.most_common(1)[0]
-        if held <= CAP * self._size or self._party(self._things[0]) == loudest:
-            gone = self._things.popleft()
-        else:
+        place = 0
+        if held > CAP * self._size:
             place = next(place for place, one in enumerate(self._things) if self._party(one) == loudest)
-            gone = self._things[place]
-            del self._things[place]
-        party = self._party(gone)
+        party = self._party(self._things[place])
+        del self._things[place]
         self._held[party] -= 1
         if not self._held[party]:
             del self._held[party]

@@ -52,13 +52,13 @@ class Plan(msgspec.Struct, frozen=True):
     trial: ServingTrial | None = None
     waiting: Goal | None = None
     """The trial after this one."""
-    served: Mapping[str, frozenset[int]] = {}
+    served: Mapping[str, Collection[int]] = {}
     """By engine: versions that it has served."""
     own: Mapping[str, Goal] = {}
     """By engine: what it served last."""
-    gave_up: Mapping[str, frozenset[int]] = {}
+    gave_up: Mapping[str, Collection[int]] = {}
     """By engine: stable versions that it would not take and is not asked to take again."""
-    banned: frozenset[int] = frozenset()
+    banned: Collection[int] = frozenset()
     """Versions that were rolled back or refused."""
     good: tuple[int, ...] = ()
     """Versions that were stable, each once, the latest last: those that one can go back to."""
@@ -104,39 +104,38 @@ def plan(
     counts only if it was carried out before.
     """
     mine = [serving for serving in servings if serving.engine in engines]
-    events: list[tuple[float, Verdict | Directive | Serving]] = []
-    events += [(verdict.created, verdict) for verdict in verdicts]
-    events += [(directive.created, directive) for directive in directives]
-    events += [(serving.since, serving) for serving in mine]
     served: dict[str, set[int]] = {}
     for serving in mine:
         if serving.result in ("started", "swapped"):
             served.setdefault(serving.engine, set()).add(serving.version)
     walk = _Walk(len(engines) > 1, set[int]().union(*served.values()), served, frozen, kept)
-    for _, event in sorted(events, key=lambda item: item[0]):
+    for event in sorted([*verdicts, *directives, *mine], key=_when):
         walk.take(event)
     return walk.result()
 
 
-class _Walk:
+def _when(event: Verdict | Directive | Serving) -> float:
+    return event.since if isinstance(event, Serving) else event.created
+
+
+class _Walk(msgspec.Struct):
     """Goes through the events in the order of their times."""
 
-    def __init__(
-        self, several: bool, carried_out: set[int], served: dict[str, set[int]], frozen: bool,
-        kept: Collection[int] | None,
-    ) -> None:  # fmt: skip
-        self._several, self._carried_out, self._served = several, carried_out, served
-        self._frozen, self._kept = frozen, kept
-        self._stable: Goal | None = None
-        self._trial: ServingTrial | None = None
-        self._waiting: Goal | None = None
-        self._good: list[Goal] = []
-        self._own: dict[str, Goal] = {}
-        self._manifests: dict[int, str] = {}
-        self._failures: dict[tuple[str, int], int] = {}
-        self._gave_up: dict[str, set[int]] = {}
-        self._banned: set[int] = set()
-        self._rolled_back: set[int] = set()
+    _several: bool
+    _carried_out: set[int]
+    _served: dict[str, set[int]]
+    _frozen: bool
+    _kept: Collection[int] | None
+    _stable: Goal | None = None
+    _trial: ServingTrial | None = None
+    _waiting: Goal | None = None
+    _good: list[Goal] = []
+    _own: dict[str, Goal] = {}
+    _manifests: dict[int, str] = {}
+    _failures: dict[tuple[str, int], int] = {}
+    _gave_up: dict[str, set[int]] = {}
+    _banned: set[int] = set()
+    _rolled_back: set[int] = set()
 
     def take(self, event: Verdict | Directive | Serving) -> None:
         match event:
@@ -166,15 +165,10 @@ class _Walk:
     def result(self) -> Plan:
         stable = self._stable
         return Plan(
-            stable if stable is None or stable.version not in self._banned else None,
-            self._trial,
-            self._waiting,
-            {engine: frozenset(versions) for engine, versions in self._served.items()},
-            self._own,
-            {engine: frozenset(versions) for engine, versions in self._gave_up.items()},
-            frozenset(self._banned),
+            stable if stable is None or stable.version not in self._banned else None, self._trial, self._waiting,
+            self._served, self._own, self._gave_up, self._banned,
             tuple(reversed(dict.fromkeys(goal.version for goal in reversed(self._good)))),
-        )
+        )  # fmt: skip
 
     def _promote(self, goal: Goal, *, against: int | None = None) -> None:
         """`against`: the version that it was compared with; None: an operator's order, which is carried out at once."""
@@ -207,8 +201,7 @@ class _Walk:
             return
         self._banned.discard(version)
         self._rolled_back.discard(version)
-        for key in [key for key in self._failures if key[1] == version]:
-            del self._failures[key]
+        self._failures = {key: number for key, number in self._failures.items() if key[1] != version}
         for versions in self._gave_up.values():
             versions.discard(version)
         manifest = order.details.get("manifest", "")
