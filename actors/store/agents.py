@@ -45,12 +45,12 @@ class AgentView(msgspec.Struct, kw_only=True):
     """Under way, with an outcome, and in no order yet."""
     training: int = 0
     """In the outstanding order."""
-    dropped: dict[str, int] = {}
+    dropped: dict[str, int] = msgspec.field(default_factory=Counter[str])
     """Before an order, by reason."""
-    no_gradient: dict[str, int] = {}
+    no_gradient: dict[str, int] = msgspec.field(default_factory=Counter[str])
     """Ordered, by reason."""
     calls: int = 0
-    unfit: dict[str, int] = {}
+    unfit: dict[str, int] = msgspec.field(default_factory=Counter[str])
     """Calls that cannot be trained on, by reason; the others of their runs train."""
 
     @property
@@ -78,7 +78,7 @@ def agents(connection: Connection, since: float) -> list[AgentView]:
         if came == LEARNED:
             view.learned += runs
         elif why:
-            _add(view.no_gradient if came else view.dropped, why, runs)
+            (view.no_gradient if came else view.dropped)[why] += runs
         elif ordered:
             view.training += runs
         elif reported:
@@ -91,23 +91,19 @@ def agents(connection: Connection, since: float) -> list[AgentView]:
         view.guessed += runs if ordered and not reported else 0
         view.calls += calls
         if why in _UNLABELLED:
-            _add(view.unfit, why, calls)
+            view.unfit[why] += calls
         elif unfit:
-            _add(view.unfit, unfit_why, unfit)
+            view.unfit[unfit_why] += unfit
         view.label, view.seen = max(view.label, label), max(view.seen, seen)
     for view in views.values():
         view.dropped, view.no_gradient, view.unfit = map(_bounded, (view.dropped, view.no_gradient, view.unfit))
     return sorted(views.values(), key=lambda view: (-view.runs, view.agent))
 
 
-def _add(counted: dict[str, int], reason: str, number: int) -> None:
-    counted[reason] = counted.get(reason, 0) + number
-
-
 def _bounded(reasons: dict[str, int]) -> dict[str, int]:
-    ranked = sorted(reasons.items(), key=lambda item: -item[1])
-    rest = sum(number for _, number in ranked[_REASONS:])
-    return dict(ranked[:_REASONS]) | ({_OTHER: rest} if rest else {})
+    shown = dict(Counter(reasons).most_common(_REASONS))
+    rest = sum(reasons.values()) - sum(shown.values())
+    return shown | ({_OTHER: rest} if rest else {})
 
 
 def columns(run: Trajectory) -> dict[str, Any]:

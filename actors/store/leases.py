@@ -60,7 +60,7 @@ def take(connection: Connection, name: str, holder: str, seconds: float, about: 
     if found.seconds_left:
         return found
     if not found.epoch:
-        free = {"name": name, "holder": "", "about": "", "epoch": 0, "since": 0.0, "expires": 0.0}
+        free = {"name": name, "holder": "", "about": "", "epoch": 0, "expires": 0.0}
         insert_new(connection, Leases, [free])
     now = _now(connection)
     least = int(now) - _EPOCH_ZERO
@@ -69,7 +69,7 @@ def take(connection: Connection, name: str, holder: str, seconds: float, about: 
         update(Leases)
         .where(Leases.name == name, Leases.expires <= now)
         .values(
-            holder=holder, about=about, since=now, expires=now + seconds,
+            holder=holder, about=about, expires=now + seconds,
             epoch=case((Leases.epoch >= least, Leases.epoch + 1), else_=least),
         )
     )  # fmt: skip

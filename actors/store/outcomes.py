@@ -140,20 +140,18 @@ def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> L
     """
     items = {one.id: one for one in messages if isinstance(one, Attributed)}
     told = {(one.id, one.revision) for one in messages if isinstance(one, OutcomeChanged)}
-    ids = {*items, *(key for key, _ in told)}
-    rows = select(Runs.id, Runs.outcome, Runs.revision).where(among(Runs.id, ids))
-    known = {key: (outcome, revision) for key, outcome, revision in connection.execute(rows)}
-    newest = select(Uses.trajectory_id, func.max(Uses.revision)).group_by(Uses.trajectory_id)
-    mine = connection.execute(newest.where(among(Uses.trajectory_id, ids), Uses.actor == actor))
-    used = {key: revision for key, revision in mine}
+    mine = (Uses.trajectory_id == Runs.id) & (Uses.actor == actor)
+    rows = select(Runs.id, Runs.outcome, Runs.revision, func.max(Uses.revision)).outerjoin(Uses, mine).group_by(Runs.id)
+    found = connection.execute(rows.where(among(Runs.id, {*items, *(key for key, _ in told)})))
+    known = {key: (outcome, revision, used) for key, outcome, revision, used in found}
     for key, item in items.items():
-        outcome, revision = known.get(key, (None, 0))
+        outcome, revision, _ = known.get(key, (None, 0, None))
         if outcome is not None and (item.trajectory.outcome is None or revision > item.trajectory.outcome_revision):
             items[key] = revised(item, outcome, revision)
-    wanted = [key for key, revision in told if key not in items and known.get(key, (None, -1))[1] == revision]
+    wanted = [key for key, revision in told if key not in items and key in known and known[key][1] == revision]
     credited = select(Runs.body).where(among(Runs.id, wanted), Runs.attributed)
     items |= {item.id: item for item in runs.bodies(connection, credited, Attributed)}
-    return Latest(items, used)
+    return Latest(items, {key: used for key, (*_, used) in known.items() if used is not None})
 
 
 def newest_late(connection: Connection, since: float, limit: int) -> list[str]:

@@ -4,7 +4,8 @@ run -> orders that held it -> versions that came of them -> verdicts -> engines 
 """
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, func, select, union
@@ -81,6 +82,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """It was trained on."""
 
 
+V = TypeVar("V", Serving, Verdict, Span)
+
+
 def orders_of(connection: Connection, trajectory_id: str) -> tuple[Order, ...]:
     """Orders that held a run, with what came of them; the oldest first."""
     held = select(Batches.id).join(BatchMembers, BatchMembers.batch_id == Batches.id)
@@ -117,11 +121,8 @@ def numbers(connection: Connection) -> list[int]:
 
 def swaps(connection: Connection, low: int, high: int) -> dict[int, list[Serving]]:
     """What engines were made to serve, by version from `low` to `high`, newest first, refusals included."""
-    found: defaultdict[int, list[Serving]] = defaultdict(list)
     wanted = select(Servings.body).where(Servings.version.between(low, high))
-    for one in bodies(connection, wanted.order_by(Servings.since.desc(), Servings.id), Serving):
-        found[one.version].append(one)
-    return found
+    return _by_version(bodies(connection, wanted.order_by(Servings.since.desc(), Servings.id), Serving))
 
 
 def why(connection: Connection, version: int) -> Why | None:
@@ -148,13 +149,9 @@ def spans(connection: Connection, low: int = 0, high: int | None = None) -> list
 
 def _between(connection: Connection, low: int, high: int) -> list[Version]:
     candidates, made = _candidates(connection, low, high), swaps(connection, low, high)
-    verdicts: defaultdict[int, list[Verdict]] = defaultdict(list)
     wanted = select(Verdicts.body).where(Verdicts.version.between(low, high)).order_by(Verdicts.created)
-    for verdict in bodies(connection, wanted, Verdict):
-        verdicts[verdict.version].append(verdict)
-    served: defaultdict[int, list[Span]] = defaultdict(list)
-    for span in spans(connection, low, high):
-        served[span.version].append(span)
+    verdicts = _by_version(bodies(connection, wanted, Verdict))
+    served = _by_version(spans(connection, low, high))
     setbacks = {number: back for number, back in _ordered_back(connection).items() if low <= number <= high}
     for number, servings in made.items():
         setbacks.setdefault(number, []).extend(
@@ -173,6 +170,13 @@ def _between(connection: Connection, low: int, high: int) -> list[Version]:
                 setbacks=tuple(sorted(setbacks.get(number, ()), key=lambda item: item.at)),
             )
         )  # fmt: skip
+    return found
+
+
+def _by_version(items: Iterable[V]) -> defaultdict[int, list[V]]:
+    found: defaultdict[int, list[V]] = defaultdict(list)
+    for item in items:
+        found[item.version].append(item)
     return found
 
 

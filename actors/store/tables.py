@@ -170,7 +170,6 @@ class Lessons(Base):
     __tablename__ = "experiences"
     id: Mapped[str] = mapped_column(primary_key=True)
     revision: Mapped[int] = mapped_column(primary_key=True)
-    tenant: Mapped[str]
     state: Mapped[str]
     updated: Mapped[float]
     body: Mapped[bytes]
@@ -194,7 +193,6 @@ class Tasks(Base):
 
     __tablename__ = "tasks"
     id: Mapped[str] = mapped_column(primary_key=True)
-    environment: Mapped[str]
     origin: Mapped[str]
     created: Mapped[float]
     body: Mapped[bytes]
@@ -370,7 +368,6 @@ class Leases(Base):
     holder: Mapped[str]
     about: Mapped[str]
     epoch: Mapped[int]
-    since: Mapped[float]
     expires: Mapped[float]
     """Unix seconds of the database's clock; 0: free."""
     # The index is what makes a change of the epoch wait for those who hold the row FOR KEY SHARE.

@@ -64,10 +64,7 @@ def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: 
 
 def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Collection[str] = ()) -> None:
     """Insert those that are not there yet, with what they were made from."""
-    rows = [
-        {"id": task.id, "environment": task.environment, "origin": task.origin, "created": now, "body": encode(task)}
-        for task in tasks
-    ]
+    rows = [{"id": task.id, "origin": task.origin, "created": now, "body": encode(task)} for task in tasks]
     insert_new(connection, Tasks, rows)
     links = [
         {"task_id": task.id, "source": source} for task in tasks for source in sorted({*task_sources(task), *made_from})
