@@ -1,7 +1,6 @@
 """The store from beside the daemon that owns it: read-only, record by record, in the order of their times.
 
-Ids first, bodies in small reads after them: no transaction lives long enough to keep the daemon's log from being folded
-back into the database, and memory holds ids and one page.
+Ids first, bodies in small reads after them: no transaction lives long, and memory holds ids and one page.
 """
 
 from collections.abc import Callable, Iterator

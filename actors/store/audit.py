@@ -34,7 +34,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     """1, 2, 3, ..."""
     at: float
-    """When it was written, unix seconds."""
     kind: str
     subject: str
     """Id of the record."""
@@ -91,10 +90,8 @@ def unlisted(connection: Connection, records: Sequence[Message]) -> list[Message
 
 
 def append(connection: Connection, records: Sequence[Message], now: float) -> Head | None:
-    """Chain an entry for each of `records`; the new head, None if there were none.
-
-    In a writing transaction, which has the database for itself: two entries never follow the same one.
-    """
+    """Chain an entry for each of `records`; the new head, None if there were none. Writers take turns: two entries
+    never follow the same one."""
     if not records:
         return None
     last = head(connection)

@@ -1,7 +1,7 @@
 """Column types that hold, find and sort the same in SQLite and in PostgreSQL.
 
-PostgreSQL takes no NUL in text, sorts text as a language does, and has integers of 32 bits. Here NUL is written in two
-other characters and read back as itself, text is compared byte by byte, and integers have 64 bits.
+In PostgreSQL NUL is written in two other characters and read back as itself, text is compared byte by byte, and
+integers have 64 bits.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,10 +1,8 @@
 """The database engine: what depends on which database it is talks here, and in `actors.store.postgresql`.
 
-SQLite runs in WAL mode with a busy timeout and `synchronous=NORMAL`: a crash of the process loses nothing, a power cut
-the last moments, which the streams deliver again. What is deleted or replaced is overwritten (`secure_delete`), so that
-what was forgotten is not left in free pages. Writers take the write lock at the start of their transaction: a read
-lock that is upgraded later fails at once instead of waiting. What goes wrong and may be cured by waiting is raised as
-`StoreUnavailable`, whoever asked.
+SQLite runs in WAL mode with `synchronous=NORMAL`: a crash of the process loses nothing, a power cut the last moments,
+which the streams deliver again. What is deleted is overwritten (`secure_delete`). Writers take the write lock at the
+start: a read lock that is upgraded later fails at once instead of waiting. What waiting may cure is `StoreUnavailable`.
 """
 
 import sqlite3
@@ -143,8 +141,7 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def insert_new(connection: Connection, kind: type[Base], rows: Sequence[dict[str, Any]]) -> None:
-    """Insert `rows`, which have the same columns, leaving out those that collide with a unique key of a row that is
-    there."""
+    """Insert `rows`, which have the same columns, but for those whose unique key is there already."""
     if not rows:
         return
     table = table_of(kind)

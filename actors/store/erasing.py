@@ -170,8 +170,8 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
 
 
 def tombstone(connection: Connection, now: float, selector: Selector, scope: Scope) -> None:
-    """Tombstones for all of `scope`, and for what else of the selector's tenant or key began before `now`: nothing of
-    these is written any more, nor delivered to an actor."""
+    """Neither what is in `scope`, nor what else of the selector's tenant or key began before `now`, is written any
+    more or delivered to an actor."""
     _entomb(connection, (*scope.trajectories, *scope.exchanges, *scope.feedback), now)
     for kind, name in ((_TENANT, selector.tenant), (_CALLER, selector.caller)):
         if name:
@@ -235,11 +235,7 @@ def _concerned(connection: Connection, bodies: Mapping[K, bytes]) -> set[K]:
 
 
 def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
-    """Ids of those of `records` that are forgotten, or that rest on what is.
-
-    A trajectory rests on its calls, feedback on the call or the trajectory that it names, a lesson in use or on trial
-    on its sources, a batch on its members, a task on what it was made from.
-    """
+    """Ids of those of `records` that are forgotten, or that rest on what is (`_grounds`)."""
     if not records or not _any(connection):
         return set()
     plain = [record.trajectory if isinstance(record, Attributed) else record for record in records]

@@ -1,9 +1,8 @@
 """Leases: who may do what only one may, with an epoch that rises with each holder.
 
-A lease is a row, taken by one conditional update that raises the epoch; it runs out by the database's clock. The
-daemon that leads has one (`Lead`), and so has each swap under way (`daemon.upkeep.swaps`). Each write of a
-daemon looks whether the lead's epoch is still its own, with FOR KEY SHARE, which holds up a taker until the transaction
-is over: what commits under an epoch commits before the next one begins.
+A lease is a row, taken by one conditional update that raises the epoch; it runs out by the database's clock. The daemon
+that leads has one (`Lead`), and so has each swap under way. Each write of a daemon looks whether the lead's epoch is
+still its own, FOR KEY SHARE: what commits under an epoch commits before the next one begins.
 """
 
 import contextlib
@@ -30,12 +29,11 @@ _log = structlog.get_logger(__name__)
 LEAD = "leader"
 """Name of the lead's lease."""
 LEAD_SECONDS = 5.0
-"""From the death of the daemon that leads until another one may: its thread may be kept waiting on a busy machine, and
-each change of the lead costs a start."""
+"""From the death of the daemon that leads until another one may; short of a busy machine's pauses it must not be."""
 _RENEW_SECONDS = 1.0
 _EPOCH_ZERO = 1_577_836_800
-"""2020-01-01. An epoch is at least the seconds since then: engines remember the greatest that they saw, and a database
-that was restored, or made anew, must not come back with smaller ones."""
+"""2020-01-01. An epoch is at least the seconds since then: engines remember the greatest, and a database that was
+restored, or made anew, must not come back with smaller ones."""
 _LOCK_MILLISECONDS = "1000"
 
 
@@ -43,7 +41,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """A lease as it stands."""
 
     holder: str = ""
-    """Unique to one life of a process."""
     about: str = ""
     """What others should know of the holder."""
     epoch: int = 0
@@ -113,21 +110,14 @@ class Lead:
     """One daemon's part in the lead: `take` it once it is free, `keep` it, `give_back` at the end.
 
     It is renewed by a thread, over connections of its own: neither a long transaction nor a busy loop lets it run out.
-    Whoever finds another epoch in the row ends the process on the spot: nothing that it still has in hand may be done,
-    and the service manager starts it afresh, to wait. While the database is away nobody can take the lead, and nobody
-    ends.
+    Whoever finds another epoch in the row ends the process on the spot; the service manager starts it afresh, to wait.
+    While the database is away nobody can take the lead, and nobody ends.
     """
 
     def __init__(
         self, url: str, password_file: str = "", *, holder: str, about: str = "", leave: Callable[[], Never] = _leave
     ) -> None:
-        """Nothing is opened yet.
-
-        Args:
-            holder: this daemon, unique to its life.
-            about: where it can be reached.
-            leave: ends the process.
-        """
+        """Nothing is opened yet. `holder` is unique to this daemon's life, `about` says where it can be reached."""
         engine = open_engine(url, password_file, 2)
         # An SQLite file is one daemon's by a file lock: whoever had the lead is dead, and nobody will take it.
         self.sole = engine.dialect.name == "sqlite"
@@ -145,11 +135,7 @@ class Lead:
         return self.epoch > 0 and (self.sole or time.monotonic() < self._until)
 
     def take(self) -> Standing:
-        """Take it if it is free; how it stands then.
-
-        Raises:
-            StoreUnavailable: no answer; it may have been taken all the same.
-        """
+        """Take it if it is free; how it stands then. `StoreUnavailable`: it may have been taken all the same."""
         return self._run(_take_lead, LEAD, self.holder, self._seconds, self._about)
 
     def keep(self, epoch: int) -> None:

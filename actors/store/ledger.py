@@ -108,10 +108,9 @@ def park(connection: Connection, now: float, actor: str, input_id: str, subject:
 
 
 def revive(connection: Connection, now: float, dead_id: str) -> Outgoing | None:
-    """Take a parked record's mark away, so that it will be handled; returns what to publish, None if unknown.
+    """Take a parked record's mark away, so that it will be handled; what to publish, None if unknown.
 
-    Publish it, then call `delete_dead_letter`: until then it stays in the list and may be revived again. It has an id
-    of its own, or the broker would take it for a duplicate.
+    It has an id of its own, or the broker would take it for a duplicate. Publish it, then call `delete_dead_letter`.
     """
     columns = select(DeadLetters.actor, DeadLetters.input_id, DeadLetters.subject, DeadLetters.data)
     found = connection.execute(columns.where(DeadLetters.id == dead_id)).first()
@@ -127,8 +126,8 @@ def delete_dead_letter(connection: Connection, dead_id: str) -> None:
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Forget marks, sent outputs and calls that nobody could read from before `before` (unix seconds), which is further
-    back than what a stream can still deliver; how many. Letters that are still parked keep theirs."""
+    """Forget marks, sent outputs and unreadable calls from before `before` (unix seconds), which no stream can deliver
+    any more; how many. Letters that are still parked keep their marks."""
     parked = select(DeadLetters.input_id)
     wheres = (
         (Processed, (Processed.at < before, Processed.input_id.not_in(parked))),

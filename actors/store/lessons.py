@@ -52,8 +52,7 @@ def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) 
 def revise(
     connection: Connection, now: float, experience_id: str, change: Callable[[Experience], Experience]
 ) -> Experience | None:
-    """Write the next revision of a lesson, made of the latest by `change`, whoever else revises; None if there is no
-    such lesson. What `change` raises is raised, and nothing is written."""
+    """Write the next revision of a lesson, made of the latest by `change`; None if there is no such lesson."""
     latest = next(iter(revisions_of(connection, experience_id)), None)
     if latest is None:
         return None

@@ -27,8 +27,7 @@ R = TypeVar("R", bound=Attributed | Trajectory)
 CORRECTIONS = 3
 """Of one trajectory's outcome: nobody moves estimates a thousand times by changing his mind."""
 Did = Literal["told", "correction", "equal", "outdated", "not_final", "capped", "not_a_number"]
-"""What a report did: it was the first, corrected it, or changed nothing: said the same, came after a newer one, is no
-final outcome, is a correction too many, is no number."""
+"""What a report did: it was the first, corrected it, or changed nothing."""
 GIVEN_UP = "given up"
 _FAILED = "failed"
 """Answer to an order that the learner parked."""
@@ -55,10 +54,7 @@ def hear(
     connection: Connection, joins: Sequence[Joined], fresh: Collection[str]
 ) -> tuple[Counter[str], list[OutcomeChanged]]:
     """Feedback has found its trajectories: what it did to their outcomes, and which of production's are others now.
-
-    Args:
-        fresh: trajectories that were written in this transaction, with an outcome that may be of this feedback.
-    """
+    Those in `fresh` were written in this transaction, with an outcome that may be of this feedback."""
     unheard = select(Reports.body).where(among(Reports.id, (one.id for one in joins)), Reports.effect == "")
     said = {report.id: report for report in runs.bodies(connection, unheard, Feedback)}
     did: Counter[str] = Counter()
@@ -166,8 +162,7 @@ def give_up(connection: Connection, trajectory_ids: Sequence[str]) -> None:
 
 
 def answered(connection: Connection, candidate: Candidate) -> None:
-    """The learner has said what became of its orders: note at each run what came of it; what was answered before
-    stays, for an answer may come again."""
+    """Note at each run of the learner's orders what came of it; what was answered before stays."""
     if candidate.answer == "went_back" or not candidate.batch_ids:
         return
     by_reason: dict[str, list[str]] = {}

@@ -1,11 +1,9 @@
 """PostgreSQL: how a connection is opened, and how transactions see each other.
 
 Writers take turns, as they do in SQLite: each takes one lock of the database at the start of its transaction
-(`pg_advisory_xact_lock`), so what a transaction reads before it writes cannot change under it, whichever process the
-other writer is in. Each statement of a writer sees what was committed before it (READ COMMITTED), which after the lock
-is all there is. Readers wait for nobody and see one moment throughout (REPEATABLE READ, read-only: that cannot fail to
-serialise). The lock is the server's and goes with its transaction: a daemon that is killed keeps nobody waiting, one
-that is cut off or stopped only as long as the server lets a transaction idle.
+(`pg_advisory_xact_lock`), so what it reads before it writes cannot change under it. Readers wait for nobody and see one
+moment throughout (REPEATABLE READ, read-only). The lock goes with its transaction: a daemon that is killed keeps nobody
+waiting, one that is cut off or stopped only as long as the server lets a transaction idle.
 """
 
 import math
@@ -97,8 +95,8 @@ def check(connection: Connection) -> None:
 def end_silent_writer(connection: Connection) -> None:
     """End the session that has the writers' lock and waits for its client longer than a transaction may idle.
 
-    The server does so by itself between two statements, and not where a client stopped in the middle of several that it
-    sends at once (pipeline mode): until their end nothing counts as idle."""
+    The server does so by itself, but not where a client stopped amid statements that it sends at once (pipeline mode).
+    """
     connection.exec_driver_sql(
         "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
         "WHERE locktype = 'advisory' AND (classid::bigint << 32) + objid::bigint = %s AND granted "

@@ -1,9 +1,8 @@
 """What may go for its age, and taking it out, some hundred rows a transaction.
 
-A trajectory goes with its feedback; its calls go after it, never before: they alone tell whose key it came with, which
-forgetting asks. What is never taken: trajectories that a batch may still use, or that one in training holds; sources of
-lessons in use or on trial, and of tasks that are still played; orders that a version came of; everything audited; dead
-letters. Ids of members stay with their order, for lineage.
+A trajectory goes with its feedback; its calls go after it, never before: forgetting finds it by them. What is never
+taken: trajectories that a batch may still use, or that one in training holds; sources of lessons in use or on trial,
+and of tasks that are still played; orders that a version came of, with their members; everything audited; dead letters.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -51,11 +51,8 @@ def feedback_for(connection: Connection, trajectory_id: str) -> list[Feedback]:
 
 
 def step_feedback(connection: Connection, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
-    """What was said of single steps of `runs`: by trajectory, the step that each report means and the report, oldest
-    first. Runs of whose steps nobody said anything are left out.
-
-    A step is meant by its number, or by an id of its call.
-    """
+    """What was said of single steps of `runs`: by trajectory, the step that each report means (by its number, or an
+    id of its call) and the report, oldest first. Runs of whose steps nobody said anything are left out."""
     told: dict[str, list[Feedback]] = {}
     wanted = select(Reports.joined, Reports.body).where(among(Reports.joined, (run.id for run in runs)))
     for joined, body in connection.execute(wanted.order_by(Reports.received, Reports.id)):
@@ -119,10 +116,7 @@ def recent_attributed(connection: Connection, *, source: str | None = None, limi
 
 
 def exam(connection: Connection, *, reported: bool, limit: int) -> list[Attributed]:
-    """The newest `limit` production trajectories that are held out, newest first, fair to parties (`newest`).
-
-    However few outcomes there are: what is counted is what is returned, not what is looked through.
-    """
+    """The newest `limit` production trajectories that are held out, newest first, fair to parties (`newest`)."""
     wanted = select(Runs.id, Runs.tenant, Runs.caller).where(Runs.source == "production", Runs.attributed)
     if reported:
         wanted = wanted.where(Runs.outcome.is_not(None))
@@ -170,12 +164,8 @@ def unreported(connection: Connection, after: tuple[float, str], limit: int) -> 
 
 
 def drop_unused(connection: Connection, room: int, reason: str, *, reported: bool = True) -> int:
-    """Mark as dropped what is attributed, neither used nor dropped, and older than the newest `room` of its like; how
-    many that are. Of those that ended at the same moment as the last that has room, all are left.
-
-    Args:
-        reported: of those with an outcome; else of those without.
-    """
+    """Drop what `unused` (or, not `reported`, `unreported`) has beyond the newest `room`; how many that are. Of those
+    that ended at the same moment as the last that has room, all are left."""
     alike = (*_UNUSED, Runs.outcome.is_not(None) if reported else Runs.outcome.is_(None))
     newest = select(Runs.ended).where(*alike).order_by(Runs.ended.desc()).limit(1)
     last = connection.scalar(newest.offset(max(0, room - 1)))

@@ -69,11 +69,8 @@ class Saved(msgspec.Struct):
 
 
 def save(connection: Connection, records: Iterable[Message], now: float) -> Saved:
-    """Write `records`, in the order that their kinds need (what is updated after what is inserted).
-
-    Raises:
-        UnknownRecord: a type without a table; nothing should be committed then.
-    """
+    """Write `records`, in the order that their kinds need (what is updated after what is inserted); `UnknownRecord`
+    for a type without a table."""
     records = list(records)
     of: defaultdict[type[Message], list[Any]] = defaultdict(list)
     for record in records:
@@ -140,10 +137,7 @@ def _of_call(call: Exchange) -> dict[str, Any]:
 
 
 def _trajectories(connection: Connection, records: list[Trajectory | Attributed]) -> set[str]:
-    """Insert the new ones with what they claim, and give the known ones their labels; ids of the new ones.
-
-    In four statements however many they are: built one by one, statements cost more than all that they do.
-    """
+    """Insert the new ones with what they claim, and give the known ones their labels; ids of the new ones."""
     if not records:
         return set()
     columns = select(Runs.id, Runs.attributed, Runs.outcome, Runs.revision)

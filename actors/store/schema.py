@@ -46,11 +46,7 @@ def check(connection: Connection) -> str:
 
 
 def create(connection: Connection) -> None:
-    """Make the tables in an empty database; one that has them must have these.
-
-    Args:
-        connection: in a writing transaction (`actors.store.database`): of several that open it at once, one makes them.
-    """
+    """In a writing transaction: make the tables in an empty database; one that has them must have these."""
     if found(connection):
         check(connection)
         return

@@ -1,8 +1,7 @@
 """`Store`: the one place where evolved keeps what it knows; SQLite in a file, or PostgreSQL.
 
 It is the system's `Ledger` (what is done, what is still to be published, what failed) and the repository that actors,
-gate and dashboard ask. Statements run in worker threads, many rows a transaction, one writer at a time
-(`actors.store.database`); so it works under trio and asyncio alike. Use one `Store` from one event loop.
+gate and dashboard ask. Statements run in worker threads (`actors.store.database`). Use one `Store` from one event loop.
 """
 
 from collections import Counter
@@ -67,17 +66,11 @@ class Store:
     """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
 
     def __init__(self, url: str, *, clock: Callable[[], float], password_file: str = "") -> None:
-        """Nothing is opened yet: see `open`.
-
-        Args:
-            url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or `postgresql+psycopg://user@host/database`.
-            clock: unix seconds, for the times at which rows were written.
-            password_file: file with the password of PostgreSQL's user; read anew for every connection.
-        """
+        """Nothing is opened yet: see `open`. `url` and `password_file` as for `actors.store.engine.open_engine`;
+        `clock` says unix seconds, for the times at which rows were written."""
         self._database = Database(url, password_file)
         self.ask, self.change = self._database.read, self._database.write
-        """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
-        transaction each, that only reads, or that writes."""
+        """For functions of a connection that are no method here: one transaction each, that only reads, or writes."""
         self._clock = clock
         self.edits = 0
         """How often people changed what actors keep in memory (`actors.system.outbox.Ledger`)."""
@@ -133,8 +126,7 @@ class Store:
     # Records
 
     async def save(self, records: Sequence[Message]) -> Sequence[OutcomeChanged]:
-        """Write records outside of any actor's commit, e.g. in tools and tests; what reports among them changed, which
-        nobody publishes."""
+        """Write records outside of any actor's commit; what reports among them changed, which nobody publishes."""
         saved = await self.change(save, records, self._clock())
         self._noted(saved)
         return saved.changed
@@ -210,8 +202,7 @@ class Store:
     tombstoned = _question(erasing.tombstoned)
 
     async def fold(self) -> bool:
-        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: it
-        happens by itself later (see `actors.store.engine.fold`)."""
+        """Leave nothing of what was deleted in SQLite's log; False: not yet (`actors.store.engine.fold`)."""
         return await self._database.fold()
 
     # What the attributor keeps

@@ -4,6 +4,9 @@ The body is the truth; columns exist to find rows. What comes later than a recor
 outcome, the batch that used a trajectory) is a column that is updated.
 """
 
+import re
+from typing import Any
+
 from sqlalchemy import Boolean, Double, Float, Index, LargeBinary, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -18,25 +21,36 @@ class Base(DeclarativeBase):
         bool: Boolean(),
     }  # fmt: skip
 
+    def __init_subclass__(cls, named: str = "", **options: Any) -> None:
+        """A table is named as its class, or as it is `named`."""
+        cls.__tablename__ = named or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        super().__init_subclass__(**options)
+
+
+class Record(Base):
+    """Messages, or what a judge said, by id."""
+
+    __abstract__ = True
+    id: Mapped[str] = mapped_column(primary_key=True, sort_order=-1)
+    body: Mapped[bytes] = mapped_column(sort_order=1)
+    """The last column: reading another one reads nothing of it."""
+
 
 def _some(name: str, where: str, *columns: str) -> Index:
     """An index over the few rows that are asked for, by the words that they are asked for with."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
-class Calls(Base):
+class Calls(Record, named="exchanges"):
     """One LLM call."""
 
-    __tablename__ = "exchanges"
-    id: Mapped[str] = mapped_column(primary_key=True)
     tenant: Mapped[str]
     response_id: Mapped[str]
-    """The engine's name of its answer. vLLM builds it from `X-Request-Id`, so one that an agent sends with every call
-    comes again: the record's own id alone says which call it is."""
+    """The engine's name of its answer; it may come again, as vLLM builds it from the agent's `X-Request-Id`."""
     explicit: Mapped[str]
     """Trajectory, or conversation, that the call named itself."""
     custom_id: Mapped[str] = mapped_column(server_default="")
-    """Its caller's own id of the call; empty if it gave none. Nothing keeps callers from giving one twice."""
+    """Its caller's own id of the call, maybe given twice; empty if it gave none."""
     caller: Mapped[str]
     """Id of the agent key that it came with; empty without one."""
     trajectory_id: Mapped[str]
@@ -45,7 +59,6 @@ class Calls(Base):
     status: Mapped[int]
     stitched: Mapped[bool]
     """A successful chat call: one that is, or will be, a step."""
-    body: Mapped[bytes]
     __table_args__ = (
         _some("ix_exchanges_response", "response_id <> ''", "tenant", "response_id"),
         _some("ix_exchanges_caller", "caller <> ''", "caller"),
@@ -56,34 +69,29 @@ class Calls(Base):
     )
 
 
-class Reports(Base):
+class Reports(Record, named="feedback"):
     """An outcome or rating."""
 
-    __tablename__ = "feedback"
-    id: Mapped[str] = mapped_column(primary_key=True)
     tenant: Mapped[str]
     received: Mapped[float]
     joined: Mapped[str] = mapped_column(index=True)
-    """Trajectory that it belongs to; empty while nobody knows."""
+    """Its trajectory; empty while nobody knows."""
     exchange_id: Mapped[str | None]
-    """This and the next three: what it names, while it waits for its trajectory; None else (`actors.store.waiting`)."""
+    """This and the next three: what it names while it waits for its trajectory (`actors.store.waiting`); else None."""
     response_id: Mapped[str | None]
     custom_id: Mapped[str | None]
     trajectory_id: Mapped[str | None]
     effect: Mapped[str] = mapped_column(server_default="")
     """What it did to its trajectory's outcome (`actors.store.outcomes.Did`); empty if it says nothing of it."""
-    body: Mapped[bytes]
     __table_args__ = tuple(
         _some(f"ix_feedback_{name}", f"{name} IS NOT NULL", name)
         for name in ("exchange_id", "response_id", "custom_id", "trajectory_id")
     )
 
 
-class Runs(Base):
+class Runs(Record, named="trajectories"):
     """A closed trajectory, attributed or not yet; `body` is a Trajectory or an Attributed accordingly."""
 
-    __tablename__ = "trajectories"
-    id: Mapped[str] = mapped_column(primary_key=True)
     source: Mapped[str]
     tenant: Mapped[str]
     caller: Mapped[str] = mapped_column(server_default="")
@@ -118,13 +126,10 @@ class Runs(Base):
     agent: Mapped[str]
     """Whose run it is; empty for nobody's."""
     label: Mapped[str]
-    """The agent's name for people."""
     calls: Mapped[int]
     unfit: Mapped[int]
     """Of the calls, those that may not be trained on."""
     unfit_why: Mapped[str]
-    """Why, the commonest reason."""
-    body: Mapped[bytes]
     __table_args__ = (
         # All that `actors.store.agents` asks for, so that it reads no row.
         Index(
@@ -146,56 +151,41 @@ class Runs(Base):
 class Uses(Base):
     """A revision of a run's outcome that an actor has taken in: it does so once, whichever record tells of it first."""
 
-    __tablename__ = "uses"
     trajectory_id: Mapped[str] = mapped_column(primary_key=True)
     actor: Mapped[str] = mapped_column(primary_key=True)
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
-class Judgements(Base):
+class Judgements(Record):
     """What a judge said of some content, so that the same is not paid for twice."""
 
-    __tablename__ = "judgements"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    """Of the content (`actors.credit.content`)."""
     tenant: Mapped[str] = mapped_column(index=True)
     made: Mapped[float] = mapped_column(index=True)
-    """Unix seconds."""
-    body: Mapped[bytes]
 
 
-class Lessons(Base):
+class Lessons(Record, named="experiences"):
     """One revision of a lesson."""
 
-    __tablename__ = "experiences"
-    id: Mapped[str] = mapped_column(primary_key=True)
     revision: Mapped[int] = mapped_column(primary_key=True)
     state: Mapped[str]
     updated: Mapped[float]
-    body: Mapped[bytes]
 
 
 class Embeddings(Base):
     """The vector of a lesson's text, so that a restart need not embed it again; can be lost at any time."""
 
-    __tablename__ = "embeddings"
     embedder: Mapped[str] = mapped_column(primary_key=True)
-    """Id of the model that made it."""
     dimension: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     digest: Mapped[str] = mapped_column(primary_key=True)
-    """Of the text."""
     vector: Mapped[bytes]
     """float32, as the machine has it."""
 
 
-class Tasks(Base):
+class Tasks(Record):
     """A task for the sandbox, and how it fared there (see `actors.store.tasks`)."""
 
-    __tablename__ = "tasks"
-    id: Mapped[str] = mapped_column(primary_key=True)
     origin: Mapped[str]
     created: Mapped[float]
-    body: Mapped[bytes]
     state: Mapped[str] = mapped_column(server_default="offered")
     reason: Mapped[str] = mapped_column(server_default="")
     tried: Mapped[int] = mapped_column(server_default="0")
@@ -212,85 +202,66 @@ class Tasks(Base):
 class TaskSources(Base):
     """What a task was made from: ids of trajectories, or of an exploration."""
 
-    __tablename__ = "task_sources"
     task_id: Mapped[str] = mapped_column(primary_key=True)
     source: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class Batches(Base):
+class Batches(Record):
     """An order to train."""
 
-    __tablename__ = "batches"
-    id: Mapped[str] = mapped_column(primary_key=True)
     created: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
 
 
 class BatchMembers(Base):
     """Which trajectories an order holds."""
 
-    __tablename__ = "batch_members"
     batch_id: Mapped[str] = mapped_column(primary_key=True)
     trajectory_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class Candidates(Base):
+class Candidates(Record):
     """A weight version."""
 
-    __tablename__ = "candidates"
-    id: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(index=True)
     parent: Mapped[int]
     created: Mapped[float]
-    body: Mapped[bytes]
 
 
 class CandidateBatches(Base):
     """Which orders a version came from."""
 
-    __tablename__ = "candidate_batches"
     candidate_id: Mapped[str] = mapped_column(primary_key=True)
     batch_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class Verdicts(Base):
+class Verdicts(Record):
     """What the gate said."""
 
-    __tablename__ = "verdicts"
-    id: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(index=True)
     decision: Mapped[str]
     created: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
 
 
-class Servings(Base):
+class Servings(Record):
     """What an engine served from when on."""
 
-    __tablename__ = "servings"
-    id: Mapped[str] = mapped_column(primary_key=True)
     engine: Mapped[str]
     version: Mapped[int] = mapped_column(index=True)
     result: Mapped[str]
     since: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
     __table_args__ = (Index("ix_servings_engine", "engine", "since"),)
 
 
-class Directives(Base):
+class Directives(Record):
     """An order of the sentinel or of an operator."""
 
-    __tablename__ = "directives"
-    id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
     created: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
 
 
-class AuditTrail(Base):
+class AuditTrail(Base, named="audit"):
     """An entry of the audit trail (`actors.store.audit`); never changed, never deleted."""
 
-    __tablename__ = "audit"
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     at: Mapped[float]
     kind: Mapped[str]
@@ -304,7 +275,6 @@ class AuditTrail(Base):
 class Forgotten(Base):
     """A tombstone: what was forgotten does not come back over the streams."""
 
-    __tablename__ = "forgotten"
     kind: Mapped[str] = mapped_column(primary_key=True)
     """"id" of a record; "tenant" or "caller": everything of theirs from before `before`."""
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -316,7 +286,6 @@ class Forgotten(Base):
 class Processed(Base):
     """An input that an actor is done with."""
 
-    __tablename__ = "processed"
     actor: Mapped[str] = mapped_column(primary_key=True)
     input_id: Mapped[str] = mapped_column(primary_key=True)
     at: Mapped[float] = mapped_column(index=True)
@@ -325,7 +294,6 @@ class Processed(Base):
 class Outbox(Base):
     """An output, kept until the bus has it; afterwards its id alone."""
 
-    __tablename__ = "outbox"
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     actor: Mapped[str]
     output_id: Mapped[str]
@@ -342,7 +310,6 @@ class Outbox(Base):
 class DeadLetters(Base):
     """A parked record."""
 
-    __tablename__ = "dead_letters"
     id: Mapped[str] = mapped_column(primary_key=True)
     actor: Mapped[str]
     input_id: Mapped[str]
@@ -355,7 +322,6 @@ class DeadLetters(Base):
 class State(Base):
     """Small things that an actor wants to find again."""
 
-    __tablename__ = "state"
     key: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[bytes]
 
@@ -363,7 +329,6 @@ class State(Base):
 class Leases(Base):
     """Who may do what one alone may (`actors.store.leases`)."""
 
-    __tablename__ = "leases"
     name: Mapped[str] = mapped_column(primary_key=True)
     holder: Mapped[str]
     about: Mapped[str]

@@ -1,7 +1,7 @@
 """The pool of tasks that were made here: offered once, played, and set aside when nothing can be learned from them.
 
-A task is noted with what it was made from, so that it goes when that is forgotten. The pool is bounded: what has been
-retired makes room first, then what was set aside, then the oldest.
+A task goes when what it was made from is forgotten. The pool is bounded: what has been retired makes room first, then
+what was set aside, then the oldest.
 """
 
 from collections.abc import Collection, Sequence

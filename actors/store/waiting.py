@@ -1,7 +1,6 @@
 """Feedback whose trajectory is not known yet: found by the ids that it names when a trajectory with one is written.
 
-The assembler holds such feedback in memory, for a time and up to a number. What it had to let go of is found here when
-its trajectory closes, be it days later.
+The assembler holds such feedback in memory, for a time and up to a number; the rest is found here.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
