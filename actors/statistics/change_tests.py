@@ -33,8 +33,7 @@ class Looks(msgspec.Struct):
         self.next = max(runs + 1, math.ceil(runs * growth))
 
     def spend(self, total: float, planned: int | None = None) -> float:
-        """The level of the look that was just taken, of an error of `total` over all looks: the `planned` ones, or any
-        number."""
+        """The level of the look that was just taken, of an error of `total` over the `planned` looks, or any number."""
         return total / (planned or self.taken * (self.taken + 1))
 
 
@@ -47,10 +46,7 @@ def planned_looks(first: int, growth: float, last: int) -> int:
 
 
 def share_rise(strata: Strata) -> float:
-    """Exact p-value of "the share of ones did not rise"; values are 0 or 1.
-
-    Conditions on how many ones there are in each stratum; 1.0 if no stratum has runs on both sides.
-    """
+    """Exact p-value of "the share of ones did not rise"; values are 0 or 1. Given how many ones each stratum has."""
     observed, chances = 0, np.ones(1)
     for after, before in _shared(strata):
         ones, least = round(sum(after) + sum(before)), round(sum(after))
@@ -112,10 +108,7 @@ def mean_rise(strata: Strata) -> float:
 
 
 def means(strata: Strata) -> tuple[float, float]:
-    """(mean after, mean before) over strata with runs on both sides, weighted as Mantel and Haenszel do; NaN if none.
-
-    Both sides have the same weights, so that their difference is not one of who sent what.
-    """
+    """(mean after, mean before) of strata with runs on both sides, weighted as Mantel and Haenszel do; NaN if none."""
     return _weighted(strata, lambda values: float(np.mean(values)))
 
 

@@ -35,17 +35,14 @@ class Pairs(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Tasks tried by both."""
         return self.both + self.only_first + self.only_second + self.neither
 
     @property
     def first(self) -> int:
-        """Tasks solved by the first."""
         return self.both + self.only_first
 
     @property
     def second(self) -> int:
-        """Tasks solved by the second."""
         return self.both + self.only_second
 
     @classmethod
@@ -109,11 +106,7 @@ def newcombe_paired(pairs: Pairs, confidence: float = CONFIDENCE) -> Interval:
 
 
 def decide(difference: Interval, margin: float) -> Decision:
-    """Non-inferiority of a candidate whose rate differs by `difference` from what it must match.
-
-    promote: it is not worse by more than `margin` even at the lower limit. reject: even the upper limit is below 0.
-    hold: anything else, more trials are needed.
-    """
+    """Promote what is at its lower limit not worse by `margin`; reject what is worse even at its upper limit."""
     if difference.low > -margin:
         return "promote"
     return "reject" if difference.high < 0 else "hold"

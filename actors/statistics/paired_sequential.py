@@ -34,10 +34,9 @@ def e_value(differences: Sequence[float], mean: float) -> float:
 
 
 def confidence_sequence(differences: Sequence[float], alpha: float, beta: float) -> Interval:
-    """Mean of `differences` with limits that hold at all times at once.
+    """Mean of `differences`, ever below `low` with probability at most `alpha`, ever above `high` at most `beta`.
 
-    The true mean is ever below `low` with probability at most `alpha`, and ever above `high` with probability at most
-    `beta`. The limits invert the two tests: `low` is the largest m with K(m) >= 1/alpha.
+    The limits invert the two tests: `low` is the largest m with K(m) >= 1/alpha.
     """
     values, counts = _counted(differences)
     total = int(counts.sum())

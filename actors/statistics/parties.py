@@ -1,8 +1,7 @@
 """The party rule: no verdict rests on one party's word. Pure; asked wherever evidence of strangers decides something.
 
 A party is an agent key, or a tenant where calls have no key. From four parties on none weighs more than `CAP`, and the
-two that pull hardest, one up and one down, are set aside (a trimmed estimate: Huber 1981, section 3.3). Below four
-nothing binds. `python -m tests.benchmarks.parties` measures what a liar can do.
+two that pull hardest, one up and one down, are set aside (a trimmed estimate: Huber 1981, section 3.3).
 """
 
 from collections import Counter, deque
@@ -38,9 +37,7 @@ def binds(parties: Iterable[str]) -> bool:
 def thinned(parties: Sequence[str], *, bound: bool | None = None) -> list[int]:
     """Places of the pieces that are taken, ascending: all, or so many that no party has more than `CAP` of them.
 
-    Args:
-        parties: of each piece, the newest first.
-        bound: whether the rule binds, where these are one side of more; None: they are all that there is.
+    `parties` are of each piece, the newest first; `bound` says whether the rule binds, where these are one side.
     """
     allowed = _allowed(Counter(parties), bound)
     if not allowed:
@@ -52,10 +49,7 @@ def newest(parties: Iterable[str], size: int, beyond: int) -> list[int]:
     """Places of `size` pieces, ascending: of every party as many of its newest as of any other, or all that it has.
 
     A cap would not do: three loud parties, each within it, would leave no room for the fourth that makes the rule bind.
-
-    Args:
-        parties: of each piece, the newest first.
-        beyond: how many are read beyond the newest `size`, for parties that others have pushed back.
+    So many are read `beyond` the newest `size`, for parties that others have pushed back.
     """
     return sorted(in_turn(list(islice(parties, size + beyond)))[:size])
 
@@ -91,9 +85,7 @@ def _allowed(pieces: Counter[str], bound: bool | None) -> int:
 def set_aside(parties: Sequence[str], estimate: Callable[[Collection[str]], float]) -> frozenset[str]:
     """The two parties that pull `estimate` hardest, one up and one down; none if the rule does not bind.
 
-    Args:
-        parties: of each piece of evidence.
-        estimate: what is to be known, from all evidence but that of the parties it is given; NaN if nothing is left.
+    `estimate` is of all evidence but that of the parties it is given; NaN if nothing is left.
     """
     if not binds(parties):
         return frozenset()

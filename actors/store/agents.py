@@ -33,7 +33,6 @@ class AgentView(msgspec.Struct, kw_only=True):
     """Unix seconds of its last run's end."""
     runs: int = 0
     reported: int = 0
-    """Runs with an outcome."""
     ordered: int = 0
     """Runs that were in an order to train, the outstanding one included."""
     learned: int = 0

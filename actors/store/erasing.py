@@ -112,15 +112,11 @@ def find(connection: Connection, selector: Selector) -> Scope:
     orders = bodies(connection, select(Batches.body).where(among(Batches.id, batches)).order_by(Batches.id), BatchOrder)
     answered = connection.scalars(select(CandidateBatches.batch_id).where(among(CandidateBatches.batch_id, batches)))
     return Scope(
-        trajectories=tuple(sorted(runs)),
-        gone=len(runs) - there,
-        exchanges=tuple(sorted(calls)),
-        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))),
-        batches=tuple(sorted(batches)),
-        unanswered=tuple(sorted(batches.difference(answered))),
-        files=tuple(order.path for order in orders),
+        trajectories=tuple(sorted(runs)), gone=len(runs) - there, exchanges=tuple(sorted(calls)),
+        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))), batches=tuple(sorted(batches)),
+        unanswered=tuple(sorted(batches.difference(answered))), files=tuple(order.path for order in orders),
         versions=tuple(_touched(connection, runs)),
-    )
+    )  # fmt: skip
 
 
 def _kindred(connection: Connection, runs: set[str]) -> set[str]:
@@ -156,15 +152,17 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
     seen = {version: number for version, number in connection.execute(trained)}
     if not seen:
         return []
-    heirs, serving = set(seen), dict[int, set[str]]()
+    heirs = set(seen)
     # A parent is always a lower version.
     lines = select(Candidates.version, Candidates.parent).order_by(Candidates.version)
     heirs.update(version for version, parent in connection.execute(lines) if parent in heirs)
-    for span in spans(connection, min(heirs)):
-        if span.until is None:
-            serving.setdefault(span.version, set()).add(span.engine)
+    serving = sorted((span.version, span.engine) for span in spans(connection, min(heirs)) if span.until is None)
     return [
-        Touched(version=one, trajectories=seen.get(one, 0), engines=tuple(sorted(serving.get(one, ()))))
+        Touched(
+            version=one,
+            trajectories=seen.get(one, 0),
+            engines=tuple(name for at, name in serving if at == one),
+        )
         for one in sorted(heirs)
     ]
 

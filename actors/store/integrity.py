@@ -13,19 +13,7 @@ from actors.store import schema
 from actors.store.audit import verify
 from actors.store.engine import located, open_read_only, sqlite_file
 from actors.store.errors import StoreUnavailable
-from actors.store.tables import (
-    Base,
-    Batches,
-    Calls,
-    Candidates,
-    Directives,
-    Lessons,
-    Reports,
-    Runs,
-    Servings,
-    Tasks,
-    Verdicts,
-)  # fmt: skip
+from actors.store.tables import Base, Judgements, Record
 
 Report = Callable[[str], None]
 _NAMED = 5
@@ -39,7 +27,6 @@ _BROKEN_TRAIL = (
     "`evolved audit verify` with a head that was kept elsewhere tells how far it can be believed; restore a backup "
     "from before"
 )
-_BODIES = (Calls, Reports, Runs, Lessons, Tasks, Batches, Candidates, Verdicts, Servings, Directives)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +77,9 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
         rows[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0
     findings: list[Finding] = []
     good = 0
-    for table in _BODIES:
+    for table in Record.__subclasses__():
+        if table is Judgements:
+            continue  # a judge's own words
         name, unreadable = table.__tablename__, list[str]()
         say(f"{name}: {rows[name]:,} rows")
         for key, body in connection.execute(select(table.id, table.body), execution_options={"yield_per": 500}):

@@ -22,13 +22,9 @@ def processed(connection: Connection, actor: str, ids: Sequence[str]) -> set[str
 
 
 def commit(
-    connection: Connection,
-    actor: str,
-    inputs: Sequence[str],
-    records: Sequence[Message],
-    outputs: Sequence[Outgoing],
-    now: float,
-) -> Saved | None:
+    connection: Connection, actor: str, inputs: Sequence[str], records: Sequence[Message],
+    outputs: Sequence[Outgoing], now: float,
+) -> Saved | None:  # fmt: skip
     """Marks, records and outputs in one; None, and nothing written, if an input was done before.
 
     What rests on something forgotten is neither written nor sent: an actor may have had it in hand.

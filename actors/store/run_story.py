@@ -27,7 +27,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStory(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+    """One run: columns of its row (`actors.store.tables.Runs`), and what else is told of it."""
 
     trajectory_id: str
     others: int
@@ -43,20 +43,14 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     side_of: str
     attributed: bool
     why_not: str
-    """Why its tokens cannot be trained on."""
     cut_off: str
     """What cut its last answer off, where that leaves its outcome without meaning."""
     dropped: str
-    """Why no order has it or will."""
     came: str
-    """What came of it in an order: learned, or why nothing was; empty before an answer."""
     outcome: float | None
     revision: int
-    """Of the outcome: how often it was corrected."""
     told: float | None
-    """When the report came that the outcome is of, if that was after the run had closed; else None."""
     guessed: float | None
-    """Provisional outcome that it was ordered with, if it was with one."""
     used: dict[str, int]
     """By actor that has taken the outcome in: the newest revision that it has."""
     reports: tuple[Report, ...]

@@ -140,35 +140,33 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
     """Insert the new ones with what they claim, and give the known ones their labels; ids of the new ones."""
     if not records:
         return set()
-    columns = select(Runs.id, Runs.attributed, Runs.outcome, Runs.revision)
     ids = among(Runs.id, {record.id for record in records})
-    known: dict[str, Any] = {key: found for key, *found in connection.execute(columns.where(ids))}
-    fresh: list[dict[str, Any]] = []
-    claims: list[dict[str, Any]] = []
-    labels: list[dict[str, Any]] = []
-    for record in records:
-        run = record.trajectory if isinstance(record, Attributed) else record
-        attributed, outcome, revision = known.get(record.id, (None, None, 0))
-        if attributed is None:
-            fresh.append(_run(record, run))
-            if run.source == "production":
-                claims += [{"call": step.exchange_id, "run": run.id} for step in run.steps]
-            known[record.id] = [isinstance(record, Attributed), run.outcome, run.outcome_revision]
-        elif isinstance(record, Attributed) and not attributed:
-            if outcome is not None and (run.outcome is None or revision > run.outcome_revision):
-                # Feedback came between closing and attribution: the row keeps what it knows.
-                record = outcomes.revised(record, outcome, revision)
-            labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
-            known[record.id] = [True, outcome, revision]
-    insert_new(connection, Runs, fresh)
+    fresh = {record.id: record for record in reversed(records)}
+    for known in connection.scalars(select(Runs.id).where(ids)):
+        del fresh[known]
+    runs = {key: one.trajectory if isinstance(one, Attributed) else one for key, one in fresh.items()}
+    insert_new(connection, Runs, [_run(record, runs[key]) for key, record in fresh.items()])
+    production = (run for run in runs.values() if run.source == "production")
+    claims = [{"call": step.exchange_id, "run": run.id} for run in production for step in run.steps]
     if claims:
         # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
         claim = update(Calls).where(Calls.id == bindparam("call")).values(trajectory_id=bindparam("run"))
         connection.execute(claim, claims)
+    bare = select(Runs.id, Runs.outcome, Runs.revision).where(ids, ~Runs.attributed)
+    known = {key: (outcome, revision) for key, outcome, revision in connection.execute(bare)}
+    labels: list[dict[str, Any]] = []
+    for record in records:
+        if not isinstance(record, Attributed) or record.id not in known:
+            continue
+        (outcome, revision), run = known.pop(record.id), record.trajectory
+        if outcome is not None and (run.outcome is None or revision > run.outcome_revision):
+            # Feedback came between closing and attribution: the row keeps what it knows.
+            record = outcomes.revised(record, outcome, revision)
+        labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
     if labels:
         values = {"attributed": True, "cluster": bindparam("kind"), "body": bindparam("content")}
         connection.execute(update(Runs).where(Runs.id == bindparam("which")).values(values), labels)
-    return {line["id"] for line in fresh}
+    return set(fresh)
 
 
 def _run(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:

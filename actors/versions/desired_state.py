@@ -64,12 +64,9 @@ class Plan(msgspec.Struct, frozen=True):
     """Versions that were stable, each once, the latest last: those that one can go back to."""
 
     def goal(self, engine: str, *, frozen: bool = False, canary: str = "") -> Goal | None:
-        """What `engine` should serve; None if it is to be left alone.
+        """What `engine` should serve; None if it is to be left alone. `canary` takes a trial that has no engine yet.
 
         While `frozen` no engine gets weights that are newer than its own and that it never served.
-
-        Args:
-            canary: engine that takes a trial which has none yet.
         """
         trial = self.trial
         on_trial = trial is not None and engine == (trial.engine or canary)
@@ -88,14 +85,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    engines: Collection[str],
-    verdicts: Iterable[Verdict],
-    directives: Iterable[Directive],
-    servings: Iterable[Serving],
-    *,
-    frozen: bool,
-    kept: Collection[int] | None = None,
-) -> Plan:
+    engines: Collection[str], verdicts: Iterable[Verdict], directives: Iterable[Directive],
+    servings: Iterable[Serving], *, frozen: bool, kept: Collection[int] | None = None,
+) -> Plan:  # fmt: skip
     """What should serve on `engines` after all that was decided.
 
     Verdicts, and directives of the kinds `FORWARD`, must have been verified. A version that was rolled back, or that
@@ -219,12 +211,7 @@ class _Walk(msgspec.Struct):
             self._trial = ServingTrial(waiting)
 
     def _go_back(self, bad: int | None, to: int | None, since: int | None, *, watched: bool) -> None:
-        """
-        Args:
-            since: the first of several versions that go, `bad` the last.
-            watched: the sentinel says so. It names the version before; the trial, which may have said so first, the
-                version that did best.
-        """
+        """Several versions go from `since` to `bad`. `watched`: the sentinel says so, as the trial may have done."""
         trial = self._trial
         if bad is None:
             bad = trial.goal.version if trial is not None else self._good[-1].version if self._good else None

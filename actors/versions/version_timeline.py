@@ -1,7 +1,6 @@
 """Which weights an engine served when: for engines that do not say it with every answer (vLLM before 0.33).
 
-Between two looks that found the same version, with no swap of ours and no silence in between, the engine served it. A
-call outside of such a span is of an unknown version, and is not trained on.
+Between two looks that found the same version, with no swap of ours and no silence in between, the engine served it.
 """
 
 from collections import deque
