@@ -12,17 +12,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, insert, select
 
-from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
+from actors.messages import Message, encode
 from actors.store.columns import among
-from actors.store.tables import AuditTrail, Candidates, Directives, Servings, Verdicts
+from actors.store.tables import AuditTrail, Candidates, Directives, Record, Servings, Verdicts
 
-KINDS: Mapping[str, tuple[type[Message], Any]] = {
-    "candidate": (Candidate, Candidates),
-    "verdict": (Verdict, Verdicts),
-    "serving": (Serving, Servings),
-    "directive": (Directive, Directives),
-}
-"""What is audited, and where its records are."""
+KINDS: Mapping[str, type[Record]] = {
+    "candidate": Candidates, "verdict": Verdicts, "serving": Servings, "directive": Directives,
+}  # fmt: skip
+"""What is audited, by its message's tag, and where its records are."""
 START = "0" * 64
 """What the first entry follows."""
 _PAGE = 1000
@@ -80,8 +77,8 @@ def head(connection: Connection) -> Head:
 def unlisted(connection: Connection, records: Sequence[Message]) -> list[Message]:
     """Those of `records` that are audited and not in their tables yet, each once; ask before they are written."""
     found: list[Message] = []
-    for message, table in KINDS.values():
-        mine = {record.id: record for record in reversed(records) if isinstance(record, message)}
+    for kind, table in KINDS.items():
+        mine = {record.id: record for record in reversed(records) if _kind(record) == kind}
         if mine:
             for known in connection.scalars(select(table.id).where(among(table.id, mine))):
                 del mine[known]
@@ -151,7 +148,7 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
     if last.sequence < anchor.sequence:
         problem = f"the chain ends at {last.sequence} and the anchor is {anchor}: its end was cut off"
         return Findings(head=last, broken=last.sequence + 1, problem=problem)
-    for kind, (_, table) in KINDS.items():
+    for kind, table in KINDS.items():
         stray = next((key for key in connection.scalars(select(table.id)) if key not in seen[kind]), None)
         if stray is not None:
             return Findings(head=last, problem=f"{kind} {stray} has no entry: put in beside the daemon")
@@ -161,7 +158,7 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
 def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, str], str]:
     """sha256 of the records that `page` is about."""
     found: dict[tuple[str, str], str] = {}
-    for kind, (_, table) in KINDS.items():
+    for kind, table in KINDS.items():
         subjects = (entry.subject for entry in page if entry.kind == kind)
         rows = connection.execute(select(table.id, table.body).where(among(table.id, subjects)))
         found |= {(kind, key): sha256(body).hexdigest() for key, body in rows}
@@ -169,4 +166,4 @@ def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, s
 
 
 def _kind(record: Message) -> str:
-    return next(kind for kind, (message, _) in KINDS.items() if isinstance(record, message))
+    return str(record.__struct_config__.tag)

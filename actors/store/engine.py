@@ -122,8 +122,11 @@ def _parsed(url: str) -> URL:
             "database.url is no URL; write sqlite:////absolute/path.db or postgresql+psycopg://USER@HOST:PORT/DATABASE "
             "(a %, @, : or / within a name as %25, %40, %3A, %2F)"
         ) from None
-    if parsed.get_backend_name() not in ("sqlite", "postgresql", "postgres"):
-        raise StoreMisconfigured(f"database.url: {parsed.drivername} is neither sqlite nor postgresql+psycopg")
+    if parsed.get_backend_name() != "sqlite" and parsed.drivername not in postgresql.NAMES:
+        raise StoreMisconfigured(
+            f"database.url: {parsed.drivername} is not supported; write sqlite:////absolute/path.db or "
+            f"{postgresql.DRIVER}://USER@HOST/DATABASE"
+        )
     return parsed
 
 

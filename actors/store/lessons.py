@@ -3,17 +3,14 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection, Select, delete, func, select, tuple_
+from sqlalchemy import Connection, Select, delete, func, select
 
 from actors.messages import Experience
 from actors.store.columns import among
-from actors.store.engine import chunks, insert_new
+from actors.store.engine import insert_new
 from actors.store.runs import bodies
 from actors.store.saving import insert, save
 from actors.store.tables import Embeddings, Lessons
-
-_PAIRS = 250
-"""Lessons asked for in one statement, two values each."""
 
 
 def experiences(connection: Connection, state: str | None = None) -> list[Experience]:
@@ -42,11 +39,10 @@ def revisions_of(connection: Connection, experience_id: str) -> list[Experience]
 
 def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) -> list[Experience]:
     """The lessons with these (id, revision); what is not there is left out."""
-    found: list[Experience] = []
-    for part in chunks(list(wanted), _PAIRS):
-        these = select(Lessons.body).where(tuple_(Lessons.id, Lessons.revision).in_(part))
-        found += bodies(connection, these.order_by(Lessons.id, Lessons.revision), Experience)
-    return found
+    theirs = select(Lessons.body).where(among(Lessons.id, (key for key, _ in wanted)))
+    found = bodies(connection, theirs.order_by(Lessons.id, Lessons.revision), Experience)
+    these = set(wanted)
+    return [lesson for lesson in found if (lesson.id, lesson.revision) in these]
 
 
 def revise(

@@ -115,7 +115,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
 def insert(
     connection: Connection, table: type[t.Base], records: Sequence[T], more: Callable[[T], dict[str, Any]] | None = None
 ) -> None:
-    """Write records: their bodies, the fields that `table` has columns for, and `more`; what is there already stays."""
+    """Write records: their bodies, the fields that `table` has columns for, and `more`."""
     insert_new(connection, table, [{**_columns(table, one), **(more(one) if more else {})} for one in records])
 
 

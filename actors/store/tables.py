@@ -52,7 +52,6 @@ class Calls(Record, named="exchanges"):
     custom_id: Mapped[str] = mapped_column(server_default="")
     """Its caller's own id of the call, maybe given twice; empty if it gave none."""
     caller: Mapped[str]
-    """Id of the agent key that it came with; empty without one."""
     trajectory_id: Mapped[str]
     """Trajectory that it ended up in; empty while open."""
     started: Mapped[float]
