@@ -80,7 +80,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     saved, audited = Saved(), audit.unlisted(connection, records)
     for kind, table in _SIMPLE.items():
         insert(connection, table, of[kind])
-    insert(connection, Reports, of[Feedback], lambda said: {"joined": "", **named(said)})
+    insert(connection, Reports, of[Feedback], lambda said: {"joined": "", "effect": "", **named(said)})
     insert(connection, Calls, of[Exchange], _of_call)
     fresh = _trajectories(connection, [*of[Trajectory], *of[Attributed]])
     for guess in of[Guessed]:

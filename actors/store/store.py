@@ -7,7 +7,7 @@ gate and dashboard ask. Statements run in worker threads (`actors.store.database
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import CoroutineType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -26,12 +26,11 @@ from actors.system.outgoing import Outgoing
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Method: TypeAlias = "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]"
 _log = structlog.get_logger(__name__)
 
 
-def _question(
-    work: Callable[Concatenate[Connection, P], R],
-) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
+def _question(work: Callable[Concatenate[Connection, P], R]) -> "Method[P, R]":
     """A function of a connection that only reads, as a method of the store: one transaction each."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
@@ -40,9 +39,7 @@ def _question(
     return answer
 
 
-def _change(
-    work: Callable[Concatenate[Connection, P], R],
-) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
+def _change(work: Callable[Concatenate[Connection, P], R]) -> "Method[P, R]":
     """The same of one that writes."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
@@ -51,9 +48,7 @@ def _change(
     return answer
 
 
-def _dated(
-    work: Callable[Concatenate[Connection, float, P], R],
-) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
+def _dated(work: Callable[Concatenate[Connection, float, P], R]) -> "Method[P, R]":
     """The same of one that notes when."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:

@@ -49,7 +49,7 @@ class Calls(Record, named="exchanges"):
     """The engine's name of its answer; it may come again, as vLLM builds it from the agent's `X-Request-Id`."""
     explicit: Mapped[str]
     """Trajectory, or conversation, that the call named itself."""
-    custom_id: Mapped[str] = mapped_column(server_default="")
+    custom_id: Mapped[str]
     """Its caller's own id of the call, maybe given twice; empty if it gave none."""
     caller: Mapped[str]
     trajectory_id: Mapped[str]
@@ -80,7 +80,7 @@ class Reports(Record, named="feedback"):
     response_id: Mapped[str | None]
     custom_id: Mapped[str | None]
     trajectory_id: Mapped[str | None]
-    effect: Mapped[str] = mapped_column(server_default="")
+    effect: Mapped[str]
     """What it did to its trajectory's outcome (`actors.store.outcomes.Did`); empty if it says nothing of it."""
     __table_args__ = tuple(
         _some(f"ix_feedback_{name}", f"{name} IS NOT NULL", name)
@@ -93,11 +93,11 @@ class Runs(Record, named="trajectories"):
 
     source: Mapped[str]
     tenant: Mapped[str]
-    caller: Mapped[str] = mapped_column(server_default="")
+    caller: Mapped[str]
     """Id of the agent key of its first call; empty without one."""
     goal: Mapped[str] = mapped_column(LongCharacters())
     outcome: Mapped[float | None]
-    revision: Mapped[int] = mapped_column(server_default="0")
+    revision: Mapped[int]
     """Of the outcome: the latest, 0 for the first."""
     told: Mapped[float | None]
     """When the report came that the outcome is of, if that was after the end; else None."""
@@ -111,7 +111,7 @@ class Runs(Record, named="trajectories"):
     closed_by: Mapped[str]
     trainable: Mapped[bool]
     why_not: Mapped[str]
-    side_of: Mapped[str] = mapped_column(server_default="")
+    side_of: Mapped[str]
     """Trajectory whose side call it is; empty for a main line."""
     continues: Mapped[str]
     """Trajectory whose conversation it goes on with; empty for none."""
@@ -185,16 +185,16 @@ class Tasks(Record):
 
     origin: Mapped[str]
     created: Mapped[float]
-    state: Mapped[str] = mapped_column(server_default="offered")
-    reason: Mapped[str] = mapped_column(server_default="")
-    tried: Mapped[int] = mapped_column(server_default="0")
-    solved: Mapped[int] = mapped_column(server_default="0")
-    successes: Mapped[float] = mapped_column(server_default="0")
-    failures: Mapped[float] = mapped_column(server_default="0")
-    lost: Mapped[int] = mapped_column(server_default="0")
-    agreed: Mapped[int] = mapped_column(server_default="0")
-    last: Mapped[float] = mapped_column(server_default="0")
-    again: Mapped[float] = mapped_column(server_default="0")
+    state: Mapped[str]
+    reason: Mapped[str]
+    tried: Mapped[int]
+    solved: Mapped[int]
+    successes: Mapped[float]
+    failures: Mapped[float]
+    lost: Mapped[int]
+    agreed: Mapped[int]
+    last: Mapped[float]
+    again: Mapped[float]
     __table_args__ = (Index("ix_tasks_state", "state", "last"),)
 
 

@@ -64,7 +64,10 @@ def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: 
 
 def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Collection[str] = ()) -> None:
     """Insert those that are not there yet, with what they were made from."""
-    rows = [{"id": task.id, "origin": task.origin, "created": now, "body": encode(task)} for task in tasks]
+    rows = [
+        {"id": task.id, "origin": task.origin, "created": now, "body": encode(task), **_noted(TaskState(task=task))}
+        for task in tasks
+    ]
     insert_new(connection, Tasks, rows)
     links = [
         {"task_id": task.id, "source": source} for task in tasks for source in sorted({*task_sources(task), *made_from})
@@ -95,11 +98,14 @@ def mark(connection: Connection, states: Sequence[TaskState]) -> None:
     """Replace what is noted of tasks; those that have gone stay gone."""
     if not states:
         return
-    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in _NOTED}
     connection.execute(
-        update(Tasks).where(Tasks.id == bindparam("which")).values(**values),
-        [{"which": one.task.id, **{f"new_{name}": getattr(one, name) for name in _NOTED}} for one in states],
+        update(Tasks).where(Tasks.id == bindparam("which")).values({name: bindparam(f"_{name}") for name in _NOTED}),
+        [{"which": one.task.id, **{f"_{name}": value for name, value in _noted(one).items()}} for one in states],
     )
+
+
+def _noted(state: TaskState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in _NOTED}
 
 
 def task_counts(connection: Connection) -> dict[tuple[str, str], int]:
