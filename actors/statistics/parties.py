@@ -4,9 +4,9 @@ A party is an agent key, or a tenant where calls have no key. From four parties 
 two that pull hardest, one up and one down, are set aside (a trimmed estimate: Huber 1981, section 3.3).
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -14,7 +14,7 @@ T = TypeVar("T")
 FEWEST = 4
 """Parties with evidence from which on the rule binds: with two set aside, two are left to agree."""
 EVIDENCE = 4
-"""Pieces of evidence that make a party one that has some; absolute, so that nobody's flood makes others' too little."""
+"""Pieces that make a party one with evidence; absolute, so that nobody's flood makes others' too little."""
 CAP = 1 / 3
 """Of all evidence, for one party."""
 
@@ -39,7 +39,7 @@ def thinned(parties: Sequence[str], *, bound: bool | None = None) -> list[int]:
 
     `parties` are of each piece, the newest first; `bound` says whether the rule binds, where these are one side.
     """
-    allowed = _allowed(Counter(parties), bound)
+    allowed = _allowed(parties, bound)
     if not allowed:
         return list(range(len(parties)))
     return [place for place, number in enumerate(_rounds(parties)) if number < allowed]
@@ -62,22 +62,18 @@ def in_turn(keys: Sequence[Hashable]) -> list[int]:
 
 def _rounds(keys: Sequence[Hashable]) -> list[int]:
     """How often its key came before, of each."""
-    seen: Counter[Hashable] = Counter()
-    rounds: list[int] = []
-    for key in keys:
-        rounds.append(seen[key])
-        seen[key] += 1
-    return rounds
+    counted: defaultdict[Hashable, Iterator[int]] = defaultdict(count)
+    return [next(counted[key]) for key in keys]
 
 
-def _allowed(pieces: Counter[str], bound: bool | None) -> int:
+def _allowed(parties: Sequence[str], bound: bool | None) -> int:
     """Pieces that one party may have; 0: the rule does not bind."""
-    enough = sum(count >= EVIDENCE for count in pieces.values()) >= FEWEST
-    if not pieces or not (enough if bound is None else bound):
+    if not parties or not (binds(parties) if bound is None else bound):
         return 0
     # The most that is at most a third of what is then left; a piece more than the others' half is too much.
-    allowed = max(pieces.values())
-    while allowed > EVIDENCE and allowed > CAP * sum(min(count, allowed) for count in pieces.values()):
+    pieces = Counter(parties).values()
+    allowed = max(pieces)
+    while allowed > EVIDENCE and allowed > CAP * sum(min(one, allowed) for one in pieces):
         allowed -= 1
     return allowed
 
@@ -91,12 +87,11 @@ def set_aside(parties: Sequence[str], estimate: Callable[[Collection[str]], floa
         return frozenset()
     # By name, so that equal pulls give the same answer everywhere. Who has no evidence cannot pull hard.
     heard = sorted(party for party, pieces in Counter(parties).items() if pieces >= EVIDENCE)
-    without = {party: estimate((party,)) for party in heard}
-    without = {party: value for party, value in without.items() if value == value}
+    without = {party: value for party in heard if (value := estimate((party,))) == value}
     if len(without) < 2:
         return frozenset()
-    up = min(without, key=lambda party: without[party])
-    down = max((party for party in without if party != up), key=lambda party: without[party])
+    up = min(without, key=without.__getitem__)
+    down = max((party for party in without if party != up), key=without.__getitem__)
     return frozenset((up, down))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import ColumnElement, Connection, select
 
-from actors.messages import Attributed, Trajectory
+from actors.messages import Attributed
 from actors.store.runs import trajectory
 from actors.store.tables import Runs
 
@@ -88,9 +88,9 @@ def _filters(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
 def _inside(connection: Connection, key: str) -> dict[str, Any]:
     """What of a trajectory is in its body alone."""
     message = trajectory(connection, key)
+    if message is None:
+        return {"guided": False, "steps": 0, "labels": []}
     run = message.trajectory if isinstance(message, Attributed) else message
     labels = message.attribution.labels if isinstance(message, Attributed) else ()
-    return {
-        "guided": isinstance(run, Trajectory) and bool(run.experience_ids),
-        "steps": len(run.steps) if isinstance(run, Trajectory) else 0, "labels": [label.label for label in labels],
-    }  # fmt: skip
+    told = [label.label for label in labels]
+    return {"guided": bool(run.experience_ids), "steps": len(run.steps), "labels": told}

@@ -71,7 +71,8 @@ def hear(
         connection.execute(update(Reports).where(Reports.id == joined.id).values(effect=word))
         if word in ("told", "correction") and joined.outcome != run.outcome:
             revision = 0 if run.outcome is None else run.revision + 1
-            if _adopt(connection, run.id, joined.outcome, revision, report.received) and run.source == "production":
+            _adopt(connection, run.id, joined.outcome, revision, report.received)
+            if run.source == "production":
                 changed[run.id] = OutcomeChanged(id=run.id, revision=revision)
     return did, list(changed.values())
 
@@ -99,19 +100,13 @@ def _did(connection: Connection, outcome: float, row: Any, report: Feedback, *, 
     return "capped" if row.revision >= CORRECTIONS else "correction"
 
 
-def _adopt(connection: Connection, key: str, outcome: float, revision: int, told: float) -> bool:
-    """The trajectory's row takes over what was said of it since it closed; False if it has no body."""
+def _adopt(connection: Connection, key: str, outcome: float, revision: int, told: float) -> None:
+    """The trajectory's row takes over what was said of it since it closed."""
     message = runs.trajectory(connection, key)
-    if message is None:
-        return False
-    values = {
-        "outcome": outcome,
-        "revision": revision,
-        "told": told,
-        "body": encode(revised(message, outcome, revision)),
-    }
-    connection.execute(update(Runs).where(Runs.id == key).values(values))
-    return True
+    if message is not None:
+        body = encode(revised(message, outcome, revision))
+        values = {"outcome": outcome, "revision": revision, "told": told, "body": body}
+        connection.execute(update(Runs).where(Runs.id == key).values(values))
 
 
 def revised(record: R, outcome: float, revision: int) -> R:
