@@ -23,7 +23,7 @@ ROOM = 4096
 _POOL = Tasks.origin != "heldout"
 
 
-class TaskState(msgspec.Struct, frozen=True, kw_only=True):
+class TaskState(msgspec.Struct, frozen=True):
     """A task of the pool, and how it fared."""
 
     task: Task
@@ -44,7 +44,6 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds of the last round; 0: never."""
     again: float = 0.0
     """Unix seconds from which on a task that was set aside is tried again."""
-    made_from: tuple[str, ...] = ()
 
 
 _NOTED = tuple(name for name in TaskState.__struct_fields__ if name in table_of(Tasks).columns)
@@ -65,7 +64,7 @@ def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: 
 def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Collection[str] = ()) -> None:
     """Insert those that are not there yet, with what they were made from."""
     rows = [
-        {"id": task.id, "origin": task.origin, "created": now, "body": encode(task), **_noted(TaskState(task=task))}
+        {"id": task.id, "origin": task.origin, "created": now, "body": encode(task), **_noted(TaskState(task))}
         for task in tasks
     ]
     insert_new(connection, Tasks, rows)
@@ -77,21 +76,11 @@ def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Co
 
 def task_states(connection: Connection, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
     """Tasks in one of `states` (all if it is empty), those played longest ago first."""
-    wanted = select(Tasks.id, Tasks.body, *(getattr(Tasks, name) for name in _NOTED)).where(_POOL)
+    wanted = select(Tasks.body, *(getattr(Tasks, name) for name in _NOTED)).where(_POOL)
     if states:
         wanted = wanted.where(among(Tasks.state, states))
-    found = connection.execute(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit)).all()
-    sources: dict[str, list[str]] = {}
-    links = select(TaskSources.task_id, TaskSources.source).where(among(TaskSources.task_id, (row.id for row in found)))
-    for key, source in connection.execute(links.order_by(TaskSources.source)):
-        sources.setdefault(key, []).append(source)
-    return [
-        TaskState(
-            task=cast(Task, decode(row.body)), made_from=tuple(sources.get(row.id, ())),
-            **{name: getattr(row, name) for name in _NOTED},
-        )
-        for row in found
-    ]  # fmt: skip
+    found = connection.execute(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit))
+    return [TaskState(cast(Task, decode(body)), *noted) for body, *noted in found]
 
 
 def mark(connection: Connection, states: Sequence[TaskState]) -> None:
