@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import DBAPIError
 
 from actors.messages import Message, decode
 from actors.store.columns import among
-from actors.store.engine import chunks, open_read_only
+from actors.store.engine import chunks, located, open_read_only
+from actors.store.errors import StoreUnavailable
 from actors.store.schema import check
 from actors.store.tables import Calls, Reports, Runs
 
@@ -69,5 +71,7 @@ def ask(url: str, question: Callable[[Connection], R], password_file: str = "") 
         with engine.connect() as connection:
             check(connection)
             return question(connection)
+    except DBAPIError as error:  # what is no outage, such as a right that is missing
+        raise StoreUnavailable(f"{located(engine)}: {error.orig}") from error
     finally:
         engine.dispose()

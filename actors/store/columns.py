@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ColumnElement, Dialect, Integer, String, Text, TypeDecorator, bindparam
+from sqlalchemy import JSON, BigInteger, ColumnElement, Dialect, Integer, String, TypeDecorator, bindparam
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute
@@ -63,13 +63,6 @@ class Characters(TypeDecorator[str]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[..., Any] | None:
         return read if dialect.name == "postgresql" else None
-
-
-class LongCharacters(Characters):
-    """The same; the name is SQLite's for what nobody looks for."""
-
-    impl = Text
-    cache_ok = True
 
 
 def whole() -> TypeEngine[int]:

@@ -7,19 +7,16 @@ outcome, the batch that used a trajectory) is a column that is updated.
 import re
 from typing import Any
 
-from sqlalchemy import Boolean, Double, Float, Index, LargeBinary, text
+from sqlalchemy import Double, Index, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from actors.store.columns import Characters, LongCharacters, whole
+from actors.store.columns import Characters, whole
 
 
 class Base(DeclarativeBase):
     """Metadata of all tables; types that SQLite and PostgreSQL agree on (`actors.store.columns`)."""
 
-    type_annotation_map = {
-        str: Characters(), float: Float().with_variant(Double(), "postgresql"), int: whole(), bytes: LargeBinary(),
-        bool: Boolean(),
-    }  # fmt: skip
+    type_annotation_map = {str: Characters(), float: Double(), int: whole()}
 
     def __init_subclass__(cls, named: str = "", **options: Any) -> None:
         """A table is named as its class, or as it is `named`."""
@@ -95,7 +92,7 @@ class Runs(Record, named="trajectories"):
     tenant: Mapped[str]
     caller: Mapped[str]
     """Id of the agent key of its first call; empty without one."""
-    goal: Mapped[str] = mapped_column(LongCharacters())
+    goal: Mapped[str]
     outcome: Mapped[float | None]
     revision: Mapped[int]
     """Of the outcome: the latest, 0 for the first."""
@@ -314,7 +311,7 @@ class DeadLetters(Base):
     input_id: Mapped[str]
     subject: Mapped[str]
     data: Mapped[bytes]
-    error: Mapped[str] = mapped_column(LongCharacters())
+    error: Mapped[str]
     at: Mapped[float]
 
 
