@@ -45,7 +45,7 @@ from actors.store.tables import (
     Tasks,
     TaskSources,
 )  # fmt: skip
-from actors.store.waiting import naming, waiting
+from actors.store.waiting import waiting
 
 K = TypeVar("K")
 _PAGE = 500
@@ -132,11 +132,12 @@ def _kindred(connection: Connection, runs: set[str]) -> set[str]:
 
 
 def _feedback(connection: Connection, selector: Selector, runs: set[str], calls: set[str]) -> set[str]:
-    found = set(connection.scalars(select(Reports.id).where(among(Reports.joined, runs))))
+    found: set[str] = set()
+    for column in (Reports.joined, Reports.trajectory_id):  # a run's own id is nobody else's, whatever the tenant
+        found.update(connection.scalars(select(Reports.id).where(among(column, runs))))
     if selector.tenant:
         found.update(connection.scalars(select(Reports.id).where(Reports.tenant == selector.tenant)))
     found.update(key for key, *_ in waiting(connection, calls))
-    found.update(key for key, *_ in naming(connection, runs))  # nobody else's, whatever the tenant
     return found
 
 

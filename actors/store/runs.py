@@ -1,6 +1,7 @@
 """Questions on runs, their calls and what was said of them, as functions of a connection."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from math import inf
 from typing import Any, TypeVar
 
@@ -120,15 +121,10 @@ def exam(connection: Connection, *, reported: bool, limit: int) -> list[Attribut
     wanted = select(Runs.id, Runs.tenant, Runs.caller).where(Runs.source == "production", Runs.attributed)
     if reported:
         wanted = wanted.where(Runs.outcome.is_not(None))
-    found: list[str] = []
-
-    def parties() -> Iterator[str]:
-        for one in connection.execute(wanted.order_by(Runs.ended.desc(), Runs.id.desc()).limit(_SCANNED)):
-            if held_out(one.id):
-                found.append(one.id)
-                yield party_of(one.tenant, one.caller)
-
-    ids = [found[place] for place in newest(parties(), limit, _BEYOND)] if limit > 0 else []
+    rows = connection.execute(wanted.order_by(Runs.ended.desc(), Runs.id.desc()).limit(_SCANNED))
+    held = list(islice((row for row in rows if held_out(row.id)), limit + _BEYOND))
+    places = newest((party_of(row.tenant, row.caller) for row in held), limit, _BEYOND)
+    ids = [held[place].id for place in places]
     read = {one.id: one for one in bodies(connection, select(Runs.body).where(among(Runs.id, ids)), Attributed)}
     return [read[key] for key in ids if key in read]
 

@@ -11,7 +11,7 @@ from actors.messages import Feedback, Trajectory
 from actors.store.columns import among, lookup
 from actors.store.records import Joined
 from actors.store.runs import bodies
-from actors.store.tables import Calls, Reports
+from actors.store.tables import Calls, Reports, Runs
 
 _NAMES = {
     "trajectory_id": Calls.explicit, "custom_id": Calls.custom_id, "response_id": Calls.response_id,
@@ -40,22 +40,13 @@ def waiting(connection: Connection, calls: Iterable[str]) -> Iterator[tuple[str,
             yield key, call, name
 
 
-def naming(connection: Connection, runs: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Feedback that waits and names one of `runs` by its own id: its id, its tenant and that name."""
-    wanted = select(Reports.id, Reports.tenant, Reports.trajectory_id)
-    for key, tenant, name in connection.execute(wanted.where(among(Reports.trajectory_id, map(lookup, runs)))):
-        yield key, tenant, name or ""
-
-
 def claimed(connection: Connection, runs: Sequence[Trajectory], heard: Collection[str]) -> list[Joined]:
     """The feedback that waited for one of `runs`, which are written: what says most of an outcome first."""
     runs = [run for run in runs if run.source == "production"]
-    found: dict[str, str] = {}
     # Who names the trajectory means its main line.
-    by_name = {(run.tenant, lookup(run.id)): run.id for run in runs if not run.side_of}
-    for key, tenant, name in naming(connection, (run.id for run in runs)):
-        if run_id := by_name.get((tenant, name)):
-            found[key] = run_id
+    same = (Reports.trajectory_id == Runs.id) & (Reports.tenant == Runs.tenant) & (Runs.side_of == "")
+    own = select(Reports.id, Runs.id).join(Runs, same).where(among(Runs.id, (run.id for run in runs)))
+    found = {key: run for key, run in connection.execute(own)}
     by_call = {step.exchange_id: run for run in runs for step in run.steps}
     for key, call, name in waiting(connection, by_call):
         if name != "trajectory_id" or not by_call[call].side_of:
