@@ -151,9 +151,9 @@ def newest_late(connection: Connection, since: float, limit: int) -> list[str]:
     return list(reversed(connection.scalars(wanted.order_by(Runs.told.desc(), Runs.id).limit(limit)).all()))
 
 
-def give_up(connection: Connection, trajectory_ids: Sequence[str]) -> None:
-    """Their order is: nothing was learned from them, unless it is answered yet."""
-    connection.execute(update(Runs).where(among(Runs.id, trajectory_ids), Runs.came == "").values(came=GIVEN_UP))
+def give_up(connection: Connection, trajectory_id: str) -> None:
+    """Its order is: nothing was learned from it, unless it is answered yet."""
+    connection.execute(update(Runs).where(Runs.id == trajectory_id, Runs.came == "").values(came=GIVEN_UP))
 
 
 def answered(connection: Connection, candidate: Candidate) -> None:

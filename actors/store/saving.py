@@ -107,7 +107,8 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     for dropped in of[Dropped]:
         unused = Runs.id == dropped.id, Runs.dropped == "", Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(dropped=dropped.reason))
-    outcomes.give_up(connection, [one.id for one in of[Dropped] if one.reason == outcomes.GIVEN_UP])
+        if dropped.reason == outcomes.GIVEN_UP:
+            outcomes.give_up(connection, dropped.id)
     saved.head = audit.append(connection, audited, now)
     return saved
 

@@ -43,6 +43,8 @@ def waiting(connection: Connection, calls: Iterable[str]) -> Iterator[tuple[str,
 def claimed(connection: Connection, runs: Sequence[Trajectory], heard: Collection[str]) -> list[Joined]:
     """The feedback that waited for one of `runs`, which are written: what says most of an outcome first."""
     runs = [run for run in runs if run.source == "production"]
+    if not runs:
+        return []
     # Who names the trajectory means its main line.
     same = (Reports.trajectory_id == Runs.id) & (Reports.tenant == Runs.tenant) & (Runs.side_of == "")
     own = select(Reports.id, Runs.id).join(Runs, same).where(among(Runs.id, (run.id for run in runs)))
