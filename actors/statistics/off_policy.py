@@ -25,15 +25,10 @@ _FREEDOM = 3.0
 
 
 def token_terms(candidate: Floats, incumbent: Floats, behaviour: Floats, limit: float) -> Floats:
-    """What each sampled token adds to its run's score, `(n,)`, from log-probs in nats; no weight is above `limit`.
-
-    Those of candidate and incumbent are at temperature 1, of behaviour at what it was sampled with.
-    """
-    return _capped(candidate - behaviour, limit) - _capped(incumbent - behaviour, limit)
-
-
-def _capped(ratios: Floats, limit: float) -> Floats:
-    return np.exp(np.minimum(ratios, log(limit)))
+    """What each sampled token adds to its run's score, `(n,)`, from log-probs in nats (behaviour's as it was sampled,
+    the others' at temperature 1); no weight is above `limit`."""
+    new, old = (np.exp(np.minimum(one - behaviour, log(limit))) for one in (candidate, incumbent))
+    return new - old
 
 
 class Pull(msgspec.Struct, frozen=True):

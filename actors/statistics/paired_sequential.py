@@ -34,10 +34,7 @@ def e_value(differences: Sequence[float], mean: float) -> float:
 
 
 def confidence_sequence(differences: Sequence[float], alpha: float, beta: float) -> Interval:
-    """Mean of `differences`, ever below `low` with probability at most `alpha`, ever above `high` at most `beta`.
-
-    The limits invert the two tests: `low` is the largest m with K(m) >= 1/alpha.
-    """
+    """Mean of `differences`, ever below `low` with probability at most `alpha`, ever above `high` at most `beta`."""
     values, counts = _counted(differences)
     total = int(counts.sum())
     estimate = float(values @ counts / total) if total else 0.0

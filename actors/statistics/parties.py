@@ -35,10 +35,8 @@ def binds(parties: Iterable[str]) -> bool:
 
 
 def thinned(parties: Sequence[str], *, bound: bool | None = None) -> list[int]:
-    """Places of the pieces that are taken, ascending: all, or so many that no party has more than `CAP` of them.
-
-    `parties` are of each piece, the newest first; `bound` says whether the rule binds, where these are one side.
-    """
+    """Places of the pieces (`parties` of each, the newest first) that are taken, ascending: all, or so many that no
+    party has more than `CAP` of them. `bound` says whether the rule binds, where these are one side."""
     allowed = _allowed(parties, bound)
     if not allowed:
         return list(range(len(parties)))
@@ -79,10 +77,8 @@ def _allowed(parties: Sequence[str], bound: bool | None) -> int:
 
 
 def set_aside(parties: Sequence[str], estimate: Callable[[Collection[str]], float]) -> frozenset[str]:
-    """The two parties that pull `estimate` hardest, one up and one down; none if the rule does not bind.
-
-    `estimate` is of all evidence but that of the parties it is given; NaN if nothing is left.
-    """
+    """The two parties that pull `estimate` (without those it is given; NaN if nothing is left) hardest, one up and
+    one down; none if the rule does not bind."""
     if not binds(parties):
         return frozenset()
     # By name, so that equal pulls give the same answer everywhere. Who has no evidence cannot pull hard.
@@ -96,10 +92,7 @@ def set_aside(parties: Sequence[str], estimate: Callable[[Collection[str]], floa
 
 
 class FairWindow(Generic[T]):
-    """The newest things, bounded, of which no party washes out the others'.
-
-    When it is full the oldest goes; where a party holds more than `CAP` of it, that party's oldest.
-    """
+    """The newest things, bounded: the oldest goes, or, where a party holds more than `CAP`, that party's oldest."""
 
     def __init__(self, size: int, party: Callable[[T], str], things: Iterable[T] = ()) -> None:
         self._size, self._party = size, party

@@ -5,12 +5,16 @@ outcome, the batch that used a trajectory) is a column that is updated.
 """
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Double, Index, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from actors.store.columns import Characters, whole
+
+Key = Annotated[str, mapped_column(primary_key=True)]
+Time = Annotated[float, mapped_column(index=True)]
+Version = Annotated[int, mapped_column(index=True)]
 
 
 class Base(DeclarativeBase):
@@ -147,8 +151,8 @@ class Runs(Record, named="trajectories"):
 class Uses(Base):
     """A revision of a run's outcome that an actor has taken in: it does so once, whichever record tells of it first."""
 
-    trajectory_id: Mapped[str] = mapped_column(primary_key=True)
-    actor: Mapped[str] = mapped_column(primary_key=True)
+    trajectory_id: Mapped[Key]
+    actor: Mapped[Key]
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
@@ -156,7 +160,7 @@ class Judgements(Record):
     """What a judge said of some content, so that the same is not paid for twice."""
 
     tenant: Mapped[str] = mapped_column(index=True)
-    made: Mapped[float] = mapped_column(index=True)
+    made: Mapped[Time]
 
 
 class Lessons(Record, named="experiences"):
@@ -170,9 +174,9 @@ class Lessons(Record, named="experiences"):
 class Embeddings(Base):
     """The vector of a lesson's text, so that a restart need not embed it again; can be lost at any time."""
 
-    embedder: Mapped[str] = mapped_column(primary_key=True)
+    embedder: Mapped[Key]
     dimension: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    digest: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[Key]
     vector: Mapped[bytes]
     """float32, as the machine has it."""
 
@@ -198,27 +202,27 @@ class Tasks(Record):
 class TaskSources(Base):
     """What a task was made from: ids of trajectories, or of an exploration."""
 
-    task_id: Mapped[str] = mapped_column(primary_key=True)
+    task_id: Mapped[Key]
     source: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
 class Batches(Record):
     """An order to train."""
 
-    created: Mapped[float] = mapped_column(index=True)
+    created: Mapped[Time]
 
 
 class BatchMembers(Base):
     """Which trajectories an order holds."""
 
-    batch_id: Mapped[str] = mapped_column(primary_key=True)
+    batch_id: Mapped[Key]
     trajectory_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
 class Candidates(Record):
     """A weight version."""
 
-    version: Mapped[int] = mapped_column(index=True)
+    version: Mapped[Version]
     parent: Mapped[int]
     created: Mapped[float]
 
@@ -226,25 +230,25 @@ class Candidates(Record):
 class CandidateBatches(Base):
     """Which orders a version came from."""
 
-    candidate_id: Mapped[str] = mapped_column(primary_key=True)
+    candidate_id: Mapped[Key]
     batch_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
 class Verdicts(Record):
     """What the gate said."""
 
-    version: Mapped[int] = mapped_column(index=True)
+    version: Mapped[Version]
     decision: Mapped[str]
-    created: Mapped[float] = mapped_column(index=True)
+    created: Mapped[Time]
 
 
 class Servings(Record):
     """What an engine served from when on."""
 
     engine: Mapped[str]
-    version: Mapped[int] = mapped_column(index=True)
+    version: Mapped[Version]
     result: Mapped[str]
-    since: Mapped[float] = mapped_column(index=True)
+    since: Mapped[Time]
     __table_args__ = (Index("ix_servings_engine", "engine", "since"),)
 
 
@@ -252,7 +256,7 @@ class Directives(Record):
     """An order of the sentinel or of an operator."""
 
     kind: Mapped[str]
-    created: Mapped[float] = mapped_column(index=True)
+    created: Mapped[Time]
 
 
 class AuditTrail(Base, named="audit"):
@@ -271,20 +275,20 @@ class AuditTrail(Base, named="audit"):
 class Forgotten(Base):
     """A tombstone: what was forgotten does not come back over the streams."""
 
-    kind: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[Key]
     """"id" of a record; "tenant" or "caller": everything of theirs from before `before`."""
-    name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[Key]
     before: Mapped[float]
     """Unix seconds; 0 for ids."""
-    at: Mapped[float] = mapped_column(index=True)
+    at: Mapped[Time]
 
 
 class Processed(Base):
     """An input that an actor is done with."""
 
-    actor: Mapped[str] = mapped_column(primary_key=True)
-    input_id: Mapped[str] = mapped_column(primary_key=True)
-    at: Mapped[float] = mapped_column(index=True)
+    actor: Mapped[Key]
+    input_id: Mapped[Key]
+    at: Mapped[Time]
 
 
 class Outbox(Base):
@@ -306,7 +310,7 @@ class Outbox(Base):
 class DeadLetters(Base):
     """A parked record."""
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[Key]
     actor: Mapped[str]
     input_id: Mapped[str]
     subject: Mapped[str]
@@ -318,14 +322,14 @@ class DeadLetters(Base):
 class State(Base):
     """Small things that an actor wants to find again."""
 
-    key: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[Key]
     value: Mapped[bytes]
 
 
 class Leases(Base):
     """Who may do what one alone may (`actors.store.leases`)."""
 
-    name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[Key]
     holder: Mapped[str]
     about: Mapped[str]
     epoch: Mapped[int]
