@@ -71,13 +71,16 @@ def whole() -> TypeEngine[int]:
 
 
 class _Ids(TypeDecorator[list[str]]):
-    """Any number of ids as one value; ids are made here, and have no NUL."""
+    """Any number of ids as one value. SQLite's JSON ends at NUL: an id with one is not found there, nor another."""
 
     impl = JSON
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(postgresql.ARRAY(Characters()) if dialect.name == "postgresql" else JSON())
+        return dialect.type_descriptor(postgresql.ARRAY(String()) if dialect.name == "postgresql" else JSON())
+
+    def process_bind_param(self, value: list[str] | None, dialect: Dialect) -> list[Any]:
+        return [written(one) for one in value or ()]
 
 
 class _Each(FunctionElement[str]):

@@ -24,7 +24,7 @@ from actors.messages import (
     Task,
     Trajectory,
     decode,
-)  # fmt: skip
+)
 from actors.store import outcomes
 from actors.store.columns import among
 from actors.store.engine import chunks, insert_new
@@ -44,7 +44,7 @@ from actors.store.tables import (
     Runs,
     Tasks,
     TaskSources,
-)  # fmt: skip
+)
 from actors.store.waiting import waiting
 
 K = TypeVar("K")

@@ -25,7 +25,7 @@ from actors.store.tables import (
     Tasks,
     TaskSources,
     Verdicts,
-)  # fmt: skip
+)
 
 PAGE = 200
 """Rows taken out in one transaction."""

@@ -23,7 +23,7 @@ from actors.messages import (
     Trajectory,
     Verdict,
     encode,
-)  # fmt: skip
+)
 from actors.messages.dialects import dialect_at
 from actors.store import agents, audit, outcomes, tasks
 from actors.store import tables as t

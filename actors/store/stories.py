@@ -22,7 +22,7 @@ from actors.store.tables import (
     Runs,
     Servings,
     Verdicts,
-)  # fmt: skip
+)
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
