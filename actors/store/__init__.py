@@ -1,12 +1,6 @@
 """What evolved keeps: SQLAlchemy tables, and `Store`, their repository and the system's ledger."""
 
-from actors.store.errors import (
-    SchemaMismatch,
-    StoreError,
-    StoreMisconfigured,
-    StoreUnavailable,
-    UnknownRecord,
-)
+from actors.store.errors import SchemaMismatch, StoreError, StoreMisconfigured, StoreUnavailable, UnknownRecord
 from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.saving import stitchable
 from actors.store.store import Store

@@ -159,11 +159,7 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
     heirs.update(version for version, parent in connection.execute(lines) if parent in heirs)
     serving = sorted((span.version, span.engine) for span in spans(connection, min(heirs)) if span.until is None)
     return [
-        Touched(
-            version=one,
-            trajectories=seen.get(one, 0),
-            engines=tuple(name for at, name in serving if at == one),
-        )
+        Touched(version=one, trajectories=seen.get(one, 0), engines=tuple(name for at, name in serving if at == one))
         for one in sorted(heirs)
     ]
 
