@@ -1,8 +1,7 @@
 """How likely a policy that changes succeeds at something: a Beta posterior over outcomes that are forgotten.
 
-Uniform before the first outcome, Beta(1, 1). Each outcome makes those before it count a little less, because it was
-another policy that they were of. From it follow the difficulty, and how much an attempt is expected to teach: a group
-whose attempts all end alike has no advantage, so what counts is the variance that is to be expected.
+Uniform before the first outcome, Beta(1, 1). Each outcome makes those before it, which were another policy's, count a
+little less. How much an attempt teaches is the variance to expect: where all end alike there is no advantage.
 """
 
 from collections.abc import Iterable

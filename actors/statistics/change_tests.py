@@ -33,8 +33,7 @@ class Looks(msgspec.Struct):
         self.next = max(runs + 1, math.ceil(runs * growth))
 
     def spend(self, total: float, planned: int | None = None) -> float:
-        """The level of the look that was just taken, of an error of `total` over all looks: the `planned` ones, or any
-        number."""
+        """The level of the look that was just taken, of an error of `total` over the `planned` looks, or any number."""
         return total / (planned or self.taken * (self.taken + 1))
 
 
@@ -47,14 +46,9 @@ def planned_looks(first: int, growth: float, last: int) -> int:
 
 
 def share_rise(strata: Strata) -> float:
-    """Exact p-value of "the share of ones did not rise"; values are 0 or 1.
-
-    Conditions on how many ones there are in each stratum; 1.0 if no stratum has runs on both sides.
-    """
+    """Exact p-value of "the share of ones did not rise"; values are 0 or 1. Given how many ones each stratum has."""
     observed, chances = 0, np.ones(1)
-    for after, before in strata:
-        if not after or not before:
-            continue
+    for after, before in _shared(strata):
         ones, least = round(sum(after) + sum(before)), round(sum(after))
         low, distribution = _hypergeometric(ones, len(after), len(after) + len(before))
         observed += least - low
@@ -90,9 +84,7 @@ def _choose(n: int, k: int) -> float:
 def size_rise(strata: Strata) -> float:
     """p-value of "sizes did not grow": van Elteren's rank-sum test, ties by mid-ranks."""
     total = variance = 0.0
-    for after, before in strata:
-        if not after or not before:
-            continue
+    for after, before in _shared(strata):
         n, m = len(after), len(before)
         ranks = mid_ranks(np.array([*after, *before], dtype=np.float64))
         weight = 1.0 / (n + m + 1)
@@ -105,9 +97,7 @@ def size_rise(strata: Strata) -> float:
 def mean_rise(strata: Strata) -> float:
     """p-value of "the mean did not rise"."""
     total = variance = 0.0
-    for after, before in strata:
-        if not after or not before:
-            continue
+    for after, before in _shared(strata):
         x, y = np.array(after, dtype=np.float64), np.array(before, dtype=np.float64)
         weight = len(x) * len(y) / (len(x) + len(y))
         total += weight * float(x.mean() - y.mean())
@@ -118,10 +108,7 @@ def mean_rise(strata: Strata) -> float:
 
 
 def means(strata: Strata) -> tuple[float, float]:
-    """(mean after, mean before) over strata with runs on both sides, weighted as Mantel and Haenszel do; NaN if none.
-
-    Both sides have the same weights, so that their difference is not one of who sent what.
-    """
+    """(mean after, mean before) of strata with runs on both sides, weighted as Mantel and Haenszel do; NaN if none."""
     return _weighted(strata, lambda values: float(np.mean(values)))
 
 
@@ -131,19 +118,23 @@ def medians(strata: Strata) -> tuple[float, float]:
 
 
 def _weighted(strata: Strata, middle: Callable[[Sequence[float]], float]) -> tuple[float, float]:
-    shared = [(after, before) for after, before in strata if after and before]
+    shared = _shared(strata)
     if not shared:
         return math.nan, math.nan
     weights = [len(after) * len(before) / (len(after) + len(before)) for after, before in shared]
-    total = math.fsum(weights)
-    now = math.fsum(weight * middle(after) for weight, (after, _) in zip(weights, shared, strict=True))
-    was = math.fsum(weight * middle(before) for weight, (_, before) in zip(weights, shared, strict=True))
-    return now / total, was / total
+    sides = zip(*shared, strict=True)
+    now, was = (np.average([middle(values) for values in side], weights=weights) for side in sides)
+    return float(now), float(was)
+
+
+def _shared(strata: Strata) -> Strata:
+    """Those with runs on both sides."""
+    return [(after, before) for after, before in strata if after and before]
 
 
 def divergence(after: Sequence[float], before: Sequence[float]) -> float:
     """Jensen-Shannon distance of two vectors of counts, 0 (alike) to 1 (nothing in common); Endres, Schindelin 2003."""
-    p, q = np.array(after, dtype=np.float64), np.array(before, dtype=np.float64)
+    p, q = np.array(after, np.float64), np.array(before, np.float64)
     if not p.sum() or not q.sum():
         return 0.0
     p, q = p / p.sum(), q / q.sum()

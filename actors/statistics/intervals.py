@@ -4,6 +4,7 @@ The gate asks for non-inferiority: how bad the difference could still be. Wilson
 papers, method 10) keep their coverage for a few dozen trials near 0 or 1.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from math import sqrt
 from statistics import NormalDist
@@ -34,25 +35,20 @@ class Pairs(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Tasks tried by both."""
         return self.both + self.only_first + self.only_second + self.neither
 
     @property
     def first(self) -> int:
-        """Tasks solved by the first."""
         return self.both + self.only_first
 
     @property
     def second(self) -> int:
-        """Tasks solved by the second."""
         return self.both + self.only_second
 
     @classmethod
     def count(cls, first: Sequence[bool], second: Sequence[bool]) -> "Pairs":
         """Cross-tabulate; both sequences speak of the same tasks in the same order."""
-        table = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
-        for pair in zip(first, second, strict=True):
-            table[pair] += 1
+        table = Counter(zip(first, second, strict=True))
         return cls(table[True, True], table[True, False], table[False, True], table[False, False])
 
 
@@ -75,8 +71,10 @@ def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tup
     return max(0.0, min(rate, center - half)), min(1.0, max(rate, center + half))
 
 
-def _around(first: tuple[float, int], second: tuple[float, int], correlation: float, confidence: float) -> Interval:
-    """Newcombe's interval for rate(first) - rate(second); each is (successes, trials)."""
+def newcombe(
+    first: tuple[float, int], second: tuple[float, int], confidence: float = CONFIDENCE, correlation: float = 0.0
+) -> Interval:
+    """Interval of rate(first) - rate(second), each (successes, trials); independent without `correlation`."""
     (low1, high1), (low2, high2) = wilson(*first, confidence), wilson(*second, confidence)
     rate1 = first[0] / first[1] if first[1] else 0.5
     rate2 = second[0] / second[1] if second[1] else 0.5
@@ -84,16 +82,8 @@ def _around(first: tuple[float, int], second: tuple[float, int], correlation: fl
     below = down1 * down1 - 2 * correlation * down1 * up2 + up2 * up2
     above = up1 * up1 - 2 * correlation * up1 * down2 + down2 * down2
     difference = rate1 - rate2
-    return Interval(
-        difference,
-        max(-1.0, difference - sqrt(max(0.0, below))),
-        min(1.0, difference + sqrt(max(0.0, above))),
-    )
-
-
-def newcombe(first: tuple[float, int], second: tuple[float, int], confidence: float = CONFIDENCE) -> Interval:
-    """Interval of rate(first) - rate(second) for independent samples, each (successes, trials)."""
-    return _around(first, second, 0.0, confidence)
+    low, high = difference - sqrt(max(0.0, below)), difference + sqrt(max(0.0, above))
+    return Interval(difference, max(-1.0, low), min(1.0, high))
 
 
 def newcombe_paired(pairs: Pairs, confidence: float = CONFIDENCE) -> Interval:
@@ -106,15 +96,11 @@ def newcombe_paired(pairs: Pairs, confidence: float = CONFIDENCE) -> Interval:
         if cross > 0:  # continuity correction: chance agreement of few tasks must not narrow the interval
             cross = max(cross - pairs.total / 2, 0.0)
         correlation = cross / sqrt(product)
-    return _around((pairs.first, pairs.total), (pairs.second, pairs.total), correlation, confidence)
+    return newcombe((pairs.first, pairs.total), (pairs.second, pairs.total), confidence, correlation)
 
 
 def decide(difference: Interval, margin: float) -> Decision:
-    """Non-inferiority of a candidate whose rate differs by `difference` from what it must match.
-
-    promote: it is not worse by more than `margin` even at the lower limit. reject: even the upper limit is below 0.
-    hold: anything else, more trials are needed.
-    """
+    """Promote what is at its lower limit not worse by `margin`; reject what is worse even at its upper limit."""
     if difference.low > -margin:
         return "promote"
     return "reject" if difference.high < 0 else "hold"

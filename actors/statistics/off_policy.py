@@ -5,8 +5,7 @@
 
 A product of importance weights has a variance that grows as exp(2 kl tokens); the sum's grows with the tokens (Kakade
 and Langford 2002, eq. 4.2; Schulman et al. 2015, eq. 3). A *pull* is the mean score of successes minus that of
-failures. Reports that are missing not at random bias p and not the pull (Prentice and Pyke 1979), unless the bias
-differs between the two policies. What changed tokens do together is left out: docs/measured.md.
+failures; reports that are missing not at random bias p and not the pull (Prentice and Pyke 1979).
 """
 
 from collections.abc import Sequence
@@ -26,18 +25,10 @@ _FREEDOM = 3.0
 
 
 def token_terms(candidate: Floats, incumbent: Floats, behaviour: Floats, limit: float) -> Floats:
-    """What each sampled token adds to its run's score, `(n,)`.
-
-    Args:
-        candidate, incumbent: log-probs at temperature 1, nats, `(n,)`.
-        behaviour: log-probs of what it was sampled from, at whatever temperature.
-        limit: no token's weight is larger.
-    """
-    return _capped(candidate - behaviour, limit) - _capped(incumbent - behaviour, limit)
-
-
-def _capped(ratios: Floats, limit: float) -> Floats:
-    return np.exp(np.minimum(ratios, log(limit)))
+    """What each sampled token adds to its run's score, `(n,)`, from log-probs in nats (behaviour's as it was sampled,
+    the others' at temperature 1); no weight is above `limit`."""
+    new, old = (np.exp(np.minimum(one - behaviour, log(limit))) for one in (candidate, incumbent))
+    return new - old
 
 
 class Pull(msgspec.Struct, frozen=True):
@@ -51,7 +42,6 @@ class Pull(msgspec.Struct, frozen=True):
     error: float = inf
     """Its standard error; infinite where nothing succeeded or nothing failed."""
     freedom: float = 1.0
-    """Degrees of freedom of the error."""
     effective: float = 0.0
     """Effective sample size, 0 to `count`: small where a few runs hold all the change."""
 

@@ -23,32 +23,18 @@ _HALVINGS = 24
 """Limits of intervals are exact to 2 ** -23."""
 
 
-def log_capital(differences: Sequence[float], mean: float) -> float:
-    """Natural log of K(`mean`): the evidence that the mean of `differences` is above `mean`.
-
-    Args:
-        differences: `(n,)`, each in [-1, 1]; none give 0.
-        mean: in (-1, 1).
-    """
-    return _log_capital(*_counted(differences), mean)
-
-
 def surely_above(differences: Sequence[float], mean: float, error: float) -> bool:
     """Whether the test at level `error` says that the mean of `differences` is above `mean`."""
-    return log_capital(differences, mean) >= -np.log(error)
+    return _log_capital(*_counted(differences), mean) >= -np.log(error)
 
 
 def e_value(differences: Sequence[float], mean: float) -> float:
     """Evidence against "the mean is `mean` or more": its inverse is a p-value that is valid at any time, 1 at most."""
-    return float(np.exp(min(log_capital([-value for value in differences], -mean), 700.0)))
+    return float(np.exp(min(_log_capital(*_counted([-value for value in differences]), -mean), 700.0)))
 
 
 def confidence_sequence(differences: Sequence[float], alpha: float, beta: float) -> Interval:
-    """Mean of `differences` with limits that hold at all times at once.
-
-    The true mean is ever below `low` with probability at most `alpha`, and ever above `high` with probability at most
-    `beta`. The limits invert the two tests: `low` is the largest m with K(m) >= 1/alpha.
-    """
+    """Mean of `differences`, ever below `low` with probability at most `alpha`, ever above `high` at most `beta`."""
     values, counts = _counted(differences)
     total = int(counts.sum())
     estimate = float(values @ counts / total) if total else 0.0
@@ -65,6 +51,7 @@ def _counted(differences: Sequence[float]) -> tuple[npt.NDArray[np.float64], npt
 
 
 def _log_capital(values: npt.NDArray[np.float64], counts: npt.NDArray[np.float64], mean: float) -> float:
+    """Natural log of K(`mean`): the evidence that the mean of the values, each in [-1, 1], is above `mean`."""
     if not -1 < mean < 1:
         raise ValueError("a mean that can be tested lies in (-1, 1)")
     each = np.log1p(np.outer(_BETS, (values - mean) / (1 + mean))) @ counts

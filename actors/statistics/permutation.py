@@ -40,7 +40,7 @@ def scores(tables: Sequence[Table], *, rate: float, seed: int = 0) -> tuple[list
         weights = _weights(table)
         found.append(table.worked.astype(np.float64) @ weights)
         shuffled = _shuffled(table, rng)
-        step = max(1, _CHUNK // max(1, SHUFFLES))
+        step = _CHUNK // SHUFFLES
         for start in range(0, weights.shape[1], step):
             reached = shuffled @ weights[:, start : start + step].astype(np.float32)
             np.maximum(largest, reached.max(axis=1, initial=0.0), out=largest)

@@ -1,8 +1,7 @@
 """Strata: like compared with like, as finely as there is enough to compare.
 
 A run's place says what it is like, the coarsest first: whose it is, and under what; what it was asked for. The coarsest
-level is always told apart. A finer one only where it is common: of what is rare each side alone would have a run or
-two, which says nothing of the other side, and where requests are in free words nearly all is rare.
+level is always told apart, a finer one only where it is common: a run or two say nothing of the other side.
 """
 
 from collections import Counter, defaultdict

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from actors.messages import Trajectory
 from actors.messages.agents import agent_of
-from actors.store import tables as t
+from actors.store.tables import Runs
 from actors.tool_results.runs import tool_names
 
 SANDBOX = "sandbox"
@@ -33,7 +33,6 @@ class AgentView(msgspec.Struct, kw_only=True):
     """Unix seconds of its last run's end."""
     runs: int = 0
     reported: int = 0
-    """Runs with an outcome."""
     ordered: int = 0
     """Runs that were in an order to train, the outstanding one included."""
     learned: int = 0
@@ -45,12 +44,12 @@ class AgentView(msgspec.Struct, kw_only=True):
     """Under way, with an outcome, and in no order yet."""
     training: int = 0
     """In the outstanding order."""
-    dropped: dict[str, int] = {}
+    dropped: dict[str, int] = msgspec.field(default_factory=Counter[str])
     """Before an order, by reason."""
-    no_gradient: dict[str, int] = {}
+    no_gradient: dict[str, int] = msgspec.field(default_factory=Counter[str])
     """Ordered, by reason."""
     calls: int = 0
-    unfit: dict[str, int] = {}
+    unfit: dict[str, int] = msgspec.field(default_factory=Counter[str])
     """Calls that cannot be trained on, by reason; the others of their runs train."""
 
     @property
@@ -67,11 +66,10 @@ class AgentView(msgspec.Struct, kw_only=True):
 
 def agents(connection: Connection, since: float) -> list[AgentView]:
     """Those whose runs ended at `since` (unix seconds) or later, the busiest first."""
-    run = t.TrajectoryRow
-    kinds = (run.agent, run.dropped, run.came, run.unfit_why, run.batch_id != "", run.outcome.is_not(None))
-    sums = func.count(), func.sum(run.calls), func.sum(run.unfit), func.max(run.label), func.max(run.ended)
+    kinds = (Runs.agent, Runs.dropped, Runs.came, Runs.unfit_why, Runs.batch_id != "", Runs.outcome.is_not(None))
+    sums = func.count(), func.sum(Runs.calls), func.sum(Runs.unfit), func.max(Runs.label), func.max(Runs.ended)
     views: dict[str, AgentView] = {}
-    wanted = select(*kinds, *sums).where(run.ended >= since, run.agent != "").group_by(*kinds)
+    wanted = select(*kinds, *sums).where(Runs.ended >= since, Runs.agent != "").group_by(*kinds)
     rows: Any = connection.execute(wanted)
     for name, dropped, came, unfit_why, ordered, reported, runs, calls, unfit, label, seen in rows:
         view = views.setdefault(name, AgentView(agent=name))
@@ -79,7 +77,7 @@ def agents(connection: Connection, since: float) -> list[AgentView]:
         if came == LEARNED:
             view.learned += runs
         elif why:
-            _add(view.no_gradient if came else view.dropped, why, runs)
+            (view.no_gradient if came else view.dropped)[why] += runs
         elif ordered:
             view.training += runs
         elif reported:
@@ -92,23 +90,19 @@ def agents(connection: Connection, since: float) -> list[AgentView]:
         view.guessed += runs if ordered and not reported else 0
         view.calls += calls
         if why in _UNLABELLED:
-            _add(view.unfit, why, calls)
+            view.unfit[why] += calls
         elif unfit:
-            _add(view.unfit, unfit_why, unfit)
+            view.unfit[unfit_why] += unfit
         view.label, view.seen = max(view.label, label), max(view.seen, seen)
     for view in views.values():
         view.dropped, view.no_gradient, view.unfit = map(_bounded, (view.dropped, view.no_gradient, view.unfit))
     return sorted(views.values(), key=lambda view: (-view.runs, view.agent))
 
 
-def _add(counted: dict[str, int], reason: str, number: int) -> None:
-    counted[reason] = counted.get(reason, 0) + number
-
-
 def _bounded(reasons: dict[str, int]) -> dict[str, int]:
-    ranked = sorted(reasons.items(), key=lambda item: -item[1])
-    rest = sum(number for _, number in ranked[_REASONS:])
-    return dict(ranked[:_REASONS]) | ({_OTHER: rest} if rest else {})
+    shown = dict(Counter(reasons).most_common(_REASONS))
+    rest = sum(reasons.values()) - sum(shown.values())
+    return shown | ({_OTHER: rest} if rest else {})
 
 
 def columns(run: Trajectory) -> dict[str, Any]:

@@ -7,21 +7,19 @@ is cut off at the end, or written anew, shows against a head that was kept elsew
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select
 
-from actors.messages import Candidate, Directive, Message, Serving, Verdict, encode
-from actors.store import tables as t
-from actors.store.engine import chunks, table_of
+from actors.messages import Message, encode
+from actors.store.columns import among
+from actors.store.tables import AuditTrail, Candidates, Directives, Record, Servings, Verdicts
 
-KINDS: Mapping[str, tuple[type[Message], type[t.Base]]] = {
-    "candidate": (Candidate, t.CandidateRow),
-    "verdict": (Verdict, t.VerdictRow),
-    "serving": (Serving, t.ServingRow),
-    "directive": (Directive, t.DirectiveRow),
-}
-"""What is audited, and where its records are."""
+KINDS: Mapping[str, type[Record]] = {
+    "candidate": Candidates, "verdict": Verdicts, "serving": Servings, "directive": Directives,
+}  # fmt: skip
+"""What is audited, by its message's tag, and where its records are."""
 START = "0" * 64
 """What the first entry follows."""
 _PAGE = 1000
@@ -33,7 +31,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     """1, 2, 3, ..."""
     at: float
-    """When it was written, unix seconds."""
     kind: str
     subject: str
     """Id of the record."""
@@ -63,7 +60,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """What a walk along the chain found."""
 
     head: Head
-    entries: int
+    """The last entry that is sound."""
     broken: int | None = None
     """Sequence of the first entry that is not as it was written; None if all are."""
     problem: str = ""
@@ -72,33 +69,30 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
 def head(connection: Connection) -> Head:
     """The last entry."""
-    row = t.AuditRow
-    found = connection.execute(select(row.sequence, row.hash).order_by(row.sequence.desc()).limit(1)).first()
-    return Head(0, START) if found is None else Head(found.sequence, found.hash)
+    newest = select(AuditTrail.sequence, AuditTrail.hash).order_by(AuditTrail.sequence.desc())
+    found = connection.execute(newest.limit(1)).first()
+    return Head(0, START) if found is None else Head(*found)
 
 
 def unlisted(connection: Connection, records: Sequence[Message]) -> list[Message]:
     """Those of `records` that are audited and not in their tables yet, each once; ask before they are written."""
     found: list[Message] = []
-    for message, row in KINDS.values():
-        mine = {record.id: record for record in reversed(records) if isinstance(record, message)}
-        column = table_of(row).c.id
-        for part in chunks(sorted(mine)):
-            for known in connection.scalars(select(column).where(column.in_(part))):
-                mine.pop(known, None)
+    for kind, table in KINDS.items():
+        mine = {record.id: record for record in reversed(records) if _kind(record) == kind}
+        if mine:
+            for known in connection.scalars(select(table.id).where(among(table.id, mine))):
+                del mine[known]
         found += reversed(mine.values())
     return found
 
 
 def append(connection: Connection, records: Sequence[Message], now: float) -> Head | None:
-    """Chain an entry for each of `records`; the new head, None if there were none.
-
-    In a writing transaction, which has the database for itself: two entries never follow the same one.
-    """
+    """Chain an entry for each of `records`; the new head, None if there were none. Writers take turns: two entries
+    never follow the same one."""
     if not records:
         return None
     last = head(connection)
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for record in records:
         entry = Entry(
             sequence=last.sequence + 1, at=float(now), kind=_kind(record), subject=record.id,
@@ -107,8 +101,7 @@ def append(connection: Connection, records: Sequence[Message], now: float) -> He
         entry = msgspec.structs.replace(entry, hash=entry.computed())
         last = Head(entry.sequence, entry.hash)
         rows.append(msgspec.to_builtins(entry))
-    for part in chunks(rows):
-        connection.execute(table_of(t.AuditRow).insert(), list(part))
+    connection.execute(insert(AuditTrail), rows)
     return last
 
 
@@ -118,11 +111,10 @@ def entries(connection: Connection) -> Iterator[Entry]:
 
 
 def _pages(connection: Connection) -> Iterator[list[Entry]]:
-    row = table_of(t.AuditRow)
-    wanted = select(row).order_by(row.c.sequence)
-    found = connection.execute(wanted, execution_options={"yield_per": _PAGE}).mappings()
-    for page in found.partitions():
-        yield [Entry(**one) for one in page]
+    columns = (getattr(AuditTrail, name) for name in Entry.__struct_fields__)
+    wanted = select(*columns).order_by(AuditTrail.sequence)
+    for page in connection.execute(wanted, execution_options={"yield_per": _PAGE}).partitions():
+        yield [Entry(**one._asdict()) for one in page]
 
 
 def verify(connection: Connection, anchor: Head | None = None) -> Findings:
@@ -131,53 +123,47 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
     Args:
         anchor: a head that was kept elsewhere: the chain must go through it.
     """
-    last, number, anchored = Head(0, START), 0, anchor is None or anchor == Head(0, START)
+    last, anchor = Head(0, START), anchor or Head(0, START)
     seen: dict[str, set[str]] = {kind: set() for kind in KINDS}
-
-    def broken(sequence: int, problem: str) -> Findings:
-        return Findings(head=last, entries=number, broken=sequence, problem=problem)
-
     for page in _pages(connection):
         digests = _digests(connection, page)
         for entry in page:
-            if entry.sequence != last.sequence + 1:
-                return broken(last.sequence + 1, f"entry {last.sequence + 1} is missing, {entry.sequence} comes next")
-            if entry.previous != last.hash:
-                return broken(entry.sequence, f"it does not follow entry {last.sequence}: one of them was changed")
-            if entry.hash != entry.computed():
-                return broken(entry.sequence, "it was changed: its hash is of other content")
-            if entry.kind not in KINDS or entry.subject in seen[entry.kind]:
-                return broken(entry.sequence, f"a second entry of {entry.kind} {entry.subject}, or of no known kind")
-            found = digests.get((entry.kind, entry.subject))
-            if found is None:
-                return broken(entry.sequence, f"its record is gone: {entry.kind} {entry.subject}")
-            if found != entry.digest:
-                return broken(entry.sequence, f"its record was changed: {entry.kind} {entry.subject}")
+            number, record = last.sequence + 1, f"{entry.kind} {entry.subject}"
+            digest = digests.get((entry.kind, entry.subject))
+            again = entry.subject in seen.get(entry.kind, (entry.subject,))
+            rewritten = entry.sequence == anchor.sequence and entry.hash != anchor.hash
+            problems = (
+                (entry.sequence != number, f"entry {number} is missing, {entry.sequence} comes next"),
+                (entry.previous != last.hash, f"it does not follow entry {last.sequence}: one of them was changed"),
+                (entry.hash != entry.computed(), "it was changed: its hash is of other content"),
+                (again, f"a second entry of {record}, or of no known kind"),
+                (digest is None, f"its record is gone: {record}"),
+                (digest != entry.digest, f"its record was changed: {record}"),
+                (rewritten, f"it is not the entry of the anchor {anchor}: rewritten since"),
+            )
+            if problem := next((text for wrong, text in problems if wrong), ""):
+                return Findings(head=last, broken=number, problem=problem)
             seen[entry.kind].add(entry.subject)
-            last, number = Head(entry.sequence, entry.hash), number + 1
-            if anchor is not None and entry.sequence == anchor.sequence:
-                if entry.hash != anchor.hash:
-                    return broken(entry.sequence, f"it is not the entry of the anchor {anchor}: rewritten since")
-                anchored = True
-    if not anchored:
-        return broken(number + 1, f"the chain ends at {number} and the anchor is {anchor}: its end was cut off")
-    for kind, (_, row) in KINDS.items():
-        stray = next((key for key in connection.scalars(select(table_of(row).c.id)) if key not in seen[kind]), None)
+            last = Head(number, entry.hash)
+    if last.sequence < anchor.sequence:
+        problem = f"the chain ends at {last.sequence} and the anchor is {anchor}: its end was cut off"
+        return Findings(head=last, broken=last.sequence + 1, problem=problem)
+    for kind, table in KINDS.items():
+        stray = next((key for key in connection.scalars(select(table.id)) if key not in seen[kind]), None)
         if stray is not None:
-            return Findings(head=last, entries=number, problem=f"{kind} {stray} has no entry: put in beside the daemon")
-    return Findings(head=last, entries=number)
+            return Findings(head=last, problem=f"{kind} {stray} has no entry: put in beside the daemon")
+    return Findings(head=last)
 
 
 def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, str], str]:
     """sha256 of the records that `page` is about."""
     found: dict[tuple[str, str], str] = {}
-    for kind, (_, row) in KINDS.items():
-        table = table_of(row)
-        for part in chunks([entry.subject for entry in page if entry.kind == kind]):
-            rows = connection.execute(select(table.c.id, table.c.body).where(table.c.id.in_(part)))
-            found |= {(kind, key): sha256(body).hexdigest() for key, body in rows}
+    for kind, table in KINDS.items():
+        subjects = (entry.subject for entry in page if entry.kind == kind)
+        rows = connection.execute(select(table.id, table.body).where(among(table.id, subjects)))
+        found |= {(kind, key): sha256(body).hexdigest() for key, body in rows}
     return found
 
 
 def _kind(record: Message) -> str:
-    return next(kind for kind, (message, _) in KINDS.items() if isinstance(record, message))
+    return str(record.__struct_config__.tag)

@@ -1,8 +1,7 @@
 """A copy of an SQLite database while others write to it, by its online backup API (sqlite.org/backup.html).
 
 Some pages at a time, out of one read transaction: without that a copy begins anew whenever another connection has
-written, and under a busy daemon never ends. Writers go on meanwhile; only the log cannot be folded back until the copy
-is done.
+written, and under a busy daemon never ends.
 """
 
 import os

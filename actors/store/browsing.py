@@ -6,17 +6,22 @@ from math import inf, nextafter
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, select
 
-from actors.messages import Attributed, Label, Trajectory
-from actors.store import reading
-from actors.store import tables as t
+from actors.messages import Attributed
+from actors.store.runs import trajectory
+from actors.store.tables import Runs
 
 SOURCES = ("production", "sandbox", "probe")
 MOST = 200
 """Trajectories of a page."""
 SCANNED = 20_000
 """Rows that are looked at for one page: a rare word must not read years. The next page goes on from there."""
+_SHOWN = (
+    Runs.id, Runs.source, Runs.tenant, Runs.goal, Runs.outcome, Runs.started, Runs.ended, Runs.min_version,
+    Runs.max_version, Runs.cluster, Runs.closed_by, Runs.trainable, Runs.why_not, Runs.batch_id, Runs.dropped,
+    Runs.side_of,
+)  # fmt: skip
 
 Outcome = Literal["", "success", "failure", "unknown"]
 
@@ -36,88 +41,56 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 25
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A trajectory as a line of a list."""
-
-    id: str
-    source: str
-    tenant: str
-    goal: str
-    outcome: float | None
-    started: float
-    ended: float
-    min_version: int
-    max_version: int
-    cluster: str
-    closed_by: str
-    trainable: bool
-    why_not: str
-    batch_id: str
-    dropped: str
-    side_of: str
-    guided: bool
-    steps: int
-    labels: tuple[Label, ...]
-    """One a step; none yet where it has no credit."""
-
-
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Trajectories, newest first; `after` is where the next page begins, None at the end."""
 
-    trajectories: list[Run]
+    trajectories: list[dict[str, Any]]
+    """Columns of theirs, how many `steps` they have, whether they were `guided` by lessons, and their steps' `labels`,
+    if they have credit."""
     after: tuple[float, str] | None
 
 
 def browse(connection: Connection, wanted: Wanted) -> Page:
     """A page of what is `wanted`. Fewer than asked for, and yet more behind it, where little among many rows fits."""
-    row, where = t.TrajectoryRow, list[ColumnElement[bool]]()
+    where: list[ColumnElement[bool]] = []
     if wanted.source:
-        where.append(row.source == wanted.source)
+        where.append(Runs.source == wanted.source)
     if wanted.after is not None:
         ended, key = wanted.after
-        where.append(or_(row.ended < ended, and_(row.ended == ended, row.id > key)))
-    floor = connection.scalar(select(row.ended).where(*where).order_by(row.ended.desc()).offset(SCANNED).limit(1))
+        where.append((Runs.ended < ended) | ((Runs.ended == ended) & (Runs.id > key)))
+    floor = connection.scalar(select(Runs.ended).where(*where).order_by(Runs.ended.desc()).offset(SCANNED).limit(1))
     if floor is not None:
-        where.append(row.ended >= floor)
-    rows = connection.execute(
-        select(
-            row.id, row.source, row.tenant, row.goal, row.outcome, row.started, row.ended, row.min_version,
-            row.max_version, row.cluster, row.closed_by, row.trainable, row.why_not, row.batch_id, row.dropped,
-            row.side_of,
-        ).where(*where, *_filters(wanted)).order_by(row.ended.desc(), row.id),
-        execution_options={"yield_per": 500},
-    )  # fmt: skip
+        where.append(Runs.ended >= floor)
+    newest = select(*_SHOWN).where(*where, *_filters(wanted)).order_by(Runs.ended.desc(), Runs.id)
     # In Python, for databases fold the case of few languages.
     words = wanted.words.casefold()
+    rows = connection.execute(newest, execution_options={"yield_per": 500})
     fit = (row for row in rows if words in row.goal.casefold() or row.id.startswith(words))
     found: list[Any] = list(islice(fit, wanted.limit))
     after = None if floor is None else (nextafter(floor, -inf), "")
     if len(found) == wanted.limit:
         after = found[-1].ended, found[-1].id
-    return Page(trajectories=[_run(connection, row) for row in found], after=after)
+    return Page(trajectories=[{**row._mapping, **_inside(connection, row.id)} for row in found], after=after)
 
 
 def _filters(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    row = t.TrajectoryRow
     if wanted.outcome == "unknown":
-        yield row.outcome.is_(None)
+        yield Runs.outcome.is_(None)
     elif wanted.outcome:
-        yield row.outcome >= 0.5 if wanted.outcome == "success" else row.outcome < 0.5
+        yield Runs.outcome >= 0.5 if wanted.outcome == "success" else Runs.outcome < 0.5
     if wanted.tenant:
-        yield row.tenant == wanted.tenant
+        yield Runs.tenant == wanted.tenant
     if wanted.version is not None:
-        yield row.min_version <= wanted.version
-        yield row.max_version >= wanted.version
+        yield Runs.min_version <= wanted.version
+        yield Runs.max_version >= wanted.version
 
 
-def _run(connection: Connection, row: Any) -> Run:
-    message = reading.trajectory(connection, row.id)
-    attributed = message if isinstance(message, Attributed) else None
-    run = attributed.trajectory if attributed is not None else message
-    found = () if attributed is None else attributed.attribution.labels
-    return Run(
-        **row._asdict(),
-        guided=isinstance(run, Trajectory) and bool(run.experience_ids),
-        steps=len(run.steps) if isinstance(run, Trajectory) else 0,
-        labels=tuple(label.label for label in found),
-    )
+def _inside(connection: Connection, key: str) -> dict[str, Any]:
+    """What of a trajectory is in its body alone."""
+    message = trajectory(connection, key)
+    if message is None:
+        return {"guided": False, "steps": 0, "labels": []}
+    run = message.trajectory if isinstance(message, Attributed) else message
+    labels = message.attribution.labels if isinstance(message, Attributed) else ()
+    told = [label.label for label in labels]
+    return {"guided": bool(run.experience_ids), "steps": len(run.steps), "labels": told}

@@ -1,15 +1,19 @@
 """Column types that hold, find and sort the same in SQLite and in PostgreSQL.
 
-PostgreSQL takes no NUL in text, sorts text as a language does, and has integers of 32 bits. Here NUL is written in two
-other characters and read back as itself, text is compared byte by byte, and integers have 64 bits.
+In PostgreSQL NUL is written in two other characters and read back as itself, text is compared byte by byte, and
+integers have 64 bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Integer, String, Text, TypeDecorator
+from sqlalchemy import JSON, BigInteger, ColumnElement, Dialect, Integer, String, TypeDecorator, bindparam
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
 _NUL, _MARK = "\0", "\ue000"
@@ -61,13 +65,40 @@ class Characters(TypeDecorator[str]):
         return read if dialect.name == "postgresql" else None
 
 
-class LongCharacters(Characters):
-    """The same; the name is SQLite's for what nobody looks for."""
-
-    impl = Text
-    cache_ok = True
-
-
 def whole() -> TypeEngine[int]:
     """64 bits; SQLite counts rows only in what is called INTEGER, whose numbers have as many."""
     return BigInteger().with_variant(Integer(), "sqlite")
+
+
+class _Ids(TypeDecorator[list[str]]):
+    """Any number of ids as one value. SQLite's JSON ends at NUL: an id with one is not found there, nor another."""
+
+    impl = JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(postgresql.ARRAY(String()) if dialect.name == "postgresql" else JSON())
+
+    def process_bind_param(self, value: list[str] | None, dialect: Dialect) -> list[Any]:
+        return [written(one) for one in value or ()]
+
+
+class _Each(FunctionElement[str]):
+    """Such a value, an id a row."""
+
+    inherit_cache = True
+
+
+@compiles(_Each, "sqlite")
+def _of_json(each: _Each, compiler: SQLCompiler, **options: Any) -> str:
+    return "(SELECT value FROM json_each(" + compiler.process(each.clauses, **options) + "))"  # noqa: S608
+
+
+@compiles(_Each, "postgresql")
+def _of_array(each: _Each, compiler: SQLCompiler, **options: Any) -> str:
+    return "(SELECT unnest(" + compiler.process(each.clauses, **options) + "))"
+
+
+def among(column: InstrumentedAttribute[Any], ids: Iterable[str]) -> ColumnElement[bool]:
+    """Whether `column` is one of `ids`, which may be more than a statement takes values: they are one."""
+    return column.bool_op("IN")(_Each(bindparam(None, list(ids), _Ids(), unique=True)))

@@ -1,23 +1,18 @@
-"""Transactions of the store in worker threads: many readers, one writer at a time, outages told from defects."""
+"""Transactions of the store in worker threads: many readers, one writer at a time."""
 
-import time
 from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
-from actors.store import postgresql
-from actors.store.engine import fold, open_engine, outage, reading
+from actors.store.engine import fold, open_engine, reading
 from actors.store.leases import Lead
 from actors.store.settings import CONNECTIONS
 
-Ts = TypeVarTuple("Ts")
+P = ParamSpec("P")
 R = TypeVar("R")
-_ATTEMPTS = 5
-"""At a transaction that loses against others, a moment apart."""
 
 
 class Database:
@@ -33,19 +28,16 @@ class Database:
         # Writers wait for each other before they take a thread: else a few of them would keep every reader waiting.
         self._writer, self._readers = anyio.CapacityLimiter(1), anyio.CapacityLimiter(CONNECTIONS - 1)
 
-    async def read(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
+    async def read(self, work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What `work` answers from one state of the database."""
 
         def run() -> R:
-            try:
-                with self._reading.connect() as connection:
-                    return work(connection, *args)
-            except DBAPIError as error:
-                raise outage(error, self._engine.url) or error from error
+            with self._reading.connect() as connection:
+                return work(connection, *args, **kwargs)
 
         return await anyio.to_thread.run_sync(run, limiter=self._readers)
 
-    async def write(self, work: Callable[[Connection, *Ts], R], *args: *Ts) -> R:
+    async def write(self, work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What `work` answers once all that it wrote is committed.
 
         Raises:
@@ -54,17 +46,10 @@ class Database:
         lead = self.lead
 
         def run() -> R:
-            for attempt in range(1, _ATTEMPTS + 1):
-                try:
-                    with self._writing.begin() as connection:
-                        if lead is not None:
-                            lead.check(connection)
-                        return work(connection, *args)
-                except DBAPIError as error:
-                    if attempt == _ATTEMPTS or not postgresql.contended(error):
-                        raise outage(error, self._engine.url) or error from error
-                time.sleep(0.02 * attempt)
-            raise AssertionError("the last attempt returns or raises")
+            with self._writing.begin() as connection:
+                if lead is not None:
+                    lead.check(connection)
+                return work(connection, *args, **kwargs)
 
         # Not abandoned on cancellation: a transaction half way through would keep the write lock.
         return await anyio.to_thread.run_sync(run, limiter=self._writer)

@@ -1,20 +1,20 @@
 """The database engine: what depends on which database it is talks here, and in `actors.store.postgresql`.
 
-SQLite runs in WAL mode with a busy timeout and `synchronous=NORMAL`: a crash of the process loses nothing, a power cut
-the last moments, which the streams deliver again. What is deleted or replaced is overwritten (`secure_delete`), so that
-what was forgotten is not left in free pages. Writers take the write lock at the start of their transaction: a read
-lock that is upgraded later fails at once instead of waiting.
+SQLite runs in WAL mode with `synchronous=NORMAL`: a crash of the process loses nothing, a power cut the last moments,
+which the streams deliver again. What is deleted is overwritten (`secure_delete`). Writers take the write lock at the
+start: a read lock that is upgraded later fails at once instead of waiting. What waiting may cure is `StoreUnavailable`.
 """
 
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, Table, create_engine, event
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
@@ -28,8 +28,6 @@ from actors.store.tables import Base
 T = TypeVar("T")
 _VARIABLES = 999
 """Values in one statement: SQLite's oldest limit."""
-_IN = 500
-"""Values in one IN clause: below SQLite's oldest limit."""
 _LOOK_SECONDS = 0.02
 _DAMAGE = ("disk image is malformed", "file is not a database", "database corruption")
 _DEFECTS = ("no such table", "no such column", "syntax error", "has no column")
@@ -41,21 +39,18 @@ def open_engine(url: str, password_file: str = "", connections: int = waits.CONN
     `password_file`, read anew for every connection: a change needs no restart."""
     parsed = _parsed(url)
     if parsed.get_backend_name() != "sqlite":
-        return postgresql.open_postgresql(parsed, password_file, connections)
+        return _telling(postgresql.open_postgresql(parsed, password_file, connections))
     if not parsed.database or parsed.database == ":memory:":
         raise StoreMisconfigured("the store is used from several threads: an SQLite database must be a file")
     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(
-        url, connect_args={"timeout": waits.LOCK_SECONDS, "check_same_thread": False}, hide_parameters=True
-    )
+    engine = _sqlite(url)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         # The driver's own implicit BEGIN is deferred and comes late; `_begin` does it instead.
         connection.isolation_level = None
-        busy = f"busy_timeout={round(waits.LOCK_SECONDS * 1000)}"
         _to_wal(connection, waits.LOCK_SECONDS)
-        for pragma in ("synchronous=NORMAL", "secure_delete=ON", busy):
+        for pragma in ("synchronous=NORMAL", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
@@ -64,6 +59,24 @@ def open_engine(url: str, password_file: str = "", connections: int = waits.CONN
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def open_read_only(url: str, password_file: str = "") -> Engine:
+    """An engine that writes nothing and makes nothing."""
+    parsed = _parsed(url)
+    if parsed.get_backend_name() != "sqlite":
+        return reading(open_engine(url, password_file))
+    path = Path(parsed.database or "").absolute()
+    if not path.is_file():
+        raise StoreUnavailable(
+            f"no store at {path}; name the state_dir or the database.url of the daemon that wrote it"
+        )
+    return _sqlite(f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true")
+
+
+def _sqlite(url: str) -> Engine:
+    arguments = {"timeout": waits.LOCK_SECONDS, "check_same_thread": False}
+    return _telling(create_engine(url, connect_args=arguments, hide_parameters=True))
 
 
 def _to_wal(connection: sqlite3.Connection, seconds: float) -> None:
@@ -92,23 +105,6 @@ def located(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
 
-def open_read_only(url: str, password_file: str = "") -> Engine:
-    """An engine that writes nothing and makes nothing."""
-    parsed = _parsed(url)
-    if parsed.get_backend_name() != "sqlite":
-        return reading(postgresql.open_postgresql(parsed, password_file, waits.CONNECTIONS))
-    path = Path(parsed.database or "").absolute()
-    if not path.is_file():
-        raise StoreUnavailable(
-            f"no store at {path}; name the state_dir or the database.url of the daemon that wrote it"
-        )
-    return create_engine(
-        f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true",
-        connect_args={"timeout": waits.LOCK_SECONDS},
-        hide_parameters=True,
-    )
-
-
 def reading(engine: Engine) -> Engine:
     """`engine` for transactions that only read, each one state of the database: SQLite's are so by themselves."""
     if engine.dialect.name == "sqlite":
@@ -126,8 +122,11 @@ def _parsed(url: str) -> URL:
             "database.url is no URL; write sqlite:////absolute/path.db or postgresql+psycopg://USER@HOST:PORT/DATABASE "
             "(a %, @, : or / within a name as %25, %40, %3A, %2F)"
         ) from None
-    if parsed.get_backend_name() not in ("sqlite", "postgresql", "postgres"):
-        raise StoreMisconfigured(f"database.url: {parsed.drivername} is neither sqlite nor postgresql+psycopg")
+    if parsed.get_backend_name() != "sqlite" and parsed.drivername not in postgresql.NAMES:
+        raise StoreMisconfigured(
+            f"database.url: {parsed.drivername} is not supported; write sqlite:////absolute/path.db or "
+            f"{postgresql.DRIVER}://USER@HOST/DATABASE"
+        )
     return parsed
 
 
@@ -138,17 +137,17 @@ def table_of(row: type[Base]) -> Table:
     return table
 
 
-def chunks(items: Sequence[T], size: int = _IN) -> Iterator[Sequence[T]]:
-    """`items` in parts that fit an IN clause."""
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """`items` in parts."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
-def insert_new(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert `rows`, which have the same columns, leaving out those that collide with a unique key of a row that is
-    there."""
+def insert_new(connection: Connection, kind: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+    """Insert `rows`, which have the same columns, but for those whose unique key is there already."""
     if not rows:
         return
+    table = table_of(kind)
     if connection.dialect.name != "sqlite":
         connection.execute(postgresql_dialect.insert(table).on_conflict_do_nothing(), list(rows))
         return
@@ -172,32 +171,32 @@ def fold(engine: Engine) -> bool:
     PostgreSQL, which overwrites what was deleted when its vacuum and its log come round to it."""
     if engine.dialect.name != "sqlite":
         return False
-    connection = engine.raw_connection()
-    try:
-        cursor = connection.cursor()
-        busy = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        cursor.close()
-        return not busy
-    finally:
-        connection.close()
+    with closing(engine.raw_connection()) as connection:
+        return not connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
 
-def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
+def _telling(engine: Engine) -> Engine:
+    @event.listens_for(engine, "handle_error")
+    def _tell(context: ExceptionContext) -> StoreUnavailable | None:  # pyright: ignore[reportUnusedFunction]
+        error = context.sqlalchemy_exception
+        if context.is_pre_ping or not isinstance(error, DBAPIError):
+            return None  # a connection that was lost meanwhile is replaced
+        return (_outage if engine.dialect.name == "sqlite" else postgresql.outage)(error, located(engine))
+
+    return engine
+
+
+def _outage(error: DBAPIError, path: str) -> StoreUnavailable | None:
     """What `error` means if waiting may cure it, else None."""
-    if url.get_backend_name() != "sqlite":
-        return postgresql.outage(error, url)
     text = str(error.orig)
     if any(sign in text for sign in _DAMAGE):
         # Waited out like an outage: else each record would fail, and be parked, for a fault that is none of its own.
         return StoreUnavailable(
-            f"{Path(url.database or '').absolute()} is damaged: {text}; stop the daemon and restore the newest backup "
-            "(evolved db restore). Calls wait in the tap's spool meanwhile"
+            f"{path} is damaged: {text}; stop the daemon and restore the newest backup (evolved db restore). Calls "
+            "wait in the tap's spool meanwhile"
         )
-    if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
+    if not isinstance(error, OperationalError | InterfaceError) or any(defect in text for defect in _DEFECTS):
         return None
-    if any(defect in text for defect in _DEFECTS):
-        return None
-    path = Path(url.database or "").absolute()
     if "full" in text:
-        text += f"; make room on the disk of {path.parent} (what is kept: [keep]), or move state_dir"
+        text += f"; make room on the disk of {Path(path).parent} (what is kept: [keep]), or move state_dir"
     return StoreUnavailable(f"{path}: {text}")

@@ -6,11 +6,12 @@ A trajectory takes with it its calls, what was said of it, its side calls, and t
 conversation. Ids stay, in lineage and audit trail. Tombstones live until no stream can deliver a record again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
-from sqlalchemy import Connection, delete, select, true, update
+from sqlalchemy import Connection, delete, func, select, true, update
 
 from actors.messages import (
     Attributed,
@@ -25,12 +26,28 @@ from actors.messages import (
     decode,
 )
 from actors.store import outcomes
-from actors.store import tables as t
-from actors.store.columns import lookup
-from actors.store.engine import chunks, insert_new, table_of
+from actors.store.columns import among
+from actors.store.engine import chunks, insert_new
+from actors.store.runs import bodies
 from actors.store.stories import spans
-from actors.store.waiting import CUSTOM, EXCHANGE, RESPONSE, TRAJECTORY, waiting
+from actors.store.tables import (
+    Batches,
+    BatchMembers,
+    Calls,
+    CandidateBatches,
+    Candidates,
+    DeadLetters,
+    Forgotten,
+    Judgements,
+    Outbox,
+    Reports,
+    Runs,
+    Tasks,
+    TaskSources,
+)
+from actors.store.waiting import waiting
 
+K = TypeVar("K")
 _PAGE = 500
 _ID, _TENANT, _CALLER = "id", "tenant", "caller"
 
@@ -78,119 +95,88 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 def find(connection: Connection, selector: Selector) -> Scope:
     """Everything that belongs to `selector`."""
-    run, call = t.TrajectoryRow, t.ExchangeRow
     runs, calls = set(selector.trajectories), set[str]()
     if selector.tenant:
-        runs.update(connection.scalars(select(run.id).where(run.tenant == selector.tenant)))
-        calls.update(connection.scalars(select(call.id).where(call.tenant == selector.tenant)))
+        runs.update(connection.scalars(select(Runs.id).where(Runs.tenant == selector.tenant)))
+        calls.update(connection.scalars(select(Calls.id).where(Calls.tenant == selector.tenant)))
     if selector.caller:
-        mine = select(call.id, call.trajectory_id).where(call.caller == selector.caller, call.caller != "")
+        mine = select(Calls.id, Calls.trajectory_id).where(Calls.caller == selector.caller, Calls.caller != "")
         for key, trajectory_id in connection.execute(mine):
             calls.add(key)
             runs.update({trajectory_id} - {""})
     if selector.caller or selector.trajectories:
         runs |= _kindred(connection, runs)
-    for part in chunks(sorted(runs)):
-        calls.update(connection.scalars(select(call.id).where(call.trajectory_id.in_(part))))
-    there = sum(len(connection.scalars(select(run.id).where(run.id.in_(part))).all()) for part in chunks(sorted(runs)))
-    batches, unanswered, files = _orders(connection, runs)
+    calls.update(connection.scalars(select(Calls.id).where(among(Calls.trajectory_id, runs))))
+    there = connection.scalar(select(func.count()).where(among(Runs.id, runs))) or 0
+    batches = set(connection.scalars(select(BatchMembers.batch_id).where(among(BatchMembers.trajectory_id, runs))))
+    orders = bodies(connection, select(Batches.body).where(among(Batches.id, batches)).order_by(Batches.id), BatchOrder)
+    answered = connection.scalars(select(CandidateBatches.batch_id).where(among(CandidateBatches.batch_id, batches)))
     return Scope(
-        trajectories=tuple(sorted(runs)),
-        gone=len(runs) - there,
-        exchanges=tuple(sorted(calls)),
-        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))),
-        batches=tuple(batches),
-        unanswered=tuple(unanswered),
-        files=tuple(files),
+        trajectories=tuple(sorted(runs)), gone=len(runs) - there, exchanges=tuple(sorted(calls)),
+        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))), batches=tuple(sorted(batches)),
+        unanswered=tuple(sorted(batches.difference(answered))), files=tuple(order.path for order in orders),
         versions=tuple(_touched(connection, runs)),
-    )
+    )  # fmt: skip
 
 
 def _kindred(connection: Connection, runs: set[str]) -> set[str]:
     """Side calls of `runs`, and what goes on with them, to any depth."""
-    row, known, fresh = t.TrajectoryRow, set[str](), set(runs)
+    known, fresh = set[str](), set(runs)
     while fresh:
         known |= fresh
         children = set[str]()
-        for parent in (row.side_of, row.continues):
-            for part in chunks(sorted(fresh)):
-                children.update(connection.scalars(select(row.id).where(parent.in_(part), parent != "")))
+        for parent in (Runs.side_of, Runs.continues):
+            children.update(connection.scalars(select(Runs.id).where(among(parent, fresh), parent != "")))
         fresh = children - known
     return known
 
 
 def _feedback(connection: Connection, selector: Selector, runs: set[str], calls: set[str]) -> set[str]:
-    row, found = t.FeedbackRow, set[str]()
+    found: set[str] = set()
+    for column in (Reports.joined, Reports.trajectory_id):  # a run's own id is nobody else's, whatever the tenant
+        found.update(connection.scalars(select(Reports.id).where(among(column, runs))))
     if selector.tenant:
-        found.update(connection.scalars(select(row.id).where(row.tenant == selector.tenant)))
-    for part in chunks(sorted(runs)):
-        found.update(connection.scalars(select(row.id).where(row.joined.in_(part))))
-    call = t.ExchangeRow
-    names = {("", (TRAJECTORY, lookup(key))) for key in runs}  # nobody else's, whatever the tenant
-    for part in chunks(sorted(calls)):
-        columns = call.tenant, call.id, call.response_id, call.custom_id, call.explicit
-        for tenant, key, *others in connection.execute(select(*columns).where(call.id.in_(part))):
-            meant = zip((EXCHANGE, RESPONSE, CUSTOM, TRAJECTORY), (lookup(key), *others), strict=True)
-            names |= {(tenant, name) for name in meant if name[1]}
-    for key, tenant, name in waiting(connection, {name for _, name in names}):
-        if {(tenant, name), ("", name)} & names:
-            found.add(key)
+        found.update(connection.scalars(select(Reports.id).where(Reports.tenant == selector.tenant)))
+    found.update(key for key, *_ in waiting(connection, calls))
     return found
-
-
-def _orders(connection: Connection, runs: set[str]) -> tuple[list[str], list[str], list[str]]:
-    member, ids = t.BatchMemberRow, set[str]()
-    for part in chunks(sorted(runs)):
-        ids.update(connection.scalars(select(member.batch_id).where(member.trajectory_id.in_(part))))
-    files, answered, link = list[str](), set[str](), t.CandidateBatchRow
-    for part in chunks(sorted(ids)):
-        answered.update(connection.scalars(select(link.batch_id).where(link.batch_id.in_(part))))
-        wanted = select(t.BatchRow.body).where(t.BatchRow.id.in_(part)).order_by(t.BatchRow.id)
-        orders = [decode(body) for body in connection.scalars(wanted)]
-        files += [order.path for order in orders if isinstance(order, BatchOrder)]
-    return sorted(ids), sorted(ids - answered), files
 
 
 def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
     """Versions trained on some of `runs`, and those that descend from them, by version."""
-    member, link, row = t.BatchMemberRow, t.CandidateBatchRow, t.CandidateRow
-    seen: dict[int, set[str]] = {}
-    for part in chunks(sorted(runs)):
-        found = connection.execute(
-            select(row.version, member.trajectory_id)
-            .join(link, link.candidate_id == row.id)
-            .join(member, member.batch_id == link.batch_id)
-            .where(member.trajectory_id.in_(part))
-        )
-        for version, key in found:
-            seen.setdefault(version, set()).add(key)
+    trained = (
+        select(Candidates.version, func.count(BatchMembers.trajectory_id.distinct()))
+        .join(CandidateBatches, CandidateBatches.candidate_id == Candidates.id)
+        .join(BatchMembers, BatchMembers.batch_id == CandidateBatches.batch_id)
+        .where(among(BatchMembers.trajectory_id, runs))
+        .group_by(Candidates.version)
+    )
+    seen = {version: number for version, number in connection.execute(trained)}
     if not seen:
         return []
-    heirs, serving = set(seen), dict[int, set[str]]()
+    heirs = set(seen)
     # A parent is always a lower version.
-    for version, parent in connection.execute(select(row.version, row.parent).order_by(row.version)):
-        if parent in heirs:
-            heirs.add(version)
-    for span in spans(connection, min(heirs)):
-        if span.until is None:
-            serving.setdefault(span.version, set()).add(span.engine)
+    lines = select(Candidates.version, Candidates.parent).order_by(Candidates.version)
+    heirs.update(version for version, parent in connection.execute(lines) if parent in heirs)
+    serving = sorted((span.version, span.engine) for span in spans(connection, min(heirs)) if span.until is None)
     return [
-        Touched(version=one, trajectories=len(seen.get(one, ())), engines=tuple(sorted(serving.get(one, ()))))
+        Touched(version=one, trajectories=seen.get(one, 0), engines=tuple(name for at, name in serving if at == one))
         for one in sorted(heirs)
     ]
 
 
 def tombstone(connection: Connection, now: float, selector: Selector, scope: Scope) -> None:
-    """Tombstones for all of `scope`, and for what else of the selector's tenant or key began before `now`: nothing of
-    these is written any more, nor delivered to an actor."""
-    row = table_of(t.ForgottenRow)
-    ids = (*scope.trajectories, *scope.exchanges, *scope.feedback)
-    rows: list[dict[str, Any]] = [{"kind": _ID, "name": key, "before": 0.0, "at": now} for key in dict.fromkeys(ids)]
-    insert_new(connection, row, rows)
+    """Neither what is in `scope`, nor what else of the selector's tenant or key began before `now`, is written any
+    more or delivered to an actor."""
+    _entomb(connection, (*scope.trajectories, *scope.exchanges, *scope.feedback), now)
     for kind, name in ((_TENANT, selector.tenant), (_CALLER, selector.caller)):
         if name:
-            connection.execute(delete(row).where(row.c.kind == kind, row.c.name == name))
-            insert_new(connection, row, [{"kind": kind, "name": name, "before": now, "at": now}])
+            connection.execute(delete(Forgotten).where(Forgotten.kind == kind, Forgotten.name == name))
+            insert_new(connection, Forgotten, [{"kind": kind, "name": name, "before": now, "at": now}])
+
+
+def _entomb(connection: Connection, ids: Iterable[str], now: float) -> None:
+    rows = [{"kind": _ID, "name": key, "before": 0.0, "at": now} for key in dict.fromkeys(ids)]
+    insert_new(connection, Forgotten, rows)
 
 
 def parts(scope: Scope) -> Iterator[Scope]:
@@ -201,82 +187,63 @@ def parts(scope: Scope) -> Iterator[Scope]:
 
 
 def erase(connection: Connection, scope: Scope) -> None:
-    """Delete the records of `scope`. May be done again."""
-    _unjudge(connection, scope)
-    for table, ids in (
-        (t.TrajectoryRow, scope.trajectories), (t.ExchangeRow, scope.exchanges), (t.FeedbackRow, scope.feedback),
-    ):  # fmt: skip
-        row = table_of(table)
-        for part in chunks(ids):
-            connection.execute(delete(row).where(row.c.id.in_(part)))
+    """Delete the records of `scope`, a part. May be done again.
+
+    Members of orders stay: they are ids, and tell which versions saw them.
+    """
+    if scope.trajectories:
+        # What a judge said quotes runs, and is found by their tenant alone; by nothing where a run is gone already.
+        tenants = select(Runs.tenant).where(among(Runs.id, scope.trajectories))
+        connection.execute(delete(Judgements).where(true() if scope.gone else Judgements.tenant.in_(tenants)))
+    for table, ids in ((Runs, scope.trajectories), (Calls, scope.exchanges), (Reports, scope.feedback)):
+        connection.execute(delete(table).where(among(table.id, ids)))
     outcomes.forget(connection, scope.trajectories)
-    link = t.TaskSourceRow
-    for part in chunks(scope.trajectories):
-        remove_tasks(connection, connection.scalars(select(link.task_id).where(link.source.in_(part))).all())
-    # Members stay: they are ids, and tell which versions saw them.
+    made_from = select(TaskSources.task_id).where(among(TaskSources.source, scope.trajectories))
+    remove_tasks(connection, connection.scalars(made_from).all())
 
 
 def remove_tasks(connection: Connection, ids: Sequence[str]) -> None:
     """Delete tasks, with what they were made from."""
-    for part in chunks(ids):
-        connection.execute(delete(t.TaskRow).where(t.TaskRow.id.in_(part)))
-        connection.execute(delete(t.TaskSourceRow).where(t.TaskSourceRow.task_id.in_(part)))
-
-
-def _unjudge(connection: Connection, scope: Scope) -> None:
-    """What a judge said quotes runs, and is found by their tenant alone; by nothing where a run is gone already."""
-    run, said = t.TrajectoryRow, t.JudgementRow
-    for part in chunks(scope.trajectories):
-        tenants = connection.scalars(select(run.tenant).where(run.id.in_(part)).distinct()).all()
-        connection.execute(delete(said).where(true() if scope.gone else said.tenant.in_(tenants)))
+    connection.execute(delete(Tasks).where(among(Tasks.id, ids)))
+    connection.execute(delete(TaskSources).where(among(TaskSources.task_id, ids)))
 
 
 def sweep(connection: Connection) -> None:
     """Take forgotten records out of the outbox and of the parked ones."""
-    out, dead = t.OutboxRow, t.DeadLetterRow
-    open_ones = connection.execute(select(out.sequence, out.data).where(out.published.is_(False))).all()
-    mine = _concerned(connection, {str(row.sequence): row.data for row in open_ones})
-    for part in chunks(sorted(int(key) for key in mine)):
-        connection.execute(update(out).where(out.sequence.in_(part)).values(published=True, data=b""))
-    for part in chunks(connection.scalars(select(dead.id)).all()):
-        letters = {key: data for key, data in connection.execute(select(dead.id, dead.data).where(dead.id.in_(part)))}
-        connection.execute(delete(dead).where(dead.id.in_(_concerned(connection, letters))))
+    waiting_ones = connection.execute(select(Outbox.sequence, Outbox.data).where(~Outbox.published))
+    for sequence in _concerned(connection, {sequence: data for sequence, data in waiting_ones}):
+        connection.execute(update(Outbox).where(Outbox.sequence == sequence).values(published=True, data=b""))
+    for part in chunks(connection.scalars(select(DeadLetters.id)).all(), _PAGE):
+        parked = connection.execute(select(DeadLetters.id, DeadLetters.data).where(among(DeadLetters.id, part)))
+        gone = _concerned(connection, {key: data for key, data in parked})
+        connection.execute(delete(DeadLetters).where(among(DeadLetters.id, gone)))
 
 
-def _concerned(connection: Connection, bodies: Mapping[str, bytes]) -> set[str]:
+def _concerned(connection: Connection, bodies: Mapping[K, bytes]) -> set[K]:
     """Keys of those of `bodies` that are forgotten."""
-    read: dict[str, Message] = {}
+    read: dict[K, Message] = {}
     for key, data in bodies.items():
-        try:
+        with suppress(MessageError):  # parked because nobody can read it
             read[key] = decode(data)
-        except MessageError:
-            continue  # parked because nobody can read it
     gone = refused(connection, list(read.values()))
     return {key for key, message in read.items() if message.id in gone}
 
 
 def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
-    """Ids of those of `records` that are forgotten, or that rest on what is.
-
-    A trajectory rests on its calls, feedback on the call or the trajectory that it names, a lesson in use or on trial
-    on its sources, a batch on its members, a task on what it was made from.
-    """
+    """Ids of those of `records` that are forgotten, or that rest on what is (`_grounds`)."""
     if not records or not _any(connection):
         return set()
-    spans = {(row.kind, row.name): row.before for row in connection.execute(_SPANS)}
-    gone = {record.id for record in records if spans and _spanned(record, spans)}
-    grounds = [(record.id, {record.id, *_grounds(record)}) for record in records]
-    gone |= tombstoned(connection, sorted(set[str]().union(*(rests for _, rests in grounds))))
+    plain = [record.trajectory if isinstance(record, Attributed) else record for record in records]
+    wanted = select(Forgotten.kind, Forgotten.name, Forgotten.before).where(Forgotten.kind != _ID)
+    spans = {(kind, name): before for kind, name, before in connection.execute(wanted)}
+    gone = {record.id for record in plain if spans and _spanned(record, spans)}
+    grounds = [(record.id, {record.id, *_grounds(record)}) for record in plain]
+    gone |= tombstoned(connection, set[str]().union(*(rests for _, rests in grounds)))
     return {key for key, rests in grounds if rests & gone}
-
-
-_SPANS = select(t.ForgottenRow.kind, t.ForgottenRow.name, t.ForgottenRow.before).where(t.ForgottenRow.kind != _ID)
 
 
 def _grounds(record: Message) -> Sequence[str]:
     match record:
-        case Attributed():
-            return _grounds(record.trajectory)
         case Trajectory():
             return [step.exchange_id for step in record.steps]
         case Experience(state="candidate" | "active"):
@@ -298,44 +265,30 @@ def task_sources(task: Task) -> Sequence[str]:
 
 
 def _spanned(record: Message, spans: Mapping[tuple[str, str], float]) -> bool:
-    match record:
-        case Attributed():
-            return _spanned(record.trajectory, spans)
-        case Trajectory():
-            return record.started < spans.get((_TENANT, record.tenant), 0.0)
-        case Exchange():
-            before = max(spans.get((_TENANT, record.tenant), 0.0), spans.get((_CALLER, record.caller), 0.0))
-            return record.started < before
-        case Feedback():
-            return record.received < spans.get((_TENANT, record.tenant), 0.0)
-        case _:
-            return False
+    if not isinstance(record, Trajectory | Exchange | Feedback):
+        return False
+    began = record.received if isinstance(record, Feedback) else record.started
+    caller = record.caller if isinstance(record, Exchange) else ""
+    return began < max(spans.get((_TENANT, record.tenant), 0.0), spans.get((_CALLER, caller), 0.0))
 
 
 def entomb_more(connection: Connection, records: Sequence[Message], now: float) -> None:
     """Tombstones for what was refused of traffic: whatever rests on that is refused too."""
-    ids = {record.id for record in records if isinstance(record, Exchange | Feedback | Trajectory | Attributed)}
-    insert_new(
-        connection, table_of(t.ForgottenRow), [{"kind": _ID, "name": key, "before": 0.0, "at": now} for key in ids]
-    )
+    traffic = Exchange | Feedback | Trajectory | Attributed
+    _entomb(connection, (record.id for record in records if isinstance(record, traffic)), now)
 
 
-def tombstoned(connection: Connection, ids: Sequence[str]) -> set[str]:
+def tombstoned(connection: Connection, ids: Collection[str]) -> set[str]:
     """Those of the record ids `ids` that have a tombstone."""
-    row, found = t.ForgottenRow, set[str]()
     if not ids or not _any(connection):
-        return found
-    for part in chunks(ids):
-        found.update(connection.scalars(select(row.name).where(row.kind == _ID, row.name.in_(part))))
-    return found
+        return set()
+    return set(connection.scalars(select(Forgotten.name).where(Forgotten.kind == _ID, among(Forgotten.name, ids))))
 
 
 def buried_inputs(connection: Connection, inputs: Sequence[str]) -> set[str]:
     """Those of the ids of deliveries (`subject:record`) whose record has a tombstone."""
-    by_record: dict[str, list[str]] = {}
-    for key in inputs:
-        by_record.setdefault(key.partition(":")[2], []).append(key)
-    return {key for record in tombstoned(connection, sorted(by_record)) for key in by_record[record]}
+    gone = tombstoned(connection, {key.partition(":")[2] for key in inputs})
+    return {key for key in inputs if key.partition(":")[2] in gone}
 
 
 def _any(connection: Connection) -> bool:

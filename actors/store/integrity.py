@@ -3,19 +3,17 @@
 pages (SQLite)  ->  bodies decode, their signatures are good  ->  audit trail
 """
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from urllib.parse import quote
 
 import msgspec
 from sqlalchemy import Connection, func, select
 
 from actors.messages import Directive, MessageError, Verdict, decode
 from actors.store import schema
-from actors.store import tables as t
 from actors.store.audit import verify
-from actors.store.engine import sqlite_file, table_of
+from actors.store.engine import located, open_read_only, sqlite_file
+from actors.store.errors import StoreUnavailable
+from actors.store.tables import Base, Judgements, Record
 
 Report = Callable[[str], None]
 _NAMED = 5
@@ -29,10 +27,6 @@ _BROKEN_TRAIL = (
     "`evolved audit verify` with a head that was kept elsewhere tells how far it can be believed; restore a backup "
     "from before"
 )
-_BODIES: tuple[type[t.Base], ...] = (
-    t.ExchangeRow, t.FeedbackRow, t.TrajectoryRow, t.ExperienceRow, t.TaskRow, t.BatchRow, t.CandidateRow,
-    t.VerdictRow, t.ServingRow, t.DirectiveRow,
-)  # fmt: skip
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +53,17 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 def pages(url: str) -> list[Finding]:
     """What SQLite says of its own file; nothing of other databases."""
-    path = sqlite_file(url)
-    if path is None:
+    if sqlite_file(url) is None:
         return []
-    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    engine = open_read_only(url)
     try:
-        with closing(sqlite3.connect(address, uri=True, timeout=20.0)) as connection:
-            said = [row[0] for row in connection.execute(f"PRAGMA integrity_check({_NAMED})")]
-    except sqlite3.DatabaseError as error:
+        with engine.connect() as connection:
+            said = connection.exec_driver_sql(f"PRAGMA integrity_check({_NAMED})").scalars().all()
+    except StoreUnavailable as error:
         said = [str(error)]
-    return [] if said == ["ok"] else [Finding(what=f"{path}: {_line(one)}", remedy=_RESTORE) for one in said]
+    finally:
+        engine.dispose()
+    return [Finding(what=f"{located(engine)}: {_line(one)}", remedy=_RESTORE) for one in said if one != "ok"]
 
 
 def check(connection: Connection, problem: Callable[[Verdict | Directive], str] | None, say: Report) -> Checked:
@@ -78,14 +73,16 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
         problem: what is wrong with a signature; that none was taken off is what the audit trail says.
     """
     rows: dict[str, int] = {}
-    for table in t.Base.metadata.sorted_tables:
+    for table in Base.metadata.sorted_tables:
         rows[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0
     findings: list[Finding] = []
     good = 0
-    for row in _BODIES:
-        table, unreadable = table_of(row), list[str]()
-        say(f"{table.name}: {rows[table.name]:,} rows")
-        for key, body in connection.execute(select(table.c.id, table.c.body), execution_options={"yield_per": 500}):
+    for table in Record.__subclasses__():
+        if table is Judgements:
+            continue  # a judge's own words
+        name, unreadable = table.__tablename__, list[str]()
+        say(f"{name}: {rows[name]:,} rows")
+        for key, body in connection.execute(select(table.id, table.body), execution_options={"yield_per": 500}):
             try:
                 record = decode(body)
             except MessageError as error:
@@ -99,7 +96,7 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
                 good += 1
         if unreadable:
             named = ", ".join(unreadable[:_NAMED]) + (", ..." if len(unreadable) > _NAMED else "")
-            what = f"{table.name}: bodies that cannot be read: {named}"
+            what = f"{name}: bodies that cannot be read: {named}"
             findings.append(Finding(what=what, remedy=_UNREADABLE, number=len(unreadable)))
     say("audit trail")
     trail = verify(connection)

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from sqlalchemy import Connection, select
 
-from actors.store import tables as t
-from actors.store.engine import chunks, insert_new, table_of
+from actors.store.columns import among
+from actors.store.engine import insert_new
 from actors.store.ledger import put_state
+from actors.store.tables import Judgements, State
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,28 +22,21 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 def judgements(connection: Connection, keys: Sequence[str]) -> dict[str, bytes]:
     """Bodies by key, of those that are kept."""
-    row = t.JudgementRow
-    found: dict[str, bytes] = {}
-    for part in chunks(list(dict.fromkeys(keys))):
-        for key, body in connection.execute(select(row.id, row.body).where(row.id.in_(part))):
-            found[key] = body
-    return found
+    found = connection.execute(select(Judgements.id, Judgements.body).where(among(Judgements.id, keys)))
+    return {key: body for key, body in found}
 
 
 def keep(connection: Connection, now: float, fresh: Sequence[Judgement], states: Mapping[str, bytes]) -> None:
     """Add judgements, and values of state."""
-    insert_new(
-        connection, table_of(t.JudgementRow),
-        [{"id": one.key, "tenant": one.tenant, "made": now, "body": one.body} for one in fresh],
-    )  # fmt: skip
+    rows = [{"id": one.key, "tenant": one.tenant, "made": now, "body": one.body} for one in fresh]
+    insert_new(connection, Judgements, rows)
     for key, value in states.items():
         put_state(connection, key, value)
 
 
 def states(connection: Connection, prefix: str) -> dict[str, bytes]:
     """Values of state whose keys begin with `prefix`."""
-    row = t.StateRow
     # Not LIKE, which is blind to case in SQLite and finds nothing by the index in either.
-    within = (row.key >= prefix) & (row.key < prefix + "\U0010ffff")
-    found = connection.execute(select(row.key, row.value).where(within).order_by(row.key))
+    within = (State.key >= prefix) & (State.key < prefix + "\U0010ffff")
+    found = connection.execute(select(State.key, State.value).where(within).order_by(State.key))
     return {key: value for key, value in found}

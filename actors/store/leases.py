@@ -1,9 +1,8 @@
 """Leases: who may do what only one may, with an epoch that rises with each holder.
 
-A lease is a row, taken by one conditional update that raises the epoch; it runs out by the database's clock. The
-daemon that leads has one (`Lead`), and so has each swap under way (`daemon.upkeep.swaps`). Each write of a
-daemon looks whether the lead's epoch is still its own, with FOR KEY SHARE, which holds up a taker until the transaction
-is over: what commits under an epoch commits before the next one begins.
+A lease is a row, taken by one conditional update that raises the epoch; it runs out by the database's clock. The daemon
+that leads has one (`Lead`), and so has each swap under way. Each write of a daemon looks whether the lead's epoch is
+still its own, FOR KEY SHARE: what commits under an epoch commits before the next one begins.
 """
 
 import contextlib
@@ -19,10 +18,10 @@ import structlog
 from sqlalchemy import Connection, case, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from actors.store.engine import insert_new, open_engine, outage, table_of
+from actors.store.engine import insert_new, open_engine
 from actors.store.errors import StoreUnavailable
 from actors.store.postgresql import end_silent_writer
-from actors.store.tables import LeaseRow
+from actors.store.tables import Leases
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,12 +29,11 @@ _log = structlog.get_logger(__name__)
 LEAD = "leader"
 """Name of the lead's lease."""
 LEAD_SECONDS = 5.0
-"""From the death of the daemon that leads until another one may: its thread may be kept waiting on a busy machine, and
-each change of the lead costs a start."""
+"""From the death of the daemon that leads until another one may; short of a busy machine's pauses it must not be."""
 _RENEW_SECONDS = 1.0
 _EPOCH_ZERO = 1_577_836_800
-"""2020-01-01. An epoch is at least the seconds since then: engines remember the greatest that they saw, and a database
-that was restored, or made anew, must not come back with smaller ones."""
+"""2020-01-01. An epoch is at least the seconds since then: engines remember the greatest, and a database that was
+restored, or made anew, must not come back with smaller ones."""
 _LOCK_MILLISECONDS = "1000"
 
 
@@ -43,7 +41,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """A lease as it stands."""
 
     holder: str = ""
-    """Unique to one life of a process."""
     about: str = ""
     """What others should know of the holder."""
     epoch: int = 0
@@ -56,45 +53,40 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 def take(connection: Connection, name: str, holder: str, seconds: float, about: str = "") -> Standing:
     """Take `name` for so long if it is free, whoever had it; how it stands then."""
-    row, found = LeaseRow, standing(connection, name)
+    found = standing(connection, name)
     if found.seconds_left:
         return found
     if not found.epoch:
-        free = {"name": name, "holder": "", "about": "", "epoch": 0, "since": 0.0, "expires": 0.0}
-        insert_new(connection, table_of(row), [free])
+        free = {"name": name, "holder": "", "about": "", "epoch": 0, "expires": 0.0}
+        insert_new(connection, Leases, [free])
     now = _now(connection)
     least = int(now) - _EPOCH_ZERO
-    connection.execute(
-        update(row)
-        .where(row.name == name, row.expires <= now)
+    # Somebody may have been quicker between the look and the update.
+    took = connection.execute(
+        update(Leases)
+        .where(Leases.name == name, Leases.expires <= now)
         .values(
-            holder=holder, about=about, since=now, expires=now + seconds,
-            epoch=case((row.epoch >= least, row.epoch + 1), else_=least),
+            holder=holder, about=about, expires=now + seconds,
+            epoch=case((Leases.epoch >= least, Leases.epoch + 1), else_=least),
         )
     )  # fmt: skip
-    after = standing(connection, name)
-    # Somebody may have been quicker between the look and the update, even another call of this holder.
-    mine = select(row.name).where(row.name == name, row.holder == holder, row.since == now)
-    return msgspec.structs.replace(after, taken=connection.scalar(mine) is not None)
+    return msgspec.structs.replace(standing(connection, name), taken=took.rowcount == 1)
 
 
 def renew(connection: Connection, name: str, epoch: int, seconds: float) -> bool:
     """Have it last for `seconds` from now; False if there is another epoch, or it was given back."""
-    row = LeaseRow
-    held = (row.name == name, row.epoch == epoch, row.expires > 0)
-    return connection.execute(update(row).where(*held).values(expires=_now(connection) + seconds)).rowcount == 1
+    held = (Leases.name == name, Leases.epoch == epoch, Leases.expires > 0)
+    return connection.execute(update(Leases).where(*held).values(expires=_now(connection) + seconds)).rowcount == 1
 
 
 def give_back(connection: Connection, name: str, epoch: int) -> None:
     """It is free from now on, if its epoch is still `epoch`."""
-    row = LeaseRow
-    connection.execute(update(row).where(row.name == name, row.epoch == epoch).values(expires=0.0))
+    connection.execute(update(Leases).where(Leases.name == name, Leases.epoch == epoch).values(expires=0.0))
 
 
 def standing(connection: Connection, name: str) -> Standing:
     """How it stands."""
-    row = LeaseRow
-    wanted = select(row.holder, row.about, row.epoch, row.expires).where(row.name == name)
+    wanted = select(Leases.holder, Leases.about, Leases.epoch, Leases.expires).where(Leases.name == name)
     found = connection.execute(wanted).first()
     if found is None:
         return Standing()
@@ -118,21 +110,14 @@ class Lead:
     """One daemon's part in the lead: `take` it once it is free, `keep` it, `give_back` at the end.
 
     It is renewed by a thread, over connections of its own: neither a long transaction nor a busy loop lets it run out.
-    Whoever finds another epoch in the row ends the process on the spot: nothing that it still has in hand may be done,
-    and the service manager starts it afresh, to wait. While the database is away nobody can take the lead, and nobody
-    ends.
+    Whoever finds another epoch in the row ends the process on the spot; the service manager starts it afresh, to wait.
+    While the database is away nobody can take the lead, and nobody ends.
     """
 
     def __init__(
         self, url: str, password_file: str = "", *, holder: str, about: str = "", leave: Callable[[], Never] = _leave
     ) -> None:
-        """Nothing is opened yet.
-
-        Args:
-            holder: this daemon, unique to its life.
-            about: where it can be reached.
-            leave: ends the process.
-        """
+        """Nothing is opened yet. `holder` is unique to this daemon's life, `about` says where it can be reached."""
         engine = open_engine(url, password_file, 2)
         # An SQLite file is one daemon's by a file lock: whoever had the lead is dead, and nobody will take it.
         self.sole = engine.dialect.name == "sqlite"
@@ -150,11 +135,7 @@ class Lead:
         return self.epoch > 0 and (self.sole or time.monotonic() < self._until)
 
     def take(self) -> Standing:
-        """Take it if it is free; how it stands then.
-
-        Raises:
-            StoreUnavailable: no answer; it may have been taken all the same.
-        """
+        """Take it if it is free; how it stands then. `StoreUnavailable`: it may have been taken all the same."""
         return self._run(_take_lead, LEAD, self.holder, self._seconds, self._about)
 
     def keep(self, epoch: int) -> None:
@@ -168,7 +149,7 @@ class Lead:
         """To be called in a write transaction before anything else: ends the process if somebody else leads."""
         if self.sole or not self.epoch:
             return
-        wanted = select(LeaseRow.epoch).where(LeaseRow.name == LEAD).with_for_update(read=True, key_share=True)
+        wanted = select(Leases.epoch).where(Leases.name == LEAD).with_for_update(read=True, key_share=True)
         if (found := connection.scalar(wanted)) != self.epoch:
             self._lost(found)
 
@@ -199,14 +180,11 @@ class Lead:
         self._leave()
 
     def _run(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with self._engine.begin() as connection:
-                if not self.sole:
-                    # A taker must not wait for a holder that hangs, nor a holder for its own renewal.
-                    connection.execute(select(func.set_config("lock_timeout", _LOCK_MILLISECONDS, True)))
-                return work(connection, *args, **kwargs)
-        except DBAPIError as error:
-            raise outage(error, self._engine.url) or error from error
+        with self._engine.begin() as connection:
+            if not self.sole:
+                # A taker must not wait for a holder that hangs, nor a holder for its own renewal.
+                connection.execute(select(func.set_config("lock_timeout", _LOCK_MILLISECONDS, True)))
+            return work(connection, *args, **kwargs)
 
 
 def _take_lead(connection: Connection, name: str, holder: str, seconds: float, about: str) -> Standing:

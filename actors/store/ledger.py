@@ -2,33 +2,29 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, select, update
+import msgspec
+from sqlalchemy import Connection, delete, func, select, update
 
 from actors.messages import Message, derived_id
-from actors.store import tables as t
-from actors.store.engine import chunks, insert_new, table_of
+from actors.store.columns import among
+from actors.store.engine import insert_new
 from actors.store.erasing import buried_inputs, entomb_more, refused
 from actors.store.saving import Saved, save
+from actors.store.tables import DeadLetters, Forgotten, Outbox, Processed, State
 from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import TRAJECTORY_OUTCOME
 
 
 def processed(connection: Connection, actor: str, ids: Sequence[str]) -> set[str]:
     """Those of `ids` that `actor` is done with, or that were forgotten."""
-    row, found = t.ProcessedRow, buried_inputs(connection, ids)
-    for part in chunks(list(ids)):
-        found.update(connection.scalars(select(row.input_id).where(row.actor == actor, row.input_id.in_(part))))
-    return found
+    done = select(Processed.input_id).where(Processed.actor == actor, among(Processed.input_id, ids))
+    return buried_inputs(connection, ids) | set(connection.scalars(done))
 
 
 def commit(
-    connection: Connection,
-    actor: str,
-    inputs: Sequence[str],
-    records: Sequence[Message],
-    outputs: Sequence[Outgoing],
-    now: float,
-) -> Saved | None:
+    connection: Connection, actor: str, inputs: Sequence[str], records: Sequence[Message],
+    outputs: Sequence[Outgoing], now: float,
+) -> Saved | None:  # fmt: skip
     """Marks, records and outputs in one; None, and nothing written, if an input was done before.
 
     What rests on something forgotten is neither written nor sent: an actor may have had it in hand.
@@ -40,7 +36,7 @@ def commit(
         entomb_more(connection, [record for record in records if record.id in gone], now)
         records = [record for record in records if record.id not in gone]
     marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
-    insert_new(connection, table_of(t.ProcessedRow), marks)
+    insert_new(connection, Processed, marks)
     saved = save(connection, records, now)
     saved.refused = len(gone)
     saved.outputs = [
@@ -51,7 +47,7 @@ def commit(
         {"actor": actor, "output_id": o.id, "subject": o.subject, "data": o.data, "published": False, "at": now}
         for o in saved.outputs
     ]
-    insert_new(connection, table_of(t.OutboxRow), rows)
+    insert_new(connection, Outbox, rows)
     return saved
 
 
@@ -63,78 +59,87 @@ def _of_record(item: Outgoing) -> set[str]:
 
 def unpublished(connection: Connection, actor: str, limit: int) -> list[Outgoing]:
     """The oldest outputs that the bus does not have yet."""
-    row = t.OutboxRow
-    wanted = (
-        select(row.subject, row.output_id, row.data)
-        .where(row.published.is_(False), row.actor == actor)
-        .order_by(row.sequence)
-        .limit(limit)
-    )
-    return [Outgoing(found.subject, found.output_id, found.data) for found in connection.execute(wanted)]
+    wanted = select(Outbox.subject, Outbox.output_id, Outbox.data).where(~Outbox.published, Outbox.actor == actor)
+    return [Outgoing(*found) for found in connection.execute(wanted.order_by(Outbox.sequence).limit(limit))]
 
 
 def published(connection: Connection, actor: str, ids: Sequence[str]) -> None:
     """The bus has these: keep the ids, let the bytes go."""
-    row = t.OutboxRow
-    for part in chunks(list(ids)):
-        connection.execute(
-            update(row).where(row.actor == actor, row.output_id.in_(part)).values(published=True, data=b"")
-        )
+    sent = update(Outbox).where(Outbox.actor == actor, among(Outbox.output_id, ids))
+    connection.execute(sent.values(published=True, data=b""))
+
+
+class DeadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A parked record, without its payload."""
+
+    id: str
+    actor: str
+    input_id: str
+    subject: str
+    size: int
+    """Bytes of the payload."""
+    error: str
+    at: float
+
+
+def dead_letters(connection: Connection, limit: int = 100) -> list[DeadRow]:
+    """Parked records, newest first."""
+    letter, size = DeadLetters, func.length(DeadLetters.data).label("size")
+    columns = select(letter.id, letter.actor, letter.input_id, letter.subject, size, letter.error, letter.at)
+    found = connection.execute(columns.order_by(letter.at.desc(), letter.id).limit(limit))
+    return [DeadRow(**one._asdict()) for one in found]
 
 
 def park(connection: Connection, now: float, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:
     """Keep a dead letter and mark its input done; False if it was before."""
     if processed(connection, actor, [input_id]):
         return False
-    insert_new(connection, table_of(t.ProcessedRow), [{"actor": actor, "input_id": input_id, "at": now}])
+    insert_new(connection, Processed, [{"actor": actor, "input_id": input_id, "at": now}])
     letter = {
         "id": derived_id("dead", actor, input_id), "actor": actor, "input_id": input_id, "subject": subject,
         "data": data, "error": error, "at": now,
     }  # fmt: skip
-    insert_new(connection, table_of(t.DeadLetterRow), [letter])
+    insert_new(connection, DeadLetters, [letter])
     return True
 
 
 def revive(connection: Connection, now: float, dead_id: str) -> Outgoing | None:
-    """Take a parked record's mark away, so that it will be handled; returns what to publish, None if unknown.
+    """Take a parked record's mark away, so that it will be handled; what to publish, None if unknown.
 
-    Publish it, then call `delete_dead_letter`: until then it stays in the list and may be revived again. It has an id
-    of its own, or the broker would take it for a duplicate.
+    It has an id of its own, or the broker would take it for a duplicate. Publish it, then call `delete_dead_letter`.
     """
-    row = t.DeadLetterRow
-    wanted = select(row.actor, row.input_id, row.subject, row.data).where(row.id == dead_id)
-    found = connection.execute(wanted).first()
+    columns = select(DeadLetters.actor, DeadLetters.input_id, DeadLetters.subject, DeadLetters.data)
+    found = connection.execute(columns.where(DeadLetters.id == dead_id)).first()
     if found is None:
         return None
-    mark = t.ProcessedRow
-    connection.execute(delete(mark).where(mark.actor == found.actor, mark.input_id == found.input_id))
+    connection.execute(delete(Processed).where(Processed.actor == found.actor, Processed.input_id == found.input_id))
     return Outgoing(found.subject, f"{found.input_id}:revived:{now}", found.data)
 
 
 def delete_dead_letter(connection: Connection, dead_id: str) -> None:
     """Forget a parked record."""
-    connection.execute(delete(t.DeadLetterRow).where(t.DeadLetterRow.id == dead_id))
+    connection.execute(delete(DeadLetters).where(DeadLetters.id == dead_id))
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Forget marks, sent outputs and calls that nobody could read from before `before` (unix seconds), which is further
-    back than what a stream can still deliver; how many. Letters that are still parked keep theirs."""
-    parked = select(t.DeadLetterRow.input_id)
+    """Forget marks, sent outputs and unreadable calls from before `before` (unix seconds), which no stream can deliver
+    any more; how many. Letters that are still parked keep their marks."""
+    parked = select(DeadLetters.input_id)
     wheres = (
-        (t.ProcessedRow, (t.ProcessedRow.at < before, t.ProcessedRow.input_id.not_in(parked))),
-        (t.OutboxRow, (t.OutboxRow.at < before, t.OutboxRow.published)),
-        (t.DeadLetterRow, (t.DeadLetterRow.at < before, t.DeadLetterRow.subject == "")),
-        (t.ForgottenRow, (t.ForgottenRow.at < before,)),
+        (Processed, (Processed.at < before, Processed.input_id.not_in(parked))),
+        (Outbox, (Outbox.at < before, Outbox.published)),
+        (DeadLetters, (DeadLetters.at < before, DeadLetters.subject == "")),
+        (Forgotten, (Forgotten.at < before,)),
     )
     return sum(connection.execute(delete(row).where(*where)).rowcount for row, where in wheres)
 
 
 def get_state(connection: Connection, key: str) -> bytes | None:
     """A value; None if it was never set."""
-    return connection.scalar(select(t.StateRow.value).where(t.StateRow.key == key))
+    return connection.scalar(select(State.value).where(State.key == key))
 
 
 def put_state(connection: Connection, key: str, value: bytes) -> None:
     """Set a value."""
-    insert_new(connection, table_of(t.StateRow), [{"key": key, "value": value}])
-    connection.execute(update(t.StateRow).where(t.StateRow.key == key).values(value=value))
+    insert_new(connection, State, [{"key": key, "value": value}])
+    connection.execute(update(State).where(State.key == key).values(value=value))

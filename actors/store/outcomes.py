@@ -10,22 +10,24 @@ an order changes what is known of it, and trains nothing again.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, delete, func, select, update
 
-from actors.messages import Attributed, Candidate, Feedback, Message, OutcomeChanged, Trajectory, decode, encode
-from actors.store import tables as t
+from actors.messages import Attributed, Candidate, Feedback, Message, OutcomeChanged, Trajectory, encode
+from actors.store import runs
 from actors.store.agents import LEARNED
-from actors.store.engine import chunks, insert_new, table_of
+from actors.store.columns import among
+from actors.store.engine import insert_new
 from actors.store.records import Joined, Used
+from actors.store.tables import BatchMembers, Reports, Runs, Uses
 
+R = TypeVar("R", bound=Attributed | Trajectory)
 CORRECTIONS = 3
 """Of one trajectory's outcome: nobody moves estimates a thousand times by changing his mind."""
 Did = Literal["told", "correction", "equal", "outdated", "not_final", "capped", "not_a_number"]
-"""What a report did: it was the first, corrected it, or changed nothing: said the same, came after a newer one, is no
-final outcome, is a correction too many, is no number."""
+"""What a report did: it was the first, corrected it, or changed nothing."""
 GIVEN_UP = "given up"
 _FAILED = "failed"
 """Answer to an order that the learner parked."""
@@ -52,35 +54,30 @@ def hear(
     connection: Connection, joins: Sequence[Joined], fresh: Collection[str]
 ) -> tuple[Counter[str], list[OutcomeChanged]]:
     """Feedback has found its trajectories: what it did to their outcomes, and which of production's are others now.
-
-    Args:
-        fresh: trajectories that were written in this transaction, with an outcome that may be of this feedback.
-    """
-    rows, said, feedback = _rows(connection, joins), _said(connection, joins), t.FeedbackRow
+    Those in `fresh` were written in this transaction, with an outcome that may be of this feedback."""
+    unheard = select(Reports.body).where(among(Reports.id, (one.id for one in joins)), Reports.effect == "")
+    said = {report.id: report for report in runs.bodies(connection, unheard, Feedback)}
     did: Counter[str] = Counter()
     changed: dict[str, OutcomeChanged] = {}
     for joined in joins:
-        row, report = rows.get(joined.trajectory_id), said.get(joined.id)
-        if joined.outcome is None or row is None or report is None:
+        wanted = select(Runs.id, Runs.outcome, Runs.revision, Runs.source).where(Runs.id == joined.trajectory_id)
+        report = said.get(joined.id)
+        if joined.outcome is None or report is None or (run := connection.execute(wanted).first()) is None:
             continue
-        word = _did(connection, joined.outcome, row, report, closing=joined.trajectory_id in fresh)
+        word = _did(connection, joined.outcome, run, report, closing=joined.trajectory_id in fresh)
         if word is None:
             continue
         did[word] += 1
-        connection.execute(update(feedback).where(feedback.id == joined.id).values(effect=word))
-        if word in ("told", "correction") and joined.outcome != row.outcome and _adopt(connection, joined, row, report):
-            changed[row.id] = OutcomeChanged(id=row.id, revision=row.revision)
+        connection.execute(update(Reports).where(Reports.id == joined.id).values(effect=word))
+        if word in ("told", "correction") and joined.outcome != run.outcome:
+            revision = 0 if run.outcome is None else run.revision + 1
+            _adopt(connection, run.id, joined.outcome, revision, report.received)
+            if run.source == "production":
+                changed[run.id] = OutcomeChanged(id=run.id, revision=revision)
     return did, list(changed.values())
 
 
-class _Row(msgspec.Struct):
-    id: str
-    outcome: float | None
-    revision: int
-    source: str
-
-
-def _did(connection: Connection, outcome: float, row: _Row, report: Feedback, *, closing: bool) -> Did | None:
+def _did(connection: Connection, outcome: float, row: Any, report: Feedback, *, closing: bool) -> Did | None:
     if closing and row.revision == 0 and outcome == row.outcome:
         # It closed with this and maybe others: of them the last final one is its outcome.
         if report.outcome == row.outcome:
@@ -96,46 +93,35 @@ def _did(connection: Connection, outcome: float, row: _Row, report: Feedback, *,
         return "equal"
     if not (report.kind == "outcome" and report.final):
         return "not_final"
-    if report.received < _last_word(connection, row.id):
+    # When the newest report came that its outcome rests on: one that said the same again counts as well.
+    heard = Reports.joined == row.id, Reports.effect.in_(("told", "correction", "equal"))
+    if report.received < (connection.scalar(select(func.max(Reports.received)).where(*heard)) or 0.0):
         return "outdated"
     return "capped" if row.revision >= CORRECTIONS else "correction"
 
 
-def _last_word(connection: Connection, trajectory_id: str) -> float:
-    """When the newest report came that its outcome rests on: one that said the same again counts as well."""
-    row = t.FeedbackRow
-    heard = row.joined == trajectory_id, row.effect.in_(("told", "correction", "equal"))
-    return connection.scalar(select(func.max(row.received)).where(*heard)) or 0.0
+def _adopt(connection: Connection, key: str, outcome: float, revision: int, told: float) -> None:
+    """The trajectory's row takes over what was said of it since it closed."""
+    message = runs.trajectory(connection, key)
+    if message is not None:
+        body = encode(revised(message, outcome, revision))
+        values = {"outcome": outcome, "revision": revision, "told": told, "body": body}
+        connection.execute(update(Runs).where(Runs.id == key).values(values))
 
 
-def _adopt(connection: Connection, joined: Joined, row: _Row, report: Feedback) -> bool:
-    """The trajectory's row takes over what was said of it since it closed; whether anybody is to hear of that."""
-    run, outcome = t.TrajectoryRow, joined.outcome
-    assert outcome is not None
-    revision = 0 if row.outcome is None else row.revision + 1
-    body = connection.scalar(select(run.body).where(run.id == row.id))
-    message = None if body is None else decode(body)
-    if isinstance(message, Attributed):
-        message = msgspec.structs.replace(message, trajectory=revised(message.trajectory, outcome, revision))
-    elif isinstance(message, Trajectory):
-        message = revised(message, outcome, revision)
-    else:
-        return False
-    values = {"outcome": outcome, "revision": revision, "told": report.received, "body": encode(message)}
-    connection.execute(update(run).where(run.id == row.id).values(**values))
-    row.outcome, row.revision = outcome, revision
-    return row.source == "production"
-
-
-def revised(run: Trajectory, outcome: float, revision: int) -> Trajectory:
-    """`run` with this outcome."""
-    return msgspec.structs.replace(run, outcome=outcome, outcome_revision=revision)
+def revised(record: R, outcome: float, revision: int) -> R:
+    """`record` with this outcome."""
+    run = record.trajectory if isinstance(record, Attributed) else record
+    told: Any = msgspec.structs.replace(run, outcome=outcome, outcome_revision=revision)
+    if isinstance(record, Attributed):
+        told = msgspec.structs.replace(record, trajectory=told)
+    return told
 
 
 def use(connection: Connection, uses: Sequence[Used]) -> None:
     """Actors have taken these revisions in."""
     rows = [{"trajectory_id": one.id, "actor": one.actor, "revision": one.revision} for one in uses]
-    insert_new(connection, table_of(t.UseRow), rows)
+    insert_new(connection, Uses, rows)
 
 
 def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> Latest:
@@ -145,76 +131,45 @@ def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> L
     """
     items = {one.id: one for one in messages if isinstance(one, Attributed)}
     told = {(one.id, one.revision) for one in messages if isinstance(one, OutcomeChanged)}
-    row, use, known = t.TrajectoryRow, t.UseRow, dict[str, tuple[float | None, int]]()
-    used: dict[str, int] = {}
-    for part in chunks(sorted({*items, *(key for key, _ in told)})):
-        found = connection.execute(select(row.id, row.outcome, row.revision).where(row.id.in_(part)))
-        known |= {key: (outcome, revision) for key, outcome, revision in found}
-        mine = select(use.trajectory_id, func.max(use.revision)).where(use.trajectory_id.in_(part), use.actor == actor)
-        used |= {key: revision for key, revision in connection.execute(mine.group_by(use.trajectory_id))}
+    mine = (Uses.trajectory_id == Runs.id) & (Uses.actor == actor)
+    rows = select(Runs.id, Runs.outcome, Runs.revision, func.max(Uses.revision)).outerjoin(Uses, mine).group_by(Runs.id)
+    found = connection.execute(rows.where(among(Runs.id, {*items, *(key for key, _ in told)})))
+    known = {key: (outcome, revision, used) for key, outcome, revision, used in found}
     for key, item in items.items():
-        outcome, revision = known.get(key, (None, 0))
-        run = item.trajectory
-        if outcome is not None and (run.outcome is None or revision > run.outcome_revision):
-            items[key] = msgspec.structs.replace(item, trajectory=revised(run, outcome, revision))
-    wanted = [key for key, revision in told if key not in items and known.get(key, (None, -1))[1] == revision]
-    for part in chunks(wanted):
-        for body in connection.scalars(select(row.body).where(row.id.in_(part), row.attributed)):
-            if isinstance(item := decode(body), Attributed):
-                items[item.id] = item
-    return Latest(items, used)
+        outcome, revision, _ = known.get(key, (None, 0, None))
+        if outcome is not None and (item.trajectory.outcome is None or revision > item.trajectory.outcome_revision):
+            items[key] = revised(item, outcome, revision)
+    wanted = [key for key, revision in told if key not in items and key in known and known[key][1] == revision]
+    credited = select(Runs.body).where(among(Runs.id, wanted), Runs.attributed)
+    items |= {item.id: item for item in runs.bodies(connection, credited, Attributed)}
+    return Latest(items, {key: used for key, (*_, used) in known.items() if used is not None})
 
 
 def newest_late(connection: Connection, since: float, limit: int) -> list[str]:
     """Trajectories whose outcome came late, the newest `limit` from `since` on (unix seconds), oldest first."""
-    row = t.TrajectoryRow
-    wanted = select(row.id).where(row.told >= since, row.source == "production").order_by(row.told.desc(), row.id)
-    return list(reversed(connection.scalars(wanted.limit(limit)).all()))
+    wanted = select(Runs.id).where(Runs.told >= since, Runs.source == "production")
+    return list(reversed(connection.scalars(wanted.order_by(Runs.told.desc(), Runs.id).limit(limit)).all()))
 
 
-def give_up(connection: Connection, trajectory_ids: Sequence[str]) -> None:
-    """Their order is: nothing was learned from them, unless it is answered yet."""
-    run = t.TrajectoryRow
-    for part in chunks(trajectory_ids):
-        connection.execute(update(run).where(run.id.in_(part), run.came == "").values(came=GIVEN_UP))
+def give_up(connection: Connection, trajectory_id: str) -> None:
+    """Its order is: nothing was learned from it, unless it is answered yet."""
+    connection.execute(update(Runs).where(Runs.id == trajectory_id, Runs.came == "").values(came=GIVEN_UP))
 
 
 def answered(connection: Connection, candidate: Candidate) -> None:
-    """The learner has said what became of its orders: note at each run what came of it; what was answered before
-    stays, for an answer may come again."""
+    """Note at each run of the learner's orders what came of it; what was answered before stays."""
     if candidate.answer == "went_back" or not candidate.batch_ids:
         return
-    run, member, by_reason = t.TrajectoryRow, t.BatchMemberRow, dict[str, list[str]]()
+    by_reason: dict[str, list[str]] = {}
     for key, why in candidate.no_gradient.items():
         by_reason.setdefault(why, []).append(key)
-    held = select(member.trajectory_id).where(member.batch_id.in_(candidate.batch_ids))
-    open_ones = run.id.in_(held), run.came.in_(("", GIVEN_UP, _FAILED))
+    held = select(BatchMembers.trajectory_id).where(BatchMembers.batch_id.in_(candidate.batch_ids))
+    open_ones = update(Runs).where(Runs.id.in_(held), Runs.came.in_(("", GIVEN_UP, _FAILED)))
     for why, keys in by_reason.items():
-        for part in chunks(keys):
-            connection.execute(update(run).where(*open_ones, run.id.in_(part)).values(came=why))
-    rest = LEARNED if candidate.answer == "trained" else candidate.answer
-    connection.execute(update(run).where(*open_ones).values(came=rest))
+        connection.execute(open_ones.where(among(Runs.id, keys)).values(came=why))
+    connection.execute(open_ones.values(came=LEARNED if candidate.answer == "trained" else candidate.answer))
 
 
 def forget(connection: Connection, trajectory_ids: Sequence[str]) -> None:
     """Their trajectories are gone."""
-    for part in chunks(trajectory_ids):
-        connection.execute(delete(t.UseRow).where(t.UseRow.trajectory_id.in_(part)))
-
-
-def _rows(connection: Connection, joins: Sequence[Joined]) -> dict[str, _Row]:
-    row, found = t.TrajectoryRow, dict[str, _Row]()
-    for part in chunks(sorted({joined.trajectory_id for joined in joins})):
-        wanted: Any = select(row.id, row.outcome, row.revision, row.source).where(row.id.in_(part))
-        found |= {one.id: _Row(*one) for one in connection.execute(wanted)}
-    return found
-
-
-def _said(connection: Connection, joins: Sequence[Joined]) -> dict[str, Feedback]:
-    """The reports, but for what was heard before."""
-    row, found = t.FeedbackRow, dict[str, Feedback]()
-    for part in chunks([joined.id for joined in joins]):
-        for body in connection.scalars(select(row.body).where(row.id.in_(part), row.effect == "")):
-            if isinstance(said := decode(body), Feedback):
-                found[said.id] = said
-    return found
+    connection.execute(delete(Uses).where(among(Uses.trajectory_id, trajectory_ids)))

@@ -1,11 +1,9 @@
 """PostgreSQL: how a connection is opened, and how transactions see each other.
 
 Writers take turns, as they do in SQLite: each takes one lock of the database at the start of its transaction
-(`pg_advisory_xact_lock`), so what a transaction reads before it writes cannot change under it, whichever process the
-other writer is in. Each statement of a writer sees what was committed before it (READ COMMITTED), which after the lock
-is all there is. Readers wait for nobody and see one moment throughout (REPEATABLE READ, read-only: that cannot fail to
-serialise). The lock is the server's and goes with its transaction: a daemon that is killed keeps nobody waiting, one
-that is cut off or stopped only as long as the server lets a transaction idle.
+(`pg_advisory_xact_lock`), so what it reads before it writes cannot change under it. Readers wait for nobody and see one
+moment throughout (REPEATABLE READ, read-only). The lock goes with its transaction: a daemon that is killed keeps nobody
+waiting, one that is cut off or stopped only as long as the server lets a transaction idle.
 """
 
 import math
@@ -20,11 +18,15 @@ from actors.store import settings as waits
 from actors.store.errors import StoreMisconfigured, StoreUnavailable
 
 DRIVER = "postgresql+psycopg"
-_NAMES = ("postgresql", "postgres", DRIVER)
+NAMES = ("postgresql", "postgres", DRIVER)
+_DEFAULTS = {
+    "application_name": "evolved", "connect_timeout": math.ceil(waits.CONNECT_SECONDS),
+    # A server that is gone without a word is noticed within a minute.
+    "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000,
+}  # fmt: skip
+"""What the URL may say otherwise."""
 _WRITERS = 0x65766F6C766564
 """The lock's number, "evolved" in ASCII: advisory locks are per database and shared by all that use them."""
-_CONTENDED = ("40001", "40P01")
-"""serialization_failure, deadlock_detected: nothing was done, and doing it again is the remedy."""
 _OUTAGES = re.compile(r"08|40|53|57|58|25006|25P03|55P03")
 """SQLSTATE classes (PostgreSQL manual, appendix A) that waiting may cure: connection, rolled back, resources, operator
 and system; and of others: a standby that takes no writes yet, one ended for idling, a lock not had in time."""
@@ -32,10 +34,6 @@ and system; and of others: a standby that takes no writes yet, one ended for idl
 
 def open_postgresql(url: URL, password_file: str, connections: int) -> Engine:
     """An engine; nothing is connected yet."""
-    if url.drivername not in _NAMES:
-        raise StoreMisconfigured(
-            f"database.url: {url.drivername} is not supported; write {DRIVER}://USER@HOST/DATABASE"
-        )
     if "password" in url.query:
         raise StoreMisconfigured(
             "database.url: ?password= would be shown wherever the URL is; use database.password_file"
@@ -43,6 +41,7 @@ def open_postgresql(url: URL, password_file: str, connections: int) -> Engine:
     try:
         engine = create_engine(
             url.set(drivername=DRIVER),
+            connect_args={name: value for name, value in _DEFAULTS.items() if name not in url.query},
             pool_pre_ping=True,
             pool_size=connections,
             max_overflow=0,
@@ -59,17 +58,6 @@ def open_postgresql(url: URL, password_file: str, connections: int) -> Engine:
     def _dial(_: Any, __: Any, ___: Any, arguments: dict[str, Any]) -> None:  # pyright: ignore[reportUnusedFunction]
         if password_file:
             arguments["password"] = read_password(password_file)
-        defaults = {
-            "application_name": "evolved",
-            "connect_timeout": max(2, math.ceil(waits.CONNECT_SECONDS)),
-            # A server that is gone without a word is noticed within a minute.
-            "keepalives_idle": 30,
-            "keepalives_interval": 10,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 30_000,
-        }
-        for name, value in defaults.items():
-            arguments.setdefault(name, value)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -78,9 +66,8 @@ def open_postgresql(url: URL, password_file: str, connections: int) -> Engine:
             "statement_timeout": waits.STATEMENT_SECONDS,
             "idle_in_transaction_session_timeout": waits.IDLE_SECONDS,
         }
-        with connection.cursor() as cursor:
-            for name, seconds in limits.items():
-                cursor.execute("SELECT set_config(%s, %s, false)", (name, str(round(seconds * 1000))))
+        for name, seconds in limits.items():
+            connection.execute(f"SET {name} = {round(seconds * 1000)}")
         connection.commit()
 
     @event.listens_for(engine, "begin")
@@ -104,8 +91,8 @@ def check(connection: Connection) -> None:
 def end_silent_writer(connection: Connection) -> None:
     """End the session that has the writers' lock and waits for its client longer than a transaction may idle.
 
-    The server does so by itself between two statements, and not where a client stopped in the middle of several that it
-    sends at once (pipeline mode): until their end nothing counts as idle."""
+    The server does so by itself, but not where a client stopped amid statements that it sends at once (pipeline mode).
+    """
     connection.exec_driver_sql(
         "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
         "WHERE locktype = 'advisory' AND (classid::bigint << 32) + objid::bigint = %s AND granted "
@@ -115,12 +102,7 @@ def end_silent_writer(connection: Connection) -> None:
     )
 
 
-def contended(error: DBAPIError) -> bool:
-    """Whether the transaction lost against another one, and may be tried again at once."""
-    return getattr(error.orig, "sqlstate", None) in _CONTENDED
-
-
-def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
+def outage(error: DBAPIError, url: str) -> StoreUnavailable | None:
     """What `error` means if waiting may cure it, else None."""
     code: str | None = getattr(error.orig, "sqlstate", None)
     if code is not None:
@@ -129,7 +111,7 @@ def outage(error: DBAPIError, url: URL) -> StoreUnavailable | None:
         away = isinstance(error, OperationalError | InterfaceError)
     if not (away or error.connection_invalidated):
         return None
-    return StoreUnavailable(f"database.url {url.render_as_string()}: {str(error.orig).strip()}")
+    return StoreUnavailable(f"database.url {url}: {str(error.orig).strip()}")
 
 
 def read_password(name: str) -> str:

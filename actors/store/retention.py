@@ -1,20 +1,31 @@
 """What may go for its age, and taking it out, some hundred rows a transaction.
 
-A trajectory goes with its feedback; its calls go after it, never before: they alone tell whose key it came with, which
-forgetting asks. What is never taken: trajectories that a batch may still use, or that one in training holds; sources of
-lessons in use or on trial, and of tasks that are still played; orders that a version came of; everything audited; dead
-letters. Ids of members stay with their order, for lineage.
+A trajectory goes with its feedback; its calls go after it, never before: forgetting finds it by them. What is never
+taken: trajectories that a batch may still use, or that one in training holds; sources of lessons in use or on trial,
+and of tasks that are still played; orders that a version came of, with their members; everything audited; dead letters.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, delete, exists, func, select
-from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, true
 
-from actors.store import outcomes, reading
-from actors.store import tables as t
+from actors.store import outcomes, policy
+from actors.store.lessons import experiences
+from actors.store.tables import (
+    Batches,
+    BatchMembers,
+    Calls,
+    CandidateBatches,
+    Candidates,
+    Judgements,
+    Reports,
+    Runs,
+    Tasks,
+    TaskSources,
+    Verdicts,
+)
 
 PAGE = 200
 """Rows taken out in one transaction."""
@@ -29,19 +40,38 @@ class Removed(msgspec.Struct, frozen=True):
     """Of bodies."""
 
 
+_waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.dropped == "")
+"""A batch may still use the trajectory."""
+_no_version = ~exists().where(CandidateBatches.batch_id == Batches.id)
+_ROWS: Mapping[Kind, tuple[Any, Any, ColumnElement[bool], tuple[Any, ...]]] = {
+    "trajectories": (Runs, Runs.ended, ~_waits, (Runs.ended,)),
+    # Whose trajectory never came; the other goes with its own.
+    "feedback": (Reports, Reports.received, Reports.joined == "", ()),
+    # That no trajectory holds (any more). The order is an index's, which is read instead of the calls.
+    "exchanges": (
+        Calls, Calls.started, ~exists().where(Runs.id == Calls.trajectory_id),
+        (Calls.trajectory_id, Calls.stitched, Calls.started),
+    ),
+    "judgements": (Judgements, Judgements.made, true(), ()),
+    # That no version came of, but the newest, which may be in training.
+    "batches": (
+        Batches, Batches.created,
+        _no_version & (Batches.created < select(func.max(Batches.created)).scalar_subquery()), (),
+    ),
+}  # fmt: skip
+"""Where the rows of a kind are, their time, which of them may go, and in what order they are looked for."""
+
+
 def protected(connection: Connection) -> set[str]:
     """Trajectories that something still rests on: asked once, before a row of steps."""
-    kept: set[str] = set()
-    for lesson in reading.experiences(connection):
-        if lesson.state in ("candidate", "active"):
-            kept.update(lesson.sources)
-    task, source = t.TaskRow, t.TaskSourceRow
-    played = select(source.source).join(task, task.id == source.task_id).where(task.state != "retired")
-    kept.update(connection.scalars(played))
-    member, link = t.BatchMemberRow, t.CandidateBatchRow
-    open_orders = select(t.BatchRow.id).where(~exists().where(link.batch_id == t.BatchRow.id))
-    kept.update(connection.scalars(select(member.trajectory_id).where(member.batch_id.in_(open_orders))))
-    return kept
+    lessons = [lesson for lesson in experiences(connection) if lesson.state in ("candidate", "active")]
+    played = select(TaskSources.source).join(Tasks, Tasks.id == TaskSources.task_id).where(Tasks.state != "retired")
+    open_orders = select(Batches.id).where(_no_version)
+    training = select(BatchMembers.trajectory_id).where(BatchMembers.batch_id.in_(open_orders))
+    return {
+        *(source for lesson in lessons for source in lesson.sources),
+        *connection.scalars(played), *connection.scalars(training),
+    }  # fmt: skip
 
 
 def due(
@@ -49,68 +79,38 @@ def due(
 ) -> list[str]:
     """Some rows of `kind` from before `before` (unix seconds) that may go and are not `kept`, at most `limit`. Only
     reads, so that nobody waits for it."""
-    row, may_go, order = _ROWS[kind]
-    wanted = select(row.id).where(*may_go(before)).order_by(*order)
-    return [key for key in connection.scalars(wanted.limit(limit + len(kept))) if key not in kept][:limit]
+    table, time, may_go, order = _ROWS[kind]
+    wanted = select(table.id).where(time < before, may_go).order_by(*order).limit(limit + len(kept))
+    return [key for key in connection.scalars(wanted) if key not in kept][:limit]
 
 
 def drop(connection: Connection, kind: Kind, ids: Sequence[str], before: float) -> Removed:
     """Take out those of `ids`, `PAGE` at most, that still may go, with what goes with them."""
-    row, may_go, _ = _ROWS[kind]
-    wanted = select(row.id, func.length(row.body)).where(row.id.in_(ids), *may_go(before))
-    going = connection.execute(wanted).all()
-    keys = [key for key, _ in going]
-    connection.execute(delete(row).where(row.id.in_(keys)))
+    table, time, may_go, _ = _ROWS[kind]
+    going = select(table.id, func.length(table.body)).where(table.id.in_(ids), time < before, may_go)
+    sizes = {key: size for key, size in connection.execute(going)}
+    connection.execute(delete(table).where(table.id.in_(sizes)))
     if kind == "trajectories":
-        connection.execute(delete(t.FeedbackRow).where(t.FeedbackRow.joined.in_(keys)))
-        outcomes.forget(connection, keys)
+        connection.execute(delete(Reports).where(Reports.joined.in_(sizes)))
+        outcomes.forget(connection, list(sizes))
     elif kind == "batches":
-        connection.execute(delete(t.BatchMemberRow).where(t.BatchMemberRow.batch_id.in_(keys)))
-    return Removed(len(keys), sum(size for _, size in going))
-
-
-_run, _call, _said, _judged, _order = t.TrajectoryRow, t.ExchangeRow, t.FeedbackRow, t.JudgementRow, t.BatchRow
-_waits = _run.attributed & _run.trainable & (_run.batch_id == "") & (_run.dropped == "")
-"""A batch may still use the trajectory."""
-_newest = select(func.max(_order.created)).scalar_subquery()
-_ROWS: Mapping[Kind, tuple[Any, Callable[[float], tuple[ColumnElement[bool], ...]], tuple[Any, ...]]] = {
-    "trajectories": (_run, lambda before: (_run.ended < before, ~_waits), (_run.ended,)),
-    # Whose trajectory never came; the other goes with its own.
-    "feedback": (_said, lambda before: (_said.joined == "", _said.received < before), ()),
-    # That no trajectory holds (any more). The order is an index's, which is read instead of the calls.
-    "exchanges": (
-        _call, lambda before: (_call.started < before, ~exists().where(_run.id == _call.trajectory_id)),
-        (_call.trajectory_id, _call.stitched, _call.started),
-    ),
-    "judgements": (_judged, lambda before: (_judged.made < before,), ()),
-    # That no version came of, but the newest, which may be in training.
-    "batches": (
-        _order,
-        lambda before: (
-            _order.created < before, _order.created < _newest,
-            ~exists().where(t.CandidateBatchRow.batch_id == _order.id),
-        ),
-        (),
-    ),
-}  # fmt: skip
-"""Where the rows of a kind are, which of them may go, and in what order they are looked for."""
+        connection.execute(delete(BatchMembers).where(BatchMembers.batch_id.in_(sizes)))
+    return Removed(len(sizes), sum(sizes.values()))
 
 
 def on_trial(connection: Connection) -> set[int]:
     """Versions newer than the newest that the gate has decided on."""
-    row, verdict = t.CandidateRow, t.VerdictRow
-    decided = connection.scalar(select(func.max(verdict.version)).where(verdict.decision != "hold"))
-    return set(connection.scalars(select(row.version).where(row.version > (-1 if decided is None else decided))))
+    decided = select(func.coalesce(func.max(Verdicts.version), -1)).where(Verdicts.decision != "hold")
+    return set(connection.scalars(select(Candidates.version).where(Candidates.version > decided.scalar_subquery())))
 
 
 def served_last(connection: Connection, number: int) -> set[int]:
     """The `number` versions that each engine served last, the one that it serves among them."""
-    by_engine: dict[str, list[int]] = {}
-    for one in reading.servings(connection, None, 10_000):  # newest first
-        versions = by_engine.setdefault(one.engine, [])
-        if one.result in ("started", "swapped") and one.version not in versions and len(versions) < number:
-            versions.append(one.version)
-    return {version for versions in by_engine.values() for version in versions}
+    by_engine: dict[str, dict[int, None]] = {}
+    for one in policy.servings(connection, None, 10_000):  # newest first
+        if one.result in policy.LOADED:
+            by_engine.setdefault(one.engine, {})[one.version] = None
+    return {version for versions in by_engine.values() for version in list(versions)[:number]}
 
 
 def used_bytes(connection: Connection) -> tuple[int, int]:
@@ -127,5 +127,4 @@ def used_bytes(connection: Connection) -> tuple[int, int]:
 
 def kept_since(connection: Connection) -> tuple[float | None, float | None]:
     """Unix seconds at which the oldest trajectory ended and the oldest call began; None if there is none."""
-    run, call = t.TrajectoryRow, t.ExchangeRow
-    return connection.scalar(select(func.min(run.ended))), connection.scalar(select(func.min(call.started)))
+    return connection.scalar(select(func.min(Runs.ended))), connection.scalar(select(func.min(Calls.started)))

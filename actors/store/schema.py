@@ -6,14 +6,14 @@ A database with another digest is refused and left as it is: it is exported by t
 from functools import lru_cache
 from hashlib import sha256
 
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from actors.store import tables as t
-from actors.store.engine import located, table_of
+from actors.store.engine import located
 from actors.store.errors import SchemaMismatch
-from actors.store.ledger import put_state
+from actors.store.ledger import get_state, put_state
+from actors.store.tables import Base, State
 
 KEY = "store.schema"
 """State that holds the digest; an evolved with migrations kept their number there."""
@@ -24,7 +24,7 @@ def wanted() -> str:
     """The digest of the tables as they are here, the same for SQLite and PostgreSQL."""
     told = sha256()
     for dialect in (sqlite.dialect(), postgresql.dialect()):
-        for table in t.Base.metadata.sorted_tables:
+        for table in Base.metadata.sorted_tables:
             indexes = sorted(table.indexes, key=lambda index: str(index.name))
             for element in (CreateTable(table), *(CreateIndex(index) for index in indexes)):
                 told.update(" ".join(str(element.compile(dialect=dialect)).split()).encode())
@@ -33,11 +33,9 @@ def wanted() -> str:
 
 def found(connection: Connection) -> str:
     """What the database says of itself; empty if nothing was ever written to it."""
-    if not inspect(connection).has_table(t.StateRow.__tablename__):
+    if not inspect(connection).has_table(State.__tablename__):
         return ""
-    row = table_of(t.StateRow)
-    value = connection.scalar(select(row.c.value).where(row.c.key == KEY)) or b"without a digest"
-    return value.decode(errors="replace")
+    return (get_state(connection, KEY) or b"without a digest").decode(errors="replace")
 
 
 def check(connection: Connection) -> str:
@@ -48,13 +46,9 @@ def check(connection: Connection) -> str:
 
 
 def create(connection: Connection) -> None:
-    """Make the tables in an empty database; one that has them must have these.
-
-    Args:
-        connection: in a writing transaction (`actors.store.database`): of several that open it at once, one makes them.
-    """
+    """In a writing transaction: make the tables in an empty database; one that has them must have these."""
     if found(connection):
         check(connection)
         return
-    t.Base.metadata.create_all(connection)
+    Base.metadata.create_all(connection)
     put_state(connection, KEY, wanted().encode())

@@ -1,68 +1,58 @@
 """`Store`: the one place where evolved keeps what it knows; SQLite in a file, or PostgreSQL.
 
 It is the system's `Ledger` (what is done, what is still to be published, what failed) and the repository that actors,
-gate and dashboard ask. Statements run in worker threads, many rows a transaction, one writer at a time
-(`actors.store.database`); so it works under trio and asyncio alike. Use one `Store` from one event loop.
+gate and dashboard ask. Statements run in worker threads (`actors.store.database`). Use one `Store` from one event loop.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import CoroutineType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import structlog
 from sqlalchemy import Connection
 
-from actors.messages import (
-    Message,
-    OutcomeChanged,
-)
-from actors.store import agents, erasing, judgements, ledger, memory, outcomes, reading, saving, stories
+from actors.messages import Message, OutcomeChanged
+from actors.store import agents, erasing, judgements, ledger, lessons, outcomes, policy, runs, stories
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope
 from actors.store.leases import Lead
 from actors.store.postgresql import check
-from actors.store.saving import save
+from actors.store.saving import Saved, save
 from actors.store.schema import create
 from actors.system.outgoing import Outgoing
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Method: TypeAlias = "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]"
 _log = structlog.get_logger(__name__)
 
 
-def _question(
-    work: Callable[Concatenate[Connection, P], R],
-) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
+def _question(work: Callable[Concatenate[Connection, P], R]) -> "Method[P, R]":
     """A function of a connection that only reads, as a method of the store: one transaction each."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
-        return await store.ask(lambda connection: work(connection, *args, **kwargs))
+        return await store.ask(work, *args, **kwargs)
 
     return answer
 
 
-def _change(
-    work: Callable[Concatenate[Connection, P], R],
-) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
+def _change(work: Callable[Concatenate[Connection, P], R]) -> "Method[P, R]":
     """The same of one that writes."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
-        return await store.change(lambda connection: work(connection, *args, **kwargs))
+        return await store.change(work, *args, **kwargs)
 
     return answer
 
 
-def _dated(
-    work: Callable[Concatenate[Connection, float, P], R],
-) -> "Callable[Concatenate[Store, P], CoroutineType[Any, Any, R]]":
+def _dated(work: Callable[Concatenate[Connection, float, P], R]) -> "Method[P, R]":
     """The same of one that notes when."""
 
     async def answer(store: "Store", *args: P.args, **kwargs: P.kwargs) -> R:
-        now = store._clock()
-        return await store.change(lambda connection: work(connection, now, *args, **kwargs))
+        return await store.change(work, store._clock(), *args, **kwargs)
 
     return answer
 
@@ -71,17 +61,11 @@ class Store:
     """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
 
     def __init__(self, url: str, *, clock: Callable[[], float], password_file: str = "") -> None:
-        """Nothing is opened yet: see `open`.
-
-        Args:
-            url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or `postgresql+psycopg://user@host/database`.
-            clock: unix seconds, for the times at which rows were written.
-            password_file: file with the password of PostgreSQL's user; read anew for every connection.
-        """
+        """Nothing is opened yet: see `open`. `url` and `password_file` as for `actors.store.engine.open_engine`;
+        `clock` says unix seconds, for the times at which rows were written."""
         self._database = Database(url, password_file)
         self.ask, self.change = self._database.read, self._database.write
-        """For functions of a connection that are no method here, such as those of `actors.store.retention`: one
-        transaction each, that only reads, or that writes."""
+        """For functions of a connection that are no method here: one transaction each, that only reads, or writes."""
         self._clock = clock
         self.edits = 0
         """How often people changed what actors keep in memory (`actors.system.outbox.Ledger`)."""
@@ -123,9 +107,7 @@ class Store:
         saved = await self.change(ledger.commit, actor, inputs, records, outputs, self._clock())
         if saved is None:
             return None
-        self.forgotten_refused += saved.refused
-        self.reports += saved.did
-        self._audited(saved.head)
+        self._noted(saved)
         return saved.outputs
 
     unpublished = _question(ledger.unpublished)
@@ -133,76 +115,73 @@ class Store:
     park = _dated(ledger.park)
     revive = _dated(ledger.revive)
     delete_dead_letter = _change(ledger.delete_dead_letter)
+    dead_letters = _question(ledger.dead_letters)
     prune = _change(ledger.prune)
 
     # Records
 
     async def save(self, records: Sequence[Message]) -> Sequence[OutcomeChanged]:
-        """Write records outside of any actor's commit, e.g. in tools and tests; what reports among them changed, which
-        nobody publishes."""
+        """Write records outside of any actor's commit; what reports among them changed, which nobody publishes."""
         saved = await self.change(save, records, self._clock())
-        self.reports += saved.did
-        self._audited(saved.head)
+        self._noted(saved)
         return saved.changed
 
-    open_exchanges = _question(reading.open_exchanges)
-    exchanges = _question(reading.exchanges)
-    unjoined_feedback = _question(reading.unjoined_feedback)
-    feedback_for = _question(reading.feedback_for)
-    find_trajectory = _question(reading.find_trajectory)
-    step_feedback = _question(reading.step_feedback)
-    trajectory = _question(reading.trajectory)
-    recent_attributed = _question(reading.recent_attributed)
-    exam = _question(reading.exam)
+    open_exchanges = _question(runs.open_exchanges)
+    exchanges = _question(runs.exchanges)
+    unjoined_feedback = _question(runs.unjoined_feedback)
+    feedback_for = _question(runs.feedback_for)
+    find_trajectory = _question(runs.find_trajectory)
+    step_feedback = _question(runs.step_feedback)
+    trajectory = _question(runs.trajectory)
+    recent_attributed = _question(runs.recent_attributed)
+    exam = _question(runs.exam)
     agents = _question(agents.agents)
-    recent_closed = _question(reading.recent_closed)
-    unused = _question(reading.unused)
-    unreported = _question(reading.unreported)
-    drop_unused = _change(saving.drop_unused)
+    recent_closed = _question(runs.recent_closed)
+    unused = _question(runs.unused)
+    unreported = _question(runs.unreported)
+    drop_unused = _change(runs.drop_unused)
     newest_late = _question(outcomes.newest_late)
     latest = _question(outcomes.latest)
-    settled = _question(reading.settled)
-    recent_outcomes = _question(reading.recent_outcomes)
-    judged_outcomes = _question(reading.judged_outcomes)
-    reporting_parties = _question(reading.reporting_parties)
-    experiences = _question(reading.experiences)
-    replace_experiences = _change(memory.replace)
-    revisions = _question(memory.revisions)
-    experiences_at = _question(memory.experiences_at)
-    embeddings = _question(memory.embeddings)
-    save_embeddings = _change(memory.save_embeddings)
-    prune_embeddings = _change(memory.prune_embeddings)
+    settled = _question(runs.settled)
+    recent_outcomes = _question(runs.recent_outcomes)
+    judged_outcomes = _question(runs.judged_outcomes)
+    reporting_parties = _question(runs.reporting_parties)
+    closed_runs = _question(runs.closed_runs)
+    failed_calls = _question(runs.failed_calls)
     offer = _dated(pool.offer)
     task_states = _question(pool.task_states)
     mark_tasks = _change(pool.mark)
     task_counts = _question(pool.task_counts)
-    candidates = _question(reading.candidates)
-    head = _question(reading.head)
-    verdicts = _question(reading.verdicts)
-    servings = _question(reading.servings)
-    first_served = _question(stories.first_served)
-
-    last_serving = _question(reading.last_serving)
-    directives = _question(reading.directives)
-    frozen = _question(reading.frozen)
-    closed_runs = _question(reading.closed_runs)
-    failed_calls = _question(reading.failed_calls)
-    batches = _question(reading.batches)
-    outstanding = _question(reading.outstanding)
+    batches = _question(policy.batches)
+    outstanding = _question(policy.outstanding)
+    candidates = _question(policy.candidates)
+    head = _question(policy.head)
+    verdicts = _question(policy.verdicts)
+    servings = _question(policy.servings)
+    first_served = _question(policy.first_served)
+    last_serving = _question(policy.last_serving)
+    directives = _question(policy.directives)
+    frozen = _question(policy.frozen)
     orders_of = _question(stories.orders_of)
-    dead_letters = _question(reading.dead_letters)
 
     async def counts(self) -> dict[str, int]:
-        return {**await self.ask(reading.counts), "forgotten_refused": self.forgotten_refused}
+        return {**await self.ask(runs.counts), "forgotten_refused": self.forgotten_refused}
 
     state_get = _question(ledger.get_state)
     state_put = _change(ledger.put_state)
 
-    # Lessons by hand, and what is said of them
+    # Lessons
 
-    revisions_of = _question(reading.revisions_of)
-    revise = _dated(saving.revise)
-    add_experiences = _dated(saving.add_experiences)
+    experiences = _question(lessons.experiences)
+    replace_experiences = _change(lessons.replace)
+    revisions = _question(lessons.revisions)
+    experiences_at = _question(lessons.experiences_at)
+    revisions_of = _question(lessons.revisions_of)
+    revise = _dated(lessons.revise)
+    add_experiences = _dated(lessons.add_experiences)
+    embeddings = _question(lessons.embeddings)
+    save_embeddings = _change(lessons.save_embeddings)
+    prune_embeddings = _change(lessons.prune_embeddings)
 
     # Forgetting (see `actors.store.erasing`)
 
@@ -218,8 +197,7 @@ class Store:
     tombstoned = _question(erasing.tombstoned)
 
     async def fold(self) -> bool:
-        """Bring SQLite's log back into its file, so that nothing of what was deleted is left in it; False: it
-        happens by itself later (see `actors.store.engine.fold`)."""
+        """Leave nothing of what was deleted in SQLite's log; False: not yet (`actors.store.engine.fold`)."""
         return await self._database.fold()
 
     # What the attributor keeps
@@ -228,11 +206,13 @@ class Store:
     keep_judgements = _dated(judgements.keep)
     judgements = _question(judgements.judgements)
 
-    def _audited(self, head: Head | None) -> None:
-        """Tell where the audit trail ends, once that is durable: whoever keeps logs elsewhere has an anchor with it."""
-        if head is not None:
-            self.audit_head = head
-            _log.info("audit_head", sequence=head.sequence, hash=head.hash)
+    def _noted(self, saved: Saved) -> None:
+        self.forgotten_refused += saved.refused
+        self.reports += saved.did
+        if saved.head is not None:
+            # Once that is durable: whoever keeps logs elsewhere has an anchor with it.
+            self.audit_head = saved.head
+            _log.info("audit_head", sequence=saved.head.sequence, hash=saved.head.hash)
 
 
 def _create(connection: Connection) -> Head:

@@ -3,17 +3,26 @@
 run -> orders that held it -> versions that came of them -> verdicts -> engines that served them, from when to when
 """
 
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, union
 
 from actors.messages import Candidate, Directive, Serving, Verdict
-from actors.store import reading
-from actors.store import tables as t
-
-LOADED = ("started", "swapped")
-"""After a swap that was refused or rolled back the engine serves on what it served before."""
+from actors.store.policy import LOADED
+from actors.store.runs import bodies
+from actors.store.tables import (
+    Batches,
+    BatchMembers,
+    CandidateBatches,
+    Candidates,
+    Directives,
+    Runs,
+    Servings,
+    Verdicts,
+)
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,24 +82,27 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """It was trained on."""
 
 
+V = TypeVar("V", Serving, Verdict, Span)
+
+
 def orders_of(connection: Connection, trajectory_id: str) -> tuple[Order, ...]:
     """Orders that held a run, with what came of them; the oldest first."""
-    member, batch, link, row = t.BatchMemberRow, t.BatchRow, t.CandidateBatchRow, t.CandidateRow
-    held = select(batch.id).join(member, member.batch_id == batch.id).where(member.trajectory_id == trajectory_id)
+    held = select(Batches.id).join(BatchMembers, BatchMembers.batch_id == Batches.id)
+    mine = held.where(BatchMembers.trajectory_id == trajectory_id).order_by(Batches.created, Batches.id)
     found: list[Order] = []
-    for key in connection.scalars(held.order_by(batch.created, batch.id)).all():
-        named = select(row.body).join(link, link.candidate_id == row.id).where(link.batch_id == key)
+    for key in connection.scalars(mine).all():
+        named = select(Candidates.body).join(CandidateBatches, CandidateBatches.candidate_id == Candidates.id)
+        answers = bodies(connection, named.where(CandidateBatches.batch_id == key), Candidate)
         # An answer that made no version names the one that stands.
-        made = {one.version for one in reading.bodies(connection, named, Candidate) if one.answer == "trained"}
-        versions = tuple(one for number in sorted(made) for one in _between(connection, number, number))
+        made = sorted({one.version for one in answers if one.answer == "trained"})
+        versions = tuple(one for number in made for one in _between(connection, number, number))
         found.append(msgspec.structs.replace(_order(connection, key), versions=versions))
     return tuple(found)
 
 
 def fate_of(connection: Connection, trajectory_id: str) -> dict[str, str]:
     """Why no order has a run, and what came of it in one; empty while that is open."""
-    row = t.TrajectoryRow
-    found = connection.execute(select(row.dropped, row.came).where(row.id == trajectory_id)).first()
+    found = connection.execute(select(Runs.dropped, Runs.came).where(Runs.id == trajectory_id)).first()
     return {"dropped": "", "came": ""} if found is None else dict(found._mapping)
 
 
@@ -103,18 +115,14 @@ def history(connection: Connection, newest: int | None = None) -> list[Version]:
 
 def numbers(connection: Connection) -> list[int]:
     """All versions that the store knows anything of, by version."""
-    rows = (t.CandidateRow, t.VerdictRow, t.ServingRow)
-    found = {number for row in rows for number in connection.scalars(select(row.version).distinct())}
-    return sorted(found | _ordered_back(connection).keys())
+    found = connection.scalars(union(*(select(row.version) for row in (Candidates, Verdicts, Servings))))
+    return sorted({*found, *_ordered_back(connection)})
 
 
 def swaps(connection: Connection, low: int, high: int) -> dict[int, list[Serving]]:
     """What engines were made to serve, by version from `low` to `high`, newest first, refusals included."""
-    row, found = t.ServingRow, dict[int, list[Serving]]()
-    wanted = select(row.body).where(row.version.between(low, high)).order_by(row.since.desc(), row.id)
-    for one in reading.bodies(connection, wanted, Serving):
-        found.setdefault(one.version, []).append(one)
-    return found
+    wanted = select(Servings.body).where(Servings.version.between(low, high))
+    return _by_version(bodies(connection, wanted.order_by(Servings.since.desc(), Servings.id), Serving))
 
 
 def why(connection: Connection, version: int) -> Why | None:
@@ -127,32 +135,23 @@ def why(connection: Connection, version: int) -> Why | None:
     return Why(history=item, candidate=candidate, line=_line(connection, item), batches=batches)
 
 
-def first_served(connection: Connection) -> int | None:
-    """The version that was served before any other; None before one was."""
-    row = t.ServingRow
-    return connection.scalar(select(row.version).where(row.result.in_(LOADED)).order_by(row.since, row.id).limit(1))
-
-
 def spans(connection: Connection, low: int = 0, high: int | None = None) -> list[Span]:
     """Of versions from `low` to `high` (None: to the newest), the earliest first."""
-    row = t.ServingRow
-    following = func.lead(row.since).over(partition_by=row.engine, order_by=(row.since, row.id)).label("until")
-    event = select(row.id, row.engine, row.version, row.since, following).where(row.result.in_(LOADED)).subquery()
-    wanted = select(event.c.engine, event.c.version, event.c.since, event.c.until).where(event.c.version >= low)
+    order = Servings.since, Servings.id
+    until = func.lead(Servings.since).over(partition_by=Servings.engine, order_by=order).label("until")
+    columns = Servings.id, Servings.engine, Servings.version, Servings.since, until
+    event = select(*columns).where(Servings.result.in_(LOADED)).subquery().c
+    wanted = select(event.engine, event.version, event.since, event.until).where(event.version >= low)
     if high is not None:
-        wanted = wanted.where(event.c.version <= high)
-    found = connection.execute(wanted.order_by(event.c.since, event.c.id))
-    return [Span(**one._asdict()) for one in found]
+        wanted = wanted.where(event.version <= high)
+    return [Span(**one._asdict()) for one in connection.execute(wanted.order_by(event.since, event.id))]
 
 
 def _between(connection: Connection, low: int, high: int) -> list[Version]:
     candidates, made = _candidates(connection, low, high), swaps(connection, low, high)
-    row, verdicts, served = t.VerdictRow, dict[int, list[Verdict]](), dict[int, list[Span]]()
-    wanted = select(row.body).where(row.version.between(low, high)).order_by(row.created)
-    for verdict in reading.bodies(connection, wanted, Verdict):
-        verdicts.setdefault(verdict.version, []).append(verdict)
-    for span in spans(connection, low, high):
-        served.setdefault(span.version, []).append(span)
+    wanted = select(Verdicts.body).where(Verdicts.version.between(low, high)).order_by(Verdicts.created)
+    verdicts = _by_version(bodies(connection, wanted, Verdict))
+    served = _by_version(spans(connection, low, high))
     setbacks = {number: back for number, back in _ordered_back(connection).items() if low <= number <= high}
     for number, servings in made.items():
         setbacks.setdefault(number, []).extend(
@@ -166,25 +165,31 @@ def _between(connection: Connection, low: int, high: int) -> list[Version]:
         found.append(
             Version(
                 version=number, parent=told and told.parent, trained=told and told.created,
-                manifest=told.manifest if told else "", verdicts=tuple(verdicts.get(number, ())),
-                served=tuple(served.get(number, ())),
+                manifest=told.manifest if told else "", verdicts=tuple(verdicts[number]),
+                served=tuple(served[number]),
                 setbacks=tuple(sorted(setbacks.get(number, ()), key=lambda item: item.at)),
             )
         )  # fmt: skip
     return found
 
 
+def _by_version(items: Iterable[V]) -> defaultdict[int, list[V]]:
+    found: defaultdict[int, list[V]] = defaultdict(list)
+    for item in items:
+        found[item.version].append(item)
+    return found
+
+
 def _candidates(connection: Connection, low: int, high: int) -> dict[int, Candidate]:
     """The announcement of each version; other answers only name it."""
-    row = t.CandidateRow
-    heard = reading.bodies(connection, select(row.body).where(row.version.between(low, high)), Candidate)
+    heard = bodies(connection, select(Candidates.body).where(Candidates.version.between(low, high)), Candidate)
     return {candidate.version: candidate for candidate in heard if candidate.answer == "trained"}
 
 
 def _ordered_back(connection: Connection) -> dict[int, list[Setback]]:
     """Orders to take a version back, by version."""
-    row, found = t.DirectiveRow, dict[int, list[Setback]]()
-    for directive in reading.bodies(connection, select(row.body).where(row.kind == "rollback"), Directive):
+    found: dict[int, list[Setback]] = {}
+    for directive in bodies(connection, select(Directives.body).where(Directives.kind == "rollback"), Directive):
         bad = directive.details.get("version", "")
         if bad.isdecimal():
             setback = Setback(at=directive.created, kind="rollback", who=directive.origin, reason=directive.reason)
@@ -193,8 +198,8 @@ def _ordered_back(connection: Connection) -> dict[int, list[Setback]]:
 
 
 def _line(connection: Connection, item: Version) -> tuple[int, ...]:
-    row, line = t.CandidateRow, list[int]()
-    parents = {one.version: one.parent for one in connection.execute(select(row.version, row.parent))}
+    parents = {version: parent for version, parent in connection.execute(select(Candidates.version, Candidates.parent))}
+    line: list[int] = []
     version, parent = item.version, item.parent
     # A parent is always a lower version, which is what ends this.
     while parent is not None and 0 <= parent < version:
@@ -204,12 +209,11 @@ def _line(connection: Connection, item: Version) -> tuple[int, ...]:
 
 
 def _order(connection: Connection, key: str) -> Order:
-    member, run, batch = t.BatchMemberRow, t.TrajectoryRow, t.BatchRow
-    kind = run.tenant, run.source
-    held = select(*kind, func.count().label("trajectories")).join(member, member.trajectory_id == run.id)
-    sources = connection.execute(held.where(member.batch_id == key).group_by(*kind).order_by(*kind))
+    kind, mine = (Runs.tenant, Runs.source), BatchMembers.batch_id == key
+    held = select(*kind, func.count().label("trajectories")).join(BatchMembers, BatchMembers.trajectory_id == Runs.id)
+    sources = connection.execute(held.where(mine).group_by(*kind).order_by(*kind))
     return Order(
-        batch_id=key, created=connection.scalar(select(batch.created).where(batch.id == key)),
-        trajectories=connection.scalar(select(func.count()).where(member.batch_id == key)) or 0,
+        batch_id=key, created=connection.scalar(select(Batches.created).where(Batches.id == key)),
+        trajectories=connection.scalar(select(func.count()).where(mine)) or 0,
         sources=tuple(dict(one._mapping) for one in sources),
     )  # fmt: skip

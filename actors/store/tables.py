@@ -4,19 +4,37 @@ The body is the truth; columns exist to find rows. What comes later than a recor
 outcome, the batch that used a trajectory) is a column that is updated.
 """
 
-from sqlalchemy import Boolean, Double, Float, Index, LargeBinary, text
+import re
+from typing import Annotated, Any
+
+from sqlalchemy import Double, Index, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from actors.store.columns import Characters, LongCharacters, whole
+from actors.store.columns import Characters, whole
+
+Key = Annotated[str, mapped_column(primary_key=True)]
+Time = Annotated[float, mapped_column(index=True)]
+Version = Annotated[int, mapped_column(index=True)]
 
 
 class Base(DeclarativeBase):
     """Metadata of all tables; types that SQLite and PostgreSQL agree on (`actors.store.columns`)."""
 
-    type_annotation_map = {
-        str: Characters(), float: Float().with_variant(Double(), "postgresql"), int: whole(), bytes: LargeBinary(),
-        bool: Boolean(),
-    }  # fmt: skip
+    type_annotation_map = {str: Characters(), float: Double(), int: whole()}
+
+    def __init_subclass__(cls, named: str = "", **options: Any) -> None:
+        """A table is named as its class, or as it is `named`."""
+        cls.__tablename__ = named or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        super().__init_subclass__(**options)
+
+
+class Record(Base):
+    """Messages, or what a judge said, by id."""
+
+    __abstract__ = True
+    id: Mapped[str] = mapped_column(primary_key=True, sort_order=-1)
+    body: Mapped[bytes] = mapped_column(sort_order=1)
+    """The last column: reading another one reads nothing of it."""
 
 
 def _some(name: str, where: str, *columns: str) -> Index:
@@ -24,28 +42,23 @@ def _some(name: str, where: str, *columns: str) -> Index:
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
-class ExchangeRow(Base):
+class Calls(Record, named="exchanges"):
     """One LLM call."""
 
-    __tablename__ = "exchanges"
-    id: Mapped[str] = mapped_column(primary_key=True)
     tenant: Mapped[str]
     response_id: Mapped[str]
-    """The engine's name of its answer. vLLM builds it from `X-Request-Id`, so one that an agent sends with every call
-    comes again: the record's own id alone says which call it is."""
+    """The engine's name of its answer; it may come again, as vLLM builds it from the agent's `X-Request-Id`."""
     explicit: Mapped[str]
     """Trajectory, or conversation, that the call named itself."""
-    custom_id: Mapped[str] = mapped_column(server_default="")
-    """Its caller's own id of the call; empty if it gave none. Nothing keeps callers from giving one twice."""
+    custom_id: Mapped[str]
+    """Its caller's own id of the call, maybe given twice; empty if it gave none."""
     caller: Mapped[str]
-    """Id of the agent key that it came with; empty without one."""
     trajectory_id: Mapped[str]
     """Trajectory that it ended up in; empty while open."""
     started: Mapped[float]
     status: Mapped[int]
     stitched: Mapped[bool]
     """A successful chat call: one that is, or will be, a step."""
-    body: Mapped[bytes]
     __table_args__ = (
         _some("ix_exchanges_response", "response_id <> ''", "tenant", "response_id"),
         _some("ix_exchanges_caller", "caller <> ''", "caller"),
@@ -56,41 +69,36 @@ class ExchangeRow(Base):
     )
 
 
-class FeedbackRow(Base):
+class Reports(Record, named="feedback"):
     """An outcome or rating."""
 
-    __tablename__ = "feedback"
-    id: Mapped[str] = mapped_column(primary_key=True)
     tenant: Mapped[str]
     received: Mapped[float]
     joined: Mapped[str] = mapped_column(index=True)
-    """Trajectory that it belongs to; empty while nobody knows."""
+    """Its trajectory; empty while nobody knows."""
     exchange_id: Mapped[str | None]
-    """This and the next three: what it names, while it waits for its trajectory; None else (`actors.store.waiting`)."""
+    """This and the next three: what it names while it waits for its trajectory (`actors.store.waiting`); else None."""
     response_id: Mapped[str | None]
     custom_id: Mapped[str | None]
     trajectory_id: Mapped[str | None]
-    effect: Mapped[str] = mapped_column(server_default="")
+    effect: Mapped[str]
     """What it did to its trajectory's outcome (`actors.store.outcomes.Did`); empty if it says nothing of it."""
-    body: Mapped[bytes]
     __table_args__ = tuple(
         _some(f"ix_feedback_{name}", f"{name} IS NOT NULL", name)
         for name in ("exchange_id", "response_id", "custom_id", "trajectory_id")
     )
 
 
-class TrajectoryRow(Base):
+class Runs(Record, named="trajectories"):
     """A closed trajectory, attributed or not yet; `body` is a Trajectory or an Attributed accordingly."""
 
-    __tablename__ = "trajectories"
-    id: Mapped[str] = mapped_column(primary_key=True)
     source: Mapped[str]
     tenant: Mapped[str]
-    caller: Mapped[str] = mapped_column(server_default="")
+    caller: Mapped[str]
     """Id of the agent key of its first call; empty without one."""
-    goal: Mapped[str] = mapped_column(LongCharacters())
+    goal: Mapped[str]
     outcome: Mapped[float | None]
-    revision: Mapped[int] = mapped_column(server_default="0")
+    revision: Mapped[int]
     """Of the outcome: the latest, 0 for the first."""
     told: Mapped[float | None]
     """When the report came that the outcome is of, if that was after the end; else None."""
@@ -104,7 +112,7 @@ class TrajectoryRow(Base):
     closed_by: Mapped[str]
     trainable: Mapped[bool]
     why_not: Mapped[str]
-    side_of: Mapped[str] = mapped_column(server_default="")
+    side_of: Mapped[str]
     """Trajectory whose side call it is; empty for a main line."""
     continues: Mapped[str]
     """Trajectory whose conversation it goes on with; empty for none."""
@@ -118,13 +126,10 @@ class TrajectoryRow(Base):
     agent: Mapped[str]
     """Whose run it is; empty for nobody's."""
     label: Mapped[str]
-    """The agent's name for people."""
     calls: Mapped[int]
     unfit: Mapped[int]
     """Of the calls, those that may not be trained on."""
     unfit_why: Mapped[str]
-    """Why, the commonest reason."""
-    body: Mapped[bytes]
     __table_args__ = (
         # All that `actors.store.agents` asks for, so that it reads no row.
         Index(
@@ -143,156 +148,120 @@ class TrajectoryRow(Base):
     )
 
 
-class UseRow(Base):
+class Uses(Base):
     """A revision of a run's outcome that an actor has taken in: it does so once, whichever record tells of it first."""
 
-    __tablename__ = "uses"
-    trajectory_id: Mapped[str] = mapped_column(primary_key=True)
-    actor: Mapped[str] = mapped_column(primary_key=True)
+    trajectory_id: Mapped[Key]
+    actor: Mapped[Key]
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
-class JudgementRow(Base):
+class Judgements(Record):
     """What a judge said of some content, so that the same is not paid for twice."""
 
-    __tablename__ = "judgements"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    """Of the content (`actors.credit.content`)."""
     tenant: Mapped[str] = mapped_column(index=True)
-    made: Mapped[float] = mapped_column(index=True)
-    """Unix seconds."""
-    body: Mapped[bytes]
+    made: Mapped[Time]
 
 
-class ExperienceRow(Base):
+class Lessons(Record, named="experiences"):
     """One revision of a lesson."""
 
-    __tablename__ = "experiences"
-    id: Mapped[str] = mapped_column(primary_key=True)
     revision: Mapped[int] = mapped_column(primary_key=True)
-    tenant: Mapped[str]
     state: Mapped[str]
     updated: Mapped[float]
-    body: Mapped[bytes]
 
 
-class EmbeddingRow(Base):
+class Embeddings(Base):
     """The vector of a lesson's text, so that a restart need not embed it again; can be lost at any time."""
 
-    __tablename__ = "embeddings"
-    embedder: Mapped[str] = mapped_column(primary_key=True)
-    """Id of the model that made it."""
+    embedder: Mapped[Key]
     dimension: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    digest: Mapped[str] = mapped_column(primary_key=True)
-    """Of the text."""
+    digest: Mapped[Key]
     vector: Mapped[bytes]
     """float32, as the machine has it."""
 
 
-class TaskRow(Base):
+class Tasks(Record):
     """A task for the sandbox, and how it fared there (see `actors.store.tasks`)."""
 
-    __tablename__ = "tasks"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    environment: Mapped[str]
     origin: Mapped[str]
     created: Mapped[float]
-    body: Mapped[bytes]
-    state: Mapped[str] = mapped_column(server_default="offered")
-    reason: Mapped[str] = mapped_column(server_default="")
-    tried: Mapped[int] = mapped_column(server_default="0")
-    solved: Mapped[int] = mapped_column(server_default="0")
-    successes: Mapped[float] = mapped_column(server_default="0")
-    failures: Mapped[float] = mapped_column(server_default="0")
-    lost: Mapped[int] = mapped_column(server_default="0")
-    agreed: Mapped[int] = mapped_column(server_default="0")
-    last: Mapped[float] = mapped_column(server_default="0")
-    again: Mapped[float] = mapped_column(server_default="0")
+    state: Mapped[str]
+    reason: Mapped[str]
+    tried: Mapped[int]
+    solved: Mapped[int]
+    successes: Mapped[float]
+    failures: Mapped[float]
+    lost: Mapped[int]
+    agreed: Mapped[int]
+    last: Mapped[float]
+    again: Mapped[float]
     __table_args__ = (Index("ix_tasks_state", "state", "last"),)
 
 
-class TaskSourceRow(Base):
+class TaskSources(Base):
     """What a task was made from: ids of trajectories, or of an exploration."""
 
-    __tablename__ = "task_sources"
-    task_id: Mapped[str] = mapped_column(primary_key=True)
+    task_id: Mapped[Key]
     source: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class BatchRow(Base):
+class Batches(Record):
     """An order to train."""
 
-    __tablename__ = "batches"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    created: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
+    created: Mapped[Time]
 
 
-class BatchMemberRow(Base):
+class BatchMembers(Base):
     """Which trajectories an order holds."""
 
-    __tablename__ = "batch_members"
-    batch_id: Mapped[str] = mapped_column(primary_key=True)
+    batch_id: Mapped[Key]
     trajectory_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class CandidateRow(Base):
+class Candidates(Record):
     """A weight version."""
 
-    __tablename__ = "candidates"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    version: Mapped[int] = mapped_column(index=True)
+    version: Mapped[Version]
     parent: Mapped[int]
     created: Mapped[float]
-    body: Mapped[bytes]
 
 
-class CandidateBatchRow(Base):
+class CandidateBatches(Base):
     """Which orders a version came from."""
 
-    __tablename__ = "candidate_batches"
-    candidate_id: Mapped[str] = mapped_column(primary_key=True)
+    candidate_id: Mapped[Key]
     batch_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class VerdictRow(Base):
+class Verdicts(Record):
     """What the gate said."""
 
-    __tablename__ = "verdicts"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    version: Mapped[int] = mapped_column(index=True)
+    version: Mapped[Version]
     decision: Mapped[str]
-    created: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
+    created: Mapped[Time]
 
 
-class ServingRow(Base):
+class Servings(Record):
     """What an engine served from when on."""
 
-    __tablename__ = "servings"
-    id: Mapped[str] = mapped_column(primary_key=True)
     engine: Mapped[str]
-    version: Mapped[int] = mapped_column(index=True)
+    version: Mapped[Version]
     result: Mapped[str]
-    since: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
+    since: Mapped[Time]
     __table_args__ = (Index("ix_servings_engine", "engine", "since"),)
 
 
-class DirectiveRow(Base):
+class Directives(Record):
     """An order of the sentinel or of an operator."""
 
-    __tablename__ = "directives"
-    id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    created: Mapped[float] = mapped_column(index=True)
-    body: Mapped[bytes]
+    created: Mapped[Time]
 
 
-class AuditRow(Base):
+class AuditTrail(Base, named="audit"):
     """An entry of the audit trail (`actors.store.audit`); never changed, never deleted."""
 
-    __tablename__ = "audit"
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     at: Mapped[float]
     kind: Mapped[str]
@@ -303,31 +272,28 @@ class AuditRow(Base):
     __table_args__ = (Index("uq_audit_subject", "kind", "subject", unique=True),)
 
 
-class ForgottenRow(Base):
+class Forgotten(Base):
     """A tombstone: what was forgotten does not come back over the streams."""
 
-    __tablename__ = "forgotten"
-    kind: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[Key]
     """"id" of a record; "tenant" or "caller": everything of theirs from before `before`."""
-    name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[Key]
     before: Mapped[float]
     """Unix seconds; 0 for ids."""
-    at: Mapped[float] = mapped_column(index=True)
+    at: Mapped[Time]
 
 
-class ProcessedRow(Base):
+class Processed(Base):
     """An input that an actor is done with."""
 
-    __tablename__ = "processed"
-    actor: Mapped[str] = mapped_column(primary_key=True)
-    input_id: Mapped[str] = mapped_column(primary_key=True)
-    at: Mapped[float] = mapped_column(index=True)
+    actor: Mapped[Key]
+    input_id: Mapped[Key]
+    at: Mapped[Time]
 
 
-class OutboxRow(Base):
+class Outbox(Base):
     """An output, kept until the bus has it; afterwards its id alone."""
 
-    __tablename__ = "outbox"
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     actor: Mapped[str]
     output_id: Mapped[str]
@@ -341,36 +307,32 @@ class OutboxRow(Base):
     )
 
 
-class DeadLetterRow(Base):
+class DeadLetters(Base):
     """A parked record."""
 
-    __tablename__ = "dead_letters"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[Key]
     actor: Mapped[str]
     input_id: Mapped[str]
     subject: Mapped[str]
     data: Mapped[bytes]
-    error: Mapped[str] = mapped_column(LongCharacters())
+    error: Mapped[str]
     at: Mapped[float]
 
 
-class StateRow(Base):
+class State(Base):
     """Small things that an actor wants to find again."""
 
-    __tablename__ = "state"
-    key: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[Key]
     value: Mapped[bytes]
 
 
-class LeaseRow(Base):
+class Leases(Base):
     """Who may do what one alone may (`actors.store.leases`)."""
 
-    __tablename__ = "leases"
-    name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[Key]
     holder: Mapped[str]
     about: Mapped[str]
     epoch: Mapped[int]
-    since: Mapped[float]
     expires: Mapped[float]
     """Unix seconds of the database's clock; 0: free."""
     # The index is what makes a change of the epoch wait for those who hold the row FOR KEY SHARE.

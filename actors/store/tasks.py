@@ -1,7 +1,7 @@
 """The pool of tasks that were made here: offered once, played, and set aside when nothing can be learned from them.
 
-A task is noted with what it was made from, so that it goes when that is forgotten. The pool is bounded: what has been
-retired makes room first, then what was set aside, then the oldest.
+A task goes when what it was made from is forgotten. The pool is bounded: what has been retired makes room first, then
+what was set aside, then the oldest.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,17 +11,19 @@ import msgspec
 from sqlalchemy import Connection, bindparam, case, func, select, update
 
 from actors.messages import Task, decode, encode
-from actors.store import tables as t
-from actors.store.engine import chunks, insert_new, table_of
+from actors.store.columns import among
+from actors.store.engine import insert_new, table_of
 from actors.store.erasing import remove_tasks, task_sources, tombstoned
+from actors.store.tables import Tasks, TaskSources
 
 State = Literal["offered", "active", "set_aside", "retired"]
 """Never played; played; not played for a while; never played again."""
 ROOM = 4096
 """Tasks in the pool at most."""
+_POOL = Tasks.origin != "heldout"
 
 
-class TaskState(msgspec.Struct, frozen=True, kw_only=True):
+class TaskState(msgspec.Struct, frozen=True):
     """A task of the pool, and how it fared."""
 
     task: Task
@@ -42,20 +44,19 @@ class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds of the last round; 0: never."""
     again: float = 0.0
     """Unix seconds from which on a task that was set aside is tried again."""
-    made_from: tuple[str, ...] = ()
+
+
+_NOTED = tuple(name for name in TaskState.__struct_fields__ if name in table_of(Tasks).columns)
+"""Columns that are fields."""
 
 
 def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
     """Put `tasks` into the pool, but for those that rest on what was forgotten; how many are new."""
-    sources = {task.id: {*task_sources(task), *made_from} for task in tasks}
-    gone = tombstoned(connection, sorted(set[str]().union(*sources.values(), sources)))
-    wanted = {task.id: task for task in tasks if not gone & {task.id, *sources[task.id]}}
-    row = t.TaskRow
-    known = {
-        key for part in chunks(sorted(wanted)) for key in connection.scalars(select(row.id).where(row.id.in_(part)))
-    }
-    fresh = [task for key, task in wanted.items() if key not in known]
-    add(connection, fresh, now, made_from)
+    sources = {task.id: {task.id, *task_sources(task), *made_from} for task in tasks}
+    gone = tombstoned(connection, set[str]().union(*sources.values()))
+    known = set(connection.scalars(select(Tasks.id).where(among(Tasks.id, sources))))
+    fresh = {task.id: task for task in tasks if task.id not in known and not gone & sources[task.id]}
+    add(connection, list(fresh.values()), now, made_from)
     _bound(connection)
     return len(fresh)
 
@@ -63,70 +64,48 @@ def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: 
 def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Collection[str] = ()) -> None:
     """Insert those that are not there yet, with what they were made from."""
     rows = [
-        {"id": task.id, "environment": task.environment, "origin": task.origin, "created": now, "body": encode(task)}
+        {"id": task.id, "origin": task.origin, "created": now, "body": encode(task), **_noted(TaskState(task))}
         for task in tasks
     ]
-    insert_new(connection, table_of(t.TaskRow), rows)
+    insert_new(connection, Tasks, rows)
     links = [
         {"task_id": task.id, "source": source} for task in tasks for source in sorted({*task_sources(task), *made_from})
     ]
-    insert_new(connection, table_of(t.TaskSourceRow), links)
+    insert_new(connection, TaskSources, links)
 
 
 def task_states(connection: Connection, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
     """Tasks in one of `states` (all if it is empty), those played longest ago first."""
-    row = t.TaskRow
-    wanted = select(row).where(row.origin != "heldout")
+    wanted = select(Tasks.body, *(getattr(Tasks, name) for name in _NOTED)).where(_POOL)
     if states:
-        wanted = wanted.where(row.state.in_(sorted(states)))
-    found = connection.execute(wanted.order_by(row.last, row.created, row.id).limit(limit)).all()
-    sources: dict[str, list[str]] = {}
-    link = t.TaskSourceRow
-    for part in chunks([one.id for one in found]):
-        for key, source in connection.execute(
-            select(link.task_id, link.source).where(link.task_id.in_(part)).order_by(link.source)
-        ):
-            sources.setdefault(key, []).append(source)
-    return [
-        TaskState(
-            task=cast(Task, decode(one.body)), state=one.state, reason=one.reason, tried=one.tried, solved=one.solved,
-            successes=one.successes, failures=one.failures,
-            lost=one.lost, agreed=one.agreed, last=one.last, again=one.again, made_from=tuple(sources.get(one.id, ())),
-        )
-        for one in found
-    ]  # fmt: skip
+        wanted = wanted.where(among(Tasks.state, states))
+    found = connection.execute(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit))
+    return [TaskState(cast(Task, decode(body)), *noted) for body, *noted in found]
 
 
 def mark(connection: Connection, states: Sequence[TaskState]) -> None:
     """Replace what is noted of tasks; those that have gone stay gone."""
     if not states:
         return
-    names = ("state", "reason", "tried", "solved", "successes", "failures", "lost", "agreed", "last", "again")
-    row = table_of(t.TaskRow)
-    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
     connection.execute(
-        update(row).where(row.c.id == bindparam("which")).values(**values),
-        [{"which": one.task.id, **{f"new_{name}": getattr(one, name) for name in names}} for one in states],
+        update(Tasks).where(Tasks.id == bindparam("which")).values({name: bindparam(f"_{name}") for name in _NOTED}),
+        [{"which": one.task.id, **{f"_{name}": value for name, value in _noted(one).items()}} for one in states],
     )
+
+
+def _noted(state: TaskState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in _NOTED}
 
 
 def task_counts(connection: Connection) -> dict[tuple[str, str], int]:
     """Tasks of the pool by (origin, state)."""
-    row = t.TaskRow
-    found = connection.execute(
-        select(row.origin, row.state, func.count()).where(row.origin != "heldout").group_by(row.origin, row.state)
-    )
+    kind = Tasks.origin, Tasks.state
+    found = connection.execute(select(*kind, func.count()).where(_POOL).group_by(*kind))
     return {(origin, state): number for origin, state, number in found}
 
 
 def _bound(connection: Connection) -> None:
     """Delete what is beyond `ROOM`."""
-    row = t.TaskRow
-    over = (connection.scalar(select(func.count()).select_from(row).where(row.origin != "heldout")) or 0) - ROOM
-    if over <= 0:
-        return
-    rank = case((row.state == "retired", 0), (row.state == "set_aside", 1), else_=2)
-    worst = connection.scalars(
-        select(row.id).where(row.origin != "heldout").order_by(rank, row.created, row.id).limit(over)
-    ).all()
-    remove_tasks(connection, worst)
+    rank = case((Tasks.state == "retired", 2), (Tasks.state == "set_aside", 1), else_=0)
+    best = select(Tasks.id).where(_POOL).order_by(rank, Tasks.created.desc(), Tasks.id.desc())
+    remove_tasks(connection, connection.scalars(best.offset(ROOM)).all())

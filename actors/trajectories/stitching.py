@@ -300,7 +300,7 @@ class Stitcher:
 
     def _named(self, key: Key, feedback: Feedback) -> tuple[str, ...]:
         """The open turns that `feedback` means by `key`: of calls whose response, or own id, came again, the newest
-        that had begun when it was said, as the store has it (`actors.store.reading.find_trajectory`)."""
+        that had begun when it was said, as the store has it (`actors.store.runs.find_trajectory`)."""
         found = self._makers.get(key)
         if key[0] not in "ru" or len(found) < 2:
             return found

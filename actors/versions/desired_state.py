@@ -52,24 +52,21 @@ class Plan(msgspec.Struct, frozen=True):
     trial: ServingTrial | None = None
     waiting: Goal | None = None
     """The trial after this one."""
-    served: Mapping[str, frozenset[int]] = {}
+    served: Mapping[str, Collection[int]] = {}
     """By engine: versions that it has served."""
     own: Mapping[str, Goal] = {}
     """By engine: what it served last."""
-    gave_up: Mapping[str, frozenset[int]] = {}
+    gave_up: Mapping[str, Collection[int]] = {}
     """By engine: stable versions that it would not take and is not asked to take again."""
-    banned: frozenset[int] = frozenset()
+    banned: Collection[int] = frozenset()
     """Versions that were rolled back or refused."""
     good: tuple[int, ...] = ()
     """Versions that were stable, each once, the latest last: those that one can go back to."""
 
     def goal(self, engine: str, *, frozen: bool = False, canary: str = "") -> Goal | None:
-        """What `engine` should serve; None if it is to be left alone.
+        """What `engine` should serve; None if it is to be left alone. `canary` takes a trial that has no engine yet.
 
         While `frozen` no engine gets weights that are newer than its own and that it never served.
-
-        Args:
-            canary: engine that takes a trial which has none yet.
         """
         trial = self.trial
         on_trial = trial is not None and engine == (trial.engine or canary)
@@ -88,14 +85,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    engines: Collection[str],
-    verdicts: Iterable[Verdict],
-    directives: Iterable[Directive],
-    servings: Iterable[Serving],
-    *,
-    frozen: bool,
-    kept: Collection[int] | None = None,
-) -> Plan:
+    engines: Collection[str], verdicts: Iterable[Verdict], directives: Iterable[Directive],
+    servings: Iterable[Serving], *, frozen: bool, kept: Collection[int] | None = None,
+) -> Plan:  # fmt: skip
     """What should serve on `engines` after all that was decided.
 
     Verdicts, and directives of the kinds `FORWARD`, must have been verified. A version that was rolled back, or that
@@ -104,39 +96,38 @@ def plan(
     counts only if it was carried out before.
     """
     mine = [serving for serving in servings if serving.engine in engines]
-    events: list[tuple[float, Verdict | Directive | Serving]] = []
-    events += [(verdict.created, verdict) for verdict in verdicts]
-    events += [(directive.created, directive) for directive in directives]
-    events += [(serving.since, serving) for serving in mine]
     served: dict[str, set[int]] = {}
     for serving in mine:
         if serving.result in ("started", "swapped"):
             served.setdefault(serving.engine, set()).add(serving.version)
     walk = _Walk(len(engines) > 1, set[int]().union(*served.values()), served, frozen, kept)
-    for _, event in sorted(events, key=lambda item: item[0]):
+    for event in sorted([*verdicts, *directives, *mine], key=_when):
         walk.take(event)
     return walk.result()
 
 
-class _Walk:
+def _when(event: Verdict | Directive | Serving) -> float:
+    return event.since if isinstance(event, Serving) else event.created
+
+
+class _Walk(msgspec.Struct):
     """Goes through the events in the order of their times."""
 
-    def __init__(
-        self, several: bool, carried_out: set[int], served: dict[str, set[int]], frozen: bool,
-        kept: Collection[int] | None,
-    ) -> None:  # fmt: skip
-        self._several, self._carried_out, self._served = several, carried_out, served
-        self._frozen, self._kept = frozen, kept
-        self._stable: Goal | None = None
-        self._trial: ServingTrial | None = None
-        self._waiting: Goal | None = None
-        self._good: list[Goal] = []
-        self._own: dict[str, Goal] = {}
-        self._manifests: dict[int, str] = {}
-        self._failures: dict[tuple[str, int], int] = {}
-        self._gave_up: dict[str, set[int]] = {}
-        self._banned: set[int] = set()
-        self._rolled_back: set[int] = set()
+    _several: bool
+    _carried_out: set[int]
+    _served: dict[str, set[int]]
+    _frozen: bool
+    _kept: Collection[int] | None
+    _stable: Goal | None = None
+    _trial: ServingTrial | None = None
+    _waiting: Goal | None = None
+    _good: list[Goal] = []
+    _own: dict[str, Goal] = {}
+    _manifests: dict[int, str] = {}
+    _failures: dict[tuple[str, int], int] = {}
+    _gave_up: dict[str, set[int]] = {}
+    _banned: set[int] = set()
+    _rolled_back: set[int] = set()
 
     def take(self, event: Verdict | Directive | Serving) -> None:
         match event:
@@ -166,15 +157,10 @@ class _Walk:
     def result(self) -> Plan:
         stable = self._stable
         return Plan(
-            stable if stable is None or stable.version not in self._banned else None,
-            self._trial,
-            self._waiting,
-            {engine: frozenset(versions) for engine, versions in self._served.items()},
-            self._own,
-            {engine: frozenset(versions) for engine, versions in self._gave_up.items()},
-            frozenset(self._banned),
+            stable if stable is None or stable.version not in self._banned else None, self._trial, self._waiting,
+            self._served, self._own, self._gave_up, self._banned,
             tuple(reversed(dict.fromkeys(goal.version for goal in reversed(self._good)))),
-        )
+        )  # fmt: skip
 
     def _promote(self, goal: Goal, *, against: int | None = None) -> None:
         """`against`: the version that it was compared with; None: an operator's order, which is carried out at once."""
@@ -207,8 +193,7 @@ class _Walk:
             return
         self._banned.discard(version)
         self._rolled_back.discard(version)
-        for key in [key for key in self._failures if key[1] == version]:
-            del self._failures[key]
+        self._failures = {key: number for key, number in self._failures.items() if key[1] != version}
         for versions in self._gave_up.values():
             versions.discard(version)
         manifest = order.details.get("manifest", "")
@@ -226,12 +211,7 @@ class _Walk:
             self._trial = ServingTrial(waiting)
 
     def _go_back(self, bad: int | None, to: int | None, since: int | None, *, watched: bool) -> None:
-        """
-        Args:
-            since: the first of several versions that go, `bad` the last.
-            watched: the sentinel says so. It names the version before; the trial, which may have said so first, the
-                version that did best.
-        """
+        """Several versions go from `since` to `bad`. `watched`: the sentinel says so, as the trial may have done."""
         trial = self._trial
         if bad is None:
             bad = trial.goal.version if trial is not None else self._good[-1].version if self._good else None

@@ -1,20 +1,22 @@
 """Which weights an engine served when: for engines that do not say it with every answer (vLLM before 0.33).
 
-Between two looks that found the same version, with no swap of ours and no silence in between, the engine served it. A
-call outside of such a span is of an unknown version, and is not trained on.
+Between two looks that found the same version, with no swap of ours and no silence in between, the engine served it.
 """
 
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 _SPANS = 1000
 """Kept an engine; calls arrive within seconds, so that a day of swaps is plenty."""
 
 
-class _Span:
-    def __init__(self, version: int, since: float, until: float) -> None:
-        self.version, self.since, self.until = version, since, until
-        self.open = True
+class _Span(msgspec.Struct):
+    version: int
+    since: float
+    until: float
+    open: bool = True
 
 
 class VersionTimeline:

@@ -179,9 +179,9 @@ def run_audit(arguments: argparse.Namespace) -> int:
         print_json(msgspec.to_builtins(findings))
     elif findings.problem:
         at = "" if findings.broken is None else f"entry {findings.broken}: "
-        print(f"broken: {at}{findings.problem}; {findings.entries:,} entries before are sound", file=sys.stderr)
+        print(f"broken: {at}{findings.problem}; {findings.head.sequence:,} entries before are sound", file=sys.stderr)
     else:
-        print(f"sound: {findings.entries:,} entries; head {findings.head}")
+        print(f"sound: {findings.head.sequence:,} entries; head {findings.head}")
     return 1 if findings.problem else 0
 
 

@@ -11,9 +11,9 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from actors.store import tables as t
 from actors.store.archive import ask
 from actors.store.errors import SchemaMismatch, StoreUnavailable
+from actors.store.tables import Runs
 from daemon.doctor.base import Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.tap.segments import segment_numbers, segment_path
 from daemon.tap.spool_reader import spool_age
@@ -118,7 +118,7 @@ async def _store(scene: Scene) -> Sequence[Finding]:
         if not file.exists():
             raise NotLooked("the daemon has not run yet")
     try:
-        ahead = await aside(ask, url, lambda c: c.scalar(select(func.max(t.TrajectoryRow.ended))))
+        ahead = await aside(ask, url, lambda c: c.scalar(select(func.max(Runs.ended))))
     except SchemaMismatch as error:
         return [
             fault(

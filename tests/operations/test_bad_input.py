@@ -65,7 +65,7 @@ WRONG = {
     ),
     "a database that we do not speak": (
         "run", {"database": {"url": "oracul://me@host/name"}},
-        ("database.url: oracul is neither sqlite nor postgresql+psycopg",),
+        ("database.url: oracul is not supported; write sqlite:////absolute/path.db or postgresql+psycopg://",),
     ),
     "a secret that is not there": (
         "run", {"nats": {"url": "nats://me@127.0.0.1:9", "secret_file": MISSING}},

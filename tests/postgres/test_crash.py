@@ -68,7 +68,7 @@ async def test_nothing_confirmed_is_lost_and_nothing_is_done_twice_through_kills
         found = [key.partition("-")[2] for (key,) in rows(url, f"SELECT {column} FROM {table}")]
         assert sorted(found) == sorted(keys)
     findings = ask(url, verify)
-    assert (findings.problem, findings.entries) == ("", len(keys))
+    assert (findings.problem, findings.head.sequence) == ("", len(keys))
 
 
 async def test_a_restart_between_two_questions_is_not_noticed(own_server: Cluster, new_store: Callable[..., Store]):

@@ -23,7 +23,7 @@ SECRET = "s3cr3t"
     [
         (f"postgresql+psycopg://me:{SECRET}@host:not-a-port/db", "is no URL"),
         (f"{SECRET} is no url", "is no URL"),
-        (f"postgresql+psycopg2://me:{SECRET}@host/db", r"write postgresql\+psycopg://"),
+        (f"postgresql+psycopg2://me:{SECRET}@host/db", r"or postgresql\+psycopg://"),
         (f"postgresql+psycopg://me@host/db?password={SECRET}", "database.password_file"),
         ("sqlite://", "must be a file"),
     ],

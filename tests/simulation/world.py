@@ -19,7 +19,7 @@ from actors.curation.waiting import Learning
 from actors.messages import MANIFEST, BatchOrder, Candidate, Directive, Message, Serving, Verdict, derived_id
 from actors.messages.signing import sign
 from actors.store import Joined
-from actors.store import tables as t
+from actors.store.tables import Runs, Uses
 from actors.system.streams import (
     POLICY_CANDIDATE,
     POLICY_DIRECTIVE,
@@ -473,9 +473,8 @@ def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
 
 def _effect(connection: Connection) -> tuple[int, int]:
     """Runs of production that were reported, and those of them whose outcome somebody took in, or the gate has."""
-    run, use = t.TrajectoryRow, t.UseRow
-    reported = select(func.count()).where(run.source == "production", run.outcome.is_not(None))
-    taken = (run.dropped == "held out") | run.id.in_(select(use.trajectory_id))
+    reported = select(func.count()).where(Runs.source == "production", Runs.outcome.is_not(None))
+    taken = (Runs.dropped == "held out") | Runs.id.in_(select(Uses.trajectory_id))
     return connection.scalar(reported) or 0, connection.scalar(reported.where(taken)) or 0
 
 

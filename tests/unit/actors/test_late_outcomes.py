@@ -173,7 +173,7 @@ async def test_a_restart_of_the_experiencer_forgets_no_run_whose_outcome_came_la
 async def test_what_is_the_gates_moves_no_estimate_and_its_exam_has_the_newest_outcome(
     store: Store, tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.store.reading.held_out", lambda key: True)
+    monkeypatch.setattr("actors.store.runs.held_out", lambda key: True)
     rooms = Rooms(store, tmp_path, exam=True)
     drivers = [rooms.make(name) for name in ACTORS]
     for step in ("close", "credit", "report", "correct"):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.statistics.paired_sequential import confidence_sequence, e_value, log_capital, surely_above
+from actors.statistics.paired_sequential import confidence_sequence, e_value, surely_above
 
 differences = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), max_size=120)
 
@@ -60,6 +60,6 @@ def test_nothing_seen_says_nothing():
 
 def test_what_is_no_difference_of_scores_is_refused():
     with pytest.raises(ValueError, match=r"\[-1, 1\]"):
-        log_capital([2.0], 0.0)
+        e_value([2.0], 0.0)
     with pytest.raises(ValueError, match="mean"):
-        log_capital([0.0], 1.0)
+        e_value([0.0], 1.0)

@@ -21,7 +21,7 @@ async def all_of(store: Store, wanted: Wanted) -> list[str]:
     found = list[str]()
     while True:
         shown = await store.ask(lambda connection, wanted=wanted: browse(connection, wanted))
-        found += [run.id for run in shown.trajectories]
+        found += [run["id"] for run in shown.trajectories]
         if shown.after is None:
             return found
         wanted = msgspec.structs.replace(wanted, after=shown.after)
@@ -52,7 +52,7 @@ async def test_outcome_tenant_words_and_version_are_filters(store: Store) -> Non
     )
 
     async def ids(**wanted: Any) -> set[str]:
-        return {run.id for run in (await page(store, **wanted)).trajectories}
+        return {run["id"] for run in (await page(store, **wanted)).trajectories}
 
     assert await ids(outcome="success") == {"won", "new"}
     assert await ids(outcome="failure") == {"lost"}

@@ -8,9 +8,9 @@ import pytest
 
 from actors.messages import BatchOrder, Candidate, Experience, Feedback, Hints, Serving, Step, Trajectory, encode
 from actors.store import Joined, Store
-from actors.store import tables as t
 from actors.store.erasing import Scope, Selector, Touched
 from actors.store.judgements import Judgement
+from actors.store.tables import Base
 from actors.system.outgoing import outgoing
 from actors.system.streams import (
     EXPERIENCE_LESSON,
@@ -254,4 +254,4 @@ ONLY_IDS_AND_FIGURES = {
 
 def test_every_table_is_reached_or_holds_nothing_that_anybody_said() -> None:
     """A new table fails here: decide whether forgetting must reach it (`actors.store.erasing`), and list it."""
-    assert {table.name for table in t.Base.metadata.sorted_tables} == REACHED | BY_LESSON | ONLY_IDS_AND_FIGURES
+    assert {table.name for table in Base.metadata.sorted_tables} == REACHED | BY_LESSON | ONLY_IDS_AND_FIGURES

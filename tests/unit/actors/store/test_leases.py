@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from actors.store import Store
 from actors.store.leases import LEAD, Lead, give_back, renew, standing, take
-from actors.store.tables import LeaseRow
+from actors.store.tables import Leases
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 
@@ -58,7 +58,7 @@ async def test_many_that_ask_at_once_get_one_holder(stores):
 async def test_it_runs_out_by_the_databases_clock_and_cannot_be_renewed_then_taken_back(stores):
     one, two = stores
     mine = await one.change(take, "x", "one", 30.0)
-    await one.change(lambda c: c.execute(update(LeaseRow).values(expires=1.0)))
+    await one.change(lambda c: c.execute(update(Leases).values(expires=1.0)))
     assert (await two.change(take, "x", "two", 30.0)).taken
     assert not await one.change(renew, "x", mine.epoch, 30.0)
     await one.change(give_back, "x", mine.epoch)

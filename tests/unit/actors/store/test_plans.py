@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from actors.messages import Step, Trajectory
-from actors.store import Store, reading
+from actors.store import Store, runs
 from actors.store.agents import agents
 from actors.store.browsing import Wanted, browse
 from actors.store.engine import open_engine
@@ -20,8 +20,8 @@ from actors.store.waiting import claimed
 pytestmark = pytest.mark.anyio
 RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source="production", started=0.0, ended=1.0)
 ASKED: dict[str, Callable[[Connection], object]] = {
-    "outcomes of a version": lambda c: reading.judged_outcomes(c, 7, limit=384, until=5.0),
-    "exam": lambda c: reading.exam(c, reported=True, limit=256),
+    "outcomes of a version": lambda c: runs.judged_outcomes(c, 7, limit=384, until=5.0),
+    "exam": lambda c: runs.exam(c, reported=True, limit=256),
     "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
     "why": lambda c: why(c, 7),
     "agents": lambda c: agents(c, 5.0),

@@ -224,3 +224,10 @@ async def test_the_exam_is_fair_to_parties_however_loud_one_is(store: Store) -> 
     assert (tenants.count("a"), tenants.count("b")) == (40, 20), "b has twenty with an outcome, all old"
     assert [item.trajectory.ended for item in found] == sorted((item.trajectory.ended for item in found), reverse=True)
     assert len(await store.exam(reported=False, limit=600)) == 500
+
+
+async def test_an_id_with_nul_is_taken_for_no_other(store: Store) -> None:
+    await store.save([attributed("u", ended=0.0), attributed("v", ended=9.0)])
+    await store.drop_unused(1, "old")
+    assert await store.settled(["u\0x", "v"]) == set()
+    assert await store.settled(["u"]) == {"u"}

@@ -21,7 +21,6 @@ async def test_what_was_offered_waits_and_is_not_offered_twice(store: Store) -> 
     assert await store.offer([task("b"), task("c")]) == 1
     states = {one.task.id: one for one in await store.task_states()}
     assert {key: one.state for key, one in states.items()} == {"a": "offered", "b": "offered", "c": "offered"}
-    assert states["a"].made_from == ("run", "seen")
     assert states["a"].task == task("a", "run")
 
 
@@ -48,7 +47,8 @@ async def test_the_pool_is_bounded_and_the_retired_make_room_first(store: Store,
 
 async def test_a_task_goes_with_the_trajectory_that_it_was_made_from_and_stays_away(store: Store) -> None:
     await store.save([attributed("run"), attributed("other")])
-    await store.offer([task("a", "run"), task("b", "other"), task("c")], made_from=())
+    await store.offer([task("a", "run"), task("b", "other"), task("c")])
+    await store.offer([task("d")], made_from=["run"])
     held = await store.task_states()
     selector = Selector(trajectories=("run",))
     scope = await store.find(selector)

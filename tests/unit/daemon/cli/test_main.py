@@ -48,7 +48,7 @@ BROKEN = {
     "export: no daemon": (
         "experience export --out {tmp}/x --json --set control.listen=127.0.0.1:9", "start it with `evolved run`"
     ),
-    "db: no database": ("db status --set state_dir={tmp}", "{tmp}/evolved.db: file is not a database"),
+    "db: no database": ("db status --set state_dir={tmp}", "{tmp}/evolved.db is damaged: file is not a database"),
     **{f"demo: {wrong} of feedback": (f"demo --feedback {wrong}", wrong) for wrong in ("1.5", "-0.1", "nan", "some")},
     **{f"demo: a delay of {wrong}": (f"demo --delay {wrong}", "seconds") for wrong in ("-1", "inf", "nan")},
     "demo: travellers who come back": ("demo --follow-ups", "--world service"),
