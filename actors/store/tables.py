@@ -157,7 +157,7 @@ class JudgementRow(Base):
 
     __tablename__ = "judgements"
     id: Mapped[str] = mapped_column(primary_key=True)
-    """Of the content (`actors.credit.content`)."""
+    """Of the content (`actors.credit.judgement_cache`)."""
     tenant: Mapped[str] = mapped_column(index=True)
     made: Mapped[float] = mapped_column(index=True)
     """Unix seconds."""
