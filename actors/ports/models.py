@@ -92,7 +92,7 @@ class Extractor(Protocol):
     """With the model's name: the `origin` of its lessons."""
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
-        """The lessons of trajectories with similar goals; either side may be empty, not both; no lesson is an answer, too.
+        """The lessons of trajectories with similar goals; not both sides are empty. No lesson is a good answer.
 
         Raises:
             ExtractorUnavailable: no answer in time, or the budget is spent: ask again later.
