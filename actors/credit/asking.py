@@ -49,7 +49,7 @@ class Asking:
     """Asks one judge, `concurrency` questions at once, about each trajectory ATTEMPTS times at most."""
 
     def __init__(
-        self, judge: Judge, *, budget: Budget, concurrency: int, spent: Callable[[Trajectory, Attribution], None]
+        self, judge: Judge, budget: Budget, concurrency: int, spent: Callable[[Trajectory, Attribution], None]
     ) -> None:
         self.judge, self.budget = judge, budget
         self._spent = spent
@@ -62,11 +62,8 @@ class Asking:
         """The judge does not answer."""
         return self._unanswered >= _IN_A_ROW
 
-    async def labels(self, trajectory: Trajectory, until: float = float("inf")) -> Attribution | Refusal:
-        """The judge's labels, one a step, or why there are none.
-
-        How often a trajectory failed is remembered until it is `settled`: a judge that only ever hangs on this one is
-        not asked about it for ever.
+    async def labels(self, trajectory: Trajectory, until: float) -> Attribution | Refusal:
+        """The judge's labels, one a step, or why there are none; how often it failed is remembered until `settled`.
 
         Args:
             until: no question is begun after this time (anyio's).
@@ -85,7 +82,7 @@ class Asking:
         """The trajectory is done with."""
         self._tries.pop(trajectory_id, None)
 
-    async def once(self, trajectory: Trajectory, until: float = float("inf")) -> Attribution | Refusal:
+    async def once(self, trajectory: Trajectory, until: float) -> Attribution | Refusal:
         """One question."""
         async with self._slots:
             now = anyio.current_time()

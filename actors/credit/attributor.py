@@ -3,9 +3,9 @@
     trajectory.closed -> [judge] -> trajectory.attributed
 
 What a judge has seen before, under whatever id, gets the labels that it got then; what is not worth its price
-(`worth`) is not shown to it. A judge that fails abstains: the learner masks the step. One that is away
-is waited for. What somebody reported of a step outranks the judge; what comes later is only counted. How far the labels
-can be trusted (`actors.credit.calibration`) travels with them as their weight.
+(`worth`) is not shown to it. A judge that fails abstains: the learner masks the step. One that is away is waited for.
+What somebody reported of a step outranks the judge. How far the labels can be trusted travels with them as their
+weight.
 """
 
 import time
@@ -20,9 +20,7 @@ from prometheus_client import Histogram
 
 from actors.credit.asking import Asking, Reason, Refusal
 from actors.credit.budget import Budget
-from actors.credit.content import content_hash
-from actors.credit.control_questions import SUCCESS, ask_blind
-from actors.credit.judgement_cache import JudgementCache
+from actors.credit.judgement_cache import JudgementCache, content_hash, silent
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
 from actors.messages import Attributed, Attribution, Feedback, StepLabel, Trajectory
@@ -32,6 +30,11 @@ from actors.system.actor import Actor, Output, Received, Result
 from actors.system.errors import DependencyUnavailable
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 
+SUCCESS = 0.5
+"""Outcome from which on a trajectory has succeeded."""
+BLIND_SHARE = 0.1
+"""Of trajectories with a verified outcome, those that the judge is shown blind as well, at its usual price: the same
+ones each time."""
 _OURS: tuple[Reason, ...] = ("not_sampled", "budget")
 """Reasons for which the judge was not asked."""
 PATIENCE = 300.0
@@ -79,11 +82,8 @@ class Attributor(Actor):
         self.budget = Budget(settings.tokens_per_day, clock)
         self._judgements = JudgementCache(self.budget, store)
         self.stats = self._judgements.stats
-        self.asking = Asking(
-            judge, budget=self.budget, concurrency=settings.concurrency, spent=self._judgements.spent
-        )  # fmt: skip
+        self.asking = Asking(judge, self.budget, settings.concurrency, self._judgements.spent)
         self._flying: dict[str, anyio.Event] = {}
-        self._started = False
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
         """Trajectories that the judge labelled, that it had labelled before, and that people did; steps with feedback;
         and what abstained, by reason (`abstained_...`)."""
@@ -93,15 +93,8 @@ class Attributor(Actor):
         )  # fmt: skip
 
     async def start(self) -> None:
-        """Read what was spent, and what is known of the judge; once a life.
-
-        Asked again, it only lets go of the judgements at hand: something may have been forgotten.
-        """
-        if self._started:
-            self._judgements.let_go()
-            return
+        """Read what was spent, and what is known of the judge."""
         await self._judgements.open()
-        self._started = True
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Label the trajectories of `batch`.
@@ -172,16 +165,14 @@ class Attributor(Actor):
         ]
 
     async def _label(self, trajectory: Trajectory, key: str, told: Told, until: float) -> Attribution | Refusal:
-        said = told.get(trajectory.id, {})
-        if len(said) == len(trajectory.steps):
-            nothing = StepLabel("ABSTAIN", 0.0)
-            labels = (nothing,) * len(trajectory.steps)
+        if len(told.get(trajectory.id, {})) == len(trajectory.steps):
+            labels = (StepLabel("ABSTAIN", 0.0),) * len(trajectory.steps)
             return Attribution(labels=labels, judge=FEEDBACK, rubric=FEEDBACK)
         # The same content is asked about once, and the others find it in the cache.
         while key in self._flying:
             await self._flying[key].wait()
         found = self._judgements.found(key) or await self._asked(trajectory, key, until)
-        await ask_blind(self.asking, self._judgements, trajectory, until)
+        await self._ask_blind(trajectory, until)
         return found
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
@@ -196,33 +187,48 @@ class Attributor(Actor):
             self._flying.pop(key).set()
         return found
 
+    async def _ask_blind(self, trajectory: Trajectory, until: float) -> None:
+        """Show the judge a trajectory without its outcome, if that is verified: no labels, but evidence of how good its
+        labels are. It holds nothing up: where the judge is away or has no budget left, there is none."""
+        if trajectory.outcome is None or not trajectory.steps or chance(trajectory.id, "blind") >= BLIND_SHARE:
+            return
+        hidden = msgspec.structs.replace(trajectory, outcome=None)
+        key = content_hash(self._judge.name, f"{self._judge.rubric} blind", hidden)
+        await self._judgements.look_up([key])
+        if self._judgements.found(key):
+            return
+        try:
+            found = await self.asking.once(hidden, until)
+        except DependencyUnavailable:
+            return
+        if isinstance(found, Attribution):
+            self.stats.observe(found, trajectory, good=trajectory.outcome >= SUCCESS)
+            await self._judgements.judged(key, trajectory, found)
+            self._judgements.claim(key)
+
     def _settled(self, trajectory: Trajectory, key: str, found: Attribution | Refusal) -> Attribution:
         """Count what became of a trajectory, and give its labels their weight."""
-        tenant, stats = trajectory.tenant, self.stats
-        if isinstance(found, Attribution) and found.judge == FEEDBACK:
+        reason: Reason | None = None
+        if isinstance(found, Refusal):
+            reason, why = found.reason, found.detail if found.reason in _OURS else f"judge failed: {found.detail}"
+            labels = (StepLabel("ABSTAIN", 0.0, why[:200]),) * len(trajectory.steps)
+            found = Attribution(labels=labels, judge=self._judge.name, rubric=self._judge.rubric)
+        elif found.judge == FEEDBACK:
             self.counts["told"] += 1
             return found
-        if isinstance(found, Refusal):
-            reason: Reason | None = found.reason
-            found = self._abstention(trajectory, found)
-        else:
-            silent = bool(found.labels) and all(label.label == "ABSTAIN" for label in found.labels)
-            reason = "judge" if silent else None
+        elif silent(found) and found.labels:
+            reason = "judge"
         cached = reason is None and not self._judgements.claim(key)
         self.counts[f"abstained_{reason}" if reason else "cached" if cached else "judged"] += 1
-        for page in stats.pages(found.judge, found.rubric, tenant):
+        for page in self.stats.pages(found.judge, found.rubric, trajectory.tenant):
             if reason is not None:
                 page.abstained[reason] = page.abstained.get(reason, 0) + 1
             else:
                 page.cached += cached
                 page.judged += not cached
+        weight = self.stats.weight(found.judge, found.rubric, trajectory.tenant)
         cost = {"tokens": 0, "cost": 0.0} if cached else {}
-        return msgspec.structs.replace(found, weight=stats.weight(found.judge, found.rubric, tenant), **cost)
-
-    def _abstention(self, trajectory: Trajectory, refusal: Refusal) -> Attribution:
-        why = refusal.detail if refusal.reason in _OURS else f"judge failed: {refusal.detail}"
-        labels = (StepLabel("ABSTAIN", 0.0, why[:200]),) * len(trajectory.steps)
-        return Attribution(labels=labels, judge=self._judge.name, rubric=self._judge.rubric)
+        return msgspec.structs.replace(found, weight=weight, **cost)
 
     def _overruled(self, attribution: Attribution, told: Mapping[int, StepLabel]) -> Attribution:
         if not told:

@@ -25,18 +25,6 @@ THRESHOLD = 0.75
 """Lower bound of the AUC from which on labels count in full; at 0.5, a coin's, they count nothing."""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What one window of evidence says."""
-
-    n: int
-    silent: int
-    """Those of them that the judge gave no label, or labels that cancel out."""
-    auc: float | None
-    """None without both a good and a bad one that got labels."""
-    auc_low: float | None
-    """Lower end of its interval: Wilson's, for the harmonic mean of the numbers of good and bad ones."""
-
-
 class Observation(msgspec.Struct, frozen=True, array_like=True):
     """One piece of evidence."""
 
@@ -67,10 +55,10 @@ def observed(labels: Sequence[StepLabel], *, good: bool, party: str = "") -> Obs
     return Observation(summed, sum(label.label != "ABSTAIN" for label in labels), good, party)
 
 
-def figures(window: Sequence[Observation]) -> Figures:
-    """What `window` says."""
+def figures(window: Sequence[Observation]) -> dict[str, float | None]:
+    """What `window` says. `silent`: those that the judge gave no label, or labels that cancel out."""
     area, low = auc(window) or (None, None)
-    return Figures(n=len(window), silent=sum(not one.score for one in window), auc=area, auc_low=low)
+    return {"n": len(window), "silent": sum(not one.score for one in window), "auc": area, "auc_low": low}
 
 
 def auc(window: Sequence[Observation]) -> tuple[float, float] | None:

@@ -76,10 +76,7 @@ class JudgeStats:
 
     def report(self) -> list[dict[str, Any]]:
         """The same for people: figures in the place of evidence."""
-        return [
-            {**msgspec.structs.asdict(page), "outcomes": msgspec.to_builtins(figures(page.outcomes))}
-            for page in self.all()
-        ]
+        return [{**msgspec.structs.asdict(page), "outcomes": figures(page.outcomes)} for page in self.all()]
 
     def take(self) -> Mapping[str, bytes]:
         """Pages that have changed since the last time, by state key; their weights follow from what was observed."""

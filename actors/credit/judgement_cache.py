@@ -4,6 +4,7 @@ A judgement that cost something is written when it comes, with what the day has 
 batch is done.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import anyio
@@ -31,14 +32,18 @@ class JudgementCache:
 
     def __init__(self, budget: Budget, memory: Store | None) -> None:
         self.stats = JudgeStats()
-        self._budget, self._memory = budget, memory
+        self._budget, self._memory, self._opened = budget, memory, False
         self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
         self._unwritten: dict[str, Judgement] = {}
         self._unclaimed: set[str] = set()
 
     async def open(self) -> None:
-        """Read what an earlier life wrote; what cannot be read is told of and begun anew."""
-        if self._memory is None:
+        """Read what an earlier life wrote; what cannot be read is told of and begun anew.
+
+        Asked again, it only lets go of the judgements at hand: something may have been forgotten.
+        """
+        self._known.clear()
+        if self._memory is None or self._opened:
             return
         kept = await self._memory.states(PREFIX)
         spent = await self._memory.states(BUDGET)
@@ -48,10 +53,7 @@ class JudgementCache:
                 self._budget.load(spent[BUDGET])
         except msgspec.DecodeError as error:
             _log.error("attributor_state_unreadable", reason=str(error))
-
-    def let_go(self) -> None:
-        """Have no judgement in memory that the store has, or had."""
-        self._known.clear()
+        self._opened = True
 
     async def look_up(self, keys: Sequence[str]) -> None:
         """Fetch those judgements that there are, for `found`."""
@@ -66,7 +68,7 @@ class JudgementCache:
 
     async def judged(self, key: str, trajectory: Trajectory, attribution: Attribution) -> None:
         """Keep a new judgement. Abstentions are not kept: their cause may have passed by the next time."""
-        if all(label.label == "ABSTAIN" for label in attribution.labels):
+        if silent(attribution):
             return
         self._known[key] = attribution
         self._unclaimed.add(key)
@@ -91,12 +93,7 @@ class JudgementCache:
 
     async def write(self) -> None:
         """Write what is new."""
-        pages = self.stats.take()
-        try:
-            await self._write(pages)
-        except BaseException:
-            self.stats.put_back(pages)
-            raise
+        await self._write(self.stats.take())
 
     async def _write(self, pages: Mapping[str, bytes]) -> None:
         # Taken out first: a batch that is judged meanwhile may add to them.
@@ -107,4 +104,27 @@ class JudgementCache:
             await self._memory.keep_judgements(list(fresh.values()), {**pages, BUDGET: self._budget.dump()})
         except BaseException:
             self._unwritten = fresh | self._unwritten
+            self.stats.put_back(pages)
             raise
+
+
+def silent(attribution: Attribution) -> bool:
+    """Whether no step has a label."""
+    return all(label.label == "ABSTAIN" for label in attribution.labels)
+
+
+def content_hash(judge: str, rubric: str, trajectory: Trajectory) -> str:
+    """sha256, hex, of what a judge may look at: goal, tools, steps, outcome, and how the run ended.
+
+    Ids, times and tokens are left out: they differ between runs that say the same. Tenants are kept apart. Shown blind,
+    without its outcome, a trajectory is another one.
+    """
+    steps = [
+        (step.text, [(call.name, call.arguments) for call in step.tool_calls], step.observation)
+        for step in trajectory.steps
+    ]
+    seen = (
+        judge, rubric, trajectory.tenant, trajectory.goal, trajectory.tools, steps, trajectory.outcome,
+        trajectory.closed_by,
+    )  # fmt: skip
+    return hashlib.sha256(msgspec.msgpack.encode(seen)).hexdigest()

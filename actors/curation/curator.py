@@ -3,11 +3,10 @@
     trajectory.attributed, trajectory.outcome, policy.candidate, policy.serving, policy.directive
         -> [pool] -> batch file -> work.train
 
-One order is out at a time; the next is drawn when the learner has answered. The file lies in the state directory under
-the order's id, which follows from its members. Pool and curriculum are rebuilt from the store (docs/how-it-learns.md).
+One order is out at a time; the next is drawn when the learner has answered. Pool and curriculum are rebuilt from the
+store (docs/how-it-learns.md).
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,31 +15,13 @@ import anyio.to_thread
 import structlog
 from anyio.lowlevel import checkpoint
 
+from actors.curation.batch_files import KEEP_FILES, BatchFiles
 from actors.curation.curriculum import Curriculum
-from actors.curation.pool import (
-    POOL_GROUPS,
-    POOL_PRODUCTION,
-    UNREPORTED,
-    CuratorSettings,
-    Guess,
-    TrainingPool,
-)
+from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, Guess, TrainingPool
 from actors.curation.waiting import Heard
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
-from actors.messages import (
-    Attributed,
-    BatchItem,
-    BatchOrder,
-    Candidate,
-    Directive,
-    Message,
-    OutcomeChanged,
-    Serving,
-    derived_id,
-    encode_batch,
-)
-from actors.messages.files import write_whole
+from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, OutcomeChanged, Serving
 from actors.messages.lineage import REMEMBERED
 from actors.provisional.outcome_model import STATE, learn
 from actors.provisional.waiting import Provisional
@@ -48,7 +29,6 @@ from actors.store import Dropped, Guessed, Store, Used
 from actors.store.agents import LEARNED, AgentView
 from actors.store.outcomes import GIVEN_UP, Latest
 from actors.system.actor import Actor, Output, Received, Result
-from actors.system.errors import DependencyUnavailable
 from actors.system.streams import (
     POLICY_CANDIDATE,
     POLICY_DIRECTIVE,
@@ -61,27 +41,20 @@ from actors.system.streams import (
 __all__ = ["Curator", "CuratorSettings"]
 
 _log = structlog.get_logger(__name__)
-_GIVEN_UP = "curator/given_up"
-"""Id of the last order that was given up."""
-_SUFFIX = ".batch"
+_GIVEN_UP, _KINDS, _LEVELS = "curator/given_up", "curator/kinds", "curator/levels"
+"""State: id of the last order that was given up; what `Kinds` and the curriculum's `Levels` have saved."""
+_KINDS_SECONDS = 60.0
+"""How often those are saved, if they have changed: a kill costs so many seconds of outcomes, and no run."""
 _GUESS_SECONDS = 10.0
 """How often the outcome model is asked what it can say: what it rests on comes minutes after the runs."""
+_GUESSED = 64
+"""Unreported runs that it is asked about at a look: their bodies are read from the store."""
 _PAGE = 256
-"""Runs that wait for their outcome, read at a time."""
+"""Runs that a start reads, or outcomes that it learns from, between two breaths of the event loop."""
 _AGENTS_SECONDS = 30.0
 """How often it is asked what became of each agent's runs: the answer reads an index entry for each of them."""
 _WEEK = 7 * 86_400.0
 """Seconds: of so long, so that an agent that has changed is not judged by old runs."""
-_KINDS = "curator/kinds"
-"""What `Kinds` has saved."""
-_GUESSED = 64
-"""Unreported runs that the outcome model is asked about at a look: their bodies are read from the store."""
-_LEVELS = "curator/levels"
-"""What the curriculum's `Levels` have saved."""
-_KINDS_SECONDS = 60.0
-"""How often it is saved, if it has changed: a kill costs the estimates that many seconds of outcomes, and no run."""
-_AT_ONCE = 256
-"""Outcomes that a start reads between two breaths of the event loop."""
 _HISTORY = 8192
 """Outcomes of sandbox and production each from which a start learns the clusters again: eight of each that is
 remembered."""
@@ -89,8 +62,6 @@ ORDER_SECONDS = 600.0
 """Without the version that an order asked for, it is sent again."""
 ORDER_ATTEMPTS = 5
 """Times that an order is sent: a learner that is away for most of an hour is waited for."""
-KEEP_FILES = 64
-"""Batch files kept after use, newest first: for whoever looks at what an update was made of."""
 _SERVINGS = 200
 """Swaps looked through at a start for what each engine serves."""
 
@@ -119,36 +90,32 @@ class Curator(Actor):
     ) -> None:
         """
         Args:
-            exam: whether a production trajectory, by id, is the gate's.
             store: pool and outstanding order are rebuilt from it.
             batches: directory of the batch files; the learner must be able to read it.
             clock: unix seconds.
             curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
             kinds: told of production's outcomes and asked what was to be expected of a run.
+            exam: whether a production trajectory, by id, is the gate's.
         """
-        self.settings, self._store, self._batches, self._clock = settings, store, batches, clock
+        self.settings, self._store, self._files, self._clock = settings, store, BatchFiles(batches), clock
         self.curriculum = curriculum or settings.curriculum()
         """What it knows of the clusters."""
         self.kinds = kinds or Kinds()
         self.provisional = Provisional()
         """What happened after runs, and how likely it makes their success."""
-        self._exam = exam
         self.pool = TrainingPool(settings, self.curriculum, kinds=self.kinds, exam=exam)
         """What waits, and what was dropped by reason."""
-        self._kinds_saved = float("-inf")
-        self._guessed = float("-inf")
+        self._kinds_saved = self._guessed = self._asked = float("-inf")
         self._rebuilt: dict[str, int] = {}
         """Runs whose outcome the curriculum has from the books, with the revision that it has."""
         self.heard = Heard(clock())
         self.agents: list[AgentView] = []
         """What became of each agent's runs of a week, as of the last time that it was asked."""
-        self._asked = float("-inf")
         self.effects: Counter[str] = Counter()
         """Runs since this object was made: `learned`, or why they taught nothing."""
         self.outstanding: BatchOrder | None = None
         """The order that no version has answered yet."""
-        self._sent_at = 0.0
-        self._attempts = 0
+        self._sent_at, self._attempts = 0.0, 0
         self.frozen = False
         """Whether a freeze stops ordering."""
         self.started = False
@@ -160,48 +127,35 @@ class Curator(Actor):
     @property
     def figures(self) -> Mapping[str, int]:
         """Everything that is counted, under names of letters and underscores, and what waits."""
-        pool, curriculum = self.pool, self.curriculum
         return {
             **self.counts,
-            **{f"pool_{name.replace(' ', '_')}": number for name, number in pool.counts.items()},
-            **{f"planned_{name}": number for name, number in curriculum.counts.items()},
+            **{f"pool_{name.replace(' ', '_')}": number for name, number in self.pool.counts.items()},
+            **{f"planned_{name}": number for name, number in self.curriculum.counts.items()},
             **self.kinds.figures,
-            "guesses": pool.guesses,
-            "waiting": pool.waiting,
-            "waiting_groups": pool.whole_groups,
-            "clusters": len(curriculum.gains),
+            "guesses": self.pool.guesses,
+            "waiting": self.pool.waiting,
+            "waiting_groups": self.pool.whole_groups,
+            "clusters": len(self.curriculum.gains),
         }
 
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
-        now = self._clock()
-        self.heard = Heard(self.heard.since)
-        self.curriculum.levels.load(await self._store.state_get(_LEVELS))
+        now, store = self._clock(), self._store
+        self.curriculum.levels.load(await store.state_get(_LEVELS))
         await self._learn_clusters()
-        old, self.pool = self.pool, TrainingPool(self.settings, self.curriculum, kinds=self.kinds, exam=self._exam)
-        self.pool.counts = old.counts
-        self.frozen = await self._store.frozen()
-        self.kinds.load(await self._store.state_get(_KINDS))
+        self.pool.clear()
+        self.kinds.load(await store.state_get(_KINDS))
         self.provisional = Provisional()
-        self.provisional.model.load(await self._store.state_get(STATE))
-        await self._learn_versions()
-        outstanding = await self._store.outstanding()
-        given_up = await self._store.state_get(_GIVEN_UP)
-        same = outstanding is not None and given_up is not None and outstanding.id == given_up.decode()
-        self.outstanding = None if same else outstanding
+        self.provisional.model.load(await store.state_get(STATE))
+        await self._learn_policy()
+        order, given_up = await store.outstanding(), await store.state_get(_GIVEN_UP)
+        self.outstanding = None if order is not None and order.id.encode() == given_up else order
         self._sent_at, self._attempts = now, 1
-        room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
-        # What lies further back than the pool has room for would wait for ever, and nobody would say so.
-        self.pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
-        self.pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
-        for item in await self._store.unused(room):
-            self.pool.add(item, now)
-            self.provisional.saw(item.trajectory, exam=self._kept(item))
-        await self._wait_again(now)
+        await self._fill(now)
         await self._ask_of_agents(now)
         self.started = True
-        orders = await self._store.batches(KEEP_FILES + 1)
-        await anyio.to_thread.run_sync(self._clean, frozenset(order.id for order in orders))
+        orders = await store.batches(KEEP_FILES + 1)
+        await anyio.to_thread.run_sync(self._files.clean, self.outstanding, {order.id for order in orders})
         _log.info(
             "curator_started",
             waiting=self.pool.waiting,
@@ -210,66 +164,53 @@ class Curator(Actor):
             frozen=self.frozen,
         )
 
-    async def _wait_again(self, now: float) -> None:
-        """Take up the runs that nobody has reported yet: a page at a time, for their bodies are not kept."""
-        after = (-1.0, "")
-        while page := await self._store.unreported(after, _PAGE):
-            for item in page:
-                self.pool.add(item, now)
-                self.provisional.saw(item.trajectory, exam=self._kept(item))
-            await checkpoint()
-            after = (page[-1].trajectory.ended, page[-1].id)
-
-    async def _ask_of_agents(self, now: float) -> None:
-        if now - self._asked >= _AGENTS_SECONDS:
-            self._asked = now
-            self.agents = await self._store.agents(now - _WEEK)
-
-    async def _learn_versions(self) -> None:
-        """Where the learner stands, what serves, and whether it may learn, as the books say."""
-        freshness, head = self.pool.freshness, await self._store.head()
-        for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
-            freshness.trained(candidate)
-            self.kinds.estimates.trained(candidate)
-            self.heard.answer(candidate)
-        for directive in reversed(await self._store.directives(REMEMBERED)):
-            self.heard.directive(directive)
-        if head is not None:
-            freshness.trained(head)
-        for serving in reversed(await self._store.servings(limit=_SERVINGS)):
-            freshness.serves(serving)
-
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
         rows = [
             (row.ended, source, row)
             for source in ("sandbox", "production")
             for row in reversed(await self._store.recent_outcomes(source=source, limit=_HISTORY))
-            if row.outcome is not None
+            if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id))
         ]
         self._rebuilt = {row.id: row.revision for _, _, row in rows}
         told: list[tuple[str, str, float]] = []
         for number, (_, source, row) in enumerate(sorted(rows, key=lambda one: one[0])):
-            if not number % _AT_ONCE:
+            if not number % _PAGE:
                 await checkpoint()
-            if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id)):
-                told.append((source, self.curriculum.kind(row.goal), row.outcome))
+            told.append((source, self.curriculum.kind(row.goal), row.outcome or 0.0))
         self.curriculum.rebuild(told)
 
-    def _observe(self, item: Attributed, latest: Latest) -> list[Message]:
-        """Tell curriculum and estimates, once a revision; what is the gate's tells them nothing."""
-        run = item.trajectory
-        if run.source == "probe" or self._kept(item) or not latest.news(run):
-            return []
-        self.curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
-        if run.source == "production":
-            self.kinds.tell(run)
-            self.provisional.told(run)
-        return [Used(id=item.id, actor=self.name, revision=run.outcome_revision)]
+    async def _learn_policy(self) -> None:
+        """Where the learner stands, what serves, and whether it may learn, as the books say."""
+        self.frozen = await self._store.frozen()
+        self.heard = Heard(self.heard.since)
+        for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
+            self._trained(candidate)
+        for directive in reversed(await self._store.directives(REMEMBERED)):
+            self.heard.directive(directive)
+        head = await self._store.head()
+        if head is not None:
+            self.pool.freshness.trained(head)
+        for serving in reversed(await self._store.servings(limit=_SERVINGS)):
+            self.pool.freshness.serves(serving)
 
-    def _kept(self, item: Attributed) -> bool:
-        """Whether it is the gate's."""
-        return item.trajectory.source == "production" and self.pool.held_out(item.id)
+    async def _fill(self, now: float) -> None:
+        """The pool, with what is neither used nor dropped: what nobody has reported a page at a time."""
+        room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
+        # What lies further back than the pool has room for would wait for ever, and nobody would say so.
+        self.pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
+        self.pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
+        self._put(await self._store.unused(room), now)
+        after = (-1.0, "")
+        while page := await self._store.unreported(after, _PAGE):
+            self._put(page, now)
+            await checkpoint()
+            after = (page[-1].trajectory.ended, page[-1].id)
+
+    def _put(self, items: Sequence[Attributed], now: float) -> None:
+        for item in items:
+            self.pool.add(item, now)
+            self.provisional.saw(item.trajectory, exam=self._kept(item))
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Fill the pool; order if it is time."""
@@ -294,25 +235,47 @@ class Curator(Actor):
                     self.pool.freshness.serves(serving)
                 case Directive() as directive:
                     records.append(directive)
-                    self.heard.directive(directive)
-                    if directive.kind == "drift":
-                        self.kinds.drifted(directive.details)
-                        await self._save_kinds()
-                    if directive.kind in ("freeze", "thaw"):
-                        self.frozen = directive.kind == "freeze"
+                    await self._directed(directive)
                 case _:
                     pass
         return await self._order(records)
 
     async def tick(self) -> Result:
         """Settle groups that stay incomplete; see to an order that nobody answers."""
-        await self._ask_of_agents(self._clock())
-        if self._clock() - self._kinds_saved >= _KINDS_SECONDS:
+        now = self._clock()
+        await self._ask_of_agents(now)
+        if now - self._kinds_saved >= _KINDS_SECONDS:
             await self._save_kinds()
-        if self.outstanding is not None and self._clock() - self._sent_at >= ORDER_SECONDS:
+        if self.outstanding is not None and now - self._sent_at >= ORDER_SECONDS:
             return await self._overdue(self.outstanding)
-        await self._guess(self._clock())
+        await self._guess(now)
         return await self._order([])
+
+    def _take(self, item: Attributed, latest: Latest, settled: set[str]) -> list[Message]:
+        """Into the pool; and once a revision to curriculum and estimates, but for what is the gate's."""
+        run = item.trajectory
+        if item.id not in settled:
+            settled.add(item.id)  # a batch may tell of it twice
+            self.pool.add(item, self._clock())
+        if run.source == "probe" or self._kept(item) or not latest.news(run):
+            return []
+        self.curriculum.saw(run, known=self._rebuilt.get(item.id, -1) >= run.outcome_revision)
+        if run.source == "production":
+            self.kinds.tell(run)
+            self.provisional.told(run)
+        return [Used(id=item.id, actor=self.name, revision=run.outcome_revision)]
+
+    def _kept(self, item: Attributed) -> bool:
+        """Whether it is the gate's."""
+        return item.trajectory.source == "production" and self.pool.held_out(item.id)
+
+    async def _directed(self, directive: Directive) -> None:
+        self.heard.directive(directive)
+        if directive.kind == "drift":
+            self.kinds.drifted(directive.details)
+            await self._save_kinds()
+        elif directive.kind in ("freeze", "thaw"):
+            self.frozen = directive.kind == "freeze"
 
     async def _save_kinds(self) -> None:
         self._kinds_saved = self._clock()
@@ -323,12 +286,10 @@ class Curator(Actor):
             if data is not None:
                 await self._store.state_put(key, data)
 
-    def _take(self, item: Attributed, latest: Latest, settled: set[str]) -> list[Message]:
-        """Into the pool and the estimates."""
-        if item.id not in settled:
-            settled.add(item.id)  # a batch may tell of it twice
-            self.pool.add(item, self._clock())
-        return self._observe(item, latest)
+    async def _ask_of_agents(self, now: float) -> None:
+        if now - self._asked >= _AGENTS_SECONDS:
+            self._asked = now
+            self.agents = await self._store.agents(now - _WEEK)
 
     async def _guess(self, now: float) -> None:
         """Let the outcome model learn, and speak of runs that nobody has reported."""
@@ -350,15 +311,17 @@ class Curator(Actor):
             if isinstance(item, Attributed):
                 self.pool.guess(Guess(item, chance.chance, chance.weight))
 
-    def _answered(self, candidate: Candidate) -> None:
-        before = self.pool.freshness.head
+    def _trained(self, candidate: Candidate) -> None:
         self.pool.freshness.trained(candidate)
         self.kinds.estimates.trained(candidate)
+        self.heard.answer(candidate)
+
+    def _answered(self, candidate: Candidate) -> None:
+        before, order = self.pool.freshness.head, self.outstanding
+        self._trained(candidate)
         if candidate.answer == "went_back":
             self.counts["went_back"] += 1
             _log.info("learner_went_back", version=candidate.version, before=before)
-        order = self.outstanding
-        self.heard.answer(candidate)
         if order is not None and order.id in candidate.batch_ids:
             self.outstanding = None
             self.effects.update(candidate.no_gradient.values())
@@ -369,58 +332,20 @@ class Curator(Actor):
 
     async def _order(self, records: list[Message]) -> Result:
         outputs: list[Output] = []
-        if self.outstanding is None and not self.frozen:
-            selected = self.pool.select(self._clock())
-            if selected:
-                order = await self._write(selected)
-                self.outstanding, self._sent_at, self._attempts = order, self._clock(), 1
-                records += [
-                    Guessed(id=item.attributed.id, outcome=item.attributed.trajectory.outcome or 0.0)
-                    for item in selected
-                    if item.attributed.trajectory.provisional
-                ]
-                records.append(order)
-                outputs.append(Output(WORK_TRAIN, order))
-                self.counts["orders"] += 1
-                self.counts["ordered_production"] += order.production
-                self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
+        selected = self.pool.select(self._clock()) if self.outstanding is None and not self.frozen else []
+        if selected:
+            order = await anyio.to_thread.run_sync(self._files.write, selected, self._clock())
+            self.outstanding, self._sent_at, self._attempts = order, self._clock(), 1
+            runs = [item.attributed.trajectory for item in selected]
+            records += [Guessed(id=run.id, outcome=run.outcome or 0.0) for run in runs if run.provisional]
+            records.append(order)
+            outputs.append(Output(WORK_TRAIN, order))
+            self.counts["orders"] += 1
+            self.counts["ordered_production"] += order.production
+            self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
         drops = self.pool.take_drops()
         self.effects.update(one.reason for one in drops)
         return Result([*records, *drops], outputs)
-
-    async def _write(self, selected: Sequence[BatchItem]) -> BatchOrder:
-        """
-        Raises:
-            DependencyUnavailable: no room, or no right to write; no record is to blame, and none may be parked for it.
-        """
-        members = tuple(item.attributed.id for item in selected)
-        runs = [item.attributed.trajectory for item in selected]
-        order_id = derived_id("batch", *sorted(members))
-        data = encode_batch(selected)
-        path = self._batches / f"{order_id}{_SUFFIX}"
-        try:
-            await anyio.to_thread.run_sync(_write_order, path, data)
-        except OSError as error:
-            raise DependencyUnavailable(
-                f"no batch of {len(data)} bytes could be written: {error}; make room where state_dir is"
-            ) from error
-        await anyio.to_thread.run_sync(self._clean)
-        order = BatchOrder(
-            id=order_id,
-            path=str(path.absolute()),
-            sha256=hashlib.sha256(data).hexdigest(),
-            size=len(data),
-            trajectories=members,
-            groups=len({run.group for run in runs if run.source == "sandbox"}),
-            production=sum(run.source == "production" for run in runs),
-            min_version=min(run.min_version for run in runs),
-            created=self._clock(),
-        )
-        _log.info(
-            "batch_written", order=order_id, trajectories=len(members), groups=order.groups,
-            production=order.production, head=self.pool.freshness.head, oldest=order.min_version,
-        )  # fmt: skip
-        return order
 
     async def _overdue(self, order: BatchOrder) -> Result:
         """Send the same order again, or give it up. The learner knows an order by its id, so twice is once."""
@@ -437,26 +362,3 @@ class Curator(Actor):
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         # Whoever comes back may answer it yet; until then nothing was learned from it.
         return await self._order([Dropped(id=key, reason=GIVEN_UP) for key in order.trajectories])
-
-    def _clean(self, orders: frozenset[str] | None = None) -> None:
-        """Remove what a crash left half written, and all but the newest files.
-
-        Args:
-            orders: the newest that there are: a file of none of them was not committed, or holds what was forgotten.
-        """
-        if not self._batches.is_dir():
-            return
-        for path in self._batches.glob(f".*{_SUFFIX}.part"):
-            path.unlink(missing_ok=True)
-        keep = Path(self.outstanding.path).name if self.outstanding else ""
-        files = sorted(self._batches.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for number, path in enumerate(files):
-            unknown = orders is not None and path.name.removesuffix(_SUFFIX) not in orders
-            if path.name != keep and (unknown or number >= KEEP_FILES):
-                path.unlink(missing_ok=True)
-
-
-def _write_order(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # What agents and users said stands in there: for our own eyes alone.
-    write_whole(path, data, mode=0o600, sync="directory")

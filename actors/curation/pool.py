@@ -91,6 +91,10 @@ class _Group:
         """Complete, or as complete as it will get."""
 
     @property
+    def ids(self) -> list[str]:
+        return [member.id for member in self.members]
+
+    @property
     def equal(self) -> bool:
         return len({member.trajectory.outcome for member in self.members}) < 2
 
@@ -115,6 +119,13 @@ class TrainingPool:
         self._settings, self.held_out = settings, exam
         self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
+        self.counts: Counter[str] = Counter()
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, guessed (drawn with a
+        provisional outcome), guess_made_room (for another; its run waits on)."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what waits, and what is fresh; counts go on."""
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
@@ -128,9 +139,6 @@ class TrainingPool:
         self.freshness = Freshness()
         """What is trained, what serves, and so what is fresh."""
         self._settled = self.freshness.revision
-        self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, guessed (drawn with a
-        provisional outcome), guess_made_room (for another; its run waits on)."""
 
     @property
     def whole_groups(self) -> int:
@@ -167,36 +175,15 @@ class TrainingPool:
         drops, self._drops = self._drops, []
         return drops
 
-    def add(self, item: Attributed, now: float) -> bool:
-        """Take in an attributed trajectory, or a newer word on its outcome; False if it is here already."""
+    def add(self, item: Attributed, now: float) -> None:
+        """Take in an attributed trajectory, or a newer word on its outcome; what is here already changes nothing."""
         run = item.trajectory
         if run.source == "production":
-            known = self._production.get(item.id)
-            if known is not None and known.trajectory.outcome_revision >= run.outcome_revision:
-                return False
-            self._production.pop(item.id, None)
-            if run.outcome is not None:
-                self._guesses.pop(item.id, None)
-            reason = self._unfit(item) or ("held out" if self.held_out(item.id) else "")
-            if reason:
-                self._drop([item], reason)
-            elif run.outcome is None:
-                # Production's usual case: it is said hours later, if at all.
-                self.unreported[item.id] = msgspec.structs.replace(
-                    run, goal="", tools=b"", steps=run.steps[:0], rows=()
-                )
-                while len(self.unreported) > UNREPORTED:
-                    self._drop_ids([self.unreported.popitem(last=False)[0]], "no outcome")
-            else:
-                self.unreported.pop(item.id, None)
-                self._production[item.id] = item
-                while len(self._production) > POOL_PRODUCTION:
-                    self._drop([self._production.popitem(last=False)[1]], "pool full")
+            self._add_production(item)
         elif run.source == "sandbox" and run.group:
-            return self._add_member(item, now)
+            self._add_member(item, now)
         else:
-            self._drop([item], "no group" if run.source == "sandbox" else run.source)
-        return True
+            self._drop("no group" if run.source == "sandbox" else run.source, item.id)
 
     def guess(self, guess: Guess) -> bool:
         """Take in what the outcome model makes of a run that waits unreported; False if it does not wait any more."""
@@ -239,22 +226,40 @@ class TrainingPool:
         self.counts["waited_batches"] += bool(selected)
         return selected
 
-    def _add_member(self, item: Attributed, now: float) -> bool:
+    def _add_production(self, item: Attributed) -> None:
+        run, known = item.trajectory, self._production.get(item.id)
+        if known is not None and known.trajectory.outcome_revision >= run.outcome_revision:
+            return
+        self._production.pop(item.id, None)
+        if run.outcome is not None:
+            self.unreported.pop(item.id, None)
+            self._guesses.pop(item.id, None)
+        if reason := self._unfit(item) or ("held out" if self.held_out(item.id) else ""):
+            self._drop(reason, item.id)
+        elif run.outcome is None:
+            # Production's usual case: it is said hours later, if at all.
+            self.unreported[item.id] = msgspec.structs.replace(run, goal="", tools=b"", steps=run.steps[:0], rows=())
+            if len(self.unreported) > UNREPORTED:
+                self._drop("no outcome", self.unreported.popitem(last=False)[0])
+        else:
+            self._production[item.id] = item
+            if len(self._production) > POOL_PRODUCTION:
+                self._drop("pool full", self._production.popitem(last=False)[0])
+
+    def _add_member(self, item: Attributed, now: float) -> None:
         name = item.trajectory.group
         group = self._groups.setdefault(name, _Group(now))
         if item.id in group.arrived:
-            return False
+            return
         group.arrived.add(item.id)
-        reason = self._unfit(item) or ("no outcome" if item.trajectory.outcome is None else "")
-        if reason:
-            self._drop([item], reason)
+        if reason := self._unfit(item) or ("no outcome" if item.trajectory.outcome is None else ""):
+            self._drop(reason, item.id)
         else:
             group.members.append(item)
         if len(group.arrived) >= self._settings.group_size:
             group.whole = True
-        while len(self._groups) > POOL_GROUPS:
-            self._drop(self._groups.popitem(last=False)[1].members, "pool full")
-        return True
+        if len(self._groups) > POOL_GROUPS:
+            self._drop("pool full", *self._groups.popitem(last=False)[1].ids)
 
     def _refresh(self, now: float) -> None:
         """Drop what has become too old, settle groups that will not get complete."""
@@ -266,25 +271,24 @@ class TrainingPool:
                 group.whole = True
                 self.counts["incomplete_groups"] += 1
             if group.whole and len(group.members) < MIN_GROUP:
-                self._drop(self._groups.pop(name).members, "group too small")
+                self._drop("group too small", *self._groups.pop(name).ids)
 
     def _leave(self) -> None:
         """Drop what the learner, or what serves, has left behind."""
-        for item in list(self._production.values()):
+        for key, item in list(self._production.items()):
             if gone := self._gone(item.trajectory):
-                del self._production[item.id]
-                self._drop([item], gone)
-        left = [key for key, run in self.unreported.items() if self._gone(run)]
-        for key in left:
-            del self.unreported[key]
-            self._guesses.pop(key, None)
-        self._drop_ids(left, "no outcome")
+                del self._production[key]
+                self._drop(gone, key)
+        for key, run in list(self.unreported.items()):
+            if self._gone(run):
+                del self.unreported[key]
+                self._guesses.pop(key, None)
+                self._drop("no outcome", key)
         for group in self._groups.values():
-            gone_of = {member.id: self._gone(member.trajectory) for member in group.members}
-            for member in group.members:
-                if gone_of[member.id]:
-                    self._drop([member], gone_of[member.id])
-            group.members = [member for member in group.members if not gone_of[member.id]]
+            for member in list(group.members):
+                if gone := self._gone(member.trajectory):
+                    group.members.remove(member)
+                    self._drop(gone, member.id)
 
     def _from_groups(self, wanted: int) -> list[BatchItem]:
         """A batch of at most so many whole groups; empty if there was nothing to learn from in any of them."""
@@ -294,7 +298,7 @@ class TrainingPool:
             group = self._groups.pop(unit.name)
             if group.equal:
                 self.counts["equal_groups"] += 1
-                self._drop(group.members, "equal outcomes")
+                self._drop("equal outcomes", *group.ids)
                 continue
             reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
             items += [BatchItem(attributed=member, reason=reason) for member in group.members]
@@ -308,12 +312,12 @@ class TrainingPool:
     def _draw(self, wanted: int) -> list[BatchItem]:
         """At most `wanted` production trajectories out of the pool: reported ones, then what the model speaks of."""
         replay = self._settings.replay_share
-        reported = [self._unit(item.id, [item]) for item in self._fresh()]
-        drawn = [self._reported(unit) for unit in self._drawn(reported, wanted, replay)]
+        reported = self._drawn([self._unit(item.id, [item]) for item in self._fresh()], wanted, replay)
+        items = [self._alone(self._production.pop(unit.name), f"production: {self._about(unit)}") for unit in reported]
         guesses = [self._unit(item.id, [item]) for item in self._fresh_guesses()]
-        guessed = [self._guessed(unit) for unit in self._drawn(guesses, wanted - len(drawn), replay)]
+        guessed = [self._guessed(unit) for unit in self._drawn(guesses, wanted - len(items), replay)]
         self.counts["guessed"] += len(guessed)
-        return [*drawn, *guessed]
+        return [*items, *guessed]
 
     def _drawn(self, waiting: Sequence[Unit], wanted: int, replay: float) -> list[Unit]:
         units = draw(waiting, wanted, replay, self._curriculum)
@@ -330,14 +334,11 @@ class TrainingPool:
             task=first.task_id, version=min(run.min_version for run in runs), ended=max(run.ended for run in runs),
         )  # fmt: skip
 
-    def _reported(self, unit: Unit) -> BatchItem:
+    def _alone(self, item: Attributed, reason: str) -> BatchItem:
         """A run without a group, with what was to be expected of it, and whose like it is."""
-        item = self._production.pop(unit.name)
         run = item.trajectory
-        return BatchItem(
-            attributed=item, estimate=self._kinds.estimate(run), kind=self._kinds.names(run),
-            reason=f"production: {self._about(unit)}",
-        )  # fmt: skip
+        estimate, kind = self._kinds.estimate(run), self._kinds.names(run)
+        return BatchItem(attributed=item, estimate=estimate, kind=kind, reason=reason)
 
     def _guessed(self, unit: Unit) -> BatchItem:
         """A run with its provisional outcome: what was to be expected of it, m, moved by w (V - m).
@@ -346,16 +347,12 @@ class TrainingPool:
         """
         guess = self._guesses.pop(unit.name)
         self.unreported.pop(unit.name, None)
-        run = guess.item.trajectory
-        estimate = self._kinds.estimate(run)
+        estimate = self._kinds.estimate(guess.item.trajectory)
         assert estimate is not None
         outcome = estimate.mean + guess.weight * (guess.chance - estimate.mean)
-        run = msgspec.structs.replace(run, outcome=outcome, provisional=True)
-        return BatchItem(
-            attributed=msgspec.structs.replace(guess.item, trajectory=run), estimate=estimate,
-            kind=self._kinds.names(run),
-            reason=f"provisional: chance {guess.chance:.2f}, weight {guess.weight:.2f}, {self._about(unit)}",
-        )  # fmt: skip
+        run = msgspec.structs.replace(guess.item.trajectory, outcome=outcome, provisional=True)
+        about = f"provisional: chance {guess.chance:.2f}, weight {guess.weight:.2f}, {self._about(unit)}"
+        return self._alone(msgspec.structs.replace(guess.item, trajectory=run), about)
 
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
@@ -366,26 +363,21 @@ class TrainingPool:
             return "untrainable"
         if run.outcome is not None and not isfinite(run.outcome):
             return "outcome not finite"
-        if run.min_version < 0:
-            return "unknown version"
-        return self._gone(run)
+        return "unknown version" if run.min_version < 0 else self._gone(run)
 
     def _fresh(self) -> list[Attributed]:
         return [item for item in self._production.values() if self._fate(item.trajectory) == "fresh"]
 
     def _fresh_guesses(self) -> list[Attributed]:
         """Those that can be compared with something: without an estimate a guess says nothing."""
-        return [
-            one.item
-            for one in self._guesses.values()
-            if self._fate(one.item.trajectory) == "fresh" and self._kinds.estimate(one.item.trajectory) is not None
-        ]
+        fresh = [one.item for one in self._guesses.values() if self._fate(one.item.trajectory) == "fresh"]
+        return [item for item in fresh if self._kinds.estimate(item.trajectory) is not None]
 
     def _fate(self, run: Trajectory) -> Fate:
         # Neither has log-probs of the context that it is trained in, so no ratio makes up for its age.
         elsewhere = bool(run.experience_ids) or any(row.redacted for row in run.rows)
-        guided = GUIDED_STALENESS if elsewhere else self._settings.max_staleness
-        return self.freshness.fate(run, min(guided, self._settings.max_staleness))
+        most = self._settings.max_staleness
+        return self.freshness.fate(run, min(GUIDED_STALENESS, most) if elsewhere else most)
 
     def _gone(self, run: Trajectory) -> str:
         """Why `run` will never be trained on any more; empty while it may."""
@@ -395,9 +387,6 @@ class TrainingPool:
             return ""
         return "abandoned" if fate == "abandoned" else "stale"
 
-    def _drop(self, items: Sequence[Attributed], reason: str) -> None:
-        self._drop_ids([item.id for item in items], reason)
-
-    def _drop_ids(self, ids: Sequence[str], reason: str) -> None:
+    def _drop(self, reason: str, *ids: str) -> None:
         self.counts[reason] += len(ids)
         self._drops += [Dropped(id=key, reason=reason) for key in ids]

@@ -22,6 +22,14 @@ _TELLS = "report outcomes that differ: a score between 0 and 1 tells more than a
 _LEARNER = "look into the learner's log: it names the trajectory and the field"
 _DOWN = "see that the learner runs: systemctl status evolved-learner"
 _REDACTED = "send less of such data to the model, or take its pattern out of [redact] (docs/security.md, Redaction)"
+_SOONER = "report outcomes sooner, or raise train.max_staleness (docs/how-it-learns.md)"
+_RENDER = "start vLLM with --enable-scale-out, which opens /v1/chat/completions/render (docs/attach.md, step 2)"
+_LONGER = "raise sandbox.max_tokens or the engine's context length"
+_FIRST = "nothing: the first runs of an agent make its mean; more reported runs end it"
+_VERSIONS = "see that engines serve versions of this learner alone"
+_NATIVE = "train with train.trainer = native, or sample at temperature and top_p 1 alone (docs/several-machines.md)"
+_BOUND = "nothing, if few are: train.max_step_kl bounds an update; else lower train.lr"
+_PENALTIES = ("repetition", "presence", "frequency")
 NO_FAULT = ("held out", "no outcome")
 """Reasons that say nothing against a run."""
 _FEW = 10
@@ -35,10 +43,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "unknown version": ("came from weights that the engine did not name", _LABELLED),
     "held out": ("are kept for the gate's exam", "nothing: a fourth judges what the rest makes"),
     "pool full": ("made room for newer ones", "let the learner update more often"),
-    "stale": (
-        "were too old for the weights that are trained",
-        "report outcomes sooner, or raise train.max_staleness (docs/how-it-learns.md)",
-    ),
+    "stale": ("were too old for the weights that are trained", _SOONER),
     "abandoned": ("came from weights that were given up", "nothing: the versions that they came from are gone"),
     "equal outcomes": ("went as well as all that they were compared with", _TELLS),
     "group too small": ("had too few other attempts at their task", "look at the rollout: evolved status"),
@@ -62,47 +67,24 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "top_p": ("were sampled with top_p below 1", _SAMPLING),
     "top_k": ("were sampled with top_k", _SAMPLING),
     "min_p": ("were sampled with min_p", _SAMPLING),
-    "repetition_penalty": ("were sampled with a repetition penalty", _SAMPLING),
-    "presence_penalty": ("were sampled with a presence penalty", _SAMPLING),
-    "frequency_penalty": ("were sampled with a frequency penalty", _SAMPLING),
+    **{f"{kind}_penalty": (f"were sampled with a {kind} penalty", _SAMPLING) for kind in _PENALTIES},
     "logit_bias": ("were sampled with a logit_bias", _FORCED),
-    "unknown sampling defaults": (
-        "came from an engine that does not say how it samples",
-        "start vLLM with --enable-scale-out, which opens /v1/chat/completions/render (docs/attach.md, step 2)",
-    ),
+    "unknown sampling defaults": ("came from an engine that does not say how it samples", _RENDER),
     "side call": ("are calls beside the work", _SIDES),
     "no weight versions": ("came from weights that the engine did not name", _LABELLED),
     "the lesson moved between turns": ("had a lesson that moved between calls", "nothing: it is rare"),
     # of the learner
     "outcome range": ("have an outcome beyond any scale", "report outcomes between 0 and 1"),
-    "cut off": (
-        "had their last answer cut off, and an outcome that nobody reported or verified",
-        "raise sandbox.max_tokens or the engine's context length",
-    ),
+    "cut off": ("had their last answer cut off, and an outcome that nobody reported or verified", _LONGER),
     "not trainable": ("may not be trained on", _TOKENS),
     "zero advantage": ("went as was expected of them", _TELLS),
-    "nothing to compare": (
-        "had nothing to be compared with",
-        "nothing: the first runs of an agent make its mean; more reported runs end it",
-    ),
-    "future version": (
-        "came from weights that the learner does not know",
-        "see that engines serve versions of this learner alone",
-    ),
-    "processing": (
-        "were sampled with top_p, top_k, min_p or a penalty, which the trainer cannot do to its own logits",
-        "train with train.trainer = native, or sample at top_p 1 (docs/several-machines.md)",
-    ),
-    "grammar": (
-        "had a grammar and something redacted, so that nobody can tell what the grammar chose",
-        "nothing: the other calls train",
-    ),
+    "nothing to compare": ("had nothing to be compared with", _FIRST),
+    "future version": ("came from weights that the learner does not know", _VERSIONS),
+    "processing": ("were sampled in a way that the trainer cannot do to its own logits", _NATIVE),
+    "grammar": ("had a grammar and something redacted", "nothing: nobody can tell what the grammar chose"),
     "too long": ("are longer than the learner takes", "shorten the agent's prompts (docs/sandbox.md)"),
     "no step": ("were in an update that was undone: it moved too far", "lower train.lr (docs/operate.md)"),
-    "update limit": (
-        "were left out, for their update had moved as far as it may",
-        "nothing, if few are: train.max_step_kl bounds an update; else lower train.lr",
-    ),
+    "update limit": ("were left out, for their update had moved as far as it may", _BOUND),
     "nonfinite gradient": ("had a gradient that is not finite", _LEARNER),
     "failed": ("were in an update that failed", _LEARNER),
     "skipped": ("were in an order that the learner skipped", _LEARNER),
@@ -111,12 +93,12 @@ _REMEDIES: dict[str, tuple[str, str]] = {
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What is said of one agent."""
+    """What is said of one agent, or of its calls."""
 
-    learning: bool
     sentence: str
-    remedy: str
+    remedy: str = ""
     """What to change; empty if nothing."""
+    learning: bool = False
 
 
 def remedy(reason: str) -> str:
@@ -148,24 +130,16 @@ def commonest(reasons: Mapping[str, int]) -> str:
     return ranked[0] if ranked else ""
 
 
-class CallShare(msgspec.Struct, frozen=True):
-    """What is said of one agent's calls."""
-
-    sentence: str
-    remedy: str
-    """What to change; empty if nothing, or if it is about few calls."""
-
-
-def calls_that_train(agent: AgentView) -> CallShare:
-    """What share of its calls can be trained on, the first reason why not, and what to change."""
+def calls_that_train(agent: AgentView) -> Told:
+    """What share of its calls can be trained on, the first reason why not, and what to change, if it is about many."""
     unfit = sum(agent.unfit.values())
-    if not agent.calls or not unfit:
-        return CallShare(f"all {agent.calls}" if agent.calls else "none yet", "")
+    if not unfit:
+        return Told(f"all {agent.calls}" if agent.calls else "none yet")
     why = commonest(agent.unfit)
     # Reasons are words about runs.
     share = 100 * (agent.calls - unfit) // agent.calls
     sentence = f"{share} % of {agent.calls}; {agent.unfit[why]} are of runs that {_explained(why)[0]}"
-    return CallShare(sentence, remedy(why) if unfit * _FEW > agent.calls else "")
+    return Told(sentence, remedy(why) if unfit * _FEW > agent.calls else "")
 
 
 def tell(agent: AgentView) -> Told:
@@ -178,21 +152,21 @@ def tell(agent: AgentView) -> Told:
         head = "Learning" if well else "Hardly learning" if agent.learned else "Not learning"
         text = f"{head}: {agent.learned} of {_runs(answered)} ordered changed the weights"
         text += f"; {missed} gave no gradient: {counted(agent.no_gradient)}." if missed else "."
-        return Told(agent.learned > 0, text, "" if well else remedy(commonest(agent.no_gradient)))
+        return Told(text, "" if well else remedy(commonest(agent.no_gradient)), agent.learned > 0)
     if agent.training:
-        return Told(False, f"Not learning yet: the first {_runs(agent.training)} are with the learner.", "")
+        return Told(f"Not learning yet: the first {_runs(agent.training)} are with the learner.")
     if agent.ready:
-        text = f"Not learning yet: {agent.ready} of {_runs(agent.runs)} can be learned from and wait for an update."
-        return Told(False, text, "")
+        return Told(
+            f"Not learning yet: {agent.ready} of {_runs(agent.runs)} can be learned from and wait for an update."
+        )
     if not agent.runs:
-        return Told(False, "Not learning yet: no run has come.", "")
+        return Told("Not learning yet: no run has come.")
     unfit = {reason: number for reason, number in agent.dropped.items() if reason not in NO_FAULT}
     missing = agent.unreported + agent.dropped.get("no outcome", 0)
     change = FEEDBACK if missing > sum(unfit.values()) else remedy(commonest(unfit or agent.dropped))
     parts = [f"{agent.unreported} have no outcome yet"] if agent.unreported else []
     parts += [counted(agent.dropped)] if agent.dropped else []
-    text = f"Not learning: of {_runs(agent.runs)} none can be learned from: {'; '.join(parts)}."
-    return Told(False, text, change)
+    return Told(f"Not learning: of {_runs(agent.runs)} none can be learned from: {'; '.join(parts)}.", change)
 
 
 def _runs(number: int) -> str:

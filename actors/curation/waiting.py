@@ -22,7 +22,6 @@ _PATIENCE = 600.0
 """Seconds that the learner has to answer, as the curator gives it (`ORDER_SECONDS`)."""
 _LEARNER = "see that the learner runs: systemctl status evolved-learner, or evolved learner --config FILE"
 _LOOK = "see what the actor {} waits for, and whether its engine answers: evolved status, evolved doctor"
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class Heard:
@@ -128,14 +127,18 @@ class Learning(msgspec.Struct, frozen=True, kw_only=True):
 
 def waiting(facts: Facts) -> Learning:
     """What learning waits for."""
+    groups = facts.groups_needed > 0
+    have, need = (facts.groups, facts.groups_needed) if groups else (facts.fresh, facts.fresh_needed)
     if facts.halted or facts.frozen:
         return _frozen(facts)
     if facts.ordered is not None:
         found = _learner(facts, facts.ordered)
     elif facts.fresh < facts.fresh_needed and facts.behind and not facts.groups:
         found = _ahead(facts)
+    elif have >= need:
+        found = Learning(waits_for="nothing", sentence="The next update is being ordered.", since=facts.now)
     else:
-        found = _groups(facts) if facts.groups_needed else _production(facts)
+        found = _groups(facts) if groups else _production(facts)
     heard = facts.heard
     if not heard.updated or facts.late(heard.updated):
         return found
@@ -179,22 +182,19 @@ def _ahead(facts: Facts) -> Learning:
         return Learning(waits_for=name, sentence=f"{ahead} {text}.", remedy=change, since=since)
     text, change = f"v{one.version} is on trial", "" if facts.reported else FEEDBACK
     if name == "verdict":
-        text = f"The verdict on v{one.version} waits"
         decide = f'{FEEDBACK}; or decide yourself: evolved promote {one.version} --force --reason "..."'
-        change = decide if facts.late(one.since) else ""
+        text, change = f"The verdict on v{one.version} waits", decide if facts.late(one.since) else ""
     # Without a number the gate's own words say what is missing.
     told = f": {one.have} of {one.need} outcomes" if one.need else f": {one.reason}" if one.reason else ""
     told += f"; it ends at {facts.at(one.until)} at the latest" if one.until is not None else ""
+    text = f"{ahead} {text} since {facts.at(one.since)}{told}."
     return Learning(
-        waits_for=name, sentence=f"{ahead} {text} since {facts.at(one.since)}{told}.", remedy=change, since=one.since,
-        have=one.have, need=one.need,
+        waits_for=name, sentence=text, remedy=change, since=one.since, have=one.have, need=one.need
     )  # fmt: skip
 
 
 def _groups(facts: Facts) -> Learning:
     since, have, need = facts.heard.since, facts.groups, facts.groups_needed
-    if have >= need:
-        return _enough(facts)
     text = f"{have} of {need} groups of the sandbox since {facts.at(since)}"
     text += f", and {facts.fresh} of {facts.fresh_needed} outcomes" if facts.fresh_needed else ""
     change = "look at the rollout and the sandbox: evolved status" if facts.late(since) else ""
@@ -203,35 +203,26 @@ def _groups(facts: Facts) -> Learning:
 
 def _production(facts: Facts) -> Learning:
     since, have, need, last = facts.heard.since, facts.fresh, facts.fresh_needed, facts.last_run
-    if have >= need:
-        return _enough(facts)
-    if not last:
-        text = f"No run has come since {facts.at(since)}."
-        point = "point your agents at the tap (docs/attach.md)"
-        return Learning(waits_for="runs", sentence=text, remedy=point, since=since)
+    name: WaitsFor = "runs"
     left = f"; {facts.unreported} runs have none yet" if facts.unreported else ""
     count = f"{have} of {need} outcomes for the next update since {facts.at(since)}{left}"
-    found = Learning(waits_for="runs", sentence="", since=since, have=have, need=need)
     unfit = {why: number for why, number in facts.dropped.items() if why not in NO_FAULT}
-    if not have and not facts.unreported and unfit:
-        text = f"Runs come, and none may be trained on: {counted(unfit)}."
-        return msgspec.structs.replace(found, sentence=text, remedy=remedy(commonest(unfit)))
-    if facts.late(last) and facts.reported:
-        text = f"{count}; no run has ended since {facts.at(last)}."
-        return msgspec.structs.replace(found, sentence=text, since=last)
-    none = "; no outcome was ever reported" if not facts.reported else ""
-    change = FEEDBACK if none or facts.late(since) else ""
-    return msgspec.structs.replace(found, waits_for="outcomes", sentence=f"{count}{none}.", remedy=change)
-
-
-def _enough(facts: Facts) -> Learning:
-    return Learning(waits_for="nothing", sentence="The next update is being ordered.", since=facts.now)
+    if not last:
+        text, change = f"No run has come since {facts.at(since)}.", "point your agents at the tap (docs/attach.md)"
+        have = need = 0
+    elif not have and not facts.unreported and unfit:
+        text, change = f"Runs come, and none may be trained on: {counted(unfit)}.", remedy(commonest(unfit))
+    elif facts.late(last) and facts.reported:
+        text, change, since = f"{count}; no run has ended since {facts.at(last)}.", "", last
+    else:
+        name, none = "outcomes", "" if facts.reported else "; no outcome was ever reported"
+        text, change = f"{count}{none}.", FEEDBACK if none or facts.late(since) else ""
+    return Learning(waits_for=name, sentence=text, remedy=change, since=since, have=have, need=need)
 
 
 def clock(at: float, now: float) -> str:
     """A time as people say it, in UTC: "09:10 UTC", "Tuesday 09:10 UTC", "2026-01-31 09:10 UTC"."""
     then, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
     days = abs((then.date() - today.date()).days)
-    # Not by strftime: its names of days are those of the machine's language.
-    day = "" if not days else f"{_DAYS[then.weekday()]} " if days < 7 else f"{then:%Y-%m-%d} "
+    day = "" if not days else f"{then:%A} " if days < 7 else f"{then:%Y-%m-%d} "
     return f"{day}{then:%H:%M} UTC"

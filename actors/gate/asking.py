@@ -10,12 +10,12 @@ import numpy as np
 import structlog
 
 from actors.messages import TokenRow, ids_array, steps_array
-from actors.ports.answers import Answer
 from actors.ports.completions import Choice
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
 from actors.statistics.intervals import Interval, Pairs, newcombe_paired
 from actors.system.errors import DependencyUnavailable
+from actors.tool_results.answers import Answer
 
 _log = structlog.get_logger(__name__)
 _ASKED, _SCORED = 16, 8

@@ -18,10 +18,11 @@ from actors.gate.panel import Finding, Kind, Report
 from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
 from actors.messages.sampling import NUMBERS
-from actors.ports.answers import Answer, loops, offered, refuses, valid_calls
 from actors.ports.engines import Engine
+from actors.ports.parsed_calls import offered
 from actors.statistics.parties import newest
 from actors.store import Store
+from actors.tool_results.answers import Answer, loops, refuses, valid_calls
 
 _SUCCESS = 0.5
 _SAMPLING = ("temperature", *NUMBERS, "tool_choice", "parallel_tool_calls")

@@ -14,8 +14,8 @@ import msgspec
 
 from actors.gate.asking import Shares, ask
 from actors.gate.panel import Finding, Report
-from actors.ports.answers import Answer, loops, refuses
 from actors.ports.engines import Engine
+from actors.tool_results.answers import Answer, loops, refuses
 
 SHIPPED = Path(__file__).with_name("probes.toml")
 _LIMIT = 0.02

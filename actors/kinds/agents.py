@@ -49,11 +49,13 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class Agents:
-    """All that are remembered."""
+    """All that are remembered, the one longest without a run first."""
 
-    def __init__(self, limit: int = AGENTS) -> None:
-        self._agents: Remembered[Agent] = Remembered(limit)
+    def __init__(self, saved: Iterable[Saved] = ()) -> None:
+        self._agents: Remembered[Agent] = Remembered(AGENTS)
         self._known_as: Remembered[str] = Remembered(_NAMES)
+        for one in saved:
+            self._add(Agent(one.id, one.tenant, one.label, frozenset(one.tools), Neighbourhoods(leaders=one.leaders)))
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -63,61 +65,38 @@ class Agents:
 
     def find(self, run: Trajectory) -> Agent | None:
         """The agent of `run`, None if nobody has met it."""
-        agent = self._agents.get(self._known_as.get(agent_of(run)) or "")
-        return agent or self._under_another_name(run)
+        known = self._agents.get(self._known_as.get(agent_of(run)) or "")
+        return known or self._under_another_name(run)
 
     def meet(self, run: Trajectory) -> Agent:
         """The agent of `run`, which may be a new one."""
-        name = agent_of(run)
-        agent = self._agents.get(self._known_as.get(name) or "")
+        name, agent = agent_of(run), self.find(run)
         if agent is None:
-            agent = self._under_another_name(run)
-            if agent is not None:
-                # What it is like now is what the next edit is compared with.
-                agent.label, agent.tools = _label(run), _tools(run)
-            else:
-                agent = Agent(name, run.tenant, _label(run), _tools(run), Neighbourhoods())
-                self._agents.put(name, run.tenant, agent)
+            agent = Agent(name, run.tenant, _label(run), _tools(run), Neighbourhoods())
+            self._add(agent)
+        elif self._known_as.look(name) != agent.id:
+            # What it is like now is what the next edit is compared with.
+            agent.label, agent.tools = _label(run), _tools(run)
             self._known_as.put(name, run.tenant, agent.id)
         return agent
+
+    def state(self) -> list[Saved]:
+        """Everything."""
+        return [Saved(one.id, one.tenant, one.label, sorted(one.tools), one.places.state()) for one in self]
+
+    def _add(self, agent: Agent) -> None:
+        self._agents.put(agent.id, agent.tenant, agent)
+        self._known_as.put(agent.id, agent.tenant, agent.id)
 
     def _under_another_name(self, run: Trajectory) -> Agent | None:
         label, tools = _label(run), _tools(run)
         best, most = None, 0.0
-        for _, tenant, agent in self._agents:
-            if tenant != run.tenant:
-                continue
-            both = len(tools | agent.tools)
-            common = len(tools & agent.tools) / both if both else 1.0
-            same = common == 1.0 and bool(tools)
-            if (same or (label and label == agent.label and common >= _COMMON)) and common >= most:
+        for agent in self:
+            common = _common(tools, agent.tools)
+            alike = (common == 1.0 and tools) or (label and label == agent.label and common >= _COMMON)
+            if agent.tenant == run.tenant and alike and common >= most:
                 best, most = agent, common
         return best
-
-    def state(self) -> list[Saved]:
-        """Everything, the agent longest without a run first."""
-        return [
-            Saved(agent.id, agent.tenant, agent.label, sorted(agent.tools), agent.places.state())
-            for _, _, agent in self._agents
-        ]
-
-    def load(self, state: list[Saved]) -> None:
-        """Take up what `state` gave."""
-        for saved in state:
-            places = Neighbourhoods()
-            places.load(saved.leaders)
-            agent = Agent(saved.id, saved.tenant, saved.label, frozenset(saved.tools), places)
-            self._agents.put(agent.id, agent.tenant, agent)
-            self._known_as.put(agent.id, agent.tenant, agent.id)
-
-
-def _label(run: Trajectory) -> str:
-    label = called(agent_of(run)).rpartition("/")[2]
-    return "" if label == _UNNAMED else label
-
-
-def _tools(run: Trajectory) -> frozenset[bytes]:
-    return frozenset(_TOOL.findall(run.tools[:_LONGEST]))
 
 
 def by_agent(runs: Iterable[Trajectory]) -> list[list[Trajectory]]:
@@ -130,13 +109,25 @@ def by_agent(runs: Iterable[Trajectory]) -> list[list[Trajectory]]:
     for run in reversed(list(runs)):
         label, tools, name = _label(run), _tools(run), agent_of(run)
         for tenant, other, theirs, names, group in found:
-            if tenant != run.tenant or label != other:
-                continue
-            both = len(tools | theirs)
-            if label or name in names or not both or len(tools & theirs) >= _COMMON * both:
+            same = (tenant, other) == (run.tenant, label)
+            if same and (label or name in names or _common(tools, theirs) >= _COMMON):
                 names.add(name)
                 group.append(run)
                 break
         else:
             found.append((run.tenant, label, tools, {name}, [run]))
     return [group[::-1] for _, _, _, _, group in found]
+
+
+def _label(run: Trajectory) -> str:
+    label = called(agent_of(run)).rpartition("/")[2]
+    return "" if label == _UNNAMED else label
+
+
+def _tools(run: Trajectory) -> frozenset[bytes]:
+    return frozenset(_TOOL.findall(run.tools[:_LONGEST]))
+
+
+def _common(tools: frozenset[bytes], others: frozenset[bytes]) -> float:
+    both = len(tools | others)
+    return len(tools & others) / both if both else 1.0

@@ -7,13 +7,14 @@ No run is in its own estimate, tenants share nothing, and the party rule holds a
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite, log
 
 import msgspec
 
 from actors.kinds.remembered import Remembered
 from actors.messages import Candidate, Estimate
+from actors.messages.bounded import Bounded
 from actors.statistics.parties import FairWindow, set_aside, thinned
 
 LEVELS = 3
@@ -58,21 +59,38 @@ class Piece(msgspec.Struct):
 class _Known(msgspec.Struct, frozen=True):
     mean: float
     variance: float
-    evidence: float
+
+
+_NOTHING = _Known(0.5, 1.0 / 12.0)
+"""Of what nobody has heard of."""
 
 
 class Estimates:
-    """Of all kinds."""
+    """Of all kinds.
 
-    def __init__(self) -> None:
-        self._log: Remembered[Piece] = Remembered(OUTCOMES)
-        self._nodes: list[Remembered[FairWindow[Piece]]] = [Remembered(_NODES) for _ in range(LEVELS)]
+    Args:
+        pieces, scores, moved: what `state` gave in an earlier life.
+    """
+
+    def __init__(
+        self, pieces: Iterable[Piece] = (), scores: Iterable[Sequence[float]] = (), moved: Mapping[int, float] = {}
+    ) -> None:
         self._scores = [dict.fromkeys(_GRID, 0.0) for _ in range(LEVELS)]
-        self._moved: dict[int, float] = {}
+        for own, saved in zip(self._scores, scores, strict=False):
+            own.update(zip(_GRID, saved, strict=False))
+        self._moved = Bounded[int, float](_VERSIONS)
         """By version: divergence along the updates that led there, nats a token."""
+        self._moved.update(moved)
         self.counts: Counter[str] = Counter()
         """told, corrected, refused (no number, or beyond all bounds), drifted and erased (forgotten after a
         drift, or because somebody had the run erased)."""
+        self._begin(pieces)
+
+    def _begin(self, pieces: Iterable[Piece]) -> None:
+        self._log: Remembered[Piece] = Remembered(OUTCOMES)
+        self._nodes: list[Remembered[FairWindow[Piece]]] = [Remembered(_NODES) for _ in range(LEVELS)]
+        for piece in pieces:
+            self._add(piece)
 
     def __len__(self) -> int:
         return len(self._log)
@@ -90,8 +108,6 @@ class Estimates:
         moved = min(1.0, max(0.0, moved)) if isfinite(moved) else 0.0
         if candidate.version not in self._moved:
             self._moved[candidate.version] = self._moved.setdefault(candidate.parent, 0.0) + moved
-            while len(self._moved) > _VERSIONS:
-                del self._moved[min(self._moved)]
 
     def tell(self, piece: Piece) -> bool:
         """Take in an outcome, or what a known one was corrected to. False if it is none."""
@@ -116,7 +132,7 @@ class Estimates:
             version: newest weights that sampled in it.
             without: id of the run whose outcome is left out.
         """
-        known, evidence = self._top(), 0.0
+        known, evidence = _NOTHING, 0.0
         for level, name in enumerate(path):
             found = self._at(level, name, version, without)
             if level == 0 and not found[1]:
@@ -129,13 +145,9 @@ class Estimates:
         """Forget outcomes."""
         pieces = self.pieces()
         kept = [piece for piece in pieces if not gone(piece)]
-        if len(kept) == len(pieces):
-            return
-        self.counts[why] += len(pieces) - len(kept)
-        self._log = Remembered(OUTCOMES)
-        self._nodes = [Remembered(_NODES) for _ in range(LEVELS)]
-        for piece in kept:
-            self._add(piece)
+        if len(kept) < len(pieces):
+            self.counts[why] += len(pieces) - len(kept)
+            self._begin(kept)
 
     def pieces(self) -> list[Piece]:
         """All outcomes that are remembered, oldest first but for corrected ones."""
@@ -145,26 +157,18 @@ class Estimates:
         """Everything: outcomes, scores of the strengths, how far versions have moved."""
         return self.pieces(), [list(scores.values()) for scores in self._scores], dict(self._moved)
 
-    def load(self, pieces: Iterable[Piece], scores: Sequence[Sequence[float]], moved: dict[int, float]) -> None:
-        """Take up what `state` gave."""
-        for piece in pieces:
-            self._add(piece)
-        for own, saved in zip(self._scores, scores, strict=False):
-            own.update(zip(_GRID, saved, strict=False))
-        self._moved.update(moved)
-
     def _add(self, piece: Piece) -> None:
         self._log.put(piece.id, piece.party, piece)
         for level, name in enumerate(piece.path[:LEVELS]):
             node = self._nodes[level].get(name)
             if node is None:
-                node = FairWindow[Piece](WINDOW, _party)
+                node = FairWindow[Piece](WINDOW, lambda one: one.party)
                 self._nodes[level].put(name, piece.path[0], node)
             node.append(piece)
 
     def _score(self, piece: Piece) -> None:
         """How likely each strength found what has happened."""
-        known = self._top()
+        known = _NOTHING
         for level, name in enumerate(piece.path[:LEVELS]):
             found = self._at(level, name, piece.version, "")
             # Where a level knows nothing all strengths say the same.
@@ -176,17 +180,13 @@ class Estimates:
                     self._scores[level][k] = _KEPT * score + likely
             known = _shrunk(found, known, self.strength(level))
 
-    def _top(self) -> _Known:
-        return _Known(0.5, 1.0 / 12.0, 0.0)
-
     def _at(self, level: int, name: str, version: int, without: str) -> tuple[float, float]:
         """Weighted outcomes and weights of one level, as far as the party rule lets them count."""
         node = self._nodes[level].get(name)
         if node is None:
             return 0.0, 0.0
         pieces = [piece for piece in reversed(list(node)) if piece.id != without]
-        parties = [piece.party for piece in pieces]
-        taken = [pieces[place] for place in thinned(parties)]
+        taken = [pieces[place] for place in thinned([piece.party for piece in pieces])]
         sums: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
         now = self._moved.get(version)
         weight = 1.0
@@ -214,8 +214,4 @@ def _shrunk(found: tuple[float, float], above: _Known, k: float) -> _Known:
     mean = (total + k * above.mean) / (weights + k)
     inside = min(1.0, max(0.0, mean))
     variance = inside * (1.0 - inside) / (weights + k + 1.0) + (k / (weights + k)) ** 2 * above.variance
-    return _Known(mean, variance, weights)
-
-
-def _party(piece: Piece) -> str:
-    return piece.party
+    return _Known(mean, variance)

@@ -8,15 +8,14 @@ One object a process, told by the curator, which also saves it. Bounded; determi
 from collections.abc import Collection, Mapping
 
 import msgspec
-import structlog
 
 from actors.kinds.agents import Agents, Saved
 from actors.kinds.clusters import cluster_of
 from actors.kinds.estimates import Estimates, Piece
+from actors.kinds.remembered import read_saved
 from actors.messages import Estimate, Trajectory, agent_of, concerns
 from actors.statistics.parties import party_of
 
-_log = structlog.get_logger(__name__)
 _GUIDED = "|guided"
 """Runs that saw lessons are an arm of their own: their success says nothing of those that did not."""
 
@@ -107,13 +106,7 @@ class Kinds:
 
     def load(self, data: bytes | None) -> None:
         """Take up what `to_save` gave; what cannot be read is as if nothing had been kept."""
-        if data is None:
-            return
-        try:
-            state = msgspec.msgpack.decode(data, type=_State)
-        except msgspec.DecodeError as error:
-            _log.warning("kinds_unreadable", error=str(error), bytes=len(data))
-            return
-        self.agents, self.estimates = Agents(), Estimates()
-        self.agents.load(state.agents)
-        self.estimates.load(state.pieces, state.scores, state.moved)
+        state = read_saved(data, _State)
+        if state is not None:
+            self.agents = Agents(state.agents)
+            self.estimates = Estimates(state.pieces, state.scores, state.moved)

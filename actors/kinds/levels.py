@@ -9,16 +9,14 @@ of words, and no outcome is kept.
 from zlib import crc32
 
 import msgspec
-import structlog
 
 from actors.kinds.clusters import cluster_of
 from actors.kinds.neighbourhoods import Leader, Neighbourhoods
-from actors.kinds.remembered import Remembered
+from actors.kinds.remembered import Remembered, read_saved
 from actors.messages import Trajectory, agent_of
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
 
-_log = structlog.get_logger(__name__)
 ENOUGH = 8
 """Requests by which a level is known. Two thirds of an estimate are its own then, at the strength that levels start
 with (`actors.kinds.estimates`), and none of its rates has a standard error above 0.18."""
@@ -34,40 +32,22 @@ _LATELY = 4096
 """Goals of which it is remembered what they are near to, until the next one is learned."""
 _SANDBOX = "sandbox"
 """Whose the sandbox's goals are."""
-
-
-def mixed(kind: str) -> bool:
-    """Whether `kind` is all that is left of an agent, or of everything: what it asks for changes from day to day."""
-    return kind == REST or kind.startswith(_AGENT)
+Known = list[tuple[str, str, list[int]]]
+"""Names of one level, each with its party and digests of its newest requests."""
 
 
 class _State(msgspec.Struct, frozen=True):
-    places: list[tuple[str, Leader]]
-    known: list[list[tuple[str, str, list[int]]]]
-    """By level: name, party, digests of its newest requests."""
+    places: list[tuple[str, Leader]] = []
+    goals: Known = []
+    neighbourhoods: Known = []
+    agents: Known = []
 
 
 class Levels:
     """What is known of goals, neighbourhoods and agents. Bounded; deterministic in what it was told."""
 
     def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self._places = Neighbourhoods(PLACES)
-        self._goals: Remembered[list[int]] = Remembered(GOALS)
-        self._neighbourhoods: Remembered[list[int]] = Remembered(PLACES)
-        self._agents: Remembered[list[int]] = Remembered(AGENTS)
-        self._lately: Bounded[str, tuple[str, str]] = Bounded(_LATELY)
-        self._changed = False
-
-    def __len__(self) -> int:
-        """Kinds that are known, the rest not counted."""
-        return sum(len(requests) >= ENOUGH for level in self._levels for _, _, requests in level)
-
-    @property
-    def _levels(self) -> tuple[Remembered[list[int]], ...]:
-        return self._goals, self._neighbourhoods, self._agents
+        self.load(None)
 
     def tell(self, run: Trajectory) -> None:
         """Learn from a run that had an outcome; the same request again teaches nothing."""
@@ -121,22 +101,18 @@ class Levels:
         if not self._changed:
             return None
         self._changed = False
-        return msgspec.msgpack.encode(_State(self._places.state(), [list(level) for level in self._levels]))
+        goals, neighbourhoods, agents = map(list, (self._goals, self._neighbourhoods, self._agents))
+        return msgspec.msgpack.encode(_State(self._places.state(), goals, neighbourhoods, agents))
 
     def load(self, data: bytes | None) -> None:
         """Take up what `to_save` gave, instead of what is known; what cannot be read is as if nothing had been kept."""
-        self._clear()
-        if data is None:
-            return
-        try:
-            state = msgspec.msgpack.decode(data, type=_State)
-        except msgspec.DecodeError as error:
-            _log.warning("kinds_unreadable", error=str(error), bytes=len(data))
-            return
-        self._places.load(state.places)
-        for level, known in zip(self._levels, state.known, strict=False):
-            for name, party, requests in known:
-                level.put(name, party, requests)
+        state = read_saved(data, _State) or _State()
+        self._places = Neighbourhoods(PLACES, state.places)
+        self._goals = Remembered(GOALS, state.goals)
+        self._neighbourhoods = Remembered(PLACES, state.neighbourhoods)
+        self._agents = Remembered(AGENTS, state.agents)
+        self._lately: Bounded[str, tuple[str, str]] = Bounded(_LATELY)
+        self._changed = False
 
 
 def _note(level: Remembered[list[int]], name: str, party: str, request: int) -> None:

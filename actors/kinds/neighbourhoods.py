@@ -8,6 +8,7 @@ neighbourhood has the name of its first goal's cluster.
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain
 from math import log, sqrt
 from zlib import crc32
@@ -67,8 +68,8 @@ def features(goal: str) -> Features:
 class Neighbourhoods:
     """Those of one agent."""
 
-    def __init__(self, limit: int = LEADERS) -> None:
-        self._leaders: Remembered[Leader] = Remembered(limit)
+    def __init__(self, limit: int = LEADERS, leaders: Iterable[tuple[str, Leader]] = ()) -> None:
+        self._leaders = Remembered[Leader](limit, ((one.name, party, one) for party, one in leaders))
         self._having: Counter[int] | None = None
         """By word: leaders that have it; counted anew when it is asked for after a change."""
         self._sizes: dict[str, float] = {}
@@ -95,12 +96,9 @@ class Neighbourhoods:
             self._leaders.put(name, party, Leader(name, dict(list(own.items())[:_FEATURES])))
         else:
             _follow(leader, own)
-        self._changed()
-        return name
-
-    def _changed(self) -> None:
         self._having = None
         self._sizes.clear()
+        return name
 
     def _nearest(self, own: Features) -> str | None:
         if not own or not len(self._leaders):
@@ -134,12 +132,6 @@ class Neighbourhoods:
     def state(self) -> list[tuple[str, Leader]]:
         """Everything, as (party, leader), the one longest without use first."""
         return [(owner, leader) for _, owner, leader in self._leaders]
-
-    def load(self, state: list[tuple[str, Leader]]) -> None:
-        """Take up what `state` gave."""
-        for party, leader in state:
-            self._leaders.put(leader.name, party, leader)
-        self._changed()
 
 
 def _follow(leader: Leader, own: Features) -> None:

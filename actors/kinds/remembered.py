@@ -1,12 +1,16 @@
 """What is remembered by name, bounded: whoever fills it up pushes out his own."""
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
+
+import msgspec
+import structlog
 
 from actors.statistics.parties import CAP
 
 T = TypeVar("T")
+_log = structlog.get_logger(__name__)
 
 
 class Remembered(Generic[T]):
@@ -15,10 +19,11 @@ class Remembered(Generic[T]):
     An owner who holds more than `CAP` of it makes room with his own, so that a flood of names forgets the flood.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, things: Iterable[tuple[str, str, T]] = ()) -> None:
         self._limit = limit
         self._things: OrderedDict[str, tuple[str, T]] = OrderedDict()
-        self._held: Counter[str] = Counter()
+        for name, owner, thing in things:
+            self.put(name, owner, thing)
 
     def __len__(self) -> int:
         return len(self._things)
@@ -27,16 +32,14 @@ class Remembered(Generic[T]):
         return name in self._things
 
     def __iter__(self) -> Iterator[tuple[str, str, T]]:
-        """Name, owner and thing, the one longest without use first."""
+        """Name, owner and thing, the one longest without use first: what another one is made from."""
         return ((name, owner, thing) for name, (owner, thing) in self._things.items())
 
     def get(self, name: str) -> T | None:
         """The thing of that name, which is in use by that; None if there is none."""
-        found = self._things.get(name)
-        if found is None:
-            return None
-        self._things.move_to_end(name)
-        return found[1]
+        if name in self._things:
+            self._things.move_to_end(name)
+        return self.look(name)
 
     def look(self, name: str) -> T | None:
         """The thing of that name, which is no more in use by that; None if there is none."""
@@ -45,20 +48,25 @@ class Remembered(Generic[T]):
 
     def put(self, name: str, owner: str, thing: T) -> T | None:
         """Remember `thing`; returns what made room for it, if anything had to."""
-        self.drop(name)
-        self._things[name] = (owner, thing)
-        self._held[owner] += 1
+        self._things[name] = owner, thing
+        self._things.move_to_end(name)
         if len(self._things) <= self._limit:
             return None
         # Only the owner who puts can have come to hold too much.
-        loud = self._held[owner] > max(1.0, CAP * self._limit)
-        return self.drop(next(key for key, (whose, _) in self._things.items() if whose == owner or not loud))
+        own = [key for key, (whose, _) in self._things.items() if whose == owner]
+        loud = len(own) > max(1.0, CAP * self._limit)
+        return self.drop(own[0] if loud else next(iter(self._things)))
 
     def drop(self, name: str) -> T | None:
         """Forget it on purpose; returns what it was."""
-        owner, thing = self._things.pop(name, (None, None))
-        if owner is not None:
-            self._held[owner] -= 1
-            if not self._held[owner]:
-                del self._held[owner]
-        return thing
+        found = self._things.pop(name, None)
+        return None if found is None else found[1]
+
+
+def read_saved(data: bytes | None, kind: type[T]) -> T | None:
+    """What was saved as `kind`; None if nothing was, or if it cannot be read."""
+    try:
+        return None if data is None else msgspec.msgpack.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        _log.warning("kinds_unreadable", error=str(error), bytes=len(data or b""))
+        return None

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from actors.messages import Exchange
+from actors.monitoring.engine_figures import Figures
 from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import Action, Finding, Monitor
-from actors.ports.engine_figures import Figures
 from actors.statistics import change_tests as seq
 from actors.statistics.change_tests import Looks
 

@@ -23,13 +23,13 @@ from actors.messages import Attributed, Directive, Exchange, Feedback, Message, 
 from actors.monitoring.agent_outcomes import AgentOutcomes
 from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.engine import EngineWatch
+from actors.monitoring.engine_figures import Figures, read_figures
 from actors.monitoring.first_version import FirstVersion, Place, VersionSuccess
 from actors.monitoring.history import History, Remembered, Swap
 from actors.monitoring.monitor import SEVERITY, Finding, Monitor
 from actors.monitoring.settings import SAMPLE, USUAL, VERSIONS, WINDOW, Actions
 from actors.monitoring.tools import ToolDrift
 from actors.monitoring.versions import version_monitors
-from actors.ports.engine_figures import Figures, read_figures
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineRejected
 from actors.statistics.parties import binds, with_evidence

@@ -7,15 +7,13 @@ that is not a number reads as -1. A swap is `prepare`, `pause`, `load`, `label`,
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from actors.messages import VersionSpan
-
-FinishReason = Literal["stop", "length", "tool_calls", "abort", "error"]
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +24,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: list[float]
     """Natural log-probs of `token_ids` at temperature 1, unmasked, one each."""
     versions: tuple[VersionSpan, ...]
-    """Spans over `token_ids` by the weights that sampled them, in order, without gaps; empty if the engine cannot
-    say."""
+    """Spans over `token_ids` by the weights that sampled them, in order, without gaps; empty if it cannot say."""
     finish_reason: str
-    """One of `FinishReason`; an engine of another make may say more."""
+    """`stop`, `length`, `tool_calls`, `abort` or `error`; an engine of another make may say more."""
 
 
 class Engine(Protocol):
@@ -53,16 +50,9 @@ class Engine(Protocol):
         ...
 
     async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        *,
-        max_tokens: int,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-        stop: Sequence[str] = (),
+        self, prompt_ids: Sequence[int], *, max_tokens: int, temperature: float = 1.0, seed: int | None = None,
         ignore_eos: bool = False,
-    ) -> Generation:
+    ) -> Generation:  # fmt: skip
         """Sample a continuation of `prompt_ids`; temperature 0 is greedy."""
         ...
 
@@ -107,8 +97,7 @@ class Engine(Protocol):
         """Load the version directory `path`, which must be readable by the engine.
 
         Args:
-            epoch: of the lease under which the swap is done; an engine with the vLLM plug-in refuses one that is
-                smaller than the greatest it has seen.
+            epoch: of the lease under which the swap is done; one smaller than the greatest seen is refused.
             clean: also overwrite the KV blocks, where the engine can: what served may have left NaN in them.
 
         Raises:

@@ -1,8 +1,7 @@
 """Environments: places where tasks can be attempted and their outcome verified.
 
-The rollout actor plays tasks in one of them with the shadow engine, the gatekeeper measures candidates on its held-out
-tasks, the questioner looks at its profile and tools. Agents in production have environments of their own that nobody
-here knows. What an environment says through these Protocols is what any agent may know: never its answer key.
+What an environment says through these Protocols is what any agent may know: never its answer key. Agents in production
+have environments of their own that nobody here knows.
 """
 
 from collections.abc import Sequence

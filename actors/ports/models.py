@@ -61,8 +61,8 @@ class Grader(Protocol):
     async def grade(self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = ()) -> Grade:
         """The grade of `steps` as an attempt at `task.goal`; lessons that stood in the prompt are not part of either.
 
-        Never raises for a judge that is away or answers garbage: it abstains, and says why. A 0 would be a failure that
-        the policy did not make, in the middle of its group's baseline.
+        Where the judge is away or answers garbage it abstains, and says why: a 0 would be a failure that the policy did
+        not make.
 
         Args:
             reference: calls that are known to reach the goal; other ways are as good. Empty if none are known.
@@ -92,9 +92,7 @@ class Extractor(Protocol):
     """With the model's name: the `origin` of its lessons."""
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
-        """The lessons of trajectories with similar goals; either side may be empty, not both.
-
-        No lesson is a good answer; so is none where the endpoint's words cannot be read, or it refuses.
+        """The lessons of trajectories with similar goals; not both sides are empty. No lesson is a good answer.
 
         Raises:
             ExtractorUnavailable: no answer in time, or the budget is spent: ask again later.

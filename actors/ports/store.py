@@ -53,19 +53,12 @@ class SwapRunner(Protocol):
     """Runs the pause-to-resume section where a dead daemon cannot leave it half done."""
 
     async def swap(
-        self,
-        engine: str,
-        path: Path,
-        version: int,
-        *,
-        manifest: str = "",
-        last_good: Path | None = None,
+        self, engine: str, path: Path, version: int, *, manifest: str = "", last_good: Path | None = None,
         last_version: int = -1,
-    ) -> SwapReport:
+    ) -> SwapReport:  # fmt: skip
         """Load the version directory `path` into `engine` under the label `version`; on failure `last_good` again.
 
-        Brings it to where the engine can read it and validates it, the learner's signature first, before the engine is
-        touched. One swap an engine at a time.
+        It is validated, the learner's signature first, before the engine is touched. One swap an engine at a time.
 
         Args:
             path: where the learner wrote it.

@@ -6,11 +6,12 @@ from math import sqrt
 import msgspec
 
 from actors.messages import Trajectory, agent_of
+from actors.ports.parsed_calls import offered
 from actors.ports.tool_answers.reader import read
 from actors.provisional.phrases import cut
 from actors.statistics.parties import party_of
 from actors.tool_results.runs import asks
-from actors.tool_results.validity import invalid, offered
+from actors.tool_results.validity import invalid
 
 STEPS = 24
 """Last steps that are read: how a run ended stands there."""

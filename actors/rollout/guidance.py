@@ -4,18 +4,16 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-
 from actors.messages import Experience, Task
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.ports.errors import AdapterError
+from actors.ports.parsed_calls import offered
 from actors.ports.store import Retriever
 from actors.rollout.context import ContextTemplate
 from actors.rollout.episode_runner import begin, opening_ids
 from actors.rollout.errors import EpisodeLost
 from actors.system.errors import DependencyUnavailable
-from actors.tool_results.validity import offered
 
 
 class Guidance:
@@ -67,7 +65,7 @@ class Guidance:
 
     async def _lessons(self, task: Task, tools: list[dict[str, Any]]) -> tuple[Experience, ...]:
         try:
-            names = offered(msgspec.json.encode(tools))
+            names = offered(tools)
             found = await self._retriever.lessons(task.goal, self._tenant, tools=names)
             # Whoever finds lessons may be behind: what is quarantined by now is shown to nobody.
             return tuple(one for one in found if one.state != "quarantined")[: self._most]

@@ -15,7 +15,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge said of some content."""
 
     key: str
-    """Of the content; see `actors.credit.content`."""
+    """Of the content; see `actors.credit.judgement_cache`."""
     tenant: str
     body: bytes
 

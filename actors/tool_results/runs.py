@@ -11,9 +11,10 @@ import numpy as np
 
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attribution, Step, Trajectory, agent_of, derived_id
+from actors.ports.parsed_calls import offered
 from actors.ports.tool_answers.reader import failed
 from actors.statistics.parties import party_of
-from actors.tool_results.validity import invalid, offered
+from actors.tool_results.validity import invalid
 
 _GRAM = 4
 """Words of an n-gram."""

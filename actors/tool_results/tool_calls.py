@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall, Trajectory
-from actors.ports.answers import read_call
+from actors.ports.parsed_calls import read_call
 from actors.ports.tool_answers.reader import read
 
 GOAL = ""

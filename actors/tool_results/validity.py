@@ -9,22 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.messages import Step, ToolCall
-from actors.ports.answers import listed_tools, read_call
 from actors.ports.json_schema import fits
+from actors.ports.parsed_calls import read_call
 
 _TAG = "<tool_call"
-
-
-def offered(tools: bytes) -> dict[str, dict[str, Any]]:
-    """Schema of the arguments by tool name, from a request's tool list (JSON) in any dialect; {} where it has none."""
-    found: dict[str, dict[str, Any]] = {}
-    for tool in listed_tools(tools):
-        function = tool.get("function", tool)
-        name = function.get("name") if isinstance(function, dict) else None
-        if isinstance(name, str):
-            schema = function.get("parameters", function.get("input_schema"))
-            found[name] = schema if isinstance(schema, dict) else {}
-    return found
 
 
 def invalid(step: Step, tools: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from actors.dialects import digest
 from actors.messages import Handoff
-from actors.ports.answers import listed_tools
+from actors.ports.parsed_calls import listed_tools
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 _HEAD = 400

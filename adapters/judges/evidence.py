@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from actors.messages import Step
-from actors.ports.answers import ParsedCall
+from actors.ports.parsed_calls import ParsedCall
 from actors.ports.tool_answers.reader import documents, failed
 
 _WORD = re.compile(r"[\w@+-]+(?:[.:/][\w@+-]+)*")

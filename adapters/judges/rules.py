@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.answers import ParsedCall, listed_tools, read_call
+from actors.ports.parsed_calls import ParsedCall, offered, read_call
 from adapters.judges.evidence import failures, found_values, values_of, words
 
 SUCCESS = 0.5
@@ -72,16 +72,16 @@ def judge(trajectory: Trajectory) -> tuple[StepLabel, ...]:
     """The labels of `trajectory`'s steps, in order."""
     outcome = trajectory.outcome
     succeeded = None if outcome is None else outcome >= SUCCESS
-    offered = _offered(trajectory.tools)
+    known = set(offered(trajectory.tools))
     deeds = _trace(trajectory, succeeded is True)
-    return tuple(_label(index, trajectory.steps, deeds, offered, succeeded) for index in range(len(trajectory.steps)))
+    return tuple(_label(index, trajectory.steps, deeds, known, succeeded) for index in range(len(trajectory.steps)))
 
 
 def _label(
-    index: int, steps: Sequence[Step], deeds: Sequence[_Deed], offered: set[str], succeeded: bool | None
+    index: int, steps: Sequence[Step], deeds: Sequence[_Deed], known: set[str], succeeded: bool | None
 ) -> StepLabel:
     step, deed = steps[index], deeds[index]
-    fault = _malformed(step, deed, offered)
+    fault = _malformed(step, deed, known)
     if fault:
         return StepLabel("BAD", 1.0, fault)
     if deed.wrong:
@@ -137,12 +137,12 @@ def _trace(trajectory: Trajectory, succeeded: bool) -> list[_Deed]:
     return deeds
 
 
-def _malformed(step: Step, deed: _Deed, offered: set[str]) -> str:
+def _malformed(step: Step, deed: _Deed, known: set[str]) -> str:
     """What is wrong with the form of `step`, empty if nothing is."""
     for call in deed.calls:
         if call.arguments is None:
             return "arguments are no JSON object"
-        if offered and call.name not in offered:
+        if known and call.name not in known:
             return "no such tool"
     if not deed.calls and (not step.text.strip() or _CALL_TAG in step.text):
         return "no readable call"
@@ -168,9 +168,3 @@ def _enabled(index: int, deeds: Sequence[_Deed]) -> int | None:
         if deeds[later].worked and any(deeds[later].same_calls(early) for early in refused):
             return later
     return None
-
-
-def _offered(tools: bytes) -> set[str]:
-    """Names in the request's tool list; empty if there is none that can be read."""
-    functions = [tool.get("function", tool) for tool in listed_tools(tools)]
-    return {str(function["name"]) for function in functions if isinstance(function, dict) and "name" in function}

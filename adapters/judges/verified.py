@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.answers import listed_tools, offered, read_call
 from actors.ports.json_schema import fits
 from actors.ports.models import Judge
+from actors.ports.parsed_calls import offered, read_call
 from actors.ports.tool_answers.reader import documents, failed
 from adapters.chat.settings import settings_of
 from adapters.judges.rules import SUCCESS
@@ -92,7 +92,7 @@ class VerifiedJudge:
 
 def evidence(trajectory: Trajectory) -> Mapping[int, StepLabel]:
     """What is known of steps without any judge, by step from 0."""
-    schemas = offered(listed_tools(trajectory.tools))
+    schemas = offered(trajectory.tools)
     found: dict[int, StepLabel] = {}
     for number, step in enumerate(trajectory.steps):
         label = _schema_error(step, schemas) or _error(step) or _edited(step)

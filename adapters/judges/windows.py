@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actors.messages import Step, Trajectory
-from actors.ports.answers import listed_tools, offered
+from actors.ports.parsed_calls import offered
 from adapters.chat.quoting import quoted
 from adapters.judges.evidence import failures
 
@@ -118,7 +118,7 @@ def show(number: int, step: Step, shape: Shape) -> Shown:
 
 def tool_names(trajectory: Trajectory, most: int = 64) -> str:
     """Names of the tools that were offered, as a JSON list."""
-    names = list(offered(listed_tools(trajectory.tools)))
+    names = list(offered(trajectory.tools))
     return json.dumps([_plain(name) for name in names[:most]], ensure_ascii=False)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from actors.credit.control_questions import BLIND_SHARE
+from actors.credit.attributor import BLIND_SHARE
 from actors.gate.replay_trial import SCORED
 from actors.kinds.holdout import SHARE
 from adapters.judges.windows import Shape as Shown

@@ -18,10 +18,10 @@ from actors.messages.codec import decode_batch
 from actors.messages.errors import MessageError
 from actors.messages.manifest import Manifest, bad_file
 from actors.messages.spool import RawExchange, decode_spooled
-from actors.ports.answers import listed_tools
 from actors.ports.errors import AdapterError, CheckpointRefused, LiveApiMalformed
+from actors.ports.parsed_calls import offered
 from actors.tool_results.tool_calls import calls_of
-from actors.tool_results.validity import invalid, offered
+from actors.tool_results.validity import invalid
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.engines.checkpoint import open_checkpoint
 from adapters.intake.jsonl import from_chat, from_line, kind_of, to_line
@@ -240,7 +240,6 @@ def tool_results(data: bytes) -> None:
     )  # fmt: skip
     run = Trajectory(id="t", goal=more, source="production", started=0.0, ended=1.0, steps=(step, step), tools=one)
     calls_of(run)
-    listed_tools(one)
     invalid(step, offered(one))
 
 

@@ -21,7 +21,7 @@ from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.travelling import plays
 
 pytestmark = pytest.mark.anyio
-BLIND = "actors.credit.control_questions.BLIND_SHARE"
+BLIND = "actors.credit.attributor.BLIND_SHARE"
 
 
 class Failing:
@@ -217,7 +217,7 @@ async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_kee
     assert {record.attribution.weight for record in last} == {wanted}
     page = actor.stats.all()[0]
     assert page.weight == wanted
-    assert figures(page.outcomes).auc_low is not None
+    assert figures(page.outcomes)["auc_low"] is not None
 
 
 async def test_reports_on_steps_count_in_full_whatever_the_judges_weight(monkeypatch):

@@ -26,7 +26,7 @@ RUNS = 70
 
 @pytest.fixture(autouse=True)
 def nothing_is_asked_blind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.credit.control_questions.BLIND_SHARE", 0.0)
+    monkeypatch.setattr("actors.credit.attributor.BLIND_SHARE", 0.0)
 
 
 class Endpoint:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.credit.attributor import worth
-from actors.credit.content import content_hash
+from actors.credit.judgement_cache import content_hash
 from actors.messages import Trajectory
 from tests.support.travelling import call, plays, trajectory
 

@@ -126,7 +126,7 @@ async def test_a_full_disk_is_waited_out_and_the_order_comes_when_there_is_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as full:
-        full.setattr(curator_module, "write_whole", no_space)
+        full.setattr("actors.curation.batch_files.write_whole", no_space)
         with pytest.raises(DependencyUnavailable, match=r"No space left.*state_dir"):
             await bench.credit(*group("a", MIXED))
     await bench.restart()  # as the runner does after an outage
@@ -141,7 +141,7 @@ def no_space(path: Path, *_: object, **__: object) -> None:
 async def test_batch_files_are_bounded_and_torn_ones_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     (bench.path / "batches").mkdir(exist_ok=True)
     (bench.path / "batches" / ".0123456789abcdef.x.batch.part").write_bytes(b"torn")
-    monkeypatch.setattr(curator_module, "KEEP_FILES", 2)
+    monkeypatch.setattr("actors.curation.batch_files.KEEP_FILES", 2)
     await bench.restart()
     for version in range(1, 5):
         (order,) = await bench.credit(*group(f"g{version}", MIXED, min_version=version))

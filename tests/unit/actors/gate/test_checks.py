@@ -11,9 +11,9 @@ from actors.gate.evidence import recent_runs
 from actors.gate.prompts import PromptCheck, PromptSettings, _chosen
 from actors.gate.safety import SHIPPED, InvalidProbes, Probe, SafetyCheck, SafetySettings, read_probes
 from actors.messages import Exchange, ToolCall
-from actors.ports.answers import Answer
 from actors.ports.errors import EngineRejected, EngineUnavailable
 from actors.system.errors import DependencyUnavailable
+from actors.tool_results.answers import Answer
 from tests.support.fakes import FakeEngine, FakeStore
 from tests.unit.actors.gate.made import HELD_OUT, NOT_HELD_OUT, production
 

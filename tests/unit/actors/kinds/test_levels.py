@@ -82,4 +82,4 @@ def test_asking_learns_nothing() -> None:
         asked.tell(run(number, goal))
         silent.tell(run(number, goal))
     assert [asked.kind(goal) for goal in bfcl()] == [silent.kind(goal) for goal in bfcl()]
-    assert len(asked) == len(silent) > 5
+    assert len({silent.kind(goal) for goal in bfcl()}) > 5

@@ -5,9 +5,9 @@ import pytest
 
 from actors.messages import Exchange, VersionSpan
 from actors.monitoring.engine import EngineWatch
+from actors.monitoring.engine_figures import Figures, read_figures
 from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import Finding
-from actors.ports.engine_figures import Figures, read_figures
 from actors.ports.errors import EngineRejected
 
 BOUNDS = (0.1, 0.2, 0.4, 0.8, float("inf"))

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from actors.messages import Step, TokenRow, ToolCall, Trajectory, pack_array
+from actors.ports.parsed_calls import offered
 from actors.tool_results.runs import asks, call_failed, lateness, loops, repetition, summarize, tool_names
-from actors.tool_results.validity import fault, invalid, offered
+from actors.tool_results.validity import fault, invalid
 
 SCHEMA = {
     "type": "object",

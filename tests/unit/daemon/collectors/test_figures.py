@@ -35,7 +35,7 @@ class Judge:
 
 
 async def test_what_a_judge_did_and_cost_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.credit.control_questions.BLIND_SHARE", 1.0)
+    monkeypatch.setattr("actors.credit.attributor.BLIND_SHARE", 1.0)
     settings = AttributorSettings(tokens_per_day=2500, concurrency=1)
     attributor, registry = Attributor(settings, judge=Judge()), CollectorRegistry()
     # A hundred twice, once of it blind; of the next hundred labels go before trials.

@@ -4,7 +4,6 @@ Are its tool calls valid, does it refuse, does it go round in circles? The gate 
 prompts and safety probes.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ import msgspec
 
 from actors.messages import ToolCall
 from actors.ports.json_schema import fits
+from actors.ports.parsed_calls import ParsedCall, read_call
 
 _REFUSAL = re.compile(
     r"""
@@ -29,28 +29,6 @@ _CALL_TAGS = ("<tool_call", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
 _GRAM, _LEAST_WORDS, _LOOPING = 4, 24, 0.5
 
 
-class ParsedCall(msgspec.Struct, frozen=True):
-    """A tool call, read."""
-
-    name: str
-    arguments: dict[str, Any] | None
-    """None: not a JSON object."""
-
-    @property
-    def key(self) -> str:
-        """The same for calls that ask for the same thing, however their JSON was written."""
-        return f"{self.name} {json.dumps(self.arguments, sort_keys=True)}"
-
-
-def read_call(call: ToolCall) -> ParsedCall:
-    """`call` with its arguments parsed."""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    return ParsedCall(call.name, arguments if isinstance(arguments, dict) else None)
-
-
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a model said."""
 
@@ -62,25 +40,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """It ran into the limit of tokens."""
     surprisal: float = 0.0
     """Mean of -log p of its tokens under the weights that sampled them, nats; an estimate of their entropy."""
-
-
-def listed_tools(tools: bytes) -> list[dict[str, Any]]:
-    """The tools in a request's tool list (JSON), whatever the dialect; empty where none can be read."""
-    try:
-        listed = json.loads(tools) if tools else []
-    except (ValueError, RecursionError):
-        return []
-    return [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-
-
-def offered(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Schema of the parameters by the tool's name, from a tool list in OpenAI's form."""
-    found: dict[str, Any] = {}
-    for tool in tools:
-        function = tool.get("function", tool)
-        if isinstance(function, Mapping) and isinstance(function.get("name"), str):
-            found[function["name"]] = function.get("parameters")
-    return found
 
 
 def valid_calls(answer: Answer, schemas: Mapping[str, Any]) -> bool:

@@ -3,7 +3,8 @@
 import pytest
 
 from actors.messages import ToolCall
-from actors.ports.answers import Answer, loops, offered, refuses, valid_calls
+from actors.ports.parsed_calls import offered
+from actors.tool_results.answers import Answer, loops, refuses, valid_calls
 
 BOOK = {"type": "function", "function": {"name": "book", "parameters": {"type": "object", "required": ["to"]}}}
 

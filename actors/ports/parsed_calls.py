@@ -1,0 +1,52 @@
+"""Tool calls and tool lists, read from the JSON in which they come."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actors.messages import ToolCall
+
+
+class ParsedCall(msgspec.Struct, frozen=True):
+    """A tool call, read."""
+
+    name: str
+    arguments: dict[str, Any] | None
+    """None: not a JSON object."""
+
+    @property
+    def key(self) -> str:
+        """The same for calls that ask for the same thing, however their JSON was written."""
+        return f"{self.name} {json.dumps(self.arguments, sort_keys=True)}"
+
+
+def read_call(call: ToolCall) -> ParsedCall:
+    """`call` with its arguments parsed."""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    return ParsedCall(call.name, arguments if isinstance(arguments, dict) else None)
+
+
+def listed_tools(tools: bytes) -> list[dict[str, Any]]:
+    """The tools in a request's tool list (JSON), whatever the dialect; empty where none can be read."""
+    try:
+        listed = json.loads(tools) if tools else []
+    except (ValueError, RecursionError):
+        return []
+    return [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+
+
+def offered(tools: bytes | Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where it has none."""
+    found: dict[str, dict[str, Any]] = {}
+    for tool in listed_tools(tools) if isinstance(tools, bytes) else tools:
+        function = tool.get("function", tool)
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if isinstance(name, str):
+            schema = function.get("parameters", function.get("input_schema"))
+            found[name] = schema if isinstance(schema, dict) else {}
+    return found
