@@ -109,20 +109,18 @@ class Estimates:
         if candidate.version not in self._moved:
             self._moved[candidate.version] = self._moved.setdefault(candidate.parent, 0.0) + moved
 
-    def tell(self, piece: Piece) -> bool:
-        """Take in an outcome, or what a known one was corrected to. False if it is none."""
+    def tell(self, piece: Piece) -> None:
+        """Take in an outcome, or what a known one was corrected to."""
+        known = self._log.get(piece.id)
         if not isfinite(piece.value) or abs(piece.value) > _LARGEST:
             self.counts["refused"] += 1
-            return False
-        known = self._log.get(piece.id)
-        if known is not None:
+        elif known is not None:
             known.value = piece.value
             self.counts["corrected"] += 1
-            return True
-        self._score(piece)
-        self._add(piece)
-        self.counts["told"] += 1
-        return True
+        else:
+            self._score(piece)
+            self._add(piece)
+            self.counts["told"] += 1
 
     def estimate(self, path: Sequence[str], *, version: int, without: str = "") -> Estimate | None:
         """Success that was to be expected of a run; None while its tenant has no outcome but its own.

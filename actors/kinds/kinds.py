@@ -59,17 +59,12 @@ class Kinds:
         _, agent, neighbourhood = self._path(run)
         return agent, neighbourhood
 
-    def tell(self, run: Trajectory) -> bool:
-        """How `run` went, or what that was corrected to; False if it says nothing."""
-        if run.outcome is None:
-            return False
-        self.place(run)
-        return self.estimates.tell(
-            Piece(
-                id=run.id, party=party_of(run.tenant, run.caller), agent=agent_of(run), path=self._path(run),
-                value=run.outcome, version=run.max_version,
-            )
-        )  # fmt: skip
+    def tell(self, run: Trajectory) -> None:
+        """How `run` went, or what that was corrected to; without an outcome it says nothing."""
+        if run.outcome is not None:
+            self.place(run)
+            party, path = party_of(run.tenant, run.caller), self._path(run)
+            self.estimates.tell(Piece(run.id, party, agent_of(run), path, run.outcome, run.max_version))
 
     def estimate(self, run: Trajectory) -> Estimate | None:
         """Success that was to be expected of `run`, its own outcome left out; None while nothing is known."""

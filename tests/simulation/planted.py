@@ -54,11 +54,13 @@ class HardOfHearing(Assembler):
 class Again(Curator):
     """Puts a run that it has just ordered back into the pool."""
 
-    async def _write(self, selected: Sequence[BatchItem]) -> BatchOrder:
-        order = await super()._write(selected)
-        first = selected[0].attributed
-        self.pool.add(first, self._clock())
-        return order
+    async def _order(self, records: list[Any]) -> Result:
+        before = self.outstanding
+        result = await super()._order(records)
+        if self.outstanding is not None and self.outstanding is not before:
+            first = await self._store.trajectory(self.outstanding.trajectories[0])
+            self.pool.add(cast(Attributed, first), self._clock())
+        return result
 
 
 class Deaf(Curator):

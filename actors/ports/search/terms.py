@@ -37,7 +37,7 @@ class TermIndex:
 
     def __init__(self) -> None:
         self._postings: dict[str, _Postings] = {}
-        self._lengths = np.zeros(0, dtype=np.float32)
+        self._lengths = array("f")
         """Weighted terms by slot; 0 where there is no text."""
         self._known: dict[str, _Known] = {}
         self._texts = 0
@@ -50,17 +50,12 @@ class TermIndex:
         """Add a text at `slot`, which must be empty."""
         self._known.clear()
         counts = _counted(fields)
-        if slot >= len(self._lengths):
-            grown = np.zeros(max(64, 2 * len(self._lengths), slot + 1), dtype=np.float32)
-            grown[: len(self._lengths)] = self._lengths
-            self._lengths = grown
+        self._lengths.extend([0.0] * (slot + 1 - len(self._lengths)))
         self._lengths[slot] = length = sum(counts.values())
         self._texts += 1
         self._whole += length
         for term, count in counts.items():
-            postings = self._postings.get(term)
-            if postings is None:
-                postings = self._postings[term] = _Postings(array("i"), array("f"))
+            postings = self._postings.setdefault(term, _Postings(array("i"), array("f")))
             postings.slots.append(slot)
             postings.counts.append(count)
 
@@ -73,7 +68,7 @@ class TermIndex:
         self._whole -= sum(counts.values())
         for term in counts:
             postings = self._postings[term]
-            at = int(np.flatnonzero(np.frombuffer(postings.slots, dtype=np.int32) == slot)[0])
+            at = postings.slots.index(slot)
             # The last one takes its place: the order among postings means nothing.
             last, count = postings.slots.pop(), postings.counts.pop()
             if at < len(postings.slots):
@@ -82,11 +77,7 @@ class TermIndex:
                 del self._postings[term]
 
     def scores(self, worth: Mapping[str, float], slots: int) -> npt.NDArray[np.float32]:
-        """BM25 of each text, `(slots,)`, 0 where none of the terms is.
-
-        Args:
-            worth: what each term counts, `idf` included, those first that are not to be left out.
-        """
+        """BM25 of each text, `(slots,)`: `worth` is what each term counts, the dearest first."""
         found = np.zeros(slots, dtype=np.float32)
         looked = 0
         for term, weight in worth.items():
@@ -107,9 +98,9 @@ class TermIndex:
             return None
         # Copies: an array of the standard library cannot grow while numpy looks into it.
         at = np.array(postings.slots, dtype=np.int64)
-        counts = np.array(postings.counts, dtype=np.float32)
+        counts, lengths = (np.array(given, dtype=np.float32) for given in (postings.counts, self._lengths))
         average = max(self._whole / self._texts, 1e-6)
-        brought = counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * self._lengths[at] / average))
+        brought = counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * lengths[at] / average))
         if len(self._known) >= _KNOWN:
             self._known.clear()
         known = self._known[term] = (at, brought.astype(np.float32))
