@@ -1,8 +1,10 @@
 """Prometheus collectors of the actor system, on a registry that the caller owns."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from actors.system.supervisor import SystemState
+from actors.system.lifecycle import ActorState
 
 
 class SystemMetrics:
@@ -39,9 +41,9 @@ class SystemMetrics:
         self.ready = Gauge("evolved_actor_ready", "1 if the actor is ready.", ["actor"], registry=registry)
         self.beat_age = Gauge("evolved_actor_beat_age_seconds", "Since the last beat.", ["actor"], registry=registry)
 
-    def observe(self, state: SystemState) -> None:
+    def observe(self, actors: Sequence[ActorState]) -> None:
         """Take over the supervisor's state."""
-        for actor in state.actors:
+        for actor in actors:
             self.restarts.labels(actor.name).set(actor.restarts)
             self.ready.labels(actor.name).set(actor.status == "ready")
             self.beat_age.labels(actor.name).set(actor.beat_age)

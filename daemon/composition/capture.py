@@ -2,7 +2,7 @@
 
 import random
 
-from actors.system.supervisor import Task
+from actors.system.lifecycle import Task
 from adapters.redaction import Redactor
 from daemon.collectors.figures import Figures
 from daemon.composition import values

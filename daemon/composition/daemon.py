@@ -34,7 +34,7 @@ from actors.store.engine import sqlite_file
 from actors.system.actor import Actor
 from actors.system.backpressure import Backpressure
 from actors.system.broker_health import heal
-from actors.system.lifecycle import Lifecycle, Restart, Task
+from actors.system.lifecycle import STALL_SECONDS, Lifecycle, Task
 from actors.system.notify import Notify
 from actors.system.outgoing import outgoing
 from actors.system.runner import drive
@@ -93,8 +93,8 @@ from daemon.upkeep.swaps import Swaps
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
-LONG = Restart(stall_seconds=900.0)
-"""For those whose handlers play dozens of episodes or wait for a swap."""
+LONG = 900.0
+"""Seconds without a heartbeat, for those whose handlers play dozens of episodes or wait for a swap."""
 _REMEMBERED_SECONDS = 31 * 86_400.0
 """Marks of handled records are kept for longer than any stream keeps a record (30 days): it could still come again."""
 _HOUSEKEEPING_SECONDS = 3600.0
@@ -148,12 +148,8 @@ class Daemon:
         self.learning, self.sentinel = self._monitoring()
         self._api(self._upkeep())
 
-    def act(self, actor: Actor, restart: Restart | None = None, *, lane: str = "") -> None:
-        """Supervise `actor`.
-
-        Args:
-            lane: tells a second task of one actor from the first.
-        """
+    def act(self, actor: Actor, stall_seconds: float = STALL_SECONDS, *, lane: str = "") -> None:
+        """Supervise `actor`; `lane` tells a second task of it from the first."""
 
         async def task(lifecycle: Lifecycle) -> None:
             await drive(
@@ -161,7 +157,7 @@ class Daemon:
                 backpressure=self._backpressure,
             )  # fmt: skip
 
-        self.supervisor.add(actor.name + lane, task, restart)
+        self.supervisor.add(actor.name + lane, task, stall_seconds=stall_seconds)
 
     def figures(self, read: Callable[[T], Iterable[Metric]], source: T) -> None:
         """Show what `read` finds in `source`."""
@@ -179,7 +175,7 @@ class Daemon:
 
         live = Live(self.config.apis, self.config.state, note=note)
         self.parts.registry.register(Figures(live_figures, live))
-        self.supervisor.add("live", live.run, Restart(critical=False))
+        self.supervisor.add("live", live.run, critical=False)
         routes = LiveRoutes(live)
         self.routes += routes.routes()
         return routes
@@ -189,10 +185,10 @@ class Daemon:
         for name, task in everywhere.items():
             self.supervisor.add(name, task)
         letters = partial(collect, self.parts.bus, self.store)
-        self.supervisor.add("dead_letters", letters, Restart(critical=False))
+        self.supervisor.add("dead_letters", letters, critical=False)
         if not self.config.nats.url:
             watched = partial(heal, self.config.state / "broker", self.parts.bus.host)
-            self.supervisor.add("broker", watched, Restart(critical=False))
+            self.supervisor.add("broker", watched, critical=False)
 
     def _trajectories(self) -> None:
         """Calls to trajectories."""
@@ -371,7 +367,7 @@ class Daemon:
         self.supervisor.add(
             "housekeeping",
             partial(self._housekeeping, forgetter, retention),
-            Restart(critical=False, stall_seconds=3600.0),
+            critical=False, stall_seconds=3600.0,
         )
         return forgetter
 
@@ -398,7 +394,7 @@ class Daemon:
         )  # fmt: skip
         heads = Heads()
         control = Control(
-            store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,
+            store=self.store, registry=parts.registry, actors=supervisor.state,
             orders=self.orders, curator=lambda: self.curator.figures, sentinel=self.sentinel.status,
             fleet=lambda: self.swapper.fleet, halted=self.kill.reason, learning=self.learning.status,
             serving=tuple(self.serving), judge=self.attributor.report,

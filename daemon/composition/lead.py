@@ -21,8 +21,9 @@ from prometheus_client.core import Metric
 from actors.store.engine import sqlite_file
 from actors.store.errors import StoreUnavailable
 from actors.store.leases import LEAD_SECONDS, Lead
+from actors.system.lifecycle import Task
 from actors.system.notify import Notify
-from actors.system.supervisor import Supervisor, Task
+from actors.system.supervisor import Supervisor
 from daemon.api.listener import Listener
 from daemon.api.waiting import Waiting
 from daemon.collectors.figures import gauge

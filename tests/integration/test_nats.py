@@ -15,7 +15,6 @@ from actors.system import pull
 from actors.system.actor import Actor, Output, Result
 from actors.system.bus import Bus
 from actors.system.errors import BusMisconfigured, BusUnavailable
-from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
 from actors.system.runner import drive
@@ -98,7 +97,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed_in_mid_stream(tmp_
                     await anyio.sleep(0.3)
                     await broker.start()
 
-            supervisor.add("relay", task, Restart(max_restarts=1000))
+            supervisor.add("relay", task, max_restarts=1000)
             async with anyio.create_task_group() as group:
                 group.start_soon(lambda: supervisor.run(signals=False))
                 group.start_soon(feed)
