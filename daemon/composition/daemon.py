@@ -364,11 +364,8 @@ class Daemon:
             clock=self.clock,
         )  # fmt: skip
         self.figures(retention_figures, retention)
-        self.supervisor.add(
-            "housekeeping",
-            partial(self._housekeeping, forgetter, retention),
-            critical=False, stall_seconds=3600.0,
-        )
+        task = partial(self._housekeeping, forgetter, retention)
+        self.supervisor.add("housekeeping", task, critical=False, stall_seconds=3600.0)
         return forgetter
 
     async def _housekeeping(self, forgetter: Forgetter, retention: Retention, lifecycle: Lifecycle) -> None:
