@@ -29,9 +29,9 @@ class Notify:
         microseconds = environment.get("WATCHDOG_USEC", "0")
         return cls(environment.get("NOTIFY_SOCKET", ""), int(microseconds) / 1e6 if microseconds.isdigit() else 0.0)
 
-    def ready(self) -> None:
+    def ready(self, status: str = "") -> None:
         """Started."""
-        self._send("READY=1", "STATUS=all critical actors are ready")
+        self._send("READY=1", f"STATUS={status}")
 
     def status(self, text: str) -> None:
         """A line for `systemctl status`."""

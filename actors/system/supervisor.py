@@ -184,7 +184,7 @@ class Supervisor:
     def _on_ready(self) -> None:
         if not self._told_ready and self.ready:
             self._told_ready = True
-            self._notify.ready()
+            self._notify.ready("all critical actors are ready")
             _log.info("system_ready", tasks=len(self._tasks))
 
     async def _watch(self) -> None:

@@ -20,7 +20,7 @@ from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.state_lock import state_lock
 from daemon.settings.tables import Config
-from daemon.upkeep.consumer_reset import rewind
+from daemon.upkeep.restore import rewind
 
 
 def main(config: Config) -> int:
