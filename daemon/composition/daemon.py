@@ -371,16 +371,21 @@ class Daemon:
     async def _housekeeping(self, forgetter: Forgetter, retention: Retention, lifecycle: Lifecycle) -> None:
         """Every hour, forget what no stream can bring back: marks and sent outputs in the store, payloads of the
         bus."""
+
+        def going() -> bool:
+            lifecycle.beat()
+            return not lifecycle.draining.is_set()
+
         lifecycle.ready()
         await forgetter.resume()
-        while not lifecycle.draining.is_set():
+        while going():
             forgotten = await self.store.prune(time.time() - _REMEMBERED_SECONDS)
             swept = await self.parts.bus.sweep_claims(time.time())
             log.info("housekeeping", rows=forgotten, claims=swept)
-            await retention.round(lifecycle.draining.is_set, lifecycle.beat)
+            await retention.round(going)
             woken = anyio.current_time() + _HOUSEKEEPING_SECONDS
             while anyio.current_time() < woken and await lifecycle.pause(30.0):
-                lifecycle.beat()
+                going()
 
     def _api(self, forgetter: Forgetter) -> None:
         """JSON, `/metrics` and the dashboard."""
