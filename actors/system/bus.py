@@ -174,7 +174,6 @@ class Bus:
         left, failure = list(items), BusUnavailable("not confirmed")
         for attempt in range(_ATTEMPTS):
             if attempt:
-                self._connection.metrics.bus_retries.inc(len(left))
                 await asyncio.sleep(min(1.0, 0.1 * 2**attempt))
             failed: list[tuple[Outgoing, BusUnavailable]] = []
             try:

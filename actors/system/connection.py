@@ -1,13 +1,11 @@
 """One connection to NATS, on the host loop: it gets in, comes back by itself for ever, and knows the streams.
 
 The first attempt goes round the servers and ends, so that the caller hears that there is no broker; what is lost later
-is won back by nats-py, with pauses that grow and are jittered: else every process of an installation would come back in
-the same instant.
+is won back by nats-py.
 """
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
@@ -27,8 +25,8 @@ _log = structlog.get_logger(__name__)
 CONNECTION_ERRORS = (TimeoutError, OSError, nats.errors.Error, RuntimeError)
 """What a call of nats-py raises when the connection fails. RuntimeError is uvloop's word for a write to a connection
 that the server has closed, before nats-py has heard of it."""
-_RECONNECT_FIRST, _RECONNECT_LONGEST = 0.25, 5.0
-"""Seconds between attempts to win the broker back."""
+_RECONNECT_SECONDS = 1.0
+"""Between two attempts to win one server back."""
 _PING_SECONDS = 5.0
 """A broker that leaves two pings unanswered is taken for dead."""
 _CONNECT_SECONDS = 10.0
@@ -50,7 +48,7 @@ class Connection:
     ) -> None:
         self.streams, self.answer_seconds = tuple(streams), answer_seconds
         self.metrics = metrics or SystemMetrics(CollectorRegistry())
-        self._access, self._name, self._rng = access, name, random.Random()
+        self._access, self._name = access, name
         self._client: GuardedClient | None = None
         self._opening = asyncio.Lock()
         self._refusal = self._last_error = ""
@@ -90,9 +88,9 @@ class Connection:
         self._refusal, self._last_error, self._hope = "", "", False
         try:
             options: dict[str, Any] = access.options() | {
-                "name": self._name, "max_reconnect_attempts": 1, "reconnect_time_wait": _RECONNECT_FIRST,
-                "reconnect_to_server_handler": self._next_server, "ping_interval": _PING_SECONDS,
-                "error_cb": self._failed, "disconnected_cb": self._disconnected, "reconnected_cb": self._back,
+                "name": self._name, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.25,
+                "ping_interval": _PING_SECONDS, "error_cb": self._failed, "disconnected_cb": self._disconnected,
+                "reconnected_cb": self._back,
             }  # fmt: skip
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await client.connect(list(access.servers), **options)
@@ -104,17 +102,10 @@ class Connection:
             if self._refusal and not self._hope and not self._was_in:
                 raise BusMisconfigured(f"{where}: {self._refusal}") from error
             raise BusUnavailable(f"no connection to {where}: {self._refusal or self._last_error or error}") from error
-        client.options["max_reconnect_attempts"] = -1  # from now on, for ever
+        client.options |= {"max_reconnect_attempts": -1, "reconnect_time_wait": _RECONNECT_SECONDS}  # for ever
         self._refusal = ""
         _log.info("bus_connected", server=client.greeting.get("server_name"), tls=access.tls_only)
         return client
-
-    def _next_server(self, servers: Sequence[Any], greeting: object) -> tuple[Any, float]:
-        """The one that failed least, later and later."""
-        least = min(server.reconnects for server in servers)
-        server = self._rng.choice([server for server in servers if server.reconnects == least])
-        wait = min(_RECONNECT_LONGEST, _RECONNECT_FIRST * 2.0 ** min(least, 16))
-        return server, wait * self._rng.uniform(0.5, 1.0)
 
     async def _failed(self, error: Exception) -> None:
         self._last_error = f"{type(error).__name__}: {error}"
@@ -124,8 +115,6 @@ class Connection:
             _log.error("bus_refused", reason=refusal)
         self._refusal = refusal or self._refusal
         self._hope |= not refusal and not _ambiguous(error)
-        reason = "refused" if refusal else "unreachable" if isinstance(error, OSError) else "other"
-        self.metrics.bus_failures.labels(reason).inc()
 
     async def _disconnected(self) -> None:
         if not self._closed and self._client is not None:
@@ -138,7 +127,6 @@ class Connection:
     async def _back(self) -> None:
         _log.info("bus_reconnected")
         self._refusal = ""
-        self.metrics.bus_reconnects.inc()
         for callback in tuple(self.reconnected):
             callback()
 

@@ -6,9 +6,9 @@ ActorSystemError
 ├── BusMisconfigured          the servers do not let us in, or not as the settings say: names setting and remedy
 ├── PayloadMissing            a record's claim leads to no file, or to other bytes
 ├── Stalled                   a supervised task has not shown a sign of life in time
-├── Escalated                 a critical task failed more often than its restart policy allows
+├── Escalated                 a critical task failed more often than it may: the process should end, and start afresh
 ├── BrokerFailed              the embedded nats-server cannot be started, or never was
-└── HostCallCancelled         the host loop cancelled a call that nobody here had cancelled
+└── HostCallCancelled         the host loop cancelled a call that nobody here had cancelled, as one that is closed does
 """
 
 
@@ -17,42 +17,36 @@ class ActorSystemError(Exception):
 
 
 class DependencyUnavailable(ActorSystemError):
-    """Something outside is away for now; to be raised by actors, adapters' callers and the store.
-
-    The runner keeps the batch, waits with backoff and tries again for as long as it takes: an outage never parks a
-    record.
-    """
+    """To be raised by actors, adapters' callers and the store: the runner keeps the batch and tries again for as long
+    as it takes; an outage never parks a record."""
 
 
 class BusUnavailable(DependencyUnavailable):
-    """The broker cannot be reached, did not confirm in time, or has no room in a stream that discards NEW: publishers
-    keep their records and try again later, under the same ids."""
+    """Publishers keep their records and try again later, under the same ids."""
 
 
 class BusMisconfigured(ActorSystemError):
     """Nothing that waiting cures: password, certificate, JetStream, limits, an unknown subject, a second consumer of a
-    work queue. The text names setting and remedy where there are."""
+    work queue."""
 
 
 class PayloadMissing(ActorSystemError):
-    """The payload that a record points to is gone or is not what was written."""
+    pass
 
 
 class Stalled(ActorSystemError):
-    """A task went without a heartbeat for longer than its policy allows and was cancelled."""
+    pass
 
 
 class Escalated(ActorSystemError):
-    """Restarting did not help; the process should end so that its own supervisor starts afresh."""
-
     def __init__(self, name: str, restarts: int) -> None:
         super().__init__(f"{name} was started {restarts} times and does not stay up")
         self.name = name
 
 
 class BrokerFailed(ActorSystemError):
-    """The embedded broker cannot be started, or never was."""
+    pass
 
 
 class HostCallCancelled(ActorSystemError):
-    """The host loop ended a call by itself, as it does when it is closed underneath us."""
+    pass

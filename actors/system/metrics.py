@@ -1,47 +1,32 @@
 """Prometheus collectors of the actor system, on a registry that the caller owns."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from actors.system.supervisor import SystemState
+from actors.system.lifecycle import ActorState
 
 
 class SystemMetrics:
-    """Counters that the runner and the bus feed, and gauges that are set from their states before a scrape.
-
-    Every drop has a reason: `duplicate` (the ledger knew the record).
-    """
+    """Counters that the runner and the bus feed, and gauges that are set from their states before a scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.handled = Counter("evolved_actor_handled", "Records handled and committed.", ["actor"], registry=registry)
         self.failed = Counter("evolved_actor_failed", "Handler failures.", ["actor"], registry=registry)
         self.parked = Counter("evolved_actor_parked", "Records parked as dead letters.", ["actor"], registry=registry)
-        self.published = Counter("evolved_actor_published", "Outputs on the bus.", ["actor"], registry=registry)
-        self.dropped = Counter("evolved_actor_dropped", "Records not handled.", ["actor", "reason"], registry=registry)
-        self.waits = Counter("evolved_actor_waits", "Waits for a dependency.", ["actor"], registry=registry)
         self.handle_seconds = Histogram(
-            "evolved_actor_handle_seconds",
-            "Time of one call of handle.",
-            ["actor"],
-            registry=registry,
+            "evolved_actor_handle_seconds", "Time of one call of handle.", ["actor"], registry=registry,
             buckets=(0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
-        )
+        )  # fmt: skip
         self.bus_disconnects = Counter("evolved_bus_disconnects", "Connections lost.", registry=registry)
-        self.bus_reconnects = Counter("evolved_bus_reconnects", "Connections won back.", registry=registry)
-        self.bus_failures = Counter(
-            "evolved_bus_connect_failures",
-            "Attempts to connect or reconnect that failed: refused (login, certificate), unreachable, other.",
-            ["reason"],
-            registry=registry,
-        )
-        self.bus_retries = Counter("evolved_bus_publish_retries", "Records published again.", registry=registry)
         self.mailbox = Gauge("evolved_mailbox_depth", "Records per durable.", ["durable", "state"], registry=registry)
         self.restarts = Gauge("evolved_actor_restarts", "Restarts since start.", ["actor"], registry=registry)
         self.ready = Gauge("evolved_actor_ready", "1 if the actor is ready.", ["actor"], registry=registry)
         self.beat_age = Gauge("evolved_actor_beat_age_seconds", "Since the last beat.", ["actor"], registry=registry)
 
-    def observe(self, state: SystemState) -> None:
+    def observe(self, actors: Sequence[ActorState]) -> None:
         """Take over the supervisor's state."""
-        for actor in state.actors:
+        for actor in actors:
             self.restarts.labels(actor.name).set(actor.restarts)
             self.ready.labels(actor.name).set(actor.status == "ready")
             self.beat_age.labels(actor.name).set(actor.beat_age)

@@ -31,7 +31,7 @@ class Notify:
 
     def ready(self, status: str = "") -> None:
         """Started."""
-        self._send("READY=1", *((f"STATUS={status}",) if status else ()))
+        self._send("READY=1", f"STATUS={status}")
 
     def status(self, text: str) -> None:
         """A line for `systemctl status`."""

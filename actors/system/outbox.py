@@ -10,11 +10,9 @@ from typing import Protocol
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry
 
 from actors.messages import Message
 from actors.system.lifecycle import Lifecycle
-from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
 from actors.system.patience import Patience
 
@@ -52,10 +50,10 @@ class Ledger(Protocol):
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
     ) -> Sequence[Outgoing] | None:
-        """In one transaction: mark `inputs` processed, save `records`, put `outputs` in the outbox; what to publish.
+        """In one transaction: mark `inputs` processed, save `records`, put `outputs` in the outbox.
 
-        That is `outputs` without those that rest on something forgotten, and what follows from the records. None, and
-        nothing written, if any of `inputs` was processed before. Outputs whose id was there before stay as they were.
+        What to publish: `outputs` without those that rest on something forgotten, and what follows from the records.
+        None, and nothing written, if any of `inputs` was processed before.
         """
         ...
 
@@ -77,12 +75,10 @@ class Outbox(Patience):
 
     def __init__(
         self, name: str, publish: Callable[[Sequence[Outgoing]], Awaitable[None]], ledger: Ledger,
-        lifecycle: Lifecycle, *, rng: random.Random, metrics: SystemMetrics | None = None,
+        lifecycle: Lifecycle, *, rng: random.Random,
     ) -> None:  # fmt: skip
+        super().__init__(lifecycle, _log.bind(actor=name), rng=rng)
         self.name, self.ledger, self._publish = name, ledger, publish
-        self.metrics = metrics or SystemMetrics(CollectorRegistry())
-        waits = self.metrics.waits.labels(name)
-        super().__init__(lifecycle, _log.bind(actor=name), rng=rng, waited=lambda error: waits.inc())
 
     async def emit(self, result: Result) -> None:
         """Commit `result` and publish its outputs, with the guarantees that a handler's result has.
@@ -132,4 +128,3 @@ class Outbox(Patience):
             part = outputs[start : start + _FLUSH]
             await self.insist(lambda part=part: self._publish(part))
             await self.insist(lambda part=part: self.ledger.published(self.name, [item.id for item in part]))
-            self.metrics.published.labels(self.name).inc(len(part))

@@ -54,19 +54,20 @@ class Delivery(msgspec.Struct, frozen=True):
     """Why `data` could not be had (claim without its file); empty if all is well."""
 
 
-class _Source:
+class _Source(msgspec.Struct):
     """One stream's consumer, and the request that stands with it."""
 
-    def __init__(self, stream: str, subjects: list[str]) -> None:
-        self.stream, self.subjects = stream, subjects
-        self.request = ""
-        """Reply subject; empty: none stands."""
-        self.left = 0
-        """Records that the server may still send."""
-        self.heard = self.blocked_until = 0.0
-        """Loop times: of the server's last word or ours, of the next request at the earliest."""
-        self.lost = False
-        """The consumer may be gone."""
+    stream: str
+    subjects: list[str]
+    request: str = ""
+    """Reply subject; empty: none stands."""
+    left: int = 0
+    """Records that the server may still send."""
+    heard: float = 0.0
+    """Loop time of the server's last word or ours."""
+    blocked_until: float = 0.0
+    lost: bool = False
+    """The consumer may be gone."""
 
     def forget(self) -> None:
         self.request, self.left = "", 0

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 
 import anyio
-import msgspec
+from prometheus_client import CollectorRegistry
 
 from actors.messages import AnyMessage, MessageError, decode
 from actors.system.actor import Actor, Received, Result
@@ -45,29 +45,27 @@ async def drive(
     metrics: SystemMetrics | None = None,
     backpressure: Backpressure | None = None,
 ) -> None:
-    """Drive `actor` until draining; to be given to `Supervisor.add` in a lambda or partial.
+    """Drive `actor` until draining; raises what `start`, `tick`, `run` or the ledger do, but for outages.
 
     Args:
         backpressure: shared by the actors of a flow; none: each goes as fast as it can.
-
-    Raises:
-        Exception: what `start`, `tick` or `run` raised, or the ledger (other than `DependencyUnavailable`).
     """
-    outbox = Outbox(actor.name, bus.publish, ledger, lifecycle, rng=rng, metrics=metrics)
-    await _Runner(actor, bus, outbox, backpressure).run()
+    outbox = Outbox(actor.name, bus.publish, ledger, lifecycle, rng=rng)
+    await _Runner(actor, bus, outbox, metrics or SystemMetrics(CollectorRegistry()), backpressure).run()
 
 
-class _Item(msgspec.Struct, frozen=True):
+class _Item(Received, frozen=True):
     delivery: Delivery
-    received: Received
 
 
 class _Runner:
     """One incarnation of an actor."""
 
-    def __init__(self, actor: Actor, bus: Bus, outbox: Outbox, backpressure: Backpressure | None) -> None:
-        self.actor, self.bus, self.outbox, self.backpressure = actor, bus, outbox, backpressure
-        self.ledger, self.lifecycle, self.metrics = outbox.ledger, outbox.lifecycle, outbox.metrics
+    def __init__(
+        self, actor: Actor, bus: Bus, outbox: Outbox, metrics: SystemMetrics, backpressure: Backpressure | None
+    ) -> None:
+        self.actor, self.bus, self.outbox, self.metrics, self.backpressure = actor, bus, outbox, metrics, backpressure
+        self.ledger, self.lifecycle = outbox.ledger, outbox.lifecycle
         self.edits = self.ledger.edits
         self.held: dict[int, Delivery] = {}
         """Deliveries in hand, by identity, to be kept in progress."""
@@ -139,8 +137,7 @@ class _Runner:
         for delivery in batch:
             message = await self._open(delivery)
             if message is not None:
-                key = delivery_id(delivery.subject, message)
-                items.append(_Item(delivery, Received(key, delivery.subject, message)))
+                items.append(_Item(delivery_id(delivery.subject, message), delivery.subject, message, delivery))
         fresh = await self._fresh(items)
         await self._handle([item for item in fresh if item.delivery.attempts < _MANY_DELIVERIES])
         for item in fresh:
@@ -162,19 +159,17 @@ class _Runner:
         """Those not processed yet, once each. The others are acked, their outputs published first if need be."""
         if not items:
             return []
-        keys = [item.received.id for item in items]
-        seen = await self.outbox.insist(lambda: self.ledger.processed(self.actor.name, keys))
+        seen = await self.outbox.insist(lambda: self.ledger.processed(self.actor.name, [item.id for item in items]))
         fresh: dict[str, _Item] = {}
         done: list[Delivery] = []
         for item in items:
-            if item.received.id in seen:
+            if item.id in seen:
                 done.append(item.delivery)
-            elif fresh.setdefault(item.received.id, item) is not item:
+            elif fresh.setdefault(item.id, item) is not item:
                 # A second copy in one batch waits for the fate of the first.
                 await self._put_off(item.delivery, FIRST_WAIT)
         if done:
             await self.outbox.flush()
-            self.metrics.dropped.labels(self.actor.name, "duplicate").inc(len(done))
             await self._ack(done)
         return list(fresh.values())
 
@@ -194,10 +189,10 @@ class _Runner:
                 for item in items:
                     await self._handle([item])
                 return
-            if await self.outbox.commit([item.received.id for item in items], result):
+            if await self.outbox.commit([item.id for item in items], result):
                 self.metrics.handled.labels(self.actor.name).inc(len(items))
                 for item in items:
-                    self.failures.pop(item.received.id, None)
+                    self.failures.pop(item.id, None)
                 await self._ack([item.delivery for item in items])
                 return
             # Another holder of this durable was quicker with one of them: start over with the others.
@@ -215,22 +210,20 @@ class _Runner:
             tried = True
             self.lifecycle.beat()
             with self.metrics.handle_seconds.labels(self.actor.name).time():
-                return await self.actor.handle([item.received for item in items])
+                return await self.actor.handle(items)
 
         return await self.outbox.insist(handled)
 
     async def _count_failure(self, item: _Item, error: Exception) -> None:
-        key = item.received.id
-        count = self.failures.pop(key, 0) + 1
+        count = self.failures.pop(item.id, 0) + 1
         self.metrics.failed.labels(self.actor.name).inc()
-        self.outbox.log.warning("record_failed", input=key, failures=count, error=repr(error))
+        self.outbox.log.warning("record_failed", input=item.id, failures=count, error=repr(error))
         if count >= MAX_FAILURES or item.delivery.attempts >= _MANY_DELIVERIES:
-            text = "".join(traceback.format_exception(error, limit=-6))[-4000:]
-            await self._park(item.delivery, key, text)
+            await self._park(item.delivery, item.id, "".join(traceback.format_exception(error, limit=-6))[-4000:])
             return
         if len(self.failures) >= _COUNTED:
             del self.failures[next(iter(self.failures))]
-        self.failures[key] = count
+        self.failures[item.id] = count
         await self._put_off(item.delivery, self.outbox.backoff(count - 1))
 
     async def _park(self, delivery: Delivery, key: str, error: str) -> None:

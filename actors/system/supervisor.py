@@ -9,15 +9,14 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from typing import cast
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, cast
 
 import anyio
-import msgspec
 import structlog
 
 from actors.system.errors import Escalated, Stalled
-from actors.system.lifecycle import ActorState, Lifecycle, Restart, Status, Task, Unit
+from actors.system.lifecycle import STALL_SECONDS, ActorState, Lifecycle, Task
 from actors.system.notify import Notify
 
 _log = structlog.get_logger(__name__)
@@ -26,15 +25,10 @@ DRAIN_SECONDS = 10.0
 """That tasks have from the beginning of a drain; whoever stops the process from outside must give it longer."""
 _GONE_SECONDS = 30.0
 """That a task has to end in once it is cancelled."""
-
-
-class SystemState(msgspec.Struct, frozen=True, kw_only=True):
-    """The supervisor at one moment, for `/readyz`, the dashboard and metrics."""
-
-    ready: bool
-    """Every critical task is ready."""
-    draining: bool
-    actors: tuple[ActorState, ...]
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 30.0
+"""Seconds before a restart: doubles with each, times 0.5 to 1.5 by chance."""
+_LIVED_SECONDS = 60.0
+"""A task that lived longer starts again at the first delay, and its failures count anew."""
 
 
 class Supervisor:
@@ -53,31 +47,46 @@ class Supervisor:
         Args:
             leave: ends the process where a task does not let it end by itself.
         """
-        self._rng = rng
-        self._notify = notify or Notify()
-        self._drain_seconds = drain_seconds
-        self._watch_seconds, self._leave = watch_seconds, leave
-        self._units: dict[str, Unit] = {}
+        self._rng, self._notify, self._leave = rng, notify or Notify(), leave
+        self._drain_seconds, self._watch_seconds = drain_seconds, watch_seconds
+        self._tasks: dict[str, tuple[Lifecycle, Task]] = {}
         self._draining = anyio.Event()
         self._escalated: Escalated | None = None
         self._told_ready = False
-        self._tasks: anyio.CancelScope | None = None
+        self._scope: anyio.CancelScope
+        """Of all tasks, in `run`."""
 
-    def add(self, name: str, task: Task, restart: Restart | None = None) -> None:
-        """Register `task` under a unique `name`, before `run`. Returning ends a task for good; raising restarts it."""
-        if name in self._units:
+    @property
+    def _lives(self) -> list[Lifecycle]:
+        return [life for life, _ in self._tasks.values()]
+
+    def add(
+        self, name: str, task: Task, *, critical: bool = True, stall_seconds: float = STALL_SECONDS,
+        max_restarts: int = 10,
+    ) -> None:  # fmt: skip
+        """Register `task` under a unique `name`, before `run`. Returning ends a task for good; raising restarts it.
+
+        Args:
+            critical: readiness waits for it, and giving it up ends the process; another one is restarted for ever.
+            stall_seconds: without a heartbeat for this long it is cancelled and restarted, and given up if it stalls
+                again within twice that. Give the longest handler room.
+            max_restarts: one more short life in a row, and it is given up: after a minute and a half with ten.
+        """
+        if name in self._tasks:
             raise ValueError(f"two tasks are named {name!r}")
-        self._units[name] = Unit(name, task, restart or Restart())
-
-    def state(self) -> SystemState:
-        """What every task is at, now."""
-        now = anyio.current_time()
-        units = self._units.values()
-        return SystemState(
-            ready=self._is_ready(),
-            draining=self._draining.is_set(),
-            actors=tuple(unit.state(now) for unit in units),
+        life = Lifecycle(
+            name, self._on_ready, critical=critical, stall_seconds=stall_seconds, max_restarts=max_restarts
         )
+        self._tasks[name] = life, task
+
+    def state(self) -> list[ActorState]:
+        """What every task is at, now."""
+        return [life.state() for life in self._lives]
+
+    @property
+    def ready(self) -> bool:
+        """Every critical task is."""
+        return all(life.status in ("ready", "ended") for life in self._lives if life.critical)
 
     def drain(self) -> None:
         """Ask every task to finish what it has in hand and return; the rest is cancelled at the deadline."""
@@ -86,8 +95,8 @@ class Supervisor:
         self._notify.stopping()
         _log.info("draining", seconds=self._drain_seconds)
         self._draining.set()
-        for unit in self._units.values():
-            unit.interrupt()
+        for life in self._lives:
+            life.drain()
 
     async def run(self, *, signals: bool = True) -> bool:
         """Run to the end.
@@ -95,143 +104,120 @@ class Supervisor:
         Returns:
             True if every task came to its end by itself, False if the drain deadline cut one off.
         """
-        with anyio.CancelScope() as tasks:
-            self._tasks = tasks
-            async with self._beside(signals, tasks), anyio.create_task_group() as group:
-                for unit in self._units.values():
-                    group.start_soon(self._keep, unit, name=unit.name)
+        with anyio.CancelScope() as self._scope:
+            async with self._beside(signals), anyio.create_task_group() as group:
+                for life, task in self._tasks.values():
+                    group.start_soon(self._keep, life, task, name=life.name)
         if self._escalated is not None:
             raise self._escalated
-        return not tasks.cancelled_caught
+        return not self._scope.cancelled_caught
 
     @contextlib.asynccontextmanager
-    async def _beside(self, signals: bool, tasks: anyio.CancelScope) -> AsyncGenerator[None]:
-        with _listening(signals) as received:
+    async def _beside(self, signals: bool) -> AsyncGenerator[None]:
+        """Watch, drain deadline and signals, for as long as there are tasks."""
+        ours = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        with anyio.open_signal_receiver(*ours) if signals else contextlib.nullcontext() as received:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch)
-                group.start_soon(self._cut_off, tasks)
+                group.start_soon(self._cut_off)
                 if received is not None:
                     group.start_soon(self._obey, received)
-                try:
-                    yield
-                finally:
-                    group.cancel_scope.cancel()
+                yield
+                group.cancel_scope.cancel()
 
-    async def _keep(self, unit: Unit) -> None:
-        delay, failures, stalled = unit.restart.first_delay, 0, float("-inf")
-        while True:
+    async def _keep(self, life: Lifecycle, task: Task) -> None:
+        delay, failures, stalled = _FIRST_DELAY, 0, float("-inf")
+        while not life.draining.is_set():
             began = anyio.current_time()
-            error = await self._once(unit)
+            error = await self._once(life, task)
             if error is None:
-                unit.set("ended")
-                return
+                break
             now = anyio.current_time()
-            lived = now - began > unit.restart.window
-            delay, failures = (unit.restart.first_delay, 1) if lived else (delay, failures + 1)
-            unit.restarts += 1
-            unit.last_error = f"{type(error).__name__}: {error}"[:500]
-            again = isinstance(error, Stalled) and now - stalled < 2 * unit.restart.stall_seconds
+            if now - began > _LIVED_SECONDS:
+                delay, failures = _FIRST_DELAY, 0
+            failures += 1
+            life.restarts += 1
+            life.last_error = f"{type(error).__name__}: {error}"[:500]
+            again = isinstance(error, Stalled) and now - stalled < 2 * life.stall_seconds
             stalled = now if isinstance(error, Stalled) else stalled
-            if unit.restart.critical and (again or failures > unit.restart.max_restarts):
-                unit.set("failed")
-                self._give_up(unit, error)
-                return
-            if self._draining.is_set():
-                _log.warning("task_failed_draining", task=unit.name, error=unit.last_error, exc_info=error)
-                unit.set("failed")
-                return
+            if life.critical and (again or failures > life.max_restarts):
+                self._give_up(life, error)
+                break
             pause = delay * (0.5 + self._rng.random())
-            delay = min(delay * 2, unit.restart.max_delay)
-            unit.set("backoff")
-            _log.error("task_failed", task=unit.name, error=unit.last_error, restart_in=round(pause, 3), exc_info=error)
-            with unit.interruptible(self._draining):
-                await anyio.sleep(pause)
-            if self._draining.is_set():
-                unit.set("failed")
-                return
+            delay = min(delay * 2, _LONGEST_DELAY)
+            life.set("restarting")
+            _log.error("task_failed", task=life.name, error=life.last_error, restart_in=round(pause, 3), exc_info=error)
+            await life.pause(pause)
+        life.set("ended")
 
-    async def _once(self, unit: Unit) -> Exception | None:
+    async def _once(self, life: Lifecycle, task: Task) -> Exception | None:
         """One incarnation: None if it returned, its error if it raised."""
-        lifecycle = Lifecycle(unit, self._draining, self._on_ready)
-        unit.born()
+        life.set("starting")
+        life.beat()
         try:
-            with anyio.CancelScope() as unit.scope:
-                await unit.task(lifecycle)
+            with anyio.CancelScope() as life.scope:
+                await task(life)
                 return None
         except ExceptionGroup as group:
             return _innermost(group)
         except BaseExceptionGroup as group:
             # Cancelled from outside, and the clean-up failed on top: only the cancellation may travel on.
             errors, rest = group.split(Exception)
-            _log.error("task_failed_cancelled", task=unit.name, error=str(errors), exc_info=errors)
+            _log.error("task_failed_cancelled", task=life.name, error=str(errors), exc_info=errors)
             if rest is not None:
                 raise rest from None
             return None
         except Exception as error:
             return error
         finally:
-            unit.scope = None
+            life.scope = None
         # Only the watch cancels this scope: the drain deadline and escalation cancel one further out.
-        return Stalled(f"no heartbeat for {unit.restart.stall_seconds:g} s")
+        return Stalled(f"no heartbeat for {life.stall_seconds:g} s")
 
-    def _give_up(self, unit: Unit, error: Exception) -> None:
-        _log.error("task_gave_up", task=unit.name, error=unit.last_error)
-        if self._escalated is None and self._tasks is not None:
-            self._escalated = Escalated(unit.name, unit.restarts)
+    def _give_up(self, life: Lifecycle, error: Exception) -> None:
+        _log.error("task_gave_up", task=life.name, error=life.last_error)
+        if self._escalated is None:
+            self._escalated = Escalated(life.name, life.restarts)
             self._escalated.__cause__ = error
-            self._tasks.cancel()
-
-    def _is_ready(self) -> bool:
-        critical = [unit for unit in self._units.values() if unit.restart.critical]
-        return all(unit.status in ("ready", "ended") for unit in critical)
+            self._scope.cancel()
 
     def _on_ready(self) -> None:
-        if not self._told_ready and self._is_ready():
+        if not self._told_ready and self.ready:
             self._told_ready = True
             self._notify.ready("all critical actors are ready")
-            _log.info("system_ready", tasks=len(self._units))
+            _log.info("system_ready", tasks=len(self._tasks))
 
     async def _watch(self) -> None:
         watchdog = self._notify.watchdog_seconds
         every = min(self._watch_seconds, watchdog / 2) if watchdog else self._watch_seconds
         while True:
             await anyio.sleep(every)
-            now = anyio.current_time()
-            for unit in self._units.values():
-                if not unit.stalled(now):
+            for life in self._lives:
+                silent = life.silent()
+                if life.scope is None or silent <= life.stall_seconds:
                     continue
-                if unit.status != "stalled":
-                    _log.error("task_stalled", task=unit.name, silent=round(unit.beat_age(now), 1))
-                    unit.set("stalled")
-                    if unit.scope is not None:
-                        unit.scope.cancel()
-                elif unit.restart.critical and unit.beat_age(now) > unit.restart.stall_seconds + _GONE_SECONDS:
-                    _log.critical("task_ignores_cancellation", task=unit.name, silent=round(unit.beat_age(now), 1))
+                if not life.scope.cancel_called:
+                    _log.error("task_stalled", task=life.name, silent=round(silent, 1))
+                    life.set("restarting")
+                    life.scope.cancel()
+                elif life.critical and silent > life.stall_seconds + _GONE_SECONDS:
+                    _log.critical("task_ignores_cancellation", task=life.name, silent=round(silent, 1))
                     self._leave()
             if watchdog:
                 self._notify.alive()
 
-    async def _cut_off(self, tasks: anyio.CancelScope) -> None:
+    async def _cut_off(self) -> None:
         """Cancel what still runs when the drain's time is over."""
         await self._draining.wait()
         await anyio.sleep(self._drain_seconds)
         # Said before they are cancelled: their clean-up takes time, and whoever waits outside may not grant it.
-        left = [unit.name for unit in self._units.values() if not unit.ended]
+        left = [life.name for life in self._lives if life.status != "ended"]
         _log.warning("drain_deadline_passed", tasks=left, seconds=self._drain_seconds)
-        tasks.cancel()
+        self._scope.cancel()
 
-    async def _obey(self, received: AsyncIterator[signal.Signals]) -> None:
+    async def _obey(self, received: Any) -> None:
         async for _ in received:
             self.drain()
-
-
-@contextlib.contextmanager
-def _listening(signals: bool) -> Generator[AsyncIterator[signal.Signals] | None]:
-    if not signals:
-        yield None
-        return
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        yield received
 
 
 def _innermost(error: Exception) -> Exception:
@@ -242,6 +228,3 @@ def _innermost(error: Exception) -> Exception:
             break
         error = members[0]
     return cast(Exception, error)
-
-
-__all__ = ["ActorState", "Lifecycle", "Restart", "Status", "Supervisor", "SystemState", "Task"]

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from actors.system.bus import Depth
 from actors.system.lifecycle import ActorState
 
-NOT_READY = frozenset({"new", "starting"})
 STUCK_SECONDS = 120.0
 """What is needed and does not get on for so long is not ready: an engine that restarts, or a broker, is back before."""
 HEAD_SECONDS = 1800.0
@@ -58,7 +57,7 @@ class Health:
             await self._app(scope, receive, send)
             return
         actors = self._actors() if path == "/readyz" else ()
-        starting = sorted(one.name for one in actors if one.status in NOT_READY)
+        starting = sorted(one.name for one in actors if one.status == "starting")
         still = self._still() if path == "/readyz" else ()
         stuck = sorted({*still, *(one.name for one in actors if one.critical and one.unready_seconds > STUCK_SECONDS)})
         told: dict[str, object] = {"status": "ok"}

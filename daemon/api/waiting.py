@@ -30,12 +30,7 @@ class Waiting:
         )  # fmt: skip
 
     def _actors(self) -> list[ActorState]:
-        return [
-            ActorState(
-                name=f"the lead ({self.reason})", status="starting", restarts=0, last_error="", beat_age=0.0, note="",
-                critical=True,
-            )
-        ]  # fmt: skip
+        return [ActorState(name=f"the lead ({self.reason})", status="starting", critical=True)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = f"this daemon waits to lead: {self.reason}"

@@ -1,10 +1,10 @@
 """How commands reach the daemon's control API: its address, its certificate, our key."""
 
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daemon.errors import ConfigError, ControlUnreachable
+from daemon.settings.secret import secret
 from daemon.tap.key_form import PREFIX
 
 if TYPE_CHECKING:
@@ -41,15 +41,10 @@ def key_headers(file: str) -> dict[str, str]:
     Raises:
         ConfigError: the file cannot be read or holds no key.
     """
-    if not file:
-        return {}
-    try:
-        key = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"EVOLVED_KEY_FILE {file}: {error}; give a file that holds an admin key") from error
-    if not key.startswith(PREFIX.decode()) or len(key.split()) != 1:
+    key = secret(file, "EVOLVED_KEY_FILE", "give a file that holds an admin key alone")
+    if file and not key.startswith(PREFIX.decode()):
         raise ConfigError(f"EVOLVED_KEY_FILE {file}: no key in it; give a file that holds an admin key alone")
-    return {"x-evolved-key": key}
+    return {"x-evolved-key": key} if key else {}
 
 
 def unreachable(settings: "ControlSettings", error: Exception) -> ControlUnreachable:

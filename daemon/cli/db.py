@@ -17,34 +17,32 @@ The store: SQLite in state_dir, or PostgreSQL, whichever [database] names.
 
 examples:
   evolved db status                               schema, size, what is kept since when
-  evolved db backup /backup/monday.tar            while the daemon runs; --with-keys, --with-weights for more
+  evolved db backup /backup/monday.tar            while the daemon runs; --with-keys for those too
   evolved db check                                pages, rows, audit trail, signatures
-  evolved db restore /backup/monday.tar           into an empty state directory, or --force: what is there moves aside
+  evolved db restore /backup/monday.tar           where nothing is in the way
 
 Exit status: 0; 1 check found something; 2 it cannot be done, and why.
 """
 BACKUP_HELP = """\
 Copy the store, and from state_dir manifests of versions, registered adapters and snapshots of lessons, into a new
 directory, or one tar file if the name ends in .tar. The daemon may run and write: what was committed when it began is
-in it. Keys and weights only if asked for.
+in it. Keys only if asked for; weights are in state_dir/versions and state_dir/learner, for rsync to copy.
 
 examples:
   evolved db backup /backup/monday.tar --config config.toml
-  evolved db backup /backup/all --with-keys --with-weights     keep it where keys may be kept
+  evolved db backup /backup/all --with-keys     keep it where keys may be kept
 
 A store in PostgreSQL is not in it: pg_dump copies that. Traffic in the streams and in the spool is not in it either.
 """
 RESTORE_HELP = """\
-Check a backup (each file's SHA-256, the audit trail) and put it in the place of what state_dir holds. Refused while a
-daemon runs. --force: what is there moves to state_dir/before-restore-TIME; nothing is deleted. A store in PostgreSQL is
-restored by pg_restore before this.
+Check a backup (each file's SHA-256, the audit trail) and put it in place. Refused while a daemon runs, and where
+something is in the way: it says what to move aside. A store in PostgreSQL is restored by pg_restore before this.
 
 At its next start the daemon has the streams delivered again from their beginning: what was handled before the backup is
 marked and not done again, what came after it is handled anew with the ids that it had.
 
 examples:
   evolved db restore /backup/monday.tar --config config.toml
-  evolved db restore /backup/monday.tar --force
 """
 
 
@@ -67,10 +65,8 @@ def add_db(add: Any) -> None:
     backup = action("backup", "copy it while the daemon runs", BACKUP_HELP)
     backup.add_argument("out", type=Path, metavar="OUT", help="a directory to make, or a file that ends in .tar")
     backup.add_argument("--with-keys", action="store_true", help="key files and secrets of live APIs too")
-    backup.add_argument("--with-weights", action="store_true", help="weights of what serves and of the version before")
     restore = action("restore", "put a backup in place; the daemon must not run", RESTORE_HELP)
     restore.add_argument("source", type=Path, metavar="BACKUP", help="as `evolved db backup` wrote it")
-    restore.add_argument("--force", action="store_true", help="move what is there aside first")
     action("check", "is it sound?")
 
 
@@ -133,13 +129,10 @@ def _asked(config: "Config", question: Any) -> Any:
 def _backup(arguments: argparse.Namespace, config: "Config") -> int:
     from daemon.upkeep.backup import backup
 
-    made = backup(
-        config, arguments.out, settings=arguments.config, with_keys=arguments.with_keys,
-        with_weights=arguments.with_weights, say=_say,
-    )  # fmt: skip
+    made = backup(config, arguments.out, settings=arguments.config, with_keys=arguments.with_keys, say=_say)
     told = {
         "backup": str(arguments.out), "schema": made.schema, "audit_head": made.head, "files": len(made.files),
-        "bytes": sum(file.size for file in made.files), "keys": made.keys, "weights": list(made.versions),
+        "bytes": sum(file.size for file in made.files), "keys": made.keys,
     }  # fmt: skip
     _print(arguments, told)
     return 0
@@ -149,12 +142,11 @@ def _restore(arguments: argparse.Namespace, config: "Config") -> int:
     from daemon.api.why import when
     from daemon.upkeep.restore import restore
 
-    done = restore(config, arguments.source, force=arguments.force, say=_say)
+    contents, settings = restore(config, arguments.source, say=_say)
     told = {
-        "restored": str(arguments.source), "made": when(done.contents.created), "schema": done.contents.schema,
-        "audit_head": done.contents.head, "files": len(done.contents.files),
-        "before": done.aside or "nothing was there",
-        "settings": done.settings or "not in it", "keys": "restored" if done.contents.keys else "not in it",
+        "restored": str(arguments.source), "made": when(contents.created), "schema": contents.schema,
+        "audit_head": contents.head, "files": len(contents.files),
+        "settings": settings or "not in it", "keys": "restored" if contents.keys else "not in it",
     }  # fmt: skip
     _print(arguments, told)
     return 0

@@ -51,14 +51,14 @@ def _install(arguments: argparse.Namespace) -> int:
     units = arguments.units or install.USUAL
     todo = install.plan(load(source), source.read_bytes(), units)
     if arguments.dry_run:
-        _tell(arguments, {"would_write": sorted(f"/{name}" for name in todo.files)})
+        _tell(arguments, {"would_write": sorted(f"/{name}" for name in todo)})
         return 0
     wrote = install.install(todo, root)
     ran = _live(
         root,
         [["systemd-sysusers"], ["systemd-tmpfiles", "--create", install.DIRECTORIES], ["systemctl", "daemon-reload"]],
     )
-    services = " ".join(f"evolved-{unit}.service" for unit in todo.units)
+    services = " ".join(f"evolved-{unit}.service" for unit in units)
     _tell(arguments, {"wrote": wrote, "ran": ran, "next": f"systemctl enable --now evolved.target {services}"})
     return 0
 

@@ -2,14 +2,14 @@
 
 import random
 
-from actors.system.supervisor import Task
+from actors.system.lifecycle import Task
+from adapters.intake.otlp.calls import SpanSettings
 from adapters.redaction import Redactor
-from daemon.collectors.figures import Figures
-from daemon.composition import values
 from daemon.composition.resources import Resources
-from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
+from daemon.ingest.otlp_receiver import IntakeSettings, OtlpIntake, agent_keys, intake_figures
 from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.processes.tap_settings import redaction
+from daemon.settings.reading import address
 from daemon.settings.tables import Config
 from daemon.tap.segments import spools
 
@@ -22,10 +22,17 @@ def capture(config: Config, parts: Resources) -> dict[str, Task]:
     )  # fmt: skip
     tasks = {"shipper": alone(config.spool, shipper.run)}
     if config.otlp.listen:
+        host, port = address(config.otlp.listen, "otlp.listen")
+        spans = SpanSettings(
+            tenant_attribute=config.otlp.tenant_attribute, trace_is_trajectory=config.otlp.trace_is_run
+        )
+        settings = IntakeSettings(
+            host=host, port=port, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans
+        )
         intake = OtlpIntake(
-            values.intake(config), parts.bus, redact=Redactor(redaction(config)).message,
-            keys=agent_keys(config.keys), require_key=config.tap.require_key,
+            settings, parts.bus, redact=Redactor(redaction(config)).message, keys=agent_keys(config.keys),
+            require_key=config.tap.require_key,
         )  # fmt: skip
-        parts.registry.register(Figures(intake_figures, intake))
+        parts.figures(intake_figures, intake)
         tasks["intake"] = intake.run
     return tasks

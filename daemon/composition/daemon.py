@@ -6,13 +6,11 @@ it needs.
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 import anyio
 import structlog
-from prometheus_client.core import Metric
 from starlette.routing import Route
 
 from actors.credit.attributor import Attributor
@@ -34,7 +32,7 @@ from actors.store.engine import sqlite_file
 from actors.system.actor import Actor
 from actors.system.backpressure import Backpressure
 from actors.system.broker_health import heal
-from actors.system.lifecycle import Lifecycle, Restart, Task
+from actors.system.lifecycle import STALL_SECONDS, Lifecycle, Task
 from actors.system.notify import Notify
 from actors.system.outgoing import outgoing
 from actors.system.runner import drive
@@ -60,23 +58,8 @@ from daemon.api.run_story import RunStoryApi
 from daemon.api.tasks import TaskApi
 from daemon.api.trajectories import TrajectoryApi
 from daemon.api.versions import VersionApi
-from daemon.collectors.figures import Figures
+from daemon.collectors import parts as shown
 from daemon.collectors.learning import LearningView, learning_figures
-from daemon.collectors.parts import (
-    assembler_figures,
-    attributor_figures,
-    curator_figures,
-    experience_figures,
-    fleet_figures,
-    live_figures,
-    navigator_figures,
-    outcome_figures,
-    provisional_figures,
-    questioner_figures,
-    rollout_figures,
-    sentinel_figures,
-    task_figures,
-)
 from daemon.composition import values
 from daemon.composition.environments import sandbox_environment, searching
 from daemon.composition.gate import gate_trial
@@ -91,10 +74,9 @@ from daemon.settings.tables import SHADOW, Config
 from daemon.upkeep.retention import Retention, retention_figures
 from daemon.upkeep.swaps import Swaps
 
-T = TypeVar("T")
 log = structlog.get_logger(__name__)
-LONG = Restart(stall_seconds=900.0)
-"""For those whose handlers play dozens of episodes or wait for a swap."""
+LONG = 900.0
+"""Seconds without a heartbeat, for those whose handlers play dozens of episodes or wait for a swap."""
 _REMEMBERED_SECONDS = 31 * 86_400.0
 """Marks of handled records are kept for longer than any stream keeps a record (30 days): it could still come again."""
 _HOUSEKEEPING_SECONDS = 3600.0
@@ -148,12 +130,8 @@ class Daemon:
         self.learning, self.sentinel = self._monitoring()
         self._api(self._upkeep())
 
-    def act(self, actor: Actor, restart: Restart | None = None, *, lane: str = "") -> None:
-        """Supervise `actor`.
-
-        Args:
-            lane: tells a second task of one actor from the first.
-        """
+    def act(self, actor: Actor, stall_seconds: float = STALL_SECONDS, *, lane: str = "") -> None:
+        """Supervise `actor`; `lane` tells a second task of it from the first."""
 
         async def task(lifecycle: Lifecycle) -> None:
             await drive(
@@ -161,11 +139,7 @@ class Daemon:
                 backpressure=self._backpressure,
             )  # fmt: skip
 
-        self.supervisor.add(actor.name + lane, task, restart)
-
-    def figures(self, read: Callable[[T], Iterable[Metric]], source: T) -> None:
-        """Show what `read` finds in `source`."""
-        self.parts.registry.register(Figures(read, source))
+        self.supervisor.add(actor.name + lane, task, stall_seconds=stall_seconds)
 
     def rng(self, name: str) -> random.Random:
         """One for the part `name`: what it draws follows from the seed, whatever the others draw."""
@@ -178,8 +152,8 @@ class Daemon:
             await self.store.save([notice(what, details, by=by, now=time.time())])
 
         live = Live(self.config.apis, self.config.state, note=note)
-        self.parts.registry.register(Figures(live_figures, live))
-        self.supervisor.add("live", live.run, Restart(critical=False))
+        self.parts.figures(shown.live_figures, live)
+        self.supervisor.add("live", live.run, critical=False)
         routes = LiveRoutes(live)
         self.routes += routes.routes()
         return routes
@@ -189,10 +163,10 @@ class Daemon:
         for name, task in everywhere.items():
             self.supervisor.add(name, task)
         letters = partial(collect, self.parts.bus, self.store)
-        self.supervisor.add("dead_letters", letters, Restart(critical=False))
+        self.supervisor.add("dead_letters", letters, critical=False)
         if not self.config.nats.url:
             watched = partial(heal, self.config.state / "broker", self.parts.bus.host)
-            self.supervisor.add("broker", watched, Restart(critical=False))
+            self.supervisor.add("broker", watched, critical=False)
 
     def _trajectories(self) -> None:
         """Calls to trajectories."""
@@ -201,7 +175,7 @@ class Daemon:
             values.assembler(self.config), store=self.store, clock=self.clock, serving=self.times.version,
             ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
         )  # fmt: skip
-        self.figures(assembler_figures, assembler)
+        self.parts.figures(shown.assembler_figures, assembler)
         self.act(assembler)
 
     def _credit(self) -> Attributor:
@@ -210,7 +184,7 @@ class Daemon:
             values.attributor(self.config), judge=self.parts.adapter("judge"), evidence=self.store, store=self.store,
             clock=self.clock,
         )  # fmt: skip
-        self.figures(attributor_figures, attributor)
+        self.parts.figures(shown.attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
         self.act(attributor, LONG)
@@ -224,7 +198,7 @@ class Daemon:
             store=self.store, embedder=None if words_alone(embedder) else embedder, rng=self.rng("navigator"),
             rewriter=parts.adapter("rewriter"), enabled=config.lessons.per_prompt > 0,
         )  # fmt: skip
-        self.figures(navigator_figures, navigator)
+        self.parts.figures(shown.navigator_figures, navigator)
         self.act(navigator)
         prober = tester = None
         if environment is not None:
@@ -236,7 +210,7 @@ class Daemon:
             store=self.store, prober=prober, clock=self.clock, draw=config.lessons.draw, embedder=embedder,
             tester=tester, extractor=parts.adapter("extractor"), kinds=self.kinds,
         )  # fmt: skip
-        self.figures(experience_figures, experiencer)
+        self.parts.figures(shown.experience_figures, experiencer)
         self.act(experiencer, LONG)
         return navigator
 
@@ -246,9 +220,9 @@ class Daemon:
             values.curator(self.config), store=self.store, batches=self.config.state / "batches", clock=self.clock,
             curriculum=self.curriculum, kinds=self.kinds,
         )  # fmt: skip
-        self.figures(curator_figures, curator)
-        self.figures(provisional_figures, curator)
-        self.figures(outcome_figures, self.store)
+        self.parts.figures(shown.curator_figures, curator)
+        self.parts.figures(shown.provisional_figures, curator)
+        self.parts.figures(shown.outcome_figures, self.store)
         self.act(curator)
         return curator
 
@@ -278,8 +252,8 @@ class Daemon:
             trains=lambda version: self.curator.pool.trains(version),
         )  # fmt: skip
         counts = {"mixture": mixture.counts, "failures": failures.counts}
-        self.figures(task_figures, counts)
-        self.figures(rollout_figures, player)
+        self.parts.figures(shown.task_figures, counts)
+        self.parts.figures(shown.rollout_figures, player)
         self.act(player, LONG)
         self.routes += TaskApi(self.store, curriculum, counts).routes()
         return player.loaded
@@ -294,7 +268,7 @@ class Daemon:
             wording=self.parts.adapter("wording"),
         )  # fmt: skip
         asking = Questioner(store=self.store, make=lambda state: generator(state=state))
-        self.figures(questioner_figures, asking)
+        self.parts.figures(shown.questioner_figures, asking)
         self.act(asking, LONG)
 
     def _swaps(self) -> Swaps:
@@ -328,7 +302,7 @@ class Daemon:
             routes=config.state / ROUTES, weights={one.name: one.weight for one in config.engines},
             halted=self.kill.reason, kinds=self.kinds,
         )  # fmt: skip
-        self.figures(fleet_figures, swapper)
+        self.parts.figures(shown.fleet_figures, swapper)
         self.act(swapper, LONG)
         orders = Orders(
             store=self.store, fleet=lambda: swapper.fleet, kill=self.kill, send=self._send, key=key, keys=keys,
@@ -348,12 +322,12 @@ class Daemon:
             curator=self.curator, gatekeeper=self.gatekeeper, fleet=lambda: self.swapper.fleet,
             canary=values.canary(self.config), halted=self.kill.reason, clock=self.clock,
         )  # fmt: skip
-        self.figures(learning_figures, learning)
+        self.parts.figures(learning_figures, learning)
         sentinel = Sentinel(
             values.sentinel(self.config), store=self.store, engines=self.parts.engines, clock=self.clock,
             kinds=self.kinds,
         )  # fmt: skip
-        self.figures(sentinel_figures, sentinel)
+        self.parts.figures(shown.sentinel_figures, sentinel)
         self.act(sentinel)
         return learning, sentinel
 
@@ -367,27 +341,29 @@ class Daemon:
             config.keep, store=self.store, state=config.state, database=sqlite_file(config.store_url),
             clock=self.clock,
         )  # fmt: skip
-        self.figures(retention_figures, retention)
-        self.supervisor.add(
-            "housekeeping",
-            partial(self._housekeeping, forgetter, retention),
-            Restart(critical=False, stall_seconds=3600.0),
-        )
+        self.parts.figures(retention_figures, retention)
+        task = partial(self._housekeeping, forgetter, retention)
+        self.supervisor.add("housekeeping", task, critical=False, stall_seconds=3600.0)
         return forgetter
 
     async def _housekeeping(self, forgetter: Forgetter, retention: Retention, lifecycle: Lifecycle) -> None:
         """Every hour, forget what no stream can bring back: marks and sent outputs in the store, payloads of the
         bus."""
+
+        def going() -> bool:
+            lifecycle.beat()
+            return not lifecycle.draining.is_set()
+
         lifecycle.ready()
         await forgetter.resume()
-        while not lifecycle.draining.is_set():
+        while going():
             forgotten = await self.store.prune(time.time() - _REMEMBERED_SECONDS)
             swept = await self.parts.bus.sweep_claims(time.time())
             log.info("housekeeping", rows=forgotten, claims=swept)
-            await retention.round(lifecycle.draining.is_set, lifecycle.beat)
+            await retention.round(going)
             woken = anyio.current_time() + _HOUSEKEEPING_SECONDS
             while anyio.current_time() < woken and await lifecycle.pause(30.0):
-                lifecycle.beat()
+                going()
 
     def _api(self, forgetter: Forgetter) -> None:
         """JSON, `/metrics` and the dashboard."""
@@ -398,7 +374,7 @@ class Daemon:
         )  # fmt: skip
         heads = Heads()
         control = Control(
-            store=self.store, registry=parts.registry, actors=lambda: supervisor.state().actors,
+            store=self.store, registry=parts.registry, actors=supervisor.state,
             orders=self.orders, curator=lambda: self.curator.figures, sentinel=self.sentinel.status,
             fleet=lambda: self.swapper.fleet, halted=self.kill.reason, learning=self.learning.status,
             serving=tuple(self.serving), judge=self.attributor.report,

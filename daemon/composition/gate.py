@@ -3,8 +3,8 @@
 from actors.gate.drift import DriftCheck
 from actors.gate.panel import Panel
 from actors.gate.prompts import PromptCheck
-from actors.gate.replay_trial import ReplayTrial
-from actors.gate.safety import InvalidProbes, SafetyCheck
+from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.gate.safety import InvalidProbes, SafetyCheck, SafetySettings
 from actors.gate.sandbox_trial import SandboxTrial, Trial
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
@@ -12,27 +12,27 @@ from actors.store import Store
 from daemon.composition import values
 from daemon.composition.harness import harness
 from daemon.errors import ConfigError
+from daemon.settings.pace import PACES
 from daemon.settings.tables import Config
 
 
-def gate_trial(
-    config: Config,
-    *,
-    store: Store,
-    shadow: Engine,
-    environment: Environment | None,
-) -> Trial:
+def gate_trial(config: Config, *, store: Store, shadow: Engine, environment: Environment | None) -> Trial:
     """What the gatekeeper compares by."""
+    gate, pace = config.gate, PACES[config.profile]
     trial: Trial
     if environment is None:
-        trial = ReplayTrial(values.replay_trial(config), engine=shadow, store=store)
+        replay = ReplayTrialSettings(
+            least=gate.outcomes, margin=pace.replay_margin or gate.margin, small_step=config.train.max_step_kl
+        )
+        trial = ReplayTrial(replay, engine=shadow, store=store)
     else:
         trial = SandboxTrial(
             values.sandbox_trial(config), environment=environment, engine=shadow, store=store, seed=config.seed,
             harness=harness(config.sandbox, config.limits.turn_seconds),
         )  # fmt: skip
+    probes = SafetySettings(file=gate.probes, attempts=pace.probe_attempts, max_tokens=pace.probe_tokens)
     try:
-        safety = SafetyCheck(values.safety(config), engine=shadow)
+        safety = SafetyCheck(probes, engine=shadow)
     except InvalidProbes as error:
         raise ConfigError(str(error)) from error
     prompts = PromptCheck(values.prompts(config), engine=shadow, store=store)

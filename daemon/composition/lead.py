@@ -5,12 +5,8 @@ lease in the database says who leads (`actors.store.leases.Lead`).
 """
 
 import contextlib
-import fcntl
-import os
 import random
-import time
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncGenerator, Iterator, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -21,12 +17,13 @@ from prometheus_client.core import Metric
 from actors.store.engine import sqlite_file
 from actors.store.errors import StoreUnavailable
 from actors.store.leases import LEAD_SECONDS, Lead
+from actors.system.lifecycle import Task
 from actors.system.notify import Notify
-from actors.system.supervisor import Supervisor, Task
+from actors.system.supervisor import Supervisor
 from daemon.api.listener import Listener
 from daemon.api.waiting import Waiting
 from daemon.collectors.figures import gauge
-from daemon.errors import StartFailed
+from daemon.processes.state_lock import held
 
 log = structlog.get_logger(__name__)
 _LOOK_SECONDS = 0.5
@@ -96,8 +93,7 @@ def lead_figures(lead: Lead) -> Iterator[Metric]:
     yield gauge("evolved_leader", "1 at the daemon that leads.", lead.leads)
 
 
-@contextlib.contextmanager
-def sole_use(store_url: str) -> Generator[None]:
+def sole_use(store_url: str) -> contextlib.AbstractContextManager[None]:
     """Keep a second daemon away from an SQLite file.
 
     It is refused and does not wait for the lead: one that hangs in mid-transaction would keep the file locked, so it
@@ -105,34 +101,9 @@ def sole_use(store_url: str) -> Generator[None]:
     """
     database = sqlite_file(store_url)
     if database is None:
-        yield
-        return
-    path = database.with_name(f"{database.name}.daemon")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        _lock(descriptor, path)
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    end, said = time.monotonic() + _LOCK_SECONDS, False
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            other = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
-        if time.monotonic() > end:
-            raise StartFailed(
-                f"another daemon (process {other}) works with this database ({path}); end it first. Several daemons "
-                "need one PostgreSQL: set database.url, see docs/several-machines.md"
-            )
-        if not said:
-            log.info("waits_for_other_daemon", process=other, seconds=_LOCK_SECONDS)
-            said = True
-        time.sleep(0.1)  # before anything runs that could be kept waiting
+        return contextlib.nullcontext()
+    refused = (
+        "another daemon works with this database; end it first (fuser -v tells its process). Several daemons need one "
+        "PostgreSQL: set database.url, see docs/several-machines.md"
+    )
+    return held(database.with_name(f"{database.name}.daemon"), refused, seconds=_LOCK_SECONDS)

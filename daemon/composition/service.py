@@ -20,7 +20,7 @@ from daemon.errors import StartFailed
 from daemon.processes import preflight
 from daemon.processes.state_lock import state_lock
 from daemon.settings.tables import Config
-from daemon.upkeep.consumer_reset import rewind
+from daemon.upkeep.restore import rewind
 
 
 def main(config: Config) -> int:
@@ -32,7 +32,8 @@ async def _serve(config: Config, host: runtime.Host) -> int:
     preflight.daemon(config)
     async with AsyncExitStack() as stack:
         stack.enter_context(state_lock(config.state))
-        parts = await Resources.open(config, host, stack)
+        parts = Resources(config, stack)
+        await parts.open(host)
         meanwhile, notify = capture(config, parts), Notify.from_environment(os.environ)
         if not await leads(parts.lead, Waiting(parts.registry), parts.listener, meanwhile, notify):
             return 0

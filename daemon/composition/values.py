@@ -13,8 +13,6 @@ from actors.experience.probing_round import ProbeSettings
 from actors.gate.drift import DriftSettings
 from actors.gate.gatekeeper import GatekeeperSettings
 from actors.gate.prompts import PromptSettings
-from actors.gate.replay_trial import ReplayTrialSettings
-from actors.gate.safety import SafetySettings
 from actors.gate.sandbox_trial import SandboxTrialSettings
 from actors.monitoring.settings import Actions
 from actors.rollout.settings import RolloutSettings
@@ -22,11 +20,8 @@ from actors.tasks.failures import FailureSettings
 from actors.tasks.questioner.settings import Preferences, QuestionerSettings
 from actors.tasks.searching import SearchSettings
 from actors.trajectories.assembler import AssemblerSettings
-from adapters.intake.otlp.calls import SpanSettings
-from daemon.ingest.otlp_receiver import IntakeSettings
 from daemon.settings import toml
 from daemon.settings.pace import PACES
-from daemon.settings.reading import address
 from daemon.settings.tables import Config, Llm, Sandbox
 
 TASKS_A_SEED = 10_000_000
@@ -68,12 +63,6 @@ def _asking(name: str, options: Mapping[str, Any], llm: Llm, who: set[str]) -> A
     shared = {"url": llm.url, "model": llm.model, "key_file": llm.key_file, **llm.options}
     asks = name in who and "url" not in options
     return Adapter(name, {**(shared if asks else {}), **options})
-
-
-def intake(config: Config) -> IntakeSettings:
-    host, port = address(config.otlp.listen, "otlp.listen")
-    spans = SpanSettings(tenant_attribute=config.otlp.tenant_attribute, trace_is_trajectory=config.otlp.trace_is_run)
-    return IntakeSettings(host=host, port=port, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans)
 
 
 def assembler(config: Config) -> AssemblerSettings:
@@ -153,16 +142,6 @@ def sandbox_trial(config: Config) -> SandboxTrialSettings:
         alpha=gate.error, beta=gate.error, step_timeout=config.limits.turn_seconds,
         forgetting_margin=gate.forgetting_margin, **_played(config.sandbox),
     )  # fmt: skip
-
-
-def replay_trial(config: Config) -> ReplayTrialSettings:
-    margin = PACES[config.profile].replay_margin or config.gate.margin
-    return ReplayTrialSettings(least=config.gate.outcomes, margin=margin, small_step=config.train.max_step_kl)
-
-
-def safety(config: Config) -> SafetySettings:
-    pace = PACES[config.profile]
-    return SafetySettings(file=config.gate.probes, attempts=pace.probe_attempts, max_tokens=pace.probe_tokens)
 
 
 def prompts(config: Config) -> PromptSettings:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from actors.system import runtime
 from actors.system.errors import Escalated
-from actors.system.lifecycle import Lifecycle, Restart
+from actors.system.lifecycle import Lifecycle
 from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
 from daemon.collectors.figures import register_host
@@ -94,7 +94,7 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
                 group.cancel_scope.cancel()
 
         supervisor.add("weights", give)
-    supervisor.add("learner", learn, Restart(stall_seconds=3600.0, max_restarts=3))
+    supervisor.add("learner", learn, stall_seconds=3600.0, max_restarts=3)
     try:
         return 0 if await supervisor.run() else 1
     except Escalated as error:

@@ -1,10 +1,10 @@
-"""`<state>/daemon.lock`: daemons hold it together, a restore alone. The kernel lets it go when its process ends, in
-whatever way that ends."""
+"""File locks of processes. The kernel lets one go when its process ends, in whatever way that ends."""
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from daemon.errors import StartFailed
@@ -13,24 +13,34 @@ _NAME = "daemon.lock"
 
 
 @contextmanager
-def state_lock(state: Path, *, alone: bool = False) -> Iterator[None]:
-    """Hold it. `alone`: nobody else may hold it; else other daemons may. Raises StartFailed: somebody holds it who
-    excludes us, or the directory cannot be written to."""
-    path = state / _NAME
+def held(path: Path, refused: str, *, shared: bool = False, seconds: float = 0.0) -> Iterator[None]:
+    """Hold the lock file `path`, with others that want it `shared`, after waiting for so long. Raises StartFailed: it
+    cannot be written, or somebody holds it who excludes us, as `refused` says."""
     try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StartFailed(
             f"{path}: {error.strerror}; state_dir must be a directory that this user may write to"
         ) from error
+    end, how = time.monotonic() + seconds, fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        try:
-            fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            who = "a daemon runs here" if alone else "a restore is under way here"
-            what = "stop it first (systemctl stop evolved-daemon)" if alone else "wait for its end"
-            raise StartFailed(f"{path} is held: {who}; {what}") from error
+        while True:
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= end:
+                    raise StartFailed(f"{path} is held: {refused}") from error
+            time.sleep(0.1)  # before anything runs that could be kept waiting
         yield
     finally:
         os.close(file)
+
+
+def state_lock(state: Path, *, alone: bool = False) -> AbstractContextManager[None]:
+    """Hold `<state>/daemon.lock`: daemons do together, a restore `alone`."""
+    restoring = "a daemon runs here; stop it first (systemctl stop evolved-daemon)"
+    return held(
+        state / _NAME, restoring if alone else "a restore is under way here; wait for its end", shared=not alone
+    )

@@ -3,18 +3,19 @@
     backup.json      what is in it, with SHA-256 and size of each file, schema and end of the audit trail
     evolved.db       the store, if it is SQLite's: PostgreSQL is copied by its own pg_dump
     config.toml      the settings that it was made with
-    state/...        as below state_dir: manifests of versions, registered adapters, snapshots of lessons, FREEZE;
-                     keys/ and live secrets with keys, weights of what serves and of the version before with weights
+    state/...        as below state_dir: manifests of versions, registered adapters, snapshots of lessons, FREEZE; keys/
+                     and live secrets if asked for
 
-A directory, or one tar file if its name ends in .tar; it appears whole or not at all.
+A directory, or one tar file if its name ends in .tar; it appears whole or not at all. Weights are not in it: versions/
+and learner/ are files that are written once, for rsync to copy.
 """
 
+import hashlib
 import os
 import shutil
 import tarfile
 import time
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -27,18 +28,15 @@ from actors.store.archive import ask
 from actors.store.audit import Head, verify
 from actors.store.backup import copy
 from actors.store.engine import sqlite_file
-from actors.store.retention import served_last
 from actors.store.schema import check
 from daemon.errors import TransferFailed
 from daemon.live.settings import SECRETS
 from daemon.settings.tables import Config
-from learner.memory import Memory
 
 CONTENTS = "backup.json"
 DATABASE = "evolved.db"
 _ALWAYS = ("live/adapters.json", "versions/pinned", "lessons", "FREEZE", "routes.json")
-_SECRET = ("keys",)
-_BLOCK = 1 << 20
+_SECRET = ("keys", SECRETS)
 Report = Callable[[str], None]
 
 
@@ -61,21 +59,17 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     """Where the audit trail ends, "SEQUENCE:HASH"."""
     keys: bool = False
-    versions: tuple[int, ...] = ()
-    """Versions whose weights are in it."""
     files: tuple[Entry, ...] = ()
 
 
-def backup(
-    config: Config, out: Path, *, settings: Path | None, with_keys: bool, with_weights: bool, say: Report
-) -> Contents:
+def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool, say: Report) -> Contents:
     """Write a backup to `out`."""
     if out.exists():
         raise TransferFailed(f"{out} exists; a backup is never written over another, name a new one")
     aside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         aside.mkdir(parents=True, mode=0o700)
-        contents = _fill(config, aside, settings, with_keys, with_weights, say)
+        contents = _fill(config, aside, settings, with_keys, say)
         if out.suffix == ".tar":
             _pack(aside, out)
         else:
@@ -90,31 +84,19 @@ def backup(
     return contents
 
 
-def _fill(
-    config: Config, aside: Path, settings: Path | None, with_keys: bool, with_weights: bool, say: Report
-) -> Contents:
+def _fill(config: Config, aside: Path, settings: Path | None, with_keys: bool, say: Report) -> Contents:
     created, url, database = time.time(), config.store_url, sqlite_file(config.store_url)
     if database is not None:
         copy(database, aside / DATABASE, lambda share: say(f"store: {share:.0%}"))
         url = f"sqlite:///{aside / DATABASE}"
-    schema, head, versions = ask(url, _looked, config.database.password_file)
-    names: list[str] = [*_ALWAYS, *(_SECRET if with_keys else ())]
+    schema, head = ask(url, _looked, config.database.password_file)
+    names = [*_ALWAYS, *(_SECRET if with_keys else ())]
     if with_keys and config.keys is not None and config.state in config.keys.parents:
         names.append(str(config.keys.relative_to(config.state)))
+    for path in (config.state / "versions").glob("v*"):
+        names += [f"versions/{path.name}/{name}" for name in (MANIFEST, SIGNATURE)]
     for name in names:
         _take(config.state, name, aside / "state")
-    if with_keys:
-        _take(config.state, SECRETS, aside / "state")
-    for path in sorted((config.state / "versions").glob("v*")):
-        for name in (MANIFEST, SIGNATURE):
-            _take(config.state, f"versions/{path.name}/{name}", aside / "state")
-    kept, memory = list[int](), Memory(config.state / "learner")
-    for number in versions if with_weights else ():
-        say(f"weights: version {number}")
-        if _take(config.state, f"versions/v{number:06d}", aside / "state"):
-            kept.append(number)
-            for needed in memory.line(number):  # a version need not have its optimizer beside it
-                _take(config.state, f"learner/v{needed:06d}", aside / "state")
     if settings is not None:
         shutil.copyfile(settings, aside / "config.toml")
     files: list[Entry] = []
@@ -123,32 +105,31 @@ def _fill(
         fsync(path)
     contents = Contents(
         created=created, schema=schema, database=database is not None, head=str(head), keys=with_keys,
-        versions=tuple(kept), files=tuple(files),
+        files=tuple(files),
     )  # fmt: skip
     (aside / CONTENTS).write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=1))
     fsync(aside / CONTENTS)
     return contents
 
 
-def _looked(connection: Connection) -> tuple[str, Head, list[int]]:
-    """The schema, the end of the sound audit trail, and what each engine serves and served before."""
+def _looked(connection: Connection) -> tuple[str, Head]:
+    """The schema, and the end of the sound audit trail."""
     found = verify(connection)
     if found.problem:
         raise TransferFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
-    return check(connection), found.head, sorted({0} | served_last(connection, 2))
+    return check(connection), found.head
 
 
-def _take(state: Path, name: str, target: Path) -> bool:
-    """Copy a file or a directory below `state` to the same place below `target`; False if it is not there."""
+def _take(state: Path, name: str, target: Path) -> None:
+    """Copy a file or a directory below `state`, if it is there, to the same place below `target`."""
     source, there = state / name, target / name
     if source.is_symlink() or not source.exists():
-        return False
+        return
     there.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if source.is_dir():
         shutil.copytree(source, there, symlinks=True, dirs_exist_ok=True)
     else:
         shutil.copy2(source, there)
-    return True
 
 
 def _files(directory: Path) -> Iterator[Path]:
@@ -157,11 +138,8 @@ def _files(directory: Path) -> Iterator[Path]:
 
 def digest(path: Path) -> str:
     """sha256 of a file."""
-    found = sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _pack(directory: Path, target: Path) -> None:

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from daemon.errors import InstallRefused
 from daemon.settings.tables import Config
 
@@ -29,19 +27,15 @@ DIRECTORIES = "/etc/tmpfiles.d/evolved.conf"
 """What systemd-tmpfiles makes of them."""
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - named, not written to
 """What ProtectHome= and PrivateTmp= hide from the services."""
-_ENGINE = "EVOLVED_ENGINE_ARGUMENTS=--vllm /srv/models/YOUR-MODEL --port 8000\n"
+_ENGINE = "engine.env"
+"""systemd reads it as root, and vLLM's API key may stand in it."""
+_ENGINE_ARGUMENTS = "EVOLVED_ENGINE_ARGUMENTS=--vllm /srv/models/YOUR-MODEL --port 8000\n"
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What an installation would write: content by path below the root, and its mode."""
-
-    units: tuple[str, ...]
-    files: dict[str, bytes]
-    modes: dict[str, int]
-
-
-def plan(config: Config, settings: bytes, units: Sequence[str] = USUAL, program: Path | None = None) -> Plan:
-    """What there is to write for `units`."""
+def plan(
+    config: Config, settings: bytes, units: Sequence[str] = USUAL, program: Path | None = None
+) -> dict[str, bytes]:  # fmt: skip
+    """What there is to write for `units`, by path below the root."""
     unknown = sorted(set(units) - set(UNITS))
     if unknown:
         raise InstallRefused(f"no unit {unknown[0]!r}; there are {', '.join(UNITS)}")
@@ -57,10 +51,8 @@ def plan(config: Config, settings: bytes, units: Sequence[str] = USUAL, program:
             f'state_dir = "/{STATE}"'
         )
     marks = {
-        "@EVOLVED@": str(evolved),
-        "@CONFIG@": f"/{SETTINGS / 'config.toml'}",
-        "@TAP_LISTEN@": config.tap.listen,
-    }
+        "@EVOLVED@": str(evolved), "@CONFIG@": f"/{SETTINGS / 'config.toml'}", "@TAP_LISTEN@": config.tap.listen,
+    }  # fmt: skip
     names = ["evolved.target", "evolved.slice", *(f"evolved-{unit}.service" for unit in units)]
     names += ["evolved-tap.socket"] if "tap" in units else []
     files = {str(SYSTEM / name): _filled(name, marks) for name in names}
@@ -68,9 +60,8 @@ def plan(config: Config, settings: bytes, units: Sequence[str] = USUAL, program:
     files[DIRECTORIES.lstrip("/")] = _filled("evolved.tmpfiles", marks)
     files[str(SETTINGS / "config.toml")] = settings
     if "engine" in units:
-        files[str(SETTINGS / "engine.env")] = _ENGINE.encode()
-    # systemd reads it as root, and vLLM's API key may stand in it.
-    return Plan(tuple(units), files, {str(SETTINGS / "engine.env"): 0o600})
+        files[str(SETTINGS / _ENGINE)] = _ENGINE_ARGUMENTS.encode()
+    return files
 
 
 def _filled(name: str, marks: Mapping[str, str]) -> bytes:
@@ -91,20 +82,20 @@ def example() -> Path:
     return _templates() / "config.toml"
 
 
-def install(todo: Plan, root: Path) -> list[str]:
+def install(todo: Mapping[str, bytes], root: Path) -> list[str]:
     """Write `todo` below `root`, but for settings that are there already; returns what was written."""
     written: list[str] = []
     try:
         for directory, mode in ((SETTINGS, 0o755), (CREDENTIALS, 0o700), (ENGINE_CREDENTIALS, 0o700)):
             (root / directory).mkdir(parents=True, exist_ok=True)
             (root / directory).chmod(mode)
-        for name, content in todo.files.items():
+        for name, content in todo.items():
             path = root / name
             if path.exists() and name.startswith(str(SETTINGS)):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            path.chmod(todo.modes.get(name, 0o644))
+            path.chmod(0o600 if path.name == _ENGINE else 0o644)
             written.append(f"/{name}")
     except OSError as error:
         raise InstallRefused(f"{error.filename}: {error.strerror}; run it as root, or give --root DIR") from error

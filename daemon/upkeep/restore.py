@@ -1,10 +1,11 @@
 """`evolved db restore`: a backup becomes the state of a daemon that does not run.
 
-    held alone -> unpacked beside -> digests, audit trail -> old aside -> new in place -> consumers to be rewound
+    held alone -> unpacked beside -> digests, audit trail -> nothing in the way -> in place -> consumers to be rewound
 
-What is there is never deleted: it moves to <state>/before-restore-TIME. A database in PostgreSQL is restored by its own
-pg_restore before this. The streams are no part of a backup: what they still hold of the time after it is handled again
-(see `daemon.upkeep.consumer_reset`).
+A database in PostgreSQL is restored by its own pg_restore before this. The streams are no part of a backup, and their
+consumers stand further than the store: `rewind` sends them back to the beginning. What the store's marks have is not
+done again; what was handled after the backup, and is still in the streams, is handled anew under the ids that it had
+then. Orders made after it are forgotten (docs/operate.md).
 """
 
 import contextlib
@@ -16,38 +17,44 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import structlog
 from sqlalchemy.exc import DBAPIError
 
-from actors.store import StoreError
+from actors.store import Store, StoreError
 from actors.store.archive import ask
 from actors.store.audit import verify
 from actors.store.engine import open_engine, sqlite_file
 from actors.store.ledger import put_state
 from actors.store.schema import check
+from actors.system.bus import Bus
 from daemon.errors import TransferFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.tables import Config
 from daemon.upkeep.backup import CONTENTS, DATABASE, Contents, digest
-from daemon.upkeep.consumer_reset import REWIND
 
-Report = Callable[[str], None]
-
-
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done."""
-
-    contents: Contents
-    aside: str = ""
-    """Where what was there before is now; empty if there was nothing."""
-    settings: str = ""
-    """Where the backup's settings are, to be compared with yours; empty if it holds none."""
+REWIND = "store.rewind"
+"""State that a restore leaves: when its backup was made, unix seconds."""
+_OTHERS = frozenset({"learner"})
+"""Durables of processes whose memory a restore does not touch."""
+log = structlog.get_logger(__name__)
 
 
-def restore(config: Config, source: Path, *, force: bool, say: Report) -> Restored:
-    """Put the backup `source` in place.
+async def rewind(store: Store, bus: Bus) -> int:
+    """Have all streams delivered again from their beginning, if the store was restored; returns how many consumers.
 
-    Args:
-        force: also where there is something already, which moves aside.
+    Call it before the first actor subscribes. A daemon that dies in between does it again.
+    """
+    if not await store.state_get(REWIND):
+        return 0
+    number = await bus.rewind(_OTHERS)
+    await store.state_put(REWIND, b"")
+    log.warning("streams_rewound", consumers=number)
+    return number
+
+
+def restore(config: Config, source: Path, *, say: Callable[[str], None]) -> tuple[Contents, str]:
+    """Put the backup `source` in place; what is in it, and where its settings are now, to be compared with yours
+    (empty if it holds none).
 
     Raises:
         TransferFailed: the backup is damaged, or something is in the way; nothing was changed.
@@ -57,7 +64,7 @@ def restore(config: Config, source: Path, *, force: bool, say: Report) -> Restor
         unpacked = _unpacked(source, config.state, stack)
         try:
             contents = _checked(unpacked, say)
-            return _put(config, unpacked, contents, force)
+            return contents, _put(config, unpacked, contents)
         except StoreError as error:
             raise TransferFailed(str(error)) from error
         except OSError as error:
@@ -82,7 +89,7 @@ def _unpacked(source: Path, state: Path, stack: contextlib.ExitStack) -> Path:
     return aside
 
 
-def _checked(directory: Path, say: Report) -> Contents:
+def _checked(directory: Path, say: Callable[[str], None]) -> Contents:
     """What `backup.json` says, once all of it is true."""
     try:
         contents = msgspec.json.decode((directory / CONTENTS).read_bytes(), type=Contents)
@@ -105,41 +112,35 @@ def _checked(directory: Path, say: Report) -> Contents:
     return contents
 
 
-def _put(config: Config, unpacked: Path, contents: Contents, force: bool) -> Restored:
-    database = sqlite_file(config.store_url)
+def _put(config: Config, unpacked: Path, contents: Contents) -> str:
+    """Move everything to its place; that of the settings."""
+    database, state = sqlite_file(config.store_url), unpacked / "state"
     if (database is not None) != contents.database:
         kind = "SQLite" if contents.database else "PostgreSQL"
         raise TransferFailed(f"the backup is of an installation on {kind}: name a database of its kind")
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    before = config.state / f"before-restore-{stamp}"
-    tops = sorted((unpacked / "state").glob("*")) if (unpacked / "state").is_dir() else []
-    files = [database.with_name(database.name + end) for end in ("", "-wal", "-shm")] if database else []
-    moves = [(path, before / path.name) for path in (*files, *(config.state / path.name for path in tops))]
-    moves = [(old, new) for old, new in moves if old.exists()]
-    if moves and not force:
-        raise TransferFailed(
-            f"{moves[0][0]} is there already; --force moves it aside to {before.name} first, nothing is deleted"
-        )
-    if database is None:
-        _mark(config.store_url, contents.created, config.database.password_file)
-    for old, new in moves:
-        new.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        old.rename(new)
+    moves = {path: config.state / path.name for path in (state.iterdir() if state.is_dir() else ())}
+    taken = sorted(path for path in moves.values() if path.exists())
     if database is not None:
-        _mark(f"sqlite:///{unpacked / DATABASE}", contents.created)
-        database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        shutil.move(unpacked / DATABASE, database)
-    for path in tops:
-        shutil.move(path, config.state / path.name)
-    settings = ""
-    if (unpacked / "config.toml").is_file():
-        kept = config.state / f"config-of-backup-{stamp}.toml"
-        shutil.move(unpacked / "config.toml", kept)
-        settings = str(kept)
-    return Restored(contents=contents, aside=str(before) if moves else "", settings=settings)
+        moves[unpacked / DATABASE] = database
+        taken += [path for end in ("", "-wal", "-shm") if (path := Path(f"{database}{end}")).exists()]
+    if taken:
+        raise TransferFailed(
+            f"{taken[0]} is there already; nothing was changed. Move what is in the way aside: "
+            f"mkdir OLD && mv {' '.join(str(path) for path in taken)} OLD"
+        )
+    url = config.store_url if database is None else f"sqlite:///{unpacked / DATABASE}"
+    _mark(url, contents.created, config.database.password_file)
+    for path, place in moves.items():
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.move(path, place)
+    if not (unpacked / "config.toml").is_file():
+        return ""
+    kept = config.state / time.strftime("config-of-backup-%Y%m%d-%H%M%S.toml", time.gmtime())
+    shutil.move(unpacked / "config.toml", kept)
+    return str(kept)
 
 
-def _mark(url: str, created: float, password_file: str = "") -> None:
+def _mark(url: str, created: float, password_file: str) -> None:
     """Note in the store that consumers stand further than it does."""
     engine = open_engine(url, password_file)
     try:

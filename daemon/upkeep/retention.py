@@ -7,7 +7,6 @@ Weights go for their number with whoever writes them here (`keep.versions`). Nev
 weights that serve, served last, are pinned, on trial or among the newest two; the audit trail.
 """
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -15,19 +14,17 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import msgspec
 import structlog
 from prometheus_client.core import Metric
 
 from actors.store import Store
 from actors.store import retention as old
-from actors.store.retention import Removed
 from adapters.weights.disk import prune
 from daemon.collectors.figures import counter, gauge
 from daemon.settings.tables import Keep
 
 log = structlog.get_logger(__name__)
-_DAY = 86_400.0
+_HOUR, _DAY = 3600.0, 86_400.0
 _JUDGEMENTS_DAYS = 90.0
 """What has not come again in a season will not."""
 _BATCHES_DAYS = 365.0
@@ -37,66 +34,47 @@ _MOST = 100_000
 _ROUND = 10_000
 """Rows that are looked for at a time."""
 _PAUSE = 0.05
-"""Seconds between two, for those that write to the store meanwhile."""
+"""Seconds between two transactions, for those that write to the store meanwhile."""
 _NEWEST = 2
 _AGES = (180.0, 90.0, 30.0, 7.0, 1.0)
 """Days: of what is taken for its room, all that is older goes first. What is younger than the last one stays."""
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """Room that is taken."""
-
-    kinds: dict[str, int]
-    """Bytes by what is in the state directory; "database": what holds something, "database_free": pages that will be
-    used again."""
-
-    @property
-    def total(self) -> int:
-        return sum(size for kind, size in self.kinds.items() if kind != "database_free")
-
-
-_JUMP_SECONDS = 3600.0
-"""A clock that is ahead of itself by so much since the last round has been set, or is broken."""
-_BELIEVED_SECONDS = 86_400.0
-
-
-def _uptime() -> float:
-    """Goes on while the machine sleeps, unlike the monotonic clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Retention:
     """Takes out what is too old, or too much."""
 
     def __init__(
-        self, keep: Keep, *, store: Store, state: Path, database: Path | None,
-        clock: Callable[[], float], uptime: Callable[[], float] = _uptime, pause: float = _PAUSE,
+        self, keep: Keep, *, store: Store, state: Path, database: Path | None, clock: Callable[[], float],
+        uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        pause: float = _PAUSE,
     ) -> None:  # fmt: skip
         """
         Args:
             database: SQLite's file; None for a database elsewhere.
             clock: unix seconds.
-            uptime: seconds since some moment, which nobody can set.
-            pause: seconds between two transactions.
+            uptime: seconds since some moment, which nobody can set; goes on while the machine sleeps.
         """
         self._keep, self._store, self._state = keep, store, state
         self._database, self._clock, self._uptime, self._pause = database, clock, uptime, pause
         self._seen = (clock(), uptime())
-        self._jumped = -1.0
-        """Uptime when the clock was first seen to have jumped ahead; negative if it has not."""
+        self._jumped: float | None = None
+        """Uptime when the clock was first seen to have jumped ahead."""
         self.rows, self.bytes = Counter[str](), Counter[str]()
         """Taken out, by kind."""
-        self.usage = Usage({})
-        """As last seen."""
+        self.usage: dict[str, int] = {}
+        """Bytes by what is in the state directory, as last seen; "database": what holds something, "database_free":
+        pages that will be used again."""
         self.limit = int(keep.state_gb * (1 << 30))
-        self._beat: Callable[[], None] = lambda: None
-        self._draining: Callable[[], bool] = lambda: False
+        self._going: Callable[[], bool] = lambda: True
 
-    async def round(
-        self, draining: Callable[[], bool] = lambda: False, beat: Callable[[], None] = lambda: None
-    ) -> Usage:
-        """Everything that is due; ends early, between two transactions, when `draining`."""
-        self._beat, self._draining = beat, draining
+    @property
+    def total(self) -> int:
+        """Bytes in use."""
+        return sum(size for kind, size in self.usage.items() if kind != "database_free")
+
+    async def round(self, going: Callable[[], bool] = lambda: True) -> None:
+        """Everything that is due. `going` is asked between two transactions; it ends early when that is False."""
+        self._going = going
         now, runs, calls = self._now(), self._keep.runs_days, self._keep.calls_days
         kept = await self._store.ask(old.protected)
         if runs:
@@ -106,53 +84,53 @@ class Retention:
             await self._due("exchanges", now - calls * _DAY)
         await self._due("judgements", now - _JUDGEMENTS_DAYS * _DAY)
         await self._due("batches", now - _BATCHES_DAYS * _DAY)
-        self.usage = await self._measure()
-        if self.limit and self.usage.total > self.limit:
-            await self._shed(kept)
+        await self._measure()
+        if self._over():
+            await self._shed(now, kept)
         if self.rows:
-            log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.usage.total)
-        return self.usage
+            log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.total)
 
     def _now(self) -> float:
         """The time, unless the clock has jumped ahead: what is deleted on its word does not come back when it is set
         right. What it says then counts once it has stood for a day."""
         now, up = self._clock(), self._uptime()
         expected = self._seen[0] + up - self._seen[1]
-        if now - expected < _JUMP_SECONDS:
-            self._seen, self._jumped = (now, up), -1.0
-            return now
-        if self._jumped < 0:
+        jumped = now - expected >= _HOUR
+        if jumped and self._jumped is None:
             self._jumped = up
             log.error(
                 "clock_jumped", ahead_seconds=now - expected, remedy="set the clock right; nothing is deleted by it"
             )
-        if up - self._jumped >= _BELIEVED_SECONDS:
-            self._seen, self._jumped = (now, up), -1.0
-            return now
-        return expected
+        if jumped and self._jumped is not None and up - self._jumped < _DAY:
+            return expected
+        self._seen, self._jumped = (now, up), None
+        return now
 
-    async def _shed(self, kept: set[str]) -> None:
+    def _over(self) -> bool:
+        return 0 < self.limit < self.total and self._going()
+
+    async def _shed(self, now: float, kept: set[str]) -> None:
         """Take out what may go until no more is kept than may be. Runs in a database elsewhere take no room here, and
         stay."""
-        now = self._now()
         for days in _AGES if self._database is not None else ():
             before, gone = now - days * _DAY, old.PAGE
-            while gone and self.usage.total > self.limit and not self._draining():
+            while gone and self._over():
                 gone = await self._due("trajectories", before, kept, old.PAGE)
                 await self._due("exchanges", before)
-                self.usage = await self._measure()
+                await self._measure()
         versions = self._state / "versions"
         spared = await self._store.ask(old.on_trial) | await self._store.ask(old.served_last, _NEWEST)
         for keep in reversed(range(_NEWEST, len(list(versions.glob("v*"))))):
-            if self.usage.total <= self.limit or self._draining():
-                break
-            size = self.usage.kinds["versions"]
+            if not self._over():
+                return
+            size = self.usage["versions"]
             await self._store.confirm_lead()
             gone = await anyio.to_thread.run_sync(prune, versions, keep, spared)
-            self.usage = await self._measure()
-            self._note("versions", Removed(len(gone), size - self.usage.kinds["versions"]))
-        if self.usage.total > self.limit:
-            log.warning("state_over_limit", in_use=self.usage.total, limit=self.limit, kinds=self.usage.kinds)
+            await self._measure()
+            self.rows["versions"] += len(gone)
+            self.bytes["versions"] += size - self.usage["versions"]
+        if self._over():
+            log.warning("state_over_limit", in_use=self.total, limit=self.limit, kinds=self.usage)
 
     async def _due(self, kind: old.Kind, before: float, kept: Collection[str] = (), most: int = _MOST) -> int:
         """Take out what is due; how many rows. Looks in transactions that only read, and writes in short ones: other
@@ -162,54 +140,43 @@ class Retention:
             wanted = min(_ROUND, most - gone)
             due = await self._store.ask(old.due, kind, before, wanted, kept)
             for first in range(0, len(due), old.PAGE):
-                if self._draining():
+                if not self._going():
                     return gone
                 done = await self._store.change(old.drop, kind, due[first : first + old.PAGE], before)
-                self._note(kind, done)
-                self._beat()
+                if done.rows:
+                    self.rows[kind] += done.rows
+                    self.bytes[kind] += done.bytes
                 await anyio.sleep(self._pause)
             gone += len(due)
             if len(due) < wanted:
                 break
         return gone
 
-    def _note(self, kind: str, done: Removed) -> None:
-        if done.rows:
-            self.rows[kind] += done.rows
-            self.bytes[kind] += done.bytes
-
-    async def _measure(self) -> Usage:
+    async def _measure(self) -> None:
         used, taken = await self._store.ask(old.used_bytes)
-        return await anyio.to_thread.run_sync(self._measured, used, taken)
+        self.usage = await anyio.to_thread.run_sync(self._measured, used, taken)
 
-    def _measured(self, used: int, taken: int) -> Usage:
-        own = "evolved.db"
-        kinds = {path.name: _size(path) for path in self._state.iterdir() if not path.name.startswith(own)}
-        if self._database is not None:
-            log_file = self._database.with_name(self._database.name + "-wal")
-            kinds["database"], kinds["database_free"] = used + _size(log_file), taken - used
-        return Usage(kinds)
+    def _measured(self, used: int, taken: int) -> dict[str, int]:
+        found = {path.name: _size(path.resolve()) for path in self._state.iterdir()}
+        kinds = {name: size for name, size in found.items() if not name.startswith("evolved.db")}
+        if self._database is None:
+            return kinds
+        log_file = self._database.with_name(self._database.name + "-wal")
+        return kinds | {"database": used + _size(log_file), "database_free": taken - used}
 
 
 def retention_figures(retention: Retention) -> Iterator[Metric]:
     yield counter("evolved_retention_removed", "Rows and versions taken out for age or room.", retention.rows, "kind")
     yield counter("evolved_retention_removed_bytes", "Their bytes.", retention.bytes, "kind")
-    yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage.kinds, "kind")
+    yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage, "kind")
     yield gauge("evolved_state_limit_bytes", "Room that it may take; 0: any.", retention.limit)
 
 
 def _size(path: Path) -> int:
     """Bytes of a file, or of all in a directory; what goes meanwhile counts as nothing."""
-    total = 0
     try:
-        if not path.is_dir():
-            return path.stat().st_size
-        for root, _, names in os.walk(path):
-            for name in names:
-                try:
-                    total += os.lstat(os.path.join(root, name)).st_size
-                except OSError:
-                    continue
+        if path.is_dir() and not path.is_symlink():
+            return sum(_size(one) for one in path.iterdir())
+        return path.lstat().st_size
     except OSError:
-        return total
-    return total
+        return 0

@@ -34,35 +34,19 @@ _GRACE = 30.0
 """Seconds that an intent lasts longer than its program: for the last requests of one that is cut off."""
 
 
-class Intent(msgspec.Struct):
-    """What the holder of an engine's lease was about to do."""
-
-    version: int = -1
-    directory: str = ""
-    """Id of the directory that its files are in."""
-
-
 class Swaps:
     """A `SwapRunner` for the daemon's engines."""
 
     def __init__(
-        self,
-        directory: Path,
-        engines: Mapping[str, VllmEngine],
-        *,
-        inline: frozenset[str],
-        weights: WeightSource,
-        store: Store | None = None,
-        holder: str = "this daemon",
-        seconds: float = 180.0,
-        epoch: Callable[[], int] = lambda: 0,
-    ) -> None:
+        self, directory: Path, engines: Mapping[str, VllmEngine], *, inline: frozenset[str], weights: WeightSource,
+        store: Store, holder: str = "this daemon", seconds: float = 180.0, epoch: Callable[[], int] = lambda: 0,
+    ) -> None:  # fmt: skip
         """
         Args:
             directory: for jobs, results and logs of the program, one set an engine.
             inline: engines without users.
             weights: brings versions to where the engines can read them.
-            store: keeps the intents; none only if no engine has users.
+            store: keeps the intents.
             holder: this daemon's name in them.
             seconds: that the program may take in all.
             epoch: of the lease that engines without users are loaded under.
@@ -72,31 +56,19 @@ class Swaps:
         self._identity = ""
 
     async def swap(
-        self,
-        engine: str,
-        path: Path,
-        version: int,
-        *,
-        manifest: str = "",
-        last_good: Path | None = None,
+        self, engine: str, path: Path, version: int, *, manifest: str = "", last_good: Path | None = None,
         last_version: int = -1,
-    ) -> SwapReport:
+    ) -> SwapReport:  # fmt: skip
         """See `actors.ports.store.SwapRunner.swap`."""
         client = self._engines[engine]
         here = await self._weights.fetch(path, version, manifest)
 
         def job(epoch: int, until: float) -> SwapJob:
             return SwapJob(
-                engine=client.url,
-                path=os.path.abspath(here.path),
-                version=version,
-                manifest=here.manifest,
-                result=str(self._files(engine).result),
+                engine=client.url, path=os.path.abspath(here.path), version=version, manifest=here.manifest,
+                result=str(self._files(engine).result), last_version=last_version, epoch=epoch, until=until,
                 last_good=os.path.abspath(last_good) if last_good else "",
-                last_version=last_version,
-                epoch=epoch,
-                until=until,
-            )
+            )  # fmt: skip
 
         if engine in self._inline:
             return _report(await perform(job(self._epoch(), 0.0), client), version)
@@ -112,7 +84,7 @@ class Swaps:
         """See `actors.ports.store.SwapRunner.collect`."""
         if engine in self._inline:
             return None
-        files, found = self._files(engine), await self._books.ask(standing, _lease(engine))
+        files, found = self._files(engine), await self._store.ask(standing, _lease(engine))
         left = await anyio.to_thread.run_sync(files.epoch)
         if left == found.epoch:
             outcome = await collect(files.result, key=self._engines[engine].key)
@@ -133,25 +105,25 @@ class Swaps:
             EngineUnavailable: somebody else is at it; says who, and for how long at most.
             StoreUnavailable: nothing may be done then.
         """
-        about = msgspec.json.encode(Intent(version, await self._here())).decode()
-        found = await self._books.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
+        about = f"{version} {await self._here()}"
+        found = await self._store.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
         if not found.taken:
             raise _under_way(engine, found)
         return found.epoch
 
     async def _end(self, engine: str, epoch: int) -> None:
-        await self._books.change(give_back, _lease(engine), epoch)
+        await self._store.change(give_back, _lease(engine), epoch)
 
     async def _over(self, engine: str, found: Standing) -> bool:
         """Whether a swap whose files are not here is over before its time, and note it if so."""
-        intent = msgspec.json.decode(found.about or "{}", type=Intent)
-        if intent.directory == await self._here():
+        version, _, directory = found.about.partition(" ")
+        if directory == await self._here():
             # Its program would hold the lock that we see: the daemon died before it started one.
             over = not await anyio.to_thread.run_sync(self._files(engine).busy)
         else:
             # On another machine; the engine is what tells. The label is the last thing that a swap changes.
             client = self._engines[engine]
-            over = await client.version() == intent.version and not await client.is_paused()
+            over = str(await client.version()) == version and not await client.is_paused()
         if over:
             await self._end(engine, found.epoch)
         return over
@@ -160,11 +132,6 @@ class Swaps:
         """An id of the directory itself: daemons that see the same one see each other's programs and locks."""
         self._identity = self._identity or await anyio.to_thread.run_sync(_identity, self._directory)
         return self._identity
-
-    @property
-    def _books(self) -> Store:
-        assert self._store is not None, "an engine with users is swapped under an intent"
-        return self._store
 
     def _files(self, engine: str) -> SwapFiles:
         return SwapFiles(self._directory.absolute() / f"{engine}.json")
@@ -197,11 +164,4 @@ def _report(outcome: SwapOutcome, version: int) -> SwapReport:
         raise EngineUnavailable(outcome.reason)
     if outcome.result == "failed":
         raise SwapFailed(outcome.reason)
-    return SwapReport(
-        result=outcome.result,
-        version=version,
-        paused_seconds=outcome.paused_seconds,
-        total_seconds=outcome.total_seconds,
-        reason=outcome.reason,
-        finished=outcome.finished,
-    )
+    return msgspec.structs.replace(msgspec.convert(outcome, SwapReport, from_attributes=True), version=version)

@@ -28,6 +28,7 @@ from adapters.weights.http import HttpPull
 from adapters.weights.shared import SharedPath
 from daemon.collectors.figures import counter
 from daemon.errors import ConfigError
+from daemon.settings.secret import secret
 from daemon.settings.tables import Weights
 from daemon.tap.keys import is_loopback
 
@@ -44,7 +45,7 @@ class _Blocks(FileResponse):
 def server(host: str, token_file: str, versions: Path) -> Starlette:
     """The application that serves `versions` at `host`. Other than on loopback only with a token, and behind something
     that speaks TLS: weights and token travel with every request."""
-    token = read_token(token_file)
+    token = _token(token_file)
     if not token and not is_loopback(host):
         raise ConfigError(
             f"weights.listen {host!r}: others can reach it and it asks for no token; name a file of one here "
@@ -91,24 +92,17 @@ def source(
         return SharedPath(check=check), None
     if not settings.source.startswith(("http://", "https://")):
         raise ConfigError(f"weights.source {settings.source!r}: write it with http:// or https://")
-    token = read_token(settings.token_file)
+    token = _token(settings.token_file)
     headers = {"authorization": f"Bearer {token}"} if token else {}
     http = httpx.AsyncClient(headers=headers, verify=ssl.create_default_context(), trust_env=False)
     return HttpPull(settings.source.rstrip("/"), versions, keep=keep, check=check, http=http), http
 
 
-def read_token(file: str) -> str:
-    """The token in `file`, empty if no file is named."""
-    if not file:
-        return ""
-    try:
-        token = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"weights.token_file {file}: {error}; make one with: openssl rand -hex 32 > FILE") from error
-    if len(token) < _SHORTEST_TOKEN or len(token.split()) != 1:
-        raise ConfigError(
-            f"weights.token_file {file}: write one word of {_SHORTEST_TOKEN} characters or more: openssl rand -hex 32"
-        )
+def _token(file: str) -> str:
+    remedy = f"openssl rand -hex 32 > FILE makes one, of {_SHORTEST_TOKEN} characters or more"
+    token = secret(file, "weights.token_file", remedy)
+    if file and len(token) < _SHORTEST_TOKEN:
+        raise ConfigError(f"weights.token_file {file}: the token is too short; {remedy}")
     return token
 
 

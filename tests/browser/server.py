@@ -16,7 +16,7 @@ from actors.credit.attributor import Attributor, AttributorSettings
 from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import Directive, Serving
 from actors.store import Store
-from actors.system.lifecycle import ActorState, Lifecycle, Restart, Unit
+from actors.system.lifecycle import ActorState, Lifecycle
 from adapters.judges.rules import RulesJudge
 from daemon.live.registry import Live
 from daemon.processes.asgi import serve
@@ -71,7 +71,7 @@ async def main(port: int, directory: Path, full: bool) -> None:
     app = desk.control.app(settings.allowed_hosts, None if full else _keys(directory))
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(live.run, Lifecycle(Unit("live", live.run, Restart()), anyio.Event(), lambda: None))
+            group.start_soon(live.run, Lifecycle("live"))
             await serve(app, "127.0.0.1", port)
     finally:
         await store.aclose()

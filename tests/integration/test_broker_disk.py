@@ -18,7 +18,6 @@ from nats.errors import Error
 
 from actors.system.broker import read_credentials
 from actors.system.broker_health import heal
-from actors.system.lifecycle import Restart
 from actors.system.supervisor import Supervisor
 from tests.support.installation import Installation
 from tests.support.nats import same_loop
@@ -47,7 +46,7 @@ async def main(directory: Path, how: str) -> None:
     here = Installation(directory, limits={"streams_gb": 1.0})
     broker, place = here.child("broker", "broker"), here.config.state / "broker"
     supervisor = Supervisor(rng=random.Random(0))
-    supervisor.add("broker", partial(heal, place, same_loop), Restart())
+    supervisor.add("broker", partial(heal, place, same_loop))
 
     async def started_again() -> None:
         while True:

@@ -45,7 +45,9 @@ def numbered(tmp_path_factory) -> Path:
 
 async def test_worse_weights_are_rejected_and_left_in_the_shadow_engine_alone(url, numbered, tmp_path):
     async with EngineClient(url, name="shadow") as engine:
-        swaps = Swaps(tmp_path, {"shadow": engine}, inline=frozenset({"shadow"}), weights=unsigned_weights())
+        swaps = Swaps(
+            tmp_path, {"shadow": engine}, inline=frozenset({"shadow"}), weights=unsigned_weights(), store=FakeStore()
+        )
 
         async def load(version: int) -> None:
             report = await swaps.swap("shadow", numbered / f"v{version:06d}", version)

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from actors.messages import Exchange, decode
 from actors.system.bus import Bus
-from actors.system.lifecycle import Lifecycle, Restart, Unit
+from actors.system.lifecycle import Lifecycle
 from actors.system.streams import TRAFFIC_EXCHANGE
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.collectors.figures import Figures
@@ -47,14 +47,13 @@ async def receiving(bus: Bus, *, keys: KeyRing | None = None, require_key=False,
     intake = OtlpIntake(
         IntakeSettings(port=0), bus, redact=redact, keys=keys, require_key=require_key, listening=ports.append
     )
-    unit, draining = Unit("intake", intake.run, Restart()), anyio.Event()
+    life = Lifecycle("intake")
     async with httpx.AsyncClient(timeout=within()) as client, anyio.create_task_group() as group:
-        group.start_soon(intake.run, Lifecycle(unit, draining, lambda: None))
+        group.start_soon(intake.run, life)
         await until(lambda: ports and listens(ports[0]), "it listens")
         client.base_url = httpx.URL(f"http://127.0.0.1:{ports[0]}")
         yield Rig(intake, client)
-        draining.set()
-        unit.interrupt()
+        life.drain()
 
 
 def published(bus: StubBus) -> list[Exchange]:

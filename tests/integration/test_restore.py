@@ -1,7 +1,6 @@
 """The restore drill: a store that is filled from a real broker, backed up under writes, lost, and put back."""
 
 import shutil
-import sqlite3
 import tarfile
 from pathlib import Path
 
@@ -22,8 +21,7 @@ from daemon.processes.state_lock import state_lock
 from daemon.settings.reading import load
 from daemon.settings.tables import Config
 from daemon.upkeep.backup import backup
-from daemon.upkeep.consumer_reset import rewind
-from daemon.upkeep.restore import restore
+from daemon.upkeep.restore import restore, rewind
 from tests.support.databases import opened_store
 from tests.support.nats import opened_bus, running_broker
 from tests.support.patience import within
@@ -82,14 +80,13 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
                 async with anyio.create_task_group() as group:
                     group.start_soon(handle, store, subscription, 120)
                     made = await anyio.to_thread.run_sync(
-                        lambda: backup(config, out, settings=None, with_keys=False, with_weights=False, say=quiet)
+                        lambda: backup(config, out, settings=None, with_keys=False, say=quiet)
                     )
                 await handle(store, subscription, 80, last=True)  # the broker has an ack for all of them
                 assert len(await store.open_exchanges()) == CALLS
 
             shutil.rmtree(state)  # the disk is gone
-            done = restore(config, out, force=False, say=quiet)
-            assert done.contents == made
+            assert restore(config, out, say=quiet)[0] == made
             async with opened_store(config.store_url) as store:
                 before = len(await store.open_exchanges())
                 assert 100 <= before < CALLS
@@ -127,49 +124,48 @@ def made(tmp_path: Path) -> Config:
     return config
 
 
-def test_a_backup_holds_keys_and_weights_only_if_asked_for(made: Config, tmp_path: Path) -> None:
-    plain = backup(made, tmp_path / "plain", settings=None, with_keys=False, with_weights=False, say=quiet)
+def test_a_backup_holds_keys_only_if_asked_for(made: Config, tmp_path: Path) -> None:
+    plain = backup(made, tmp_path / "plain", settings=None, with_keys=False, say=quiet)
     names = {entry.name for entry in plain.files}
     assert names == {
         "evolved.db", "state/versions/v000000/manifest.json", "state/versions/v000007/manifest.json",
         "state/live/adapters.json",
     }  # fmt: skip
-    everything = backup(made, tmp_path / "all", settings=None, with_keys=True, with_weights=True, say=quiet)
+    everything = backup(made, tmp_path / "all", settings=None, with_keys=True, say=quiet)
     more = {entry.name for entry in everything.files} - names
-    assert more == {"state/keys/gate/private.pem", "state/versions/v000000/model.safetensors"}
+    assert more == {"state/keys/gate/private.pem"}
     assert (tmp_path / "all").stat().st_mode & 0o077 == 0
     with pytest.raises(TransferFailed, match="exists"):
-        backup(made, tmp_path / "all", settings=None, with_keys=True, with_weights=True, say=quiet)
+        backup(made, tmp_path / "all", settings=None, with_keys=True, say=quiet)
 
 
-def test_with_force_what_is_there_moves_aside_and_the_spool_stays(made: Config, tmp_path: Path) -> None:
-    out = tmp_path / "all.tar"
-    backup(made, out, settings=None, with_keys=True, with_weights=False, say=quiet)
-    (made.state / "keys/gate/private.pem").write_text("another key")
-    with pytest.raises(TransferFailed, match=r"evolved\.db is there already; --force"):
-        restore(made, out, force=False, say=quiet)
-    done = restore(made, out, force=True, say=quiet)
-    aside = Path(done.aside)
-    assert (aside / "keys/gate/private.pem").read_text() == "another key"
+def test_what_is_in_the_way_is_named_and_the_spool_is_not(made: Config, tmp_path: Path) -> None:
+    out, old = tmp_path / "all.tar", tmp_path / "old"
+    backup(made, out, settings=None, with_keys=True, say=quiet)
+    with pytest.raises(
+        TransferFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
+    ) as told:
+        restore(made, out, say=quiet)
+    old.mkdir()
+    for path in str(told.value).partition("&& mv ")[2].split()[:-1]:
+        shutil.move(path, old)
+    restore(made, out, say=quiet)
     assert (made.state / "keys/gate/private.pem").read_text() == "keys/gate/private.pem"
-    assert (aside / "versions/v000007/model.safetensors").is_file()
     assert (made.state / "spool/00000001.seg").is_file()
-    with sqlite3.connect(aside / "evolved.db") as old:
-        assert old.execute("SELECT count(*) FROM exchanges").fetchone() == (40,)
-    old.close()
+    assert ask(made.store_url, verify).problem == ""
     assert not list(made.state.glob(".restore*"))
 
 
 @pytest.mark.parametrize("name", ["evolved.db", "state/live/adapters.json", "backup.json"])
 def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(made: Config, tmp_path: Path, name: str) -> None:
     out = tmp_path / "plain"
-    backup(made, out, settings=None, with_keys=False, with_weights=False, say=quiet)
+    backup(made, out, settings=None, with_keys=False, say=quiet)
     content = bytearray((out / name).read_bytes())
     content[len(content) // 2] ^= 1
     (out / name).write_bytes(content)
     before = sorted(made.state.rglob("*"))
     with pytest.raises(TransferFailed, match="nothing was changed"):
-        restore(made, out, force=True, say=quiet)
+        restore(made, out, say=quiet)
     assert sorted(path for path in made.state.rglob("*") if path.name != "daemon.lock") == before
 
 
@@ -178,15 +174,15 @@ def test_a_backup_with_a_file_that_leads_out_of_it_is_refused(made: Config, tmp_
     with tarfile.open(out, "w") as tar:
         tar.add(made.state / "live/adapters.json", arcname="../../escaped")
     with pytest.raises(TransferFailed, match="cannot be unpacked"):
-        restore(made, out, force=True, say=quiet)
+        restore(made, out, say=quiet)
     assert not (tmp_path.parent / "escaped").exists()
 
 
 def test_a_restore_is_refused_while_a_daemon_holds_the_directory(made: Config, tmp_path: Path) -> None:
-    backup(made, tmp_path / "b", settings=None, with_keys=False, with_weights=False, say=quiet)
+    backup(made, tmp_path / "b", settings=None, with_keys=False, say=quiet)
     taken = pytest.raises(StartFailed, match="a daemon runs here; stop it first")
     with state_lock(made.state), state_lock(made.state), taken:  # two daemons may share it
-        restore(made, tmp_path / "b", force=True, say=quiet)
+        restore(made, tmp_path / "b", say=quiet)
     under_way = pytest.raises(StartFailed, match="a restore is under way")
     with state_lock(made.state, alone=True), under_way, state_lock(made.state):
         pass

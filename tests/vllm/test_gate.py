@@ -23,7 +23,10 @@ def url(vllm: str) -> str:
 
 async def test_weights_that_say_at_once_that_they_are_done_are_rejected(url, numbered: Path, tmp_path: Path):
     async with VllmEngine(url, name="shadow") as engine:
-        swaps = Swaps(tmp_path / "swaps", {"shadow": engine}, inline=frozenset({"shadow"}), weights=unsigned_weights())
+        swaps = Swaps(
+            tmp_path / "swaps", {"shadow": engine}, inline=frozenset({"shadow"}), weights=unsigned_weights(),
+            store=FakeStore(),
+        )  # fmt: skip
         paths = {0: numbered / "v000000", 2: tmp_path / "v000002"}
         await bad_weights.hacked(engine, paths[2], 2)
 

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from actors.messages import BatchOrder, Directive, decode
 from actors.system.actor import DeadLetter
-from actors.system.lifecycle import Lifecycle, Restart, Unit
+from actors.system.lifecycle import Lifecycle
 from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import POLICY_CANDIDATE, POLICY_DIRECTIVE, WORK_TRAIN
 from learner.errors import TensorBoardUnavailable
@@ -85,7 +85,7 @@ class Bench:
             bus=self.bus,
             clock=lambda: 7.0,
             state=self.directory / "state",
-            lifecycle=Lifecycle(Unit("learner", anyio.sleep, Restart()), anyio.Event(), lambda: None),
+            lifecycle=Lifecycle("learner"),
             registry=self.registry,
             make_trainer=lambda weights, reference: self.trainer,
         )

@@ -11,7 +11,6 @@ from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.ports.errors import JudgeUnavailable
 from actors.store import Store
 from actors.system.actor import Received
-from actors.system.lifecycle import Restart
 from actors.system.outgoing import outgoing
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_CLOSED
 from actors.system.supervisor import Supervisor
@@ -60,7 +59,7 @@ async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(hangs
     rig.supervisor = Supervisor(rng=random.Random(1), drain_seconds=200, watch_seconds=60)
     attributor = Attributor(AttributorSettings(), judge=judge, clock=anyio.current_time)
     for actor, lane in ((attributor, ""), (attributor, "-2"), (bystander, "")):
-        rig.add(actor, Restart(stall_seconds=900.0), lane=lane)
+        rig.add(actor, stall_seconds=900.0, lane=lane)
     runs = [played.trajectory for played in plays(RUNS)]
 
     async def come(number: int) -> None:
@@ -69,7 +68,7 @@ async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(hangs
 
     minutes = [(60.0 * number, lambda number=number: come(number)) for number in range(RUNS)]
     assert await rig.run_for(60.0 * RUNS + 600.0, *minutes)
-    assert {state.restarts for state in rig.supervisor.state().actors} == {0}
+    assert {state.restarts for state in rig.supervisor.state()} == {0}
     # Each came out once, with a judge's word on it.
     assert sorted(rig.out(TRAJECTORY_ATTRIBUTED)) == sorted(f"{TRAJECTORY_ATTRIBUTED}:{run.id}" for run in runs)
     assert rig.ledger.parked == []

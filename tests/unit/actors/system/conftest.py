@@ -7,7 +7,6 @@ import pytest
 
 from actors.messages import Directive
 from actors.system.actor import Actor, Result
-from actors.system.lifecycle import Restart
 from actors.system.outgoing import Outgoing, outgoing
 from actors.system.runner import drive
 from actors.system.streams import POLICY_DIRECTIVE
@@ -58,12 +57,14 @@ class Rig:
         self.supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         self.metrics = None
 
-    def add(self, actor, restart=None, lane="", **options):
+    def add(self, actor, lane="", backpressure=None, **how):
         async def task(lifecycle):
             rng = random.Random(2)
-            await drive(actor, self.bus, self.ledger, lifecycle, rng=rng, metrics=self.metrics, **options)
+            await drive(
+                actor, self.bus, self.ledger, lifecycle, rng=rng, metrics=self.metrics, backpressure=backpressure
+            )
 
-        self.supervisor.add(actor.name + lane, task, restart or Restart())
+        self.supervisor.add(actor.name + lane, task, **how)
 
     async def publish(self, *records, subject=POLICY_DIRECTIVE):
         await self.bus.publish([outgoing(subject, note(record)) for record in records])

@@ -8,7 +8,6 @@ from actors.messages import OutcomeChanged
 from actors.system.actor import Actor, Output, Result
 from actors.system.backpressure import Backpressure
 from actors.system.errors import BusUnavailable, DependencyUnavailable
-from actors.system.lifecycle import Restart
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing, outgoing
 from actors.system.runner import MAX_FAILURES
@@ -109,7 +108,7 @@ async def test_a_record_that_comes_again_and_again_is_parked_by_one_error_and_af
         return await commit(*arguments)
 
     rig.ledger.commit = dies
-    rig.add(Recorder(errs_once), Restart(max_restarts=1000))
+    rig.add(Recorder(errs_once), max_restarts=1000)
     await rig.publish("bad")
     assert await rig.run_for(3600)
     assert len(rig.ledger.parked) == parked
@@ -156,7 +155,7 @@ async def test_an_actor_whose_record_fails_after_an_outage_is_at_work_again(rig)
         return echo(batch)
 
     async def look():
-        seen.append(rig.supervisor.state().actors[0].status)
+        seen.append(rig.supervisor.state()[0].status)
 
     rig.add(Recorder(handle))
     await rig.publish("a")
@@ -190,7 +189,7 @@ async def test_an_absent_dependency_is_waited_out_and_never_counts(rig):
     assert await rig.run_for(3700)
     assert rig.ledger.parked == []
     assert rig.out(POLICY_SERVING) == echoed("a")
-    assert rig.supervisor.state().actors[0].restarts == 0
+    assert rig.supervisor.state()[0].restarts == 0
     assert len(actor.handled) < 250
 
 
@@ -305,7 +304,7 @@ async def test_an_error_in_a_tick_restarts_the_actor_and_an_absent_dependency_do
     actor.tick_seconds = 5.0
     rig.add(actor)
     assert await rig.run_for(20)
-    assert rig.supervisor.state().actors[0].restarts == restarts
+    assert rig.supervisor.state()[0].restarts == restarts
     assert len(ticks) > 2
 
 

@@ -25,7 +25,7 @@ def client(status: Status, unready: float = 0.0, *, critical: bool = True) -> ht
     ("status", "unready", "critical", "told"),
     [
         ("starting", 0.0, True, "starting"), ("waiting", 0.0, True, "ok"), ("waiting", STUCK_SECONDS + 1, False, "ok"),
-        *((status, STUCK_SECONDS + 1, True, "stuck") for status in ("waiting", "backoff", "starting", "stalled")),
+        *((status, STUCK_SECONDS + 1, True, "stuck") for status in ("waiting", "restarting", "starting")),
     ],
 )  # fmt: skip
 async def test_it_is_ready_once_its_actors_have_started_and_while_those_that_are_needed_get_on(

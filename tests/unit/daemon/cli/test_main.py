@@ -18,7 +18,7 @@ BROKEN = {
     "no daemon: live APIs": ("adapters --set control.listen=127.0.0.1:9 list", "start it with `evolved run`"),
     "no daemon: a broken setting elsewhere": ("freeze --config {tmp}/judge.toml", "no daemon at http://127.0.0.1:9"),
     "a key's file that is not there": ("status", "EVOLVED_KEY_FILE"),
-    "a key's file without one": ("freeze", "no key in it"),
+    "a key's file without one": ("freeze", "it must hold one word; give a file that holds an admin key"),
     "no reason": ("rollback", "--reason"),
     "a mistyped command": ("statsu", "did you mean status?"),
     "a mistyped action": ("keys revok", "did you mean revoke?"),

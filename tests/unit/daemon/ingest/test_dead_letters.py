@@ -12,7 +12,6 @@ import pytest
 from actors.messages import decode
 from actors.store import Store
 from actors.system.actor import DeadLetter
-from actors.system.lifecycle import Restart
 from actors.system.outgoing import Outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE, WORK_TRAIN
 from actors.system.supervisor import Supervisor
@@ -37,10 +36,10 @@ async def test_what_learner_and_spool_gave_up_is_listed_once_and_goes_back(tmp_p
     ]  # fmt: skip
     bus.down = True
     supervisor = Supervisor(rng=random.Random(0))
-    supervisor.add("dead_letters", partial(collect, bus, store), Restart())
+    supervisor.add("dead_letters", partial(collect, bus, store))
     async with anyio.create_task_group() as group:
         group.start_soon(partial(supervisor.run, signals=False))
-        await until(lambda: supervisor.state().actors[0].status == "waiting", "it waits for the broker")
+        await until(lambda: supervisor.state()[0].status == "waiting", "it waits for the broker")
         bus.down = False
         await bus.publish(letters)
         for one in letters:  # as after an ack that was lost

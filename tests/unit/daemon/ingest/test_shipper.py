@@ -20,7 +20,7 @@ from actors.messages import Feedback, decode, encode
 from actors.messages.spool import RawExchange
 from actors.system.actor import DeadLetter
 from actors.system.errors import BusMisconfigured
-from actors.system.lifecycle import Lifecycle, Restart, Unit
+from actors.system.lifecycle import Lifecycle
 from daemon.ingest.conversion import Batch, Conversion, Load
 from daemon.ingest.converter import Converter
 from daemon.ingest.shipper import Pace, Shipper, ShipperMetrics
@@ -76,8 +76,7 @@ class Rig:
 
     def __init__(self, *directories: Path, pace: Pace = QUICK, loader: Callable[[], Converter] = InThread) -> None:
         self.bus, self.registry = StubBus(), CollectorRegistry()
-        self.draining = anyio.Event()
-        self.unit = Unit("shipper", lambda lifecycle: anyio.lowlevel.checkpoint(), Restart())
+        self.life = Lifecycle("shipper")
         self.shipper = Shipper(
             directories, self.bus, pace=pace, metrics=ShipperMetrics(self.registry),
             rng=random.Random(1), loader=loader,
@@ -86,10 +85,9 @@ class Rig:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with anyio.create_task_group() as group:
-            group.start_soon(self.shipper.run, Lifecycle(self.unit, self.draining, lambda: None))
+            group.start_soon(self.shipper.run, self.life)
             yield
-            self.draining.set()
-            self.unit.interrupt()
+            self.life.drain()
 
     async def published(self, number: int) -> list:
         await until(lambda: len(self.bus.published) >= number, f"{number} messages are published", every=0.002)
@@ -123,12 +121,12 @@ async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path, ends:
     with anyio.fail_after(within()):
         async with rig.running():
             await until(lambda: rig.figure("evolved_shipper_waits_total"), "it waits", every=0.002)
-            assert rig.unit.status == "waiting"
+            assert rig.life.status == "waiting"
             assert read_cursor(tmp_path).segment == -1
             rig.bus.down = ends
             if not ends:
                 await rig.published(2)
-                assert rig.unit.status == "ready"
+                assert rig.life.status == "ready"
     assert len(SpoolReader(tmp_path).read()) == (2 if ends else 0)
 
 
@@ -212,4 +210,4 @@ async def test_a_bus_without_the_streams_is_not_waited_for(tmp_path: Path) -> No
     rig = Rig(tmp_path)
     rig.bus = rig.shipper._bus = StubBus(streams=())
     with pytest.raises(BusMisconfigured):
-        await rig.shipper.run(Lifecycle(rig.unit, rig.draining, lambda: None))
+        await rig.shipper.run(rig.life)

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 
 from actors.store import Store
-from actors.system.lifecycle import Lifecycle, Restart, Unit
+from actors.system.lifecycle import Lifecycle
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import notice
 from daemon.collectors.figures import Figures
@@ -58,18 +58,17 @@ class Client:
 @asynccontextmanager
 async def running(live: Live) -> AsyncIterator[Client]:
     """`live` as the supervisor runs it, and its routes."""
-    draining, ready = anyio.Event(), anyio.Event()
-    unit = Unit("live", live.run, Restart())
+    ready = anyio.Event()
+    life = Lifecycle("live", ready.set)
     async with anyio.create_task_group() as group:
-        group.start_soon(live.run, Lifecycle(unit, draining, ready.set))
+        group.start_soon(live.run, life)
         await ready.wait()
         transport = httpx.ASGITransport(Starlette(routes=LiveRoutes(live).routes()))
         async with httpx.AsyncClient(transport=transport, base_url="http://daemon") as http:
             try:
                 yield Client(http)
             finally:
-                draining.set()
-                unit.interrupt()
+                life.drain()
 
 
 def child(mode: str, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from daemon.upkeep import install
 PROGRAM = Path("/opt/evolved/bin/evolved")
 
 
-def plan(units=install.USUAL, config: Config | None = None) -> install.Plan:
+def plan(units=install.USUAL, config: Config | None = None) -> dict[str, bytes]:
     settings = install.example()
     return install.plan(config or load(settings), settings.read_bytes(), units, PROGRAM)
 
@@ -43,7 +43,7 @@ def test_the_command_shows_what_it_would_write_and_writes_it(tmp_path: Path, mon
 def test_units_name_the_program_the_settings_and_where_the_tap_listens(tmp_path: Path) -> None:
     settings = tmp_path / "config.toml"
     settings.write_text('[tap]\nlisten = "[::1]:9000"\n')
-    files = plan(install.UNITS, load(settings)).files
+    files = plan(install.UNITS, load(settings))
     text = {Path(name).name: content.decode() for name, content in files.items()}
     assert "ListenStream=[::1]:9000\n" in text["evolved-tap.socket"]
     for unit in ("tap", "broker", "learner"):
