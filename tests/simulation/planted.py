@@ -10,14 +10,14 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest import mock
 
 import anyio
 
 from actors.curation.curator import Curator
 from actors.deployment.swapper import Swapper
-from actors.messages import BatchItem, BatchOrder, Feedback, Serving
+from actors.messages import Attributed, Feedback, Serving
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError
 from actors.ports.store import SwapReport
