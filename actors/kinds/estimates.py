@@ -1,7 +1,7 @@
-"""How likely runs of a kind succeed: tenant -> agent -> neighbourhood, each shrunk towards the one above.
+"""How likely runs of an agent succeed: its own estimate, shrunk towards its tenant's, which is shrunk towards a half.
 
 At each level m = (S + k m') / (N + k), with variance m (1 - m) / (N + k + 1) + (k / (N + k))^2 v': the posterior of a
-Beta prior with mean m' and strength k (Morris 1983). k is learned for each level by prequential scores over a grid. An
+Beta prior with mean m' and strength k (Morris 1983). An agent's k is learned by prequential scores over a grid. An
 outcome weighs less the more came after it, and by 2^(-D / HALF) for D nats of updates since (SPO, arXiv 2509.13232).
 No run is in its own estimate, tenants share nothing, and the party rule holds at every level.
 """
@@ -17,8 +17,6 @@ from actors.messages import Candidate, Estimate
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import FairWindow, set_aside, thinned
 
-LEVELS = 3
-"""Tenant, agent, neighbourhood. A fourth, of goals that differ in names and numbers alone, brought nothing."""
 WINDOW = 64
 """Newest outcomes that a level looks at."""
 REACH = 32
@@ -31,10 +29,14 @@ _NODES = 4096
 """Remembered at each level."""
 _VERSIONS = 1024
 """Weight versions of which it is known how far they are from others."""
+_LEVELS = 2
+"""Tenant and agent. Kinds of goal below the agent's brought nothing (docs/measured.md)."""
+_TENANT = 2.0
+"""Strength of a tenant's level."""
 _GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Strengths that a level may have."""
+"""Strengths that an agent's may have."""
 _FIRST = 4.0
-"""Strength before anything is known of a level."""
+"""Strength of an agent's before anything is known."""
 _KEPT = 1.0 - 1.0 / 512
 """Of the scores of strengths, an outcome on."""
 _LARGEST = 1e6
@@ -50,8 +52,8 @@ class Piece(msgspec.Struct):
     party: str
     agent: str
     """Its name when it ran, by which a drift names it."""
-    path: tuple[str, ...]
-    """Where it counts, the tenant first."""
+    path: tuple[str, str]
+    """Where it counts: tenant and agent."""
     value: float
     version: int
 
@@ -66,18 +68,16 @@ _NOTHING = _Known(0.5, 1.0 / 12.0)
 
 
 class Estimates:
-    """Of all kinds.
+    """Of all agents.
 
     Args:
         pieces, scores, moved: what `state` gave in an earlier life.
     """
 
     def __init__(
-        self, pieces: Iterable[Piece] = (), scores: Iterable[Sequence[float]] = (), moved: Mapping[int, float] = {}
+        self, pieces: Iterable[Piece] = (), scores: Sequence[float] = (), moved: Mapping[int, float] = {}
     ) -> None:
-        self._scores = [dict.fromkeys(_GRID, 0.0) for _ in range(LEVELS)]
-        for own, saved in zip(self._scores, scores, strict=False):
-            own.update(zip(_GRID, saved, strict=False))
+        self._scores = dict.fromkeys(_GRID, 0.0) | dict(zip(_GRID, scores, strict=False))
         self._moved = Bounded[int, float](_VERSIONS)
         """By version: divergence along the updates that led there, nats a token."""
         self._moved.update(moved)
@@ -88,19 +88,17 @@ class Estimates:
 
     def _begin(self, pieces: Iterable[Piece]) -> None:
         self._log: Remembered[Piece] = Remembered(OUTCOMES)
-        self._nodes: list[Remembered[FairWindow[Piece]]] = [Remembered(_NODES) for _ in range(LEVELS)]
+        self._nodes: list[Remembered[FairWindow[Piece]]] = [Remembered(_NODES) for _ in range(_LEVELS)]
         for piece in pieces:
             self._add(piece)
 
     def __len__(self) -> int:
         return len(self._log)
 
-    def strength(self, level: int) -> float:
-        """Outcomes that the level above is worth at `level`, 0 the tenant's."""
-        if level == 0:
-            return 2.0
-        scores = self._scores[level]
-        return max(_GRID, key=lambda k: (scores[k], -abs(log(k / _FIRST))))
+    @property
+    def strength(self) -> float:
+        """Outcomes that the tenant's estimate is worth at an agent's."""
+        return max(_GRID, key=lambda k: (self._scores[k], -abs(log(k / _FIRST))))
 
     def trained(self, candidate: Candidate) -> None:
         """The policy has moved from one version to the next."""
@@ -122,22 +120,19 @@ class Estimates:
             self._add(piece)
             self.counts["told"] += 1
 
-    def estimate(self, path: Sequence[str], *, version: int, without: str = "") -> Estimate | None:
+    def estimate(self, path: tuple[str, str], *, version: int, without: str = "") -> Estimate | None:
         """Success that was to be expected of a run; None while its tenant has no outcome but its own.
 
         Args:
-            path: names of its levels, the tenant first.
+            path: tenant and agent.
             version: newest weights that sampled in it.
             without: id of the run whose outcome is left out.
         """
-        known, evidence = _NOTHING, 0.0
-        for level, name in enumerate(path):
-            found = self._at(level, name, version, without)
-            if level == 0 and not found[1]:
-                return None
-            evidence = found[1] or evidence
-            known = _shrunk(found, known, self.strength(level))
-        return Estimate(mean=known.mean, variance=known.variance, evidence=evidence, version=version)
+        tenant, agent = (self._at(level, name, version, without) for level, name in enumerate(path))
+        if not tenant[1]:
+            return None
+        known = _shrunk(agent, _shrunk(tenant, _NOTHING, _TENANT), self.strength)
+        return Estimate(mean=known.mean, variance=known.variance, evidence=agent[1] or tenant[1], version=version)
 
     def forget(self, why: str, gone: Callable[[Piece], bool]) -> None:
         """Forget outcomes."""
@@ -151,13 +146,13 @@ class Estimates:
         """All outcomes that are remembered, oldest first but for corrected ones."""
         return [piece for _, _, piece in self._log]
 
-    def state(self) -> tuple[list[Piece], list[list[float]], dict[int, float]]:
+    def state(self) -> tuple[list[Piece], list[float], dict[int, float]]:
         """Everything: outcomes, scores of the strengths, how far versions have moved."""
-        return self.pieces(), [list(scores.values()) for scores in self._scores], dict(self._moved)
+        return self.pieces(), list(self._scores.values()), dict(self._moved)
 
     def _add(self, piece: Piece) -> None:
         self._log.put(piece.id, piece.party, piece)
-        for level, name in enumerate(piece.path[:LEVELS]):
+        for level, name in enumerate(piece.path):
             node = self._nodes[level].get(name)
             if node is None:
                 node = FairWindow[Piece](WINDOW, lambda one: one.party)
@@ -165,18 +160,14 @@ class Estimates:
             node.append(piece)
 
     def _score(self, piece: Piece) -> None:
-        """How likely each strength found what has happened."""
-        known = _NOTHING
-        for level, name in enumerate(piece.path[:LEVELS]):
-            found = self._at(level, name, piece.version, "")
-            # Where a level knows nothing all strengths say the same.
-            if level and found[1]:
-                for k, score in self._scores[level].items():
-                    mean = min(1.0 - _EPSILON, max(_EPSILON, _shrunk(found, known, k).mean))
-                    value = min(1.0, max(0.0, piece.value))
-                    likely = value * log(mean) + (1.0 - value) * log(1.0 - mean)
-                    self._scores[level][k] = _KEPT * score + likely
-            known = _shrunk(found, known, self.strength(level))
+        """How likely each strength found what has happened; where the agent has no outcome all say the same."""
+        tenant, agent = (self._at(level, name, piece.version, "") for level, name in enumerate(piece.path))
+        if not agent[1]:
+            return
+        above, value = _shrunk(tenant, _NOTHING, _TENANT), min(1.0, max(0.0, piece.value))
+        for k, score in self._scores.items():
+            mean = min(1.0 - _EPSILON, max(_EPSILON, _shrunk(agent, above, k).mean))
+            self._scores[k] = _KEPT * score + value * log(mean) + (1.0 - value) * log(1.0 - mean)
 
     def _at(self, level: int, name: str, version: int, without: str) -> tuple[float, float]:
         """Weighted outcomes and weights of one level, as far as the party rule lets them count."""

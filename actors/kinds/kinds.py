@@ -1,6 +1,6 @@
-"""`Kinds`: what a run is like, and how runs like it have fared.
+"""`Kinds`: what a run is like, and how its agent has fared.
 
-    run  ->  agent  ->  neighbourhood of its goal     each with an estimate of success
+    run  ->  agent, with an estimate of success  ->  neighbourhood of its goal
 
 One object a process, told by the curator, which also saves it. Bounded; deterministic in what it was told.
 """
@@ -23,7 +23,7 @@ _GUIDED = "|guided"
 class _State(msgspec.Struct, frozen=True):
     agents: list[Saved]
     pieces: list[Piece]
-    scores: list[list[float]]
+    scores: list[float]
     moved: dict[int, float]
 
 
@@ -55,9 +55,9 @@ class Kinds:
         return (agent.places.near(run.goal) if agent else None) or cluster_of(run.goal)
 
     def names(self, run: Trajectory) -> tuple[str, str]:
-        """The agent, guided runs apart, and within it the neighbourhood, as estimates tell them apart."""
-        _, agent, neighbourhood = self._path(run)
-        return agent, neighbourhood
+        """The agent, guided runs apart, and within it the neighbourhood."""
+        _, agent = self._path(run)
+        return agent, f"{agent}|{self.kind(run)}"
 
     def tell(self, run: Trajectory) -> None:
         """How `run` went, or what that was corrected to; without an outcome it says nothing."""
@@ -86,11 +86,9 @@ class Kinds:
             self.estimates.forget("erased", lambda piece: piece.id in runs)
             self._changed = True
 
-    def _path(self, run: Trajectory) -> tuple[str, str, str]:
+    def _path(self, run: Trajectory) -> tuple[str, str]:
         agent = self.agents.find(run)
-        arm = _GUIDED if run.experience_ids else ""
-        name = (agent.id if agent else agent_of(run)) + arm
-        return run.tenant, name, f"{name}|{self.kind(run)}"
+        return run.tenant, (agent.id if agent else agent_of(run)) + (_GUIDED if run.experience_ids else "")
 
     def to_save(self) -> bytes | None:
         """What `load` takes, None if nothing has changed since it was last asked for."""

@@ -5,10 +5,9 @@
 One policy serves ten agents of a company. They begin between 6 and 95 % and ask in templates or in free words; three of
 them fail now and then whatever the policy does. One run in five is reported, at random, and no run has labels, so the
 others teach nothing and are not played; eight reported ones make an update, and a gate that always says yes lets each
-version serve at once. The arms differ in the levels of `actors.kinds` that a run's expected success comes from; `batch`
-has none, and takes the mean of the other seven. The policy reads the desk's goal in all of them, because the demo's
-model knows no English: what is measured is what the levels do to the advantages. Seeds are paired: tasks, agents, words
-and measured tasks are the same in every arm.
+version serve at once. With `agent` a run is compared with what `actors.kinds` expects of its agent, with `batch` with
+the mean of the other seven. The policy reads the desk's goal in both, for the demo's model knows no English: what is
+measured is what estimates do to the advantages. Seeds are paired: tasks, agents, words and measured tasks are the same.
 """
 
 import itertools
@@ -22,8 +21,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from actors.kinds.kinds import Kinds
-from actors.messages import BatchItem, Trajectory
+from actors.messages import BatchItem
 from actors.statistics.off_policy import student
 from adapters.environments.travel import Drift
 from adapters.environments.travel.drift import Variant
@@ -32,8 +30,7 @@ from tests.benchmarks import report
 from tests.benchmarks.ablation.attempts import Attempt
 from tests.benchmarks.ablation.loop import Loop, Setup
 
-LEVELS = {"batch": 0, "agent": 2, "neighbourhood": 3}
-"""By arm: levels of the estimates, the tenant's first."""
+ARMS = ("batch", "agent")
 WANTED, REPORTED = 0.8, 5
 """Of what is reachable; one run of so many is reported."""
 RUNS, EVERY, MEASURED = 8, 4, 12
@@ -85,28 +82,12 @@ AGENTS = (
 )
 
 
-class LeveledKinds(Kinds):
-    """Kinds, whose estimates know the first `levels` levels alone."""
-
-    def __init__(self, levels: int) -> None:
-        super().__init__()
-        self._levels = levels
-
-    def _path(self, run: Trajectory) -> tuple[str, ...]:
-        return super()._path(run)[: self._levels]
-
-    def names(self, run: Trajectory) -> tuple[str, str]:
-        """Agent and neighbourhood, which labels are compared by; there are none here."""
-        return run.steps[0].role, ""
-
-
 class MixedLoop(Loop):
     """The ablation's loop on the traffic of the ten."""
 
     def __init__(self, arm: str, setup: Setup, seed: int, goals: str, work: Path) -> None:
         super().__init__(setup, WORLDS["travel"].warm_start, seed, work)
-        self._levels, self._phrases, self._traffic = LEVELS[arm], Random(f"phrases-{seed}"), Random(f"traffic-{seed}")
-        self.kinds = LeveledKinds(self._levels)
+        self._arm, self._phrases, self._traffic = arm, Random(f"phrases-{seed}"), Random(f"traffic-{seed}")
         self._variants = [Variant.of(Drift(rename=agent.rename)) for agent in AGENTS]
         self._asked: list[int] = []
         self._free = [goals == "free" or (goals == "mixed" and agent.free) for agent in AGENTS]
@@ -143,7 +124,7 @@ class MixedLoop(Loop):
             )  # fmt: skip
             attributed = msgspec.structs.replace(item.attributed, trajectory=run)
             live.append(msgspec.structs.replace(item, attributed=attributed))
-        return super()._expecting(live) if self._levels else live
+        return super()._expecting(live) if self._arm == "agent" else live
 
 
 def cell(arm: str, setup: Setup, seed: int, goals: str) -> list[float]:
@@ -166,10 +147,10 @@ def runs_to(curve: Sequence[float]) -> int:
 
 def show(cells: Mapping[tuple[str, int], Sequence[float]]) -> dict[str, float]:
     """A table of what has run in all arms, four seeds or more, and its figures."""
-    seeds = sorted({seed for _, seed in cells if all((arm, seed) in cells for arm in LEVELS)})
+    seeds = sorted({seed for _, seed in cells if all((arm, seed) in cells for arm in ARMS)})
     rows: list[tuple[object, ...]] = []
     figures: dict[str, float] = {}
-    for arm in LEVELS:
+    for arm in ARMS:
         runs = [runs_to(cells[arm, seed]) for seed in seeds]
         success = 100 * np.array([np.mean(cells[arm, seed]) for seed in seeds])
         more = success - 100 * np.array([np.mean(cells["batch", seed]) for seed in seeds])
@@ -198,7 +179,7 @@ def main() -> None:
     with options.results.open("a+", encoding="utf-8") as file:
         file.seek(0)
         cells = {(one["arm"], one["seed"]): one["curve"] for one in map(json.loads, file)}
-        for seed, arm in itertools.product(range(options.seeds), LEVELS):
+        for seed, arm in itertools.product(range(options.seeds), ARMS):
             if (arm, seed) not in cells:
                 curve = cells[arm, seed] = cell(arm, setup, seed, options.goals)
                 file.write(json.dumps({"arm": arm, "seed": seed, "curve": curve}) + "\n")

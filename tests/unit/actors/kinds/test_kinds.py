@@ -45,16 +45,15 @@ def test_any_goal_has_a_kind_and_takes_no_time(goal: str) -> None:
     assert time.process_time() - began < 0.5
 
 
-def test_an_estimate_is_of_the_kind_and_not_of_the_agent_alone() -> None:
+def test_an_estimate_is_of_the_agent_and_a_new_one_has_its_tenants() -> None:
     kinds = Kinds()
     for number in range(40):
-        kinds.tell(run(number, f"{REFUNDS[number % 3]} no {number}", 1.0))
-        kinds.tell(run(1000 + number, f"{PASSWORDS[number % 3]} at {number}", 0.0))
-    assert kinds.estimate(run(5001, PASSWORDS[1])).mean < 0.15
-    easy, new = (kinds.estimate(run(5000, goal)) for goal in (REFUNDS[1], "translate the annual report into Dutch"))
-    assert easy.mean > 0.85
+        kinds.tell(run(number, REFUNDS[number % 3], 1.0))
+        kinds.tell(run(1000 + number, PASSWORDS[number % 3], 0.0, role="other#1", tools=b'[{"name":"reset"}]'))
+    clerk, new = (kinds.estimate(run(5000, REFUNDS[1], role=role, tools=b"")) for role in ("clerk#1", "new#1"))
+    assert clerk.mean > 0.85
     assert 0.35 < new.mean < 0.65
-    assert new.variance > 2 * easy.variance
+    assert new.variance > 2 * clerk.variance
 
 
 def test_of_a_run_alone_nothing_is_to_be_expected() -> None:
@@ -64,28 +63,27 @@ def test_of_a_run_alone_nothing_is_to_be_expected() -> None:
 
 
 def test_under_a_policy_that_stays_the_expected_advantage_is_zero() -> None:
-    """A thousand runs of three kinds of unequal difficulty: outcome less estimate averages to nothing, in each kind."""
+    """Two thousand runs of three agents of unequal success: outcome less estimate averages to nothing, for each."""
     advantages: dict[int, list[float]] = {0: [], 1: [], 2: []}
     for seed in range(8):
         rng, kinds, runs = random.Random(seed), Kinds(), list[tuple[int, Trajectory]]()
-        goals = (REFUNDS, PASSWORDS, ("what is on the menu today", "today's menu please", "read me the menu of today"))
         for number in range(240):
-            kind = rng.randrange(3)
-            outcome = float(rng.random() < (0.9, 0.5, 0.1)[kind])
-            runs.append((kind, run(number, f"{rng.choice(goals[kind])} {number}", outcome)))
+            agent = rng.randrange(3)
+            outcome, tools = float(rng.random() < (0.9, 0.5, 0.1)[agent]), b'[{"name":"t%d"}]' % agent
+            runs.append((agent, run(number, f"{REFUNDS[0]} {number}", outcome, role=f"a{agent}#1", tools=tools)))
             kinds.tell(runs[-1][1])
-        for kind, told in runs[-60:]:
-            advantages[kind].append((told.outcome or 0.0) - kinds.estimate(told).mean)
-    for kind, own in advantages.items():
+        for agent, told in runs[-60:]:
+            advantages[agent].append((told.outcome or 0.0) - kinds.estimate(told).mean)
+    for agent, own in advantages.items():
         # Outcomes of one seed share their estimates: the error is that of the means by seed, and this allows three.
-        assert abs(np.mean(own)) < 3 * 0.5 / np.sqrt(len(own)) + 0.02, (kind, np.mean(own))
+        assert abs(np.mean(own)) < 3 * 0.5 / np.sqrt(len(own)) + 0.02, (agent, np.mean(own))
 
 
 def test_what_the_policy_was_long_ago_counts_less() -> None:
     estimates = Estimates()
     for version in range(1, 9):
         estimates.trained(candidate(version, metrics={"kl_update": HALF}))
-    path = ("t", "a", "n")
+    path = ("t", "a")
     for number in range(20):
         estimates.tell(Piece(f"old{number}", "t", "a", path, 0.0, 0))
         estimates.tell(Piece(f"new{number}", "t", "a", path, 1.0, 8))
@@ -129,13 +127,14 @@ def test_runs_that_saw_lessons_are_an_arm_of_their_own() -> None:
 def test_an_agent_that_is_renamed_keeps_what_is_known_of_it(role: str, tools: bytes) -> None:
     kinds = Kinds()
     for number in range(30):
-        kinds.tell(run(number, REFUNDS[number % 3], 1.0))
+        kinds.tell(run(number, REFUNDS[number % 3], 0.0))
         kinds.tell(run(100 + number, PASSWORDS[number % 3], 0.0))
+        kinds.tell(run(200 + number, REFUNDS[0], 1.0, role="other#1", tools=b'[{"name":"look"}]'))
     renamed = run(999, PASSWORDS[0], role=role, tools=tools)
     assert kinds.kind(renamed) == kinds.kind(run(999, PASSWORDS[0]))
     assert kinds.estimate(renamed).mean < 0.2
     kinds.place(renamed)
-    assert len(kinds.agents) == 1
+    assert len(kinds.agents) == 2
 
 
 def test_another_agent_with_a_like_name_is_another() -> None:
