@@ -6,6 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
 from actors.messages import Task
 from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
@@ -60,6 +61,12 @@ async def test_no_more_than_their_share_and_no_fewer_own_tasks_where_there_are_f
     assert len(await bench.drawn(8)) == 4
     assert len(await bench.drawn(8)) == 2
     assert bench.mixture.counts["short"] == 2
+
+
+async def test_the_curriculum_is_asked_as_it_is_here(bench: Bench) -> None:
+    bench.mixture = Mixture(0.5, book=bench.store, weigher=Curriculum(), clock=lambda: bench.now)
+    await bench.offer("a1", "b1", "b2")
+    assert set(await bench.drawn(6)) == {"a1", "b1", "b2"}
 
 
 async def test_self_made_tasks_count_less_and_real_ones_that_failures_point_to_fully(bench: Bench) -> None:
