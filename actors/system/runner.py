@@ -209,8 +209,7 @@ class _Runner:
                 await self.actor.start()
             tried = True
             self.lifecycle.beat()
-            with self.metrics.handle_seconds.labels(self.actor.name).time():
-                return await self.actor.handle(items)
+            return await self.actor.handle(items)
 
         return await self.outbox.insist(handled)
 
