@@ -6,7 +6,7 @@ lease in the database says who leads (`actors.store.leases.Lead`).
 
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -79,14 +79,10 @@ async def _taken(lead: Lead, waiting: Waiting) -> bool:
     return False
 
 
-@contextlib.asynccontextmanager
-async def given_back(lead: Lead) -> AsyncGenerator[None]:
-    """At the end the lead is free."""
-    try:
-        yield
-    finally:
-        with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
-            await anyio.to_thread.run_sync(lead.give_back, abandon_on_cancel=True)
+async def give_back(lead: Lead) -> None:
+    """The lead is free."""
+    with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
+        await anyio.to_thread.run_sync(lead.give_back, abandon_on_cancel=True)
 
 
 def lead_figures(lead: Lead) -> Iterator[Metric]:

@@ -73,11 +73,14 @@ class Swaps:
         if engine in self._inline:
             return _report(await perform(job(self._epoch(), 0.0), client), version)
         until = time.monotonic() + self._seconds
-        epoch = await self._begin(engine, version)
+        about = f"{version} {await self._here()}"
+        found = await self._store.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
+        if not found.taken:
+            raise _under_way(engine, found)
         # The key not as an argument: those are for everybody on the machine to read.
         environment = {KEY_VARIABLE: client.key} if client.key else None
-        outcome = await run_swap(job(epoch, until), environment=environment)
-        await self._end(engine, epoch)
+        outcome = await run_swap(job(found.epoch, until), environment=environment)
+        await self._end(engine, found.epoch)
         return _report(outcome, version)
 
     async def collect(self, engine: str) -> SwapReport | None:
@@ -97,19 +100,6 @@ class Swaps:
         if found.seconds_left and not await self._over(engine, found):
             raise _under_way(engine, found)
         return None
-
-    async def _begin(self, engine: str, version: int) -> int:
-        """Say that `engine` is about to be swapped; the epoch.
-
-        Raises:
-            EngineUnavailable: somebody else is at it; says who, and for how long at most.
-            StoreUnavailable: nothing may be done then.
-        """
-        about = f"{version} {await self._here()}"
-        found = await self._store.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
-        if not found.taken:
-            raise _under_way(engine, found)
-        return found.epoch
 
     async def _end(self, engine: str, epoch: int) -> None:
         await self._store.change(give_back, _lease(engine), epoch)
