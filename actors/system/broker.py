@@ -72,11 +72,8 @@ def server_binary() -> Path:
 
 
 def become(directory: Path, *, store_bytes: int) -> NoReturn:
-    """Turn this process into the broker of `directory`.
-
-    Raises:
-        BrokerFailed: another one runs there, its port is taken, or there is no nats-server.
-    """
+    """Turn this process into the broker of `directory`. BrokerFailed: another one runs there, its port is taken, or
+    there is no nats-server."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(directory / "broker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     # The server inherits it, and with it the lock, which the kernel frees when the server ends in whatever way.
@@ -104,12 +101,8 @@ def holder(directory: Path) -> int:
 
 
 def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOAD) -> list[str]:
-    """Write config and credentials; the server's command.
-
-    Args:
-        store_bytes: limit of the store on disk; the streams' max_bytes are reserved from it.
-        max_payload: bytes; larger records go by claim check.
-    """
+    """Write config and credentials; the server's command. The streams' max_bytes are reserved from `store_bytes`;
+    records above `max_payload` bytes go by claim check."""
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     told, config = directory / "credentials.json", directory / "nats.conf"

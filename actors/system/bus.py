@@ -80,15 +80,8 @@ class Bus:
         answer_seconds: float = 5.0,
         ack_wait: float = 30.0,
     ) -> None:
-        """
-        Args:
-            host: the way to the loop that nats-py lives on.
-            claims: directory shared by all processes for payloads above the broker's limit.
-            name: this connection's name in the broker's monitoring.
-            streams: to be created, or brought to their definitions, by `open`.
-            answer_seconds: for one answer of JetStream.
-            ack_wait: seconds after which a record that was neither acked nor kept in progress is delivered again.
-        """
+        """`claims` is a directory that all processes share, for payloads above the broker's limit; a record that was
+        neither acked nor kept in progress for `ack_wait` seconds is delivered again."""
         self.ack_wait = ack_wait
         self.host, self._claims = host, ClaimStore(claims)
         self._connection = Connection(access, name, streams, metrics, answer_seconds)
@@ -102,22 +95,13 @@ class Bus:
         """By reply subject, what became of it; nats-py's `publish` has a timer and a task switch for each, too."""
 
     async def open(self) -> None:
-        """Connect and make sure of the streams.
-
-        Raises:
-            BusUnavailable: no broker answers; may be called again.
-            BusMisconfigured: the servers do not let us in, or not as the settings say; waiting cures nothing.
-        """
+        """Connect and make sure of the streams. May be called again after BusUnavailable; BusMisconfigured: waiting
+        cures nothing."""
         await self.host(self._connection.ensure_streams)
 
     async def publish(self, items: Sequence[Outgoing]) -> None:
         """Returns when every item is stored by the broker, in order for items of one subject on the first attempt.
-
-        Raises:
-            BusUnavailable: not confirmed within the bounded retries, or a stream is at its limit. Some items may have
-                been stored.
-            BusMisconfigured: no stream has an item's subject.
-        """
+        BusUnavailable: some may not be. BusMisconfigured: no stream has an item's subject."""
         await self.host(self._publish, items)
 
     def tail(self, subject: str) -> Tail:
@@ -131,11 +115,7 @@ class Bus:
 
     async def subscribe(self, durable: str, subjects: Sequence[str]) -> Subscription:
         """Join the durable consumer `durable` on `subjects`, creating it at the streams' beginning if it is new.
-
-        Raises:
-            BusUnavailable: the broker does not answer.
-            BusMisconfigured: no stream has a subject, or a work queue has another consumer on it.
-        """
+        BusMisconfigured: no stream has a subject, or a work queue has another consumer on it."""
         grouped = by_stream(subjects, self._streams)
         made = Subscription(self.host, self._connection, self._claims, durable, self.ack_wait, grouped)
         await self.host(made.open)
@@ -152,9 +132,8 @@ class Bus:
         return await self.host(asyncio.to_thread, self._claims.sweep, oldest)
 
     async def rewind(self, spared: Collection[str]) -> int:
-        """Remove all durables but `spared` and those of work queues, which `subscribe` then makes anew, from the first
-        record on; returns how many. To be called before anybody subscribes; may be done again.
-        """
+        """Remove all durables but `spared` and those of work queues; returns how many. Whoever subscribes after it
+        starts at the first record."""
         return await self.host(self._rewind, spared)
 
     async def aclose(self) -> None:

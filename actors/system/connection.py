@@ -60,12 +60,8 @@ class Connection:
         """Called after each reconnect: requests that were in the air are gone."""
 
     async def client(self) -> GuardedClient:
-        """The live client; connects if there is none.
-
-        Raises:
-            BusUnavailable: no server lets us in now, or the bus was closed.
-            BusMisconfigured: the servers do not let us in, and never did.
-        """
+        """The live client; connects if there is none. BusUnavailable: no server lets us in now, or the bus was closed.
+        BusMisconfigured: they never did."""
         async with self._opening:
             if self._closed:
                 raise BusUnavailable("the bus is closed")

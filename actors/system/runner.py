@@ -45,11 +45,7 @@ async def drive(
     metrics: SystemMetrics | None = None,
     backpressure: Backpressure | None = None,
 ) -> None:
-    """Drive `actor` until draining; raises what `start`, `tick`, `run` or the ledger do, but for outages.
-
-    Args:
-        backpressure: shared by the actors of a flow; none: each goes as fast as it can.
-    """
+    """Drive `actor` until draining; raises what `start`, `tick`, `run` or the ledger do, but for outages."""
     outbox = Outbox(actor.name, bus.publish, ledger, lifecycle, rng=rng)
     await _Runner(actor, bus, outbox, metrics or SystemMetrics(CollectorRegistry()), backpressure).run()
 

@@ -44,10 +44,7 @@ class Supervisor:
         watch_seconds: float = 1.0,
         leave: Callable[[], object] = lambda: os._exit(1),
     ) -> None:
-        """
-        Args:
-            leave: ends the process where a task does not let it end by itself.
-        """
+        """`leave` ends the process where a task does not let it end by itself."""
         self._rng, self._notify, self._leave = rng, notify or Notify(), leave
         self._drain_seconds, self._watch_seconds = drain_seconds, watch_seconds
         self._tasks: dict[Lifecycle, Task] = {}
@@ -96,11 +93,7 @@ class Supervisor:
             life.drain()
 
     async def run(self, *, signals: bool = True) -> bool:
-        """Run to the end.
-
-        Returns:
-            True if every task came to its end by itself, False if the drain deadline cut one off.
-        """
+        """Run to the end; False if the drain deadline cut a task off."""
         with anyio.CancelScope() as self._scope:
             async with self._beside(signals), anyio.create_task_group() as group:
                 for life, task in self._tasks.items():

@@ -86,17 +86,11 @@ _HOUSEKEEPING_SECONDS = 3600.0
 
 
 class Daemon:
-    """One daemon; `supervisor` has its tasks.
-
-    Raises:
-        ConfigError: an adapter, a key file or an address of the settings cannot be used.
-    """
+    """One daemon; `supervisor` has its tasks. ConfigError: an adapter, a key file or an address of the settings cannot
+    be used."""
 
     def __init__(self, config: Config, parts: Resources, everywhere: Mapping[str, Task], notify: Notify) -> None:
-        """
-        Args:
-            everywhere: tasks of a daemon that does not lead as well (`capture`).
-        """
+        """`everywhere` are tasks of a daemon that does not lead as well (`capture`)."""
         self.config, self.parts, self.store, self.clock = config, parts, parts.store, time.time
         self.supervisor = Supervisor(rng=random.Random(), notify=notify)
         self.times = VersionTimeline(self.clock)

@@ -36,12 +36,8 @@ _LOCK_SECONDS = 15.0
 async def leads(
     lead: Lead, waiting: Waiting, listener: Listener, meanwhile: Mapping[str, Task], notify: Notify
 ) -> bool:  # fmt: skip
-    """Wait until this daemon leads: True as soon as it does, False if it is told to end before.
-
-    Args:
-        waiting: what it answers until then.
-        meanwhile: tasks that every daemon has.
-    """
+    """Wait until this daemon leads: True as soon as it does, False if it is told to end before. Until then it answers
+    by `waiting`, and has the tasks `meanwhile`."""
     if await _taken(lead, waiting):
         return True
     supervisor = Supervisor(rng=random.Random(), notify=notify)
@@ -90,11 +86,8 @@ def lead_figures(lead: Lead) -> Iterator[Metric]:
 
 
 def sole_use(store_url: str) -> contextlib.AbstractContextManager[None]:
-    """Keep a second daemon away from an SQLite file.
-
-    It is refused and does not wait for the lead: one that hangs in mid-transaction would keep the file locked, so it
-    could not take over when it is needed.
-    """
+    """Keep a second daemon away from an SQLite file. It is refused and waits for no lead: one that hangs in
+    mid-transaction keeps the file locked, so nobody could take over from it."""
     database = sqlite_file(store_url)
     if database is None:
         return contextlib.nullcontext()

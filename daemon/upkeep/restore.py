@@ -41,9 +41,7 @@ log = structlog.get_logger(__name__)
 
 async def rewind(store: Store, bus: Bus) -> int:
     """Have all streams delivered again from their beginning, if the store was restored; returns how many consumers.
-
-    Call it before the first actor subscribes. A daemon that dies in between does it again.
-    """
+    Before the first actor subscribes; a daemon that dies in between does it again."""
     if not await store.state_get(REWIND):
         return 0
     number = await bus.rewind(_OTHERS)
@@ -54,12 +52,7 @@ async def rewind(store: Store, bus: Bus) -> int:
 
 def restore(config: Config, source: Path, *, say: Callable[[str], None]) -> tuple[Contents, str]:
     """Put the backup `source` in place; what is in it, and where its settings are now, to be compared with yours
-    (empty if it holds none).
-
-    Raises:
-        TransferFailed: the backup is damaged, or something is in the way; nothing was changed.
-        StartFailed: a daemon holds the state directory.
-    """
+    (empty if it holds none). TransferFailed: it is damaged, or something is in the way; nothing was changed."""
     with state_lock(config.state, alone=True), contextlib.ExitStack() as stack:
         unpacked = _unpacked(source, config.state, stack)
         try:

@@ -48,12 +48,8 @@ class Retention:
         uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         pause: float = _PAUSE,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            database: SQLite's file; None for a database elsewhere.
-            clock: unix seconds.
-            uptime: seconds since some moment, which nobody can set; goes on while the machine sleeps.
-        """
+        """`database` is SQLite's file, None for a database elsewhere; `uptime` a clock that nobody can set and that
+        goes on while the machine sleeps."""
         self._keep, self._store, self._state = keep, store, state
         self._database, self._clock, self._uptime, self._pause = database, clock, uptime, pause
         self._seen = (clock(), uptime())

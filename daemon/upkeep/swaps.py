@@ -41,16 +41,8 @@ class Swaps:
         self, directory: Path, engines: Mapping[str, VllmEngine], *, inline: frozenset[str], weights: WeightSource,
         store: Store, holder: str = "this daemon", seconds: float = 180.0, epoch: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            directory: for jobs, results and logs of the program, one set an engine.
-            inline: engines without users.
-            weights: brings versions to where the engines can read them.
-            store: keeps the intents.
-            holder: this daemon's name in them.
-            seconds: that the program may take in all.
-            epoch: of the lease that engines without users are loaded under.
-        """
+        """`directory` is for the program's files, which may take so many `seconds` in all; engines `inline` have no
+        users, and are loaded under the lead's `epoch`; `holder` is this daemon's name in intents."""
         self._directory, self._engines, self._inline, self._weights = directory, engines, inline, weights
         self._store, self._holder, self._seconds, self._epoch = store, holder, seconds, epoch
         self._identity = ""
@@ -144,12 +136,7 @@ def _identity(path: Path) -> str:
 
 
 def _report(outcome: SwapOutcome, version: int) -> SwapReport:
-    """`outcome` as the port reports it; what came to nothing is raised.
-
-    Raises:
-        EngineUnavailable: the engine did not answer, nothing was done.
-        SwapFailed: neither the new nor the last good weights could be confirmed.
-    """
+    """`outcome` as the port reports it; what came to nothing is raised."""
     if outcome.result == "unreachable":
         raise EngineUnavailable(outcome.reason)
     if outcome.result == "failed":
