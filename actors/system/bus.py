@@ -35,12 +35,12 @@ _HEADROOM = 1024
 """Bytes kept free below the broker's max_payload: headers count against it."""
 
 
-class Depth(msgspec.Struct, frozen=True, kw_only=True):
+class Depth(msgspec.Struct, frozen=True):
     """How far a durable is behind."""
 
-    waiting: int
+    waiting: int = 0
     """Records not yet delivered."""
-    in_flight: int
+    in_flight: int = 0
     """Records delivered and not yet acked."""
     acked: int = 0
     """Rises with each record at the head that is acked."""
@@ -234,14 +234,12 @@ class Bus:
         return found
 
     async def _depth(self) -> dict[str, Depth]:
-        found = {one.durable: Depth(waiting=0, in_flight=0) for one in self._subscriptions if not one.closed}
+        found = {one.durable: Depth() for one in self._subscriptions if not one.closed}
         for _, one in await self._consumers():
             if one.name in found:
                 known, floor = found[one.name], one.ack_floor.stream_seq if one.ack_floor is not None else 0
-                found[one.name] = Depth(
-                    waiting=known.waiting + (one.num_pending or 0),
-                    in_flight=known.in_flight + (one.num_ack_pending or 0), acked=known.acked + floor,
-                )  # fmt: skip
+                waiting, in_flight = one.num_pending or 0, one.num_ack_pending or 0
+                found[one.name] = Depth(known.waiting + waiting, known.in_flight + in_flight, known.acked + floor)
         return found
 
     async def _rewind(self, spared: Collection[str]) -> int:

@@ -5,12 +5,11 @@ restarted. A critical one that keeps failing, or stalls again at once, ends the 
 start afresh; one that ignores its cancellation ends it on the spot.
 """
 
-import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 import anyio
 import msgspec
@@ -95,25 +94,16 @@ class Supervisor:
     async def run(self, *, signals: bool = True) -> bool:
         """Run to the end; False if the drain deadline cut a task off."""
         with anyio.CancelScope() as self._scope:
-            async with self._beside(signals), anyio.create_task_group() as group:
-                for life, task in self._tasks.items():
-                    group.start_soon(self._keep, life, task, name=life.name)
+            async with anyio.create_task_group() as beside:
+                for watcher in (self._watch, self._cut_off, *([self._obey] if signals else [])):
+                    beside.start_soon(watcher)
+                async with anyio.create_task_group() as group:
+                    for life, task in self._tasks.items():
+                        group.start_soon(self._keep, life, task, name=life.name)
+                beside.cancel_scope.cancel()
         if self._escalated is not None:
             raise self._escalated
         return not self._scope.cancelled_caught
-
-    @contextlib.asynccontextmanager
-    async def _beside(self, signals: bool) -> AsyncGenerator[None]:
-        """Watch, drain deadline and signals, for as long as there are tasks."""
-        ours = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        with anyio.open_signal_receiver(*ours) if signals else contextlib.nullcontext() as received:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._watch)
-                group.start_soon(self._cut_off)
-                if received is not None:
-                    group.start_soon(self._obey, received)
-                yield
-                group.cancel_scope.cancel()
 
     async def _keep(self, life: Lifecycle, task: Task) -> None:
         delay, failures, stalled = _FIRST_DELAY, 0, float("-inf")
@@ -205,9 +195,10 @@ class Supervisor:
         _log.warning("drain_deadline_passed", tasks=left, seconds=self._drain_seconds)
         self._scope.cancel()
 
-    async def _obey(self, received: Any) -> None:
-        async for _ in received:
-            self.drain()
+    async def _obey(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+            async for _ in received:
+                self.drain()
 
 
 def _innermost(error: Exception) -> Exception:
