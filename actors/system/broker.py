@@ -111,7 +111,7 @@ def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOA
     except BrokerFailed:
         one, two = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login = Credentials(f"nats://{HOST}:{_port(0, told)}", "evolved", one, two)
-        _write_private(told, msgspec.json.encode(login))
+        write_whole(told, msgspec.json.encode(login), mode=0o600, sync="none")
     else:
         _port(login.port, told)
     settings = {
@@ -129,7 +129,7 @@ def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOA
             "store_dir": str(directory / "jetstream"), "max_file_store": store_bytes, "sync_interval": _SYNC,
         },
     }  # fmt: skip
-    _write_private(config, json.dumps(settings, indent=2).encode())
+    write_whole(config, json.dumps(settings, indent=2).encode(), mode=0o600, sync="none")
     return [str(server_binary()), "-c", str(config)]
 
 
@@ -146,8 +146,3 @@ def _port(wanted: int, told: Path) -> int:
                 f"(ss -ltnp 'sport = :{wanted}'), or stop all of evolved, remove {told}, and another port is taken"
             ) from error
         return int(probe.getsockname()[1])
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Readable by the owner alone from the first moment on."""
-    write_whole(path, data, mode=0o600, sync="none")

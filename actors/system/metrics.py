@@ -10,7 +10,7 @@ from actors.system.lifecycle import ActorState
 class SystemMetrics:
     """Counters that the runner and the bus feed, and gauges that are set from their states before a scrape."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.handled = Counter("evolved_actor_handled", "Records handled and committed.", ["actor"], registry=registry)
         self.failed = Counter("evolved_actor_failed", "Handler failures.", ["actor"], registry=registry)
         self.parked = Counter("evolved_actor_parked", "Records parked as dead letters.", ["actor"], registry=registry)

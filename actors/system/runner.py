@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Sequence
 
 import anyio
-from prometheus_client import CollectorRegistry
 
 from actors.messages import AnyMessage, MessageError, decode
 from actors.system.actor import Actor, Received, Result
@@ -47,7 +46,7 @@ async def drive(
 ) -> None:
     """Drive `actor` until draining; raises what `start`, `tick`, `run` or the ledger do, but for outages."""
     outbox = Outbox(actor.name, bus.publish, ledger, lifecycle, rng=rng)
-    await _Runner(actor, bus, outbox, metrics or SystemMetrics(CollectorRegistry()), backpressure).run()
+    await _Runner(actor, bus, outbox, metrics or SystemMetrics(), backpressure).run()
 
 
 class _Item(Received, frozen=True):
