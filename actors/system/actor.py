@@ -40,18 +40,12 @@ class Actor:
     """Keeps in memory what people may forget or revise in the store: it starts again when they do (`Ledger.edits`)."""
 
     async def start(self) -> None:
-        """Rebuild the state in memory from the store.
-
-        Called before the first batch and again after every `handle` or `tick` that raised: state may then be half
-        changed, and the store is what counts.
-        """
+        """Rebuild the state in memory from the store: before the first batch, and after every `handle` or `tick` that
+        raised and may have left it half changed."""
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        """Handle `batch` as one unit.
-
-        If it raises, the records are handled one by one; one that keeps failing is parked with its error.
-        `DependencyUnavailable` is waited out instead and counts for nothing.
-        """
+        """Handle `batch` as one unit. If it raises, the records are handled one by one; one that keeps failing is
+        parked with its error. `DependencyUnavailable` is waited out and counts for nothing."""
         return Result()
 
     async def tick(self) -> Result:

@@ -11,10 +11,6 @@ class Backpressure:
     """Shared by the actors of one daemon."""
 
     def __init__(self, patience: float = 1.0) -> None:
-        """
-        Args:
-            patience: seconds that a follower waits before each of its batches while the head is full.
-        """
         self._patience = patience
         self._calm = anyio.Event()
         self._calm.set()

@@ -72,11 +72,8 @@ def server_binary() -> Path:
 
 
 def become(directory: Path, *, store_bytes: int) -> NoReturn:
-    """Turn this process into the broker of `directory`.
-
-    Raises:
-        BrokerFailed: another one runs there, its port is taken, or there is no nats-server.
-    """
+    """Turn this process into the broker of `directory`. BrokerFailed: another one runs there, its port is taken, or
+    there is no nats-server."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(directory / "broker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     # The server inherits it, and with it the lock, which the kernel frees when the server ends in whatever way.
@@ -104,12 +101,8 @@ def holder(directory: Path) -> int:
 
 
 def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOAD) -> list[str]:
-    """Write config and credentials; the server's command.
-
-    Args:
-        store_bytes: limit of the store on disk; the streams' max_bytes are reserved from it.
-        max_payload: bytes; larger records go by claim check.
-    """
+    """Write config and credentials; the server's command. The streams' max_bytes are reserved from `store_bytes`;
+    records above `max_payload` bytes go by claim check."""
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     told, config = directory / "credentials.json", directory / "nats.conf"
@@ -118,7 +111,7 @@ def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOA
     except BrokerFailed:
         one, two = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login = Credentials(f"nats://{HOST}:{_port(0, told)}", "evolved", one, two)
-        _write_private(told, msgspec.json.encode(login))
+        write_whole(told, msgspec.json.encode(login), mode=0o600, sync="none")
     else:
         _port(login.port, told)
     settings = {
@@ -136,7 +129,7 @@ def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOA
             "store_dir": str(directory / "jetstream"), "max_file_store": store_bytes, "sync_interval": _SYNC,
         },
     }  # fmt: skip
-    _write_private(config, json.dumps(settings, indent=2).encode())
+    write_whole(config, json.dumps(settings, indent=2).encode(), mode=0o600, sync="none")
     return [str(server_binary()), "-c", str(config)]
 
 
@@ -153,8 +146,3 @@ def _port(wanted: int, told: Path) -> int:
                 f"(ss -ltnp 'sport = :{wanted}'), or stop all of evolved, remove {told}, and another port is taken"
             ) from error
         return int(probe.getsockname()[1])
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Readable by the owner alone from the first moment on."""
-    write_whole(path, data, mode=0o600, sync="none")

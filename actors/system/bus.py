@@ -35,12 +35,12 @@ _HEADROOM = 1024
 """Bytes kept free below the broker's max_payload: headers count against it."""
 
 
-class Depth(msgspec.Struct, frozen=True, kw_only=True):
+class Depth(msgspec.Struct, frozen=True):
     """How far a durable is behind."""
 
-    waiting: int
+    waiting: int = 0
     """Records not yet delivered."""
-    in_flight: int
+    in_flight: int = 0
     """Records delivered and not yet acked."""
     acked: int = 0
     """Rises with each record at the head that is acked."""
@@ -80,15 +80,8 @@ class Bus:
         answer_seconds: float = 5.0,
         ack_wait: float = 30.0,
     ) -> None:
-        """
-        Args:
-            host: the way to the loop that nats-py lives on.
-            claims: directory shared by all processes for payloads above the broker's limit.
-            name: this connection's name in the broker's monitoring.
-            streams: to be created, or brought to their definitions, by `open`.
-            answer_seconds: for one answer of JetStream.
-            ack_wait: seconds after which a record that was neither acked nor kept in progress is delivered again.
-        """
+        """`claims` is a directory that all processes share, for payloads above the broker's limit; a record that was
+        neither acked nor kept in progress for `ack_wait` seconds is delivered again."""
         self.ack_wait = ack_wait
         self.host, self._claims = host, ClaimStore(claims)
         self._connection = Connection(access, name, streams, metrics, answer_seconds)
@@ -102,22 +95,13 @@ class Bus:
         """By reply subject, what became of it; nats-py's `publish` has a timer and a task switch for each, too."""
 
     async def open(self) -> None:
-        """Connect and make sure of the streams.
-
-        Raises:
-            BusUnavailable: no broker answers; may be called again.
-            BusMisconfigured: the servers do not let us in, or not as the settings say; waiting cures nothing.
-        """
+        """Connect and make sure of the streams. May be called again after BusUnavailable; BusMisconfigured: waiting
+        cures nothing."""
         await self.host(self._connection.ensure_streams)
 
     async def publish(self, items: Sequence[Outgoing]) -> None:
         """Returns when every item is stored by the broker, in order for items of one subject on the first attempt.
-
-        Raises:
-            BusUnavailable: not confirmed within the bounded retries, or a stream is at its limit. Some items may have
-                been stored.
-            BusMisconfigured: no stream has an item's subject.
-        """
+        BusUnavailable: some may not be. BusMisconfigured: no stream has an item's subject."""
         await self.host(self._publish, items)
 
     def tail(self, subject: str) -> Tail:
@@ -131,11 +115,7 @@ class Bus:
 
     async def subscribe(self, durable: str, subjects: Sequence[str]) -> Subscription:
         """Join the durable consumer `durable` on `subjects`, creating it at the streams' beginning if it is new.
-
-        Raises:
-            BusUnavailable: the broker does not answer.
-            BusMisconfigured: no stream has a subject, or a work queue has another consumer on it.
-        """
+        BusMisconfigured: no stream has a subject, or a work queue has another consumer on it."""
         grouped = by_stream(subjects, self._streams)
         made = Subscription(self.host, self._connection, self._claims, durable, self.ack_wait, grouped)
         await self.host(made.open)
@@ -152,9 +132,8 @@ class Bus:
         return await self.host(asyncio.to_thread, self._claims.sweep, oldest)
 
     async def rewind(self, spared: Collection[str]) -> int:
-        """Remove all durables but `spared` and those of work queues, which `subscribe` then makes anew, from the first
-        record on; returns how many. To be called before anybody subscribes; may be done again.
-        """
+        """Remove all durables but `spared` and those of work queues; returns how many. Whoever subscribes after it
+        starts at the first record."""
         return await self.host(self._rewind, spared)
 
     async def aclose(self) -> None:
@@ -255,14 +234,12 @@ class Bus:
         return found
 
     async def _depth(self) -> dict[str, Depth]:
-        found = {one.durable: Depth(waiting=0, in_flight=0) for one in self._subscriptions if not one.closed}
+        found = {one.durable: Depth() for one in self._subscriptions if not one.closed}
         for _, one in await self._consumers():
             if one.name in found:
                 known, floor = found[one.name], one.ack_floor.stream_seq if one.ack_floor is not None else 0
-                found[one.name] = Depth(
-                    waiting=known.waiting + (one.num_pending or 0),
-                    in_flight=known.in_flight + (one.num_ack_pending or 0), acked=known.acked + floor,
-                )  # fmt: skip
+                waiting, in_flight = one.num_pending or 0, one.num_ack_pending or 0
+                found[one.name] = Depth(known.waiting + waiting, known.in_flight + in_flight, known.acked + floor)
         return found
 
     async def _rewind(self, spared: Collection[str]) -> int:

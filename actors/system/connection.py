@@ -13,7 +13,6 @@ import nats.errors
 import structlog
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
-from prometheus_client import CollectorRegistry
 
 from actors.system.access import Access, AccessUnusable, GuardedClient
 from actors.system.errors import BusMisconfigured, BusUnavailable
@@ -47,7 +46,7 @@ class Connection:
         self, access: Access, name: str, streams: Sequence[Stream], metrics: SystemMetrics | None, answer_seconds: float
     ) -> None:
         self.streams, self.answer_seconds = tuple(streams), answer_seconds
-        self.metrics = metrics or SystemMetrics(CollectorRegistry())
+        self.metrics = metrics or SystemMetrics()
         self._access, self._name = access, name
         self._client: GuardedClient | None = None
         self._opening = asyncio.Lock()
@@ -60,12 +59,8 @@ class Connection:
         """Called after each reconnect: requests that were in the air are gone."""
 
     async def client(self) -> GuardedClient:
-        """The live client; connects if there is none.
-
-        Raises:
-            BusUnavailable: no server lets us in now, or the bus was closed.
-            BusMisconfigured: the servers do not let us in, and never did.
-        """
+        """The live client; connects if there is none. BusUnavailable: no server lets us in now, or the bus was closed.
+        BusMisconfigured: they never did."""
         async with self._opening:
             if self._closed:
                 raise BusUnavailable("the bus is closed")

@@ -9,6 +9,7 @@ import msgspec
 
 Status = Literal["starting", "ready", "waiting", "restarting", "ended"]
 """`waiting`: alive, for something outside to come back. `ended`: it came to its end, or was given up."""
+_AT_WORK = ("ready", "ended")
 STALL_SECONDS = 120.0
 
 
@@ -90,23 +91,19 @@ class Lifecycle:
 
     def set(self, status: Status, note: str = "") -> None:
         """Change status; the note goes with it."""
-        at_work = ("ready", "ended")
-        if status not in at_work and self.status in at_work:
+        if status not in _AT_WORK and self.status in _AT_WORK:
             self._unready = anyio.current_time()
         self.status, self.note = status, note
 
-    def silent(self) -> float:
+    @property
+    def beat_age(self) -> float:
         """Seconds since the last sign of life."""
         return max(0.0, anyio.current_time() - self._beat)
 
-    def state(self) -> ActorState:
-        """For outside."""
-        at_work = self.status in ("ready", "ended")
-        return ActorState(
-            name=self.name, status=self.status, restarts=self.restarts, last_error=self.last_error,
-            beat_age=self.silent(), note=self.note, critical=self.critical,
-            unready_seconds=0.0 if at_work else max(0.0, anyio.current_time() - self._unready),
-        )  # fmt: skip
+    @property
+    def unready_seconds(self) -> float:
+        """Seconds that it has not been at work."""
+        return 0.0 if self.status in _AT_WORK else max(0.0, anyio.current_time() - self._unready)
 
 
 Task = Callable[[Lifecycle], Awaitable[None]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from actors.system.lifecycle import ActorState
 
@@ -10,14 +10,10 @@ from actors.system.lifecycle import ActorState
 class SystemMetrics:
     """Counters that the runner and the bus feed, and gauges that are set from their states before a scrape."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.handled = Counter("evolved_actor_handled", "Records handled and committed.", ["actor"], registry=registry)
         self.failed = Counter("evolved_actor_failed", "Handler failures.", ["actor"], registry=registry)
         self.parked = Counter("evolved_actor_parked", "Records parked as dead letters.", ["actor"], registry=registry)
-        self.handle_seconds = Histogram(
-            "evolved_actor_handle_seconds", "Time of one call of handle.", ["actor"], registry=registry,
-            buckets=(0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
-        )  # fmt: skip
         self.bus_disconnects = Counter("evolved_bus_disconnects", "Connections lost.", registry=registry)
         self.mailbox = Gauge("evolved_mailbox_depth", "Records per durable.", ["durable", "state"], registry=registry)
         self.restarts = Gauge("evolved_actor_restarts", "Restarts since start.", ["actor"], registry=registry)

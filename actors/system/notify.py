@@ -14,11 +14,8 @@ class Notify:
     """Tells the service manager that we are ready, alive or stopping."""
 
     def __init__(self, address: str = "", watchdog_seconds: float = 0.0) -> None:
-        """
-        Args:
-            address: path of a datagram socket, `@` first if it is abstract; empty for none.
-            watchdog_seconds: how long we may be silent before we are killed; 0 without a watchdog.
-        """
+        """`address` is the path of a datagram socket, `@` first if it is abstract; silent for `watchdog_seconds` (0:
+        for ever) we are killed."""
         self.watchdog_seconds = watchdog_seconds
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._broken = False

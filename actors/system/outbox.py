@@ -50,11 +50,9 @@ class Ledger(Protocol):
     async def commit(
         self, actor: str, inputs: Sequence[str], records: Sequence[Message], outputs: Sequence[Outgoing]
     ) -> Sequence[Outgoing] | None:
-        """In one transaction: mark `inputs` processed, save `records`, put `outputs` in the outbox.
-
-        What to publish: `outputs` without those that rest on something forgotten, and what follows from the records.
-        None, and nothing written, if any of `inputs` was processed before.
-        """
+        """In one transaction: mark `inputs` processed, save `records`, put `outputs` in the outbox. Returns what to
+        publish: `outputs` without those that rest on something forgotten, and what follows from the records. None, and
+        nothing written, if any of `inputs` was processed before."""
         ...
 
     async def unpublished(self, actor: str, limit: int) -> list[Outgoing]:
@@ -81,11 +79,8 @@ class Outbox(Patience):
         self.name, self.ledger, self._publish = name, ledger, publish
 
     async def emit(self, result: Result) -> None:
-        """Commit `result` and publish its outputs, with the guarantees that a handler's result has.
-
-        Returns when the bus has the outputs. When draining begins during an outage it raises `Drained`: let it pass.
-        What was committed goes out after the next start. Repeating a message id is a no-op.
-        """
+        """Commit `result` and publish its outputs, with the guarantees that a handler's result has. When draining
+        begins during an outage it raises `Drained`: let it pass; what was committed goes out after the next start."""
         await self.commit((), result)
 
     async def begin(self, start: Callable[[], Awaitable[None]]) -> None:

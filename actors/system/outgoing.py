@@ -14,11 +14,8 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 def delivery_id(subject: str, message: Message) -> str:
-    """The id under which `message` goes out on `subject`, and under which consumers remember having seen it.
-
-    The record id alone would not do: a trajectory and its attribution share one, and a lesson keeps its id through its
-    revisions.
-    """
+    """The id under which `message` goes out on `subject`, and under which consumers remember having seen it: a
+    trajectory and its attribution share the record's own, and a lesson keeps it through its revisions."""
     revision: int | None = getattr(message, "revision", None)
     return f"{subject}:{message.id}" if revision is None else f"{subject}:{message.id}:{revision}"
 

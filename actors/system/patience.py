@@ -23,11 +23,7 @@ class Patience:
         self, lifecycle: Lifecycle, log: Any, *, rng: random.Random,
         longest: float = 30.0, waited: Callable[[DependencyUnavailable], object] = lambda error: None,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            longest: seconds between two attempts.
-            waited: counts the waits.
-        """
+        """At most `longest` seconds lie between two attempts; `waited` counts the waits."""
         self.lifecycle, self.log = lifecycle, log
         self._rng, self._longest, self._waited = rng, longest, waited
         self.begun = False

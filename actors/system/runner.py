@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Sequence
 
 import anyio
-from prometheus_client import CollectorRegistry
 
 from actors.messages import AnyMessage, MessageError, decode
 from actors.system.actor import Actor, Received, Result
@@ -45,13 +44,9 @@ async def drive(
     metrics: SystemMetrics | None = None,
     backpressure: Backpressure | None = None,
 ) -> None:
-    """Drive `actor` until draining; raises what `start`, `tick`, `run` or the ledger do, but for outages.
-
-    Args:
-        backpressure: shared by the actors of a flow; none: each goes as fast as it can.
-    """
+    """Drive `actor` until draining; raises what `start`, `tick`, `run` or the ledger do, but for outages."""
     outbox = Outbox(actor.name, bus.publish, ledger, lifecycle, rng=rng)
-    await _Runner(actor, bus, outbox, metrics or SystemMetrics(CollectorRegistry()), backpressure).run()
+    await _Runner(actor, bus, outbox, metrics or SystemMetrics(), backpressure).run()
 
 
 class _Item(Received, frozen=True):
@@ -209,8 +204,7 @@ class _Runner:
                 await self.actor.start()
             tried = True
             self.lifecycle.beat()
-            with self.metrics.handle_seconds.labels(self.actor.name).time():
-                return await self.actor.handle(items)
+            return await self.actor.handle(items)
 
         return await self.outbox.insist(handled)
 

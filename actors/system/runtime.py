@@ -25,11 +25,8 @@ class Host:
         self._loop = loop
 
     async def __call__(self, afn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await `afn(*args, **kwargs)` on the host loop.
-
-        Cancelling the caller cancels the call, and the caller goes on only when the call has really ended: nothing
-        runs on behind its back.
-        """
+        """Await `afn(*args, **kwargs)` on the host loop. Cancelling the caller cancels the call, and the caller goes on
+        only when the call has really ended."""
         # A cancelled caller must not start anything: without this the call would be made and thrown away.
         await trio.lowlevel.checkpoint_if_cancelled()
         call, ended = self._loop.create_task(afn(*args, **kwargs)), trio.Event()

@@ -5,14 +5,14 @@ restarted. A critical one that keeps failing, or stalls again at once, ends the 
 start afresh; one that ignores its cancellation ends it on the spot.
 """
 
-import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 import anyio
+import msgspec
 import structlog
 
 from actors.system.errors import Escalated, Stalled
@@ -43,22 +43,15 @@ class Supervisor:
         watch_seconds: float = 1.0,
         leave: Callable[[], object] = lambda: os._exit(1),
     ) -> None:
-        """
-        Args:
-            leave: ends the process where a task does not let it end by itself.
-        """
+        """`leave` ends the process where a task does not let it end by itself."""
         self._rng, self._notify, self._leave = rng, notify or Notify(), leave
         self._drain_seconds, self._watch_seconds = drain_seconds, watch_seconds
-        self._tasks: dict[str, tuple[Lifecycle, Task]] = {}
+        self._tasks: dict[Lifecycle, Task] = {}
         self._draining = anyio.Event()
         self._escalated: Escalated | None = None
         self._told_ready = False
         self._scope: anyio.CancelScope
         """Of all tasks, in `run`."""
-
-    @property
-    def _lives(self) -> list[Lifecycle]:
-        return [life for life, _ in self._tasks.values()]
 
     def add(
         self, name: str, task: Task, *, critical: bool = True, stall_seconds: float = STALL_SECONDS,
@@ -72,21 +65,21 @@ class Supervisor:
                 again within twice that. Give the longest handler room.
             max_restarts: one more short life in a row, and it is given up: after a minute and a half with ten.
         """
-        if name in self._tasks:
+        if any(life.name == name for life in self._tasks):
             raise ValueError(f"two tasks are named {name!r}")
         life = Lifecycle(
             name, self._on_ready, critical=critical, stall_seconds=stall_seconds, max_restarts=max_restarts
         )
-        self._tasks[name] = life, task
+        self._tasks[life] = task
 
     def state(self) -> list[ActorState]:
         """What every task is at, now."""
-        return [life.state() for life in self._lives]
+        return [msgspec.convert(life, ActorState, from_attributes=True) for life in self._tasks]
 
     @property
     def ready(self) -> bool:
         """Every critical task is."""
-        return all(life.status in ("ready", "ended") for life in self._lives if life.critical)
+        return all(life.status in ("ready", "ended") for life in self._tasks if life.critical)
 
     def drain(self) -> None:
         """Ask every task to finish what it has in hand and return; the rest is cancelled at the deadline."""
@@ -95,35 +88,22 @@ class Supervisor:
         self._notify.stopping()
         _log.info("draining", seconds=self._drain_seconds)
         self._draining.set()
-        for life in self._lives:
+        for life in self._tasks:
             life.drain()
 
     async def run(self, *, signals: bool = True) -> bool:
-        """Run to the end.
-
-        Returns:
-            True if every task came to its end by itself, False if the drain deadline cut one off.
-        """
+        """Run to the end; False if the drain deadline cut a task off."""
         with anyio.CancelScope() as self._scope:
-            async with self._beside(signals), anyio.create_task_group() as group:
-                for life, task in self._tasks.values():
-                    group.start_soon(self._keep, life, task, name=life.name)
+            async with anyio.create_task_group() as beside:
+                for watcher in (self._watch, self._cut_off, *([self._obey] if signals else [])):
+                    beside.start_soon(watcher)
+                async with anyio.create_task_group() as group:
+                    for life, task in self._tasks.items():
+                        group.start_soon(self._keep, life, task, name=life.name)
+                beside.cancel_scope.cancel()
         if self._escalated is not None:
             raise self._escalated
         return not self._scope.cancelled_caught
-
-    @contextlib.asynccontextmanager
-    async def _beside(self, signals: bool) -> AsyncGenerator[None]:
-        """Watch, drain deadline and signals, for as long as there are tasks."""
-        ours = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        with anyio.open_signal_receiver(*ours) if signals else contextlib.nullcontext() as received:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._watch)
-                group.start_soon(self._cut_off)
-                if received is not None:
-                    group.start_soon(self._obey, received)
-                yield
-                group.cancel_scope.cancel()
 
     async def _keep(self, life: Lifecycle, task: Task) -> None:
         delay, failures, stalled = _FIRST_DELAY, 0, float("-inf")
@@ -192,8 +172,8 @@ class Supervisor:
         every = min(self._watch_seconds, watchdog / 2) if watchdog else self._watch_seconds
         while True:
             await anyio.sleep(every)
-            for life in self._lives:
-                silent = life.silent()
+            for life in self._tasks:
+                silent = life.beat_age
                 if life.scope is None or silent <= life.stall_seconds:
                     continue
                 if not life.scope.cancel_called:
@@ -211,13 +191,14 @@ class Supervisor:
         await self._draining.wait()
         await anyio.sleep(self._drain_seconds)
         # Said before they are cancelled: their clean-up takes time, and whoever waits outside may not grant it.
-        left = [life.name for life in self._lives if life.status != "ended"]
+        left = [life.name for life in self._tasks if life.status != "ended"]
         _log.warning("drain_deadline_passed", tasks=left, seconds=self._drain_seconds)
         self._scope.cancel()
 
-    async def _obey(self, received: Any) -> None:
-        async for _ in received:
-            self.drain()
+    async def _obey(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+            async for _ in received:
+                self.drain()
 
 
 def _innermost(error: Exception) -> Exception:

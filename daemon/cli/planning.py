@@ -187,7 +187,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
     Args:
         cycle: seconds of an update with its version.
     """
-    canary, seconds = values.canary(config), values.gatekeeper(config).gate_seconds
+    canary, seconds = values.swapper(config).canary, values.gatekeeper(config).gate_seconds
     prompts, drift = values.prompts(config), values.drift(config)
     limit = config.train.max_staleness
     reports = given.runs_per_hour * given.reported / 3600.0

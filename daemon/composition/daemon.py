@@ -6,11 +6,13 @@ it needs.
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import anyio
 import structlog
+from prometheus_client.core import Metric
 from starlette.routing import Route
 
 from actors.credit.attributor import Attributor
@@ -75,6 +77,7 @@ from daemon.upkeep.retention import Retention, retention_figures
 from daemon.upkeep.swaps import Swaps
 
 log = structlog.get_logger(__name__)
+A = TypeVar("A", bound=Actor)
 LONG = 900.0
 """Seconds without a heartbeat, for those whose handlers play dozens of episodes or wait for a swap."""
 _REMEMBERED_SECONDS = 31 * 86_400.0
@@ -83,17 +86,11 @@ _HOUSEKEEPING_SECONDS = 3600.0
 
 
 class Daemon:
-    """One daemon; `supervisor` has its tasks.
-
-    Raises:
-        ConfigError: an adapter, a key file or an address of the settings cannot be used.
-    """
+    """One daemon; `supervisor` has its tasks. ConfigError: an adapter, a key file or an address of the settings cannot
+    be used."""
 
     def __init__(self, config: Config, parts: Resources, everywhere: Mapping[str, Task], notify: Notify) -> None:
-        """
-        Args:
-            everywhere: tasks of a daemon that does not lead as well (`capture`).
-        """
+        """`everywhere` are tasks of a daemon that does not lead as well (`capture`)."""
         self.config, self.parts, self.store, self.clock = config, parts, parts.store, time.time
         self.supervisor = Supervisor(rng=random.Random(), notify=notify)
         self.times = VersionTimeline(self.clock)
@@ -130,8 +127,13 @@ class Daemon:
         self.learning, self.sentinel = self._monitoring()
         self._api(self._upkeep())
 
-    def act(self, actor: Actor, stall_seconds: float = STALL_SECONDS, *, lane: str = "") -> None:
-        """Supervise `actor`; `lane` tells a second task of it from the first."""
+    def act(
+        self, actor: A, figures: Callable[[A], Iterable[Metric]] | None = None,
+        *, stall_seconds: float = STALL_SECONDS, lane: str = "",
+    ) -> None:  # fmt: skip
+        """Supervise `actor`, and show its `figures`; `lane` tells a second task of it from the first."""
+        if figures is not None:
+            self.parts.figures(figures, actor)
 
         async def task(lifecycle: Lifecycle) -> None:
             await drive(
@@ -175,8 +177,7 @@ class Daemon:
             values.assembler(self.config), store=self.store, clock=self.clock, serving=self.times.version,
             ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
         )  # fmt: skip
-        self.parts.figures(shown.assembler_figures, assembler)
-        self.act(assembler)
+        self.act(assembler, shown.assembler_figures)
 
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
@@ -184,11 +185,10 @@ class Daemon:
             values.attributor(self.config), judge=self.parts.adapter("judge"), evidence=self.store, store=self.store,
             clock=self.clock,
         )  # fmt: skip
-        self.parts.figures(shown.attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
-        self.act(attributor, LONG)
-        self.act(attributor, LONG, lane="-2")
+        self.act(attributor, shown.attributor_figures, stall_seconds=LONG)
+        self.act(attributor, stall_seconds=LONG, lane="-2")
         return attributor
 
     def _experience(self, environment: Environment | None, embedder: Embedder) -> Navigator:
@@ -198,8 +198,7 @@ class Daemon:
             store=self.store, embedder=None if words_alone(embedder) else embedder, rng=self.rng("navigator"),
             rewriter=parts.adapter("rewriter"), enabled=config.lessons.per_prompt > 0,
         )  # fmt: skip
-        self.parts.figures(shown.navigator_figures, navigator)
-        self.act(navigator)
+        self.act(navigator, shown.navigator_figures)
         prober = tester = None
         if environment is not None:
             probe = values.probe(config)
@@ -210,8 +209,7 @@ class Daemon:
             store=self.store, prober=prober, clock=self.clock, draw=config.lessons.draw, embedder=embedder,
             tester=tester, extractor=parts.adapter("extractor"), kinds=self.kinds,
         )  # fmt: skip
-        self.parts.figures(shown.experience_figures, experiencer)
-        self.act(experiencer, LONG)
+        self.act(experiencer, shown.experience_figures, stall_seconds=LONG)
         return navigator
 
     def _curation(self) -> Curator:
@@ -220,10 +218,9 @@ class Daemon:
             values.curator(self.config), store=self.store, batches=self.config.state / "batches", clock=self.clock,
             curriculum=self.curriculum, kinds=self.kinds,
         )  # fmt: skip
-        self.parts.figures(shown.curator_figures, curator)
         self.parts.figures(shown.provisional_figures, curator)
         self.parts.figures(shown.outcome_figures, self.store)
-        self.act(curator)
+        self.act(curator, shown.curator_figures)
         return curator
 
     def _rollout(self, environment: Environment | None, grader: Grader | None) -> Callable[[int], None]:
@@ -244,7 +241,7 @@ class Daemon:
             values.failures(config), store=self.store, environment=environment, mix=config.sandbox.families or None,
             kinds=curriculum, searcher=searcher,
         )  # fmt: skip
-        self.act(failures, LONG)
+        self.act(failures, stall_seconds=LONG)
         player = Rollout(
             values.rollout(config), store=self.store, engine=shadow, environment=playing,
             retriever=self.navigator, clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
@@ -253,8 +250,7 @@ class Daemon:
         )  # fmt: skip
         counts = {"mixture": mixture.counts, "failures": failures.counts}
         self.parts.figures(shown.task_figures, counts)
-        self.parts.figures(shown.rollout_figures, player)
-        self.act(player, LONG)
+        self.act(player, shown.rollout_figures, stall_seconds=LONG)
         self.routes += TaskApi(self.store, curriculum, counts).routes()
         return player.loaded
 
@@ -268,8 +264,7 @@ class Daemon:
             wording=self.parts.adapter("wording"),
         )  # fmt: skip
         asking = Questioner(store=self.store, make=lambda state: generator(state=state))
-        self.parts.figures(shown.questioner_figures, asking)
-        self.act(asking, LONG)
+        self.act(asking, shown.questioner_figures, stall_seconds=LONG)
 
     def _swaps(self) -> Swaps:
         """What carries out swaps, for the gate on the shadow engine, for the swapper on those that serve."""
@@ -289,7 +284,7 @@ class Daemon:
             versions=parts.versions, key=parts.provenance.key("gate"), clock=self.clock, times=self.times,
             loaded=loaded,
         )  # fmt: skip
-        self.act(gatekeeper, LONG)
+        self.act(gatekeeper, stall_seconds=LONG)
         return gatekeeper
 
     def _deployment(self, swaps: Swaps) -> tuple[Swapper, Orders]:
@@ -302,8 +297,7 @@ class Daemon:
             routes=config.state / ROUTES, weights={one.name: one.weight for one in config.engines},
             halted=self.kill.reason, kinds=self.kinds,
         )  # fmt: skip
-        self.parts.figures(shown.fleet_figures, swapper)
-        self.act(swapper, LONG)
+        self.act(swapper, shown.fleet_figures, stall_seconds=LONG)
         orders = Orders(
             store=self.store, fleet=lambda: swapper.fleet, kill=self.kill, send=self._send, key=key, keys=keys,
             clock=self.clock,
@@ -320,15 +314,14 @@ class Daemon:
         """Whether there is learning at all, and whether production got worse."""
         learning = LearningView(
             curator=self.curator, gatekeeper=self.gatekeeper, fleet=lambda: self.swapper.fleet,
-            canary=values.canary(self.config), halted=self.kill.reason, clock=self.clock,
+            canary=values.swapper(self.config).canary, halted=self.kill.reason, clock=self.clock,
         )  # fmt: skip
         self.parts.figures(learning_figures, learning)
         sentinel = Sentinel(
             values.sentinel(self.config), store=self.store, engines=self.parts.engines, clock=self.clock,
             kinds=self.kinds,
         )  # fmt: skip
-        self.parts.figures(shown.sentinel_figures, sentinel)
-        self.act(sentinel)
+        self.act(sentinel, shown.sentinel_figures)
         return learning, sentinel
 
     def _upkeep(self) -> Forgetter:

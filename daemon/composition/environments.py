@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from actors.ports.environments import Environment
-from actors.ports.errors import AdapterNotSetUp
 from actors.ports.models import Embedder, Grader, needs_reference
 from adapters.environments.live import NAME as LIVE
 from adapters.environments.live import LiveEnvironment
@@ -44,10 +43,8 @@ def sandbox_environment(
     if not settings.environment:
         return None
     if settings.environment == LIVE and live is not None:
-        try:
+        with adapters.making(f"sandbox.environment {LIVE!r}, sandbox.options"):
             return LiveEnvironment(live, grader, **settings.options)
-        except (TypeError, AdapterNotSetUp) as error:
-            raise ConfigError(f"sandbox.environment {LIVE!r}, sandbox.options: {error}") from error
     if grader is not None and needs_reference(grader):
         raise ConfigError(
             f"grader {grader.name} compares with a reference, and only goals of sandbox.environment = {LIVE!r} have"
@@ -70,9 +67,5 @@ def build_environment(name: str, options: Mapping[str, Any], workers: int = 0) -
     """The environment `name`, an installed one's or `module:Class`, in `workers` processes; 0: in this one."""
     if not workers and ":" not in name:
         return adapters.build("environment", name, options)
-    try:
+    with adapters.making(f"environment {name}"):
         return WorkerEnvironment(name, options, workers=workers) if workers else load(name)(**options)
-    except AdapterNotSetUp as error:
-        raise ConfigError(f"environment {name}: {error}") from error
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"environment {name}: {type(error).__name__}: {error}") from error

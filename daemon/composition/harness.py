@@ -32,7 +32,7 @@ def harness(sandbox: Sandbox, turn_seconds: float) -> HarnessConfig:
         if near:
             raise ConfigError(f"sandbox.harness: there is no {name!r}; did you mean {near[0]}?")
         return HarnessConfig(registry.build("context", name, options), None, label)
-    try:
+    with registry.making(f"sandbox.harness {name!r}, sandbox.harness_options"):
         kind: Any = SHIPPED.get(name) or by_path(name)
         if issubclass(kind, ContextTemplate):
             registry.check_options(kind, options, f"sandbox.harness_options of {name!r}")
@@ -41,8 +41,6 @@ def harness(sandbox: Sandbox, turn_seconds: float) -> HarnessConfig:
         loop, template = partial(kind, **own), ContextTemplate(budget=options.get("budget", 0))
         if callable(getattr(loop(), "run", None)):
             return HarnessConfig(template, Agent(loop, 10 * turn_seconds), label)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"sandbox.harness {name!r}: {error}; check sandbox.harness_options") from error
     raise ConfigError(
         f"sandbox.harness {name!r} is neither a ContextTemplate nor a loop with `async def run(self, session)`"
     )

@@ -6,7 +6,7 @@ lease in the database says who leads (`actors.store.leases.Lead`).
 
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -36,12 +36,8 @@ _LOCK_SECONDS = 15.0
 async def leads(
     lead: Lead, waiting: Waiting, listener: Listener, meanwhile: Mapping[str, Task], notify: Notify
 ) -> bool:  # fmt: skip
-    """Wait until this daemon leads: True as soon as it does, False if it is told to end before.
-
-    Args:
-        waiting: what it answers until then.
-        meanwhile: tasks that every daemon has.
-    """
+    """Wait until this daemon leads: True as soon as it does, False if it is told to end before. Until then it answers
+    by `waiting`, and has the tasks `meanwhile`."""
     if await _taken(lead, waiting):
         return True
     supervisor = Supervisor(rng=random.Random(), notify=notify)
@@ -79,14 +75,10 @@ async def _taken(lead: Lead, waiting: Waiting) -> bool:
     return False
 
 
-@contextlib.asynccontextmanager
-async def given_back(lead: Lead) -> AsyncGenerator[None]:
-    """At the end the lead is free."""
-    try:
-        yield
-    finally:
-        with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
-            await anyio.to_thread.run_sync(lead.give_back, abandon_on_cancel=True)
+async def give_back(lead: Lead) -> None:
+    """The lead is free."""
+    with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
+        await anyio.to_thread.run_sync(lead.give_back, abandon_on_cancel=True)
 
 
 def lead_figures(lead: Lead) -> Iterator[Metric]:
@@ -94,11 +86,8 @@ def lead_figures(lead: Lead) -> Iterator[Metric]:
 
 
 def sole_use(store_url: str) -> contextlib.AbstractContextManager[None]:
-    """Keep a second daemon away from an SQLite file.
-
-    It is refused and does not wait for the lead: one that hangs in mid-transaction would keep the file locked, so it
-    could not take over when it is needed.
-    """
+    """Keep a second daemon away from an SQLite file. It is refused and waits for no lead: one that hangs in
+    mid-transaction keeps the file locked, so nobody could take over from it."""
     database = sqlite_file(store_url)
     if database is None:
         return contextlib.nullcontext()

@@ -1,8 +1,9 @@
 """Adapters by name. They register by entry point (`evolved.adapters`, names such as `environment.travel`), ours too."""
 
+import contextlib
 import difflib
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -24,26 +25,31 @@ def find(kind: str, name: str) -> Any:
     found = installed(kind)
     if name not in found:
         raise ConfigError(f"no {kind} adapter {name!r}; {_hint(name, found, 'installed')}")
-    try:
+    with making(f"{kind} adapter {name!r}"):
         return found[name].load()
-    except ImportError as error:
-        raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
 
 
 def build(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     """The adapter `name` of `kind` ("environment", "judge", "embedder", "extractor"), made with `options` as keyword
     arguments.
     """
-    make = find(kind, name)
-    check_options(make, options, f"{kind} adapter {name!r}")
-    try:
+    make, what = find(kind, name), f"{kind} adapter {name!r}"
+    check_options(make, options, what)
+    with making(what):
         return make(**options)
-    except ImportError as error:
-        raise ConfigError(f"{kind} adapter {name!r}: {error}; install what it needs (an extra: docs)") from error
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{kind} adapter {name!r}: {error}; check its options") from error
+
+
+@contextlib.contextmanager
+def making(what: str) -> Generator[None]:
+    """What goes wrong inside, when `what` is found and made, as a ConfigError."""
+    try:
+        yield
     except AdapterNotSetUp as error:
-        raise ConfigError(f"{kind} adapter {name!r}: {error}") from error
+        raise ConfigError(f"{what}: {error}") from error
+    except ImportError as error:
+        raise ConfigError(f"{what}: {error}; install what it needs (an extra: docs)") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"{what}: {error}; check its options") from error
 
 
 def check_options(make: Callable[..., Any], options: Mapping[str, Any], what: str) -> None:

@@ -22,7 +22,7 @@ from daemon.collectors.figures import Figures, register_host
 from daemon.composition import registry as adapters
 from daemon.composition import values
 from daemon.composition.engines import engine_clients
-from daemon.composition.lead import given_back, lead_figures, sole_use
+from daemon.composition.lead import give_back, lead_figures, sole_use
 from daemon.errors import StartFailed
 from daemon.processes.bus_connection import open_bus
 from daemon.settings.control import reached_at
@@ -54,7 +54,7 @@ class Resources:
         holder = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         about = reached_at(config.control)
         self.lead = Lead(config.store_url, config.database.password_file, holder=holder, about=about)
-        await closing.enter_async_context(given_back(self.lead))
+        closing.push_async_callback(give_back, self.lead)
         self.store.written_by(self.lead)
         self.figures(lead_figures, self.lead)
         self.bus = await open_bus(config, host, "daemon", metrics=self.metrics)

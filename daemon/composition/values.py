@@ -1,7 +1,7 @@
 """What each part of the daemon takes of the settings: the file's values, and those of its profile's pace."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,8 +22,9 @@ from actors.tasks.searching import SearchSettings
 from actors.trajectories.assembler import AssemblerSettings
 from daemon.settings import toml
 from daemon.settings.pace import PACES
-from daemon.settings.tables import Config, Llm, Sandbox
+from daemon.settings.tables import Config, Llm
 
+T = TypeVar("T", bound=msgspec.Struct)
 TASKS_A_SEED = 10_000_000
 """Task numbers of one seed: people and agents try things in the lower half, the rollout plays the upper one."""
 
@@ -65,6 +66,12 @@ def _asking(name: str, options: Mapping[str, Any], llm: Llm, who: set[str]) -> A
     return Adapter(name, {**(shared if asks else {}), **options})
 
 
+def _settings(kind: type[T], *tables: msgspec.Struct, **own: Any) -> T:
+    """Settings of `kind`: what `tables` have under its fields' own names (the last one's word counts), and `own`."""
+    there = {name: value for table in tables for name, value in msgspec.structs.asdict(table).items()}
+    return kind(**{name: there[name] for name in kind.__struct_fields__ if name in there} | own)
+
+
 def assembler(config: Config) -> AssemblerSettings:
     return AssemblerSettings(
         idle_seconds=60.0 * config.runs.idle_minutes, keys_share_runs=config.runs.across_keys,
@@ -73,38 +80,28 @@ def assembler(config: Config) -> AssemblerSettings:
 
 
 def attributor(config: Config) -> AttributorSettings:
-    return AttributorSettings(
-        concurrency=config.limits.judge_calls, share=config.judge.share, tokens_per_day=config.judge.tokens_per_day
-    )  # fmt: skip
+    return _settings(AttributorSettings, config.judge, concurrency=config.limits.judge_calls)
 
 
 def curator(config: Config) -> CuratorSettings:
     """Where there is no sandbox, no group will ever come, and none is waited for."""
-    train, pace = config.train, PACES[config.profile]
-    return CuratorSettings(
-        groups_per_batch=train.groups if config.sandbox.environment else 0, group_size=train.group_size,
-        production_per_batch=train.runs, production_share=train.production_share, replay_share=train.replay_share,
-        max_staleness=train.max_staleness, group_seconds=pace.group_seconds, mix_share=pace.mix_share,
-        provisional=train.provisional,
+    train = config.train
+    return _settings(
+        CuratorSettings, PACES[config.profile], train, production_per_batch=train.runs,
+        groups_per_batch=train.groups if config.sandbox.environment else 0,
     )  # fmt: skip
 
 
 def probe(config: Config) -> ProbeSettings:
-    return ProbeSettings(**_played(config.sandbox))
-
-
-def _played(sandbox: Sandbox) -> dict[str, Any]:
-    return {"families": sandbox.families, "max_steps": sandbox.max_steps, "max_tokens": sandbox.max_tokens}
+    return _settings(ProbeSettings, config.sandbox)
 
 
 def rollout(config: Config) -> RolloutSettings:
-    sandbox, lessons, turn = config.sandbox, config.lessons, config.limits.turn_seconds
-    return RolloutSettings(
-        groups=config.train.groups, group_size=config.train.group_size,
-        stall_seconds=PACES[config.profile].stall_seconds,
-        guided_share=lessons.guided_share if lessons.per_prompt else 0.0, lessons=lessons.per_prompt,
-        first_seed=config.seed * TASKS_A_SEED + TASKS_A_SEED // 2, concurrency=config.limits.episodes,
-        step_timeout=turn, group_seconds=15 * turn, **_played(sandbox),
+    lessons, turn = config.lessons, config.limits.turn_seconds
+    return _settings(
+        RolloutSettings, PACES[config.profile], config.train, config.sandbox, lessons=lessons.per_prompt,
+        guided_share=lessons.guided_share if lessons.per_prompt else 0.0, concurrency=config.limits.episodes,
+        first_seed=config.seed * TASKS_A_SEED + TASKS_A_SEED // 2, step_timeout=turn, group_seconds=15 * turn,
     )  # fmt: skip
 
 
@@ -113,18 +110,13 @@ def failures(config: Config) -> FailureSettings:
 
 
 def search(config: Config) -> SearchSettings:
-    sandbox = config.sandbox
-    return SearchSettings(
-        max_steps=sandbox.max_steps, max_tokens=sandbox.max_tokens, step_timeout=config.limits.turn_seconds
-    )
+    return _settings(SearchSettings, config.sandbox, step_timeout=config.limits.turn_seconds)
 
 
 def questioner(config: Config) -> QuestionerSettings:
     """Raises ConfigError: tasks.prefer has what no preference is."""
-    return QuestionerSettings(
-        families=config.sandbox.families,
-        prefer=toml.convert(config.tasks.prefer, Preferences, "tasks.prefer"),
-    )  # fmt: skip
+    prefer = toml.convert(config.tasks.prefer, Preferences, "tasks.prefer")
+    return QuestionerSettings(families=config.sandbox.families, prefer=prefer)
 
 
 def gatekeeper(config: Config) -> GatekeeperSettings:
@@ -137,38 +129,27 @@ def gatekeeper(config: Config) -> GatekeeperSettings:
 
 def sandbox_trial(config: Config) -> SandboxTrialSettings:
     gate, pace = config.gate, PACES[config.profile]
-    return SandboxTrialSettings(
-        batch=pace.gate_batch, tasks=gate.tasks, max_tasks=pace.gate_verdicts * gate.tasks, margin=gate.margin,
+    return _settings(
+        SandboxTrialSettings, config.sandbox, gate, batch=pace.gate_batch, max_tasks=pace.gate_verdicts * gate.tasks,
         alpha=gate.error, beta=gate.error, step_timeout=config.limits.turn_seconds,
-        forgetting_margin=gate.forgetting_margin, **_played(config.sandbox),
     )  # fmt: skip
 
 
 def prompts(config: Config) -> PromptSettings:
     pace = PACES[config.profile]
-    return PromptSettings(most=pace.prompts, max_tokens=config.sandbox.max_tokens, entropy_low=pace.entropy_low)
+    return _settings(PromptSettings, pace, config.sandbox, most=pace.prompts)
 
 
 def drift(config: Config) -> DriftSettings:
     pace = PACES[config.profile]
-    return DriftSettings(most=pace.drift_rows, kl_limit=pace.kl_limit, surprise_limit=pace.surprise_limit)
-
-
-def canary(config: Config) -> CanarySettings:
-    return CanarySettings(
-        runs=config.trial.runs,
-        deadline_seconds=60.0 * config.trial.minutes,
-        seconds=PACES[config.profile].trial_seconds,
-    )
+    return _settings(DriftSettings, pace, most=pace.drift_rows)
 
 
 def swapper(config: Config) -> SwapperSettings:
-    return SwapperSettings(
-        swap_timeout=config.limits.swap_seconds, reconcile_seconds=PACES[config.profile].reconcile_seconds,
-        canary=canary(config),
-    )  # fmt: skip
+    trial, pace = config.trial, PACES[config.profile]
+    canary = CanarySettings(runs=trial.runs, deadline_seconds=60.0 * trial.minutes, seconds=pace.trial_seconds)
+    return _settings(SwapperSettings, pace, swap_timeout=config.limits.swap_seconds, canary=canary)
 
 
 def sentinel(config: Config) -> Actions:
-    watch = config.watch
-    return Actions(success=watch.success, judge_alone=watch.judge_alone, judge_drift=watch.judge_drift)
+    return _settings(Actions, config.watch)

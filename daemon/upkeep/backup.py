@@ -15,7 +15,7 @@ import os
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -99,16 +99,14 @@ def _fill(config: Config, aside: Path, settings: Path | None, with_keys: bool, s
         _take(config.state, name, aside / "state")
     if settings is not None:
         shutil.copyfile(settings, aside / "config.toml")
-    files: list[Entry] = []
-    for path in _files(aside):
-        files.append(Entry(str(path.relative_to(aside)), digest(path), path.stat().st_size))
-        fsync(path)
+    files = [Entry(str(path.relative_to(aside)), digest(path), path.stat().st_size) for path in _files(aside)]
     contents = Contents(
         created=created, schema=schema, database=database is not None, head=str(head), keys=with_keys,
         files=tuple(files),
     )  # fmt: skip
     (aside / CONTENTS).write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=1))
-    fsync(aside / CONTENTS)
+    for path in _files(aside):
+        fsync(path)
     return contents
 
 
@@ -132,8 +130,8 @@ def _take(state: Path, name: str, target: Path) -> None:
         shutil.copy2(source, there)
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    return iter(sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()))
+def _files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def digest(path: Path) -> str:
@@ -144,5 +142,5 @@ def digest(path: Path) -> str:
 
 def _pack(directory: Path, target: Path) -> None:
     with writing_whole(target, mode=0o600) as file, tarfile.open(fileobj=file, mode="w") as tar:
-        for path in (directory / CONTENTS, *(path for path in _files(directory) if path.name != CONTENTS)):
+        for path in _files(directory):  # `CONTENTS` first, by its name
             tar.add(path, arcname=str(path.relative_to(directory)))

@@ -20,23 +20,25 @@ class Provenance:
     """The keys of one node, below its `state_dir`."""
 
     def __init__(self, state: Path) -> None:
-        self._private = {role: state / "keys" / role / "private.pem" for role in ROLES}
-        self._trusted = {role: state / "keys" / f"{role}-public.pem" for role in ROLES}
+        self._keys = state / "keys"
 
     def private_path(self, role: str) -> Path:
         """Where the private key of `role` ("learner", "gate") is, or would be."""
-        return self._private[role]
+        return self._keys / role / "private.pem"
 
     def trusted(self, role: str) -> PublicKeys:
         """The public keys that count for `role`; the file need not be there yet."""
-        return PublicKeys(self._trusted[role])
+        return PublicKeys(self._public(role))
 
     def key(self, role: str) -> SigningKey:
         """The private key of `role`, made on first use."""
         try:
-            return SigningKey.load(self._private[role], self._trusted[role])
+            return SigningKey.load(self.private_path(role), self._public(role))
         except BadKey as error:
             raise ConfigError(f"{error}") from error
+
+    def _public(self, role: str) -> Path:
+        return self._keys / f"{role}-public.pem"
 
     def manifest_check(self) -> Check:
         """What says whether a manifest was signed by a learner that is trusted; see `adapters.weights.Check`."""

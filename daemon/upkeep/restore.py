@@ -8,10 +8,9 @@ done again; what was handled after the backup, and is still in the streams, is h
 then. Orders made after it are forgotten (docs/operate.md).
 """
 
-import contextlib
-import os
 import shutil
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,9 +40,7 @@ log = structlog.get_logger(__name__)
 
 async def rewind(store: Store, bus: Bus) -> int:
     """Have all streams delivered again from their beginning, if the store was restored; returns how many consumers.
-
-    Call it before the first actor subscribes. A daemon that dies in between does it again.
-    """
+    Before the first actor subscribes; a daemon that dies in between does it again."""
     if not await store.state_get(REWIND):
         return 0
     number = await bus.rewind(_OTHERS)
@@ -54,39 +51,32 @@ async def rewind(store: Store, bus: Bus) -> int:
 
 def restore(config: Config, source: Path, *, say: Callable[[str], None]) -> tuple[Contents, str]:
     """Put the backup `source` in place; what is in it, and where its settings are now, to be compared with yours
-    (empty if it holds none).
-
-    Raises:
-        TransferFailed: the backup is damaged, or something is in the way; nothing was changed.
-        StartFailed: a daemon holds the state directory.
-    """
-    with state_lock(config.state, alone=True), contextlib.ExitStack() as stack:
-        unpacked = _unpacked(source, config.state, stack)
+    (empty if it holds none). TransferFailed: it is damaged, or something is in the way; nothing was changed."""
+    with state_lock(config.state, alone=True):
         try:
-            contents = _checked(unpacked, say)
-            return contents, _put(config, unpacked, contents)
+            with tempfile.TemporaryDirectory(dir=config.state, prefix=".restore.", ignore_cleanup_errors=True) as aside:
+                unpacked = Path(aside)
+                _unpack(source, unpacked)
+                contents = _checked(unpacked, say)
+                return contents, _put(config, unpacked, contents)
         except StoreError as error:
             raise TransferFailed(str(error)) from error
         except OSError as error:
             raise TransferFailed(f"{config.state}: {error}") from error
 
 
-def _unpacked(source: Path, state: Path, stack: contextlib.ExitStack) -> Path:
-    """A directory with the backup that may be moved away file by file."""
+def _unpack(source: Path, aside: Path) -> None:
+    """Put the backup where it may be moved away file by file."""
     if not source.exists():
         raise TransferFailed(f"{source}: no such backup")
-    aside = state / f".restore.{os.getpid()}"
-    stack.callback(shutil.rmtree, aside, ignore_errors=True)
     try:
         if source.is_dir():
-            shutil.copytree(source, aside, symlinks=True)
+            shutil.copytree(source, aside, symlinks=True, dirs_exist_ok=True)
         else:
-            aside.mkdir(mode=0o700)
             with tarfile.open(source) as tar:
                 tar.extractall(aside, filter="data")
     except (OSError, tarfile.TarError) as error:
-        raise TransferFailed(f"{source} cannot be unpacked in {state}: {error}; nothing was changed") from error
-    return aside
+        raise TransferFailed(f"{source} cannot be unpacked in {aside.parent}: {error}; nothing was changed") from error
 
 
 def _checked(directory: Path, say: Callable[[str], None]) -> Contents:

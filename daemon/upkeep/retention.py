@@ -48,18 +48,14 @@ class Retention:
         uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         pause: float = _PAUSE,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            database: SQLite's file; None for a database elsewhere.
-            clock: unix seconds.
-            uptime: seconds since some moment, which nobody can set; goes on while the machine sleeps.
-        """
+        """`database` is SQLite's file, None for a database elsewhere; `uptime` a clock that nobody can set and that
+        goes on while the machine sleeps."""
         self._keep, self._store, self._state = keep, store, state
         self._database, self._clock, self._uptime, self._pause = database, clock, uptime, pause
         self._seen = (clock(), uptime())
         self._jumped: float | None = None
         """Uptime when the clock was first seen to have jumped ahead."""
-        self.rows, self.bytes = Counter[str](), Counter[str]()
+        self.rows = Counter[str]()
         """Taken out, by kind."""
         self.usage: dict[str, int] = {}
         """Bytes by what is in the state directory, as last seen; "database": what holds something, "database_free":
@@ -75,20 +71,20 @@ class Retention:
     async def round(self, going: Callable[[], bool] = lambda: True) -> None:
         """Everything that is due. `going` is asked between two transactions; it ends early when that is False."""
         self._going = going
-        now, runs, calls = self._now(), self._keep.runs_days, self._keep.calls_days
+        now, runs = self._now(), self._keep.runs_days
         kept = await self._store.ask(old.protected)
-        if runs:
-            await self._due("trajectories", now - runs * _DAY, kept)
-            await self._due("feedback", now - runs * _DAY)
-        if calls:
-            await self._due("exchanges", now - calls * _DAY)
-        await self._due("judgements", now - _JUDGEMENTS_DAYS * _DAY)
-        await self._due("batches", now - _BATCHES_DAYS * _DAY)
+        days: dict[old.Kind, float] = {
+            "trajectories": runs, "feedback": runs, "exchanges": self._keep.calls_days,
+            "judgements": _JUDGEMENTS_DAYS, "batches": _BATCHES_DAYS,
+        }  # fmt: skip
+        for kind, most in days.items():
+            if most:
+                await self._due(kind, now - most * _DAY, kept if kind == "trajectories" else ())
         await self._measure()
         if self._over():
             await self._shed(now, kept)
         if self.rows:
-            log.info("retention", removed=dict(self.rows), bytes=dict(self.bytes), in_use=self.total)
+            log.info("retention", removed=dict(self.rows), in_use=self.total)
 
     def _now(self) -> float:
         """The time, unless the clock has jumped ahead: what is deleted on its word does not come back when it is set
@@ -123,12 +119,9 @@ class Retention:
         for keep in reversed(range(_NEWEST, len(list(versions.glob("v*"))))):
             if not self._over():
                 return
-            size = self.usage["versions"]
             await self._store.confirm_lead()
-            gone = await anyio.to_thread.run_sync(prune, versions, keep, spared)
+            self.rows["versions"] += len(await anyio.to_thread.run_sync(prune, versions, keep, spared))
             await self._measure()
-            self.rows["versions"] += len(gone)
-            self.bytes["versions"] += size - self.usage["versions"]
         if self._over():
             log.warning("state_over_limit", in_use=self.total, limit=self.limit, kinds=self.usage)
 
@@ -145,7 +138,6 @@ class Retention:
                 done = await self._store.change(old.drop, kind, due[first : first + old.PAGE], before)
                 if done.rows:
                     self.rows[kind] += done.rows
-                    self.bytes[kind] += done.bytes
                 await anyio.sleep(self._pause)
             gone += len(due)
             if len(due) < wanted:
@@ -167,7 +159,6 @@ class Retention:
 
 def retention_figures(retention: Retention) -> Iterator[Metric]:
     yield counter("evolved_retention_removed", "Rows and versions taken out for age or room.", retention.rows, "kind")
-    yield counter("evolved_retention_removed_bytes", "Their bytes.", retention.bytes, "kind")
     yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage, "kind")
     yield gauge("evolved_state_limit_bytes", "Room that it may take; 0: any.", retention.limit)
 

@@ -41,16 +41,8 @@ class Swaps:
         self, directory: Path, engines: Mapping[str, VllmEngine], *, inline: frozenset[str], weights: WeightSource,
         store: Store, holder: str = "this daemon", seconds: float = 180.0, epoch: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            directory: for jobs, results and logs of the program, one set an engine.
-            inline: engines without users.
-            weights: brings versions to where the engines can read them.
-            store: keeps the intents.
-            holder: this daemon's name in them.
-            seconds: that the program may take in all.
-            epoch: of the lease that engines without users are loaded under.
-        """
+        """`directory` is for the program's files, which may take so many `seconds` in all; engines `inline` have no
+        users, and are loaded under the lead's `epoch`; `holder` is this daemon's name in intents."""
         self._directory, self._engines, self._inline, self._weights = directory, engines, inline, weights
         self._store, self._holder, self._seconds, self._epoch = store, holder, seconds, epoch
         self._identity = ""
@@ -73,11 +65,14 @@ class Swaps:
         if engine in self._inline:
             return _report(await perform(job(self._epoch(), 0.0), client), version)
         until = time.monotonic() + self._seconds
-        epoch = await self._begin(engine, version)
+        about = f"{version} {await self._here()}"
+        found = await self._store.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
+        if not found.taken:
+            raise _under_way(engine, found)
         # The key not as an argument: those are for everybody on the machine to read.
         environment = {KEY_VARIABLE: client.key} if client.key else None
-        outcome = await run_swap(job(epoch, until), environment=environment)
-        await self._end(engine, epoch)
+        outcome = await run_swap(job(found.epoch, until), environment=environment)
+        await self._end(engine, found.epoch)
         return _report(outcome, version)
 
     async def collect(self, engine: str) -> SwapReport | None:
@@ -97,19 +92,6 @@ class Swaps:
         if found.seconds_left and not await self._over(engine, found):
             raise _under_way(engine, found)
         return None
-
-    async def _begin(self, engine: str, version: int) -> int:
-        """Say that `engine` is about to be swapped; the epoch.
-
-        Raises:
-            EngineUnavailable: somebody else is at it; says who, and for how long at most.
-            StoreUnavailable: nothing may be done then.
-        """
-        about = f"{version} {await self._here()}"
-        found = await self._store.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
-        if not found.taken:
-            raise _under_way(engine, found)
-        return found.epoch
 
     async def _end(self, engine: str, epoch: int) -> None:
         await self._store.change(give_back, _lease(engine), epoch)
@@ -154,12 +136,7 @@ def _identity(path: Path) -> str:
 
 
 def _report(outcome: SwapOutcome, version: int) -> SwapReport:
-    """`outcome` as the port reports it; what came to nothing is raised.
-
-    Raises:
-        EngineUnavailable: the engine did not answer, nothing was done.
-        SwapFailed: neither the new nor the last good weights could be confirmed.
-    """
+    """`outcome` as the port reports it; what came to nothing is raised."""
     if outcome.result == "unreachable":
         raise EngineUnavailable(outcome.reason)
     if outcome.result == "failed":

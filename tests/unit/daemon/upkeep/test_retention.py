@@ -86,7 +86,6 @@ async def test_a_run_goes_with_its_age_its_feedback_with_it_and_its_calls_after_
     assert [call.id for call in await kept.store.exchanges(ids)] == [ids[1], ids[2]]
     assert await kept.store.unjoined_feedback() == []
     assert retention.rows == {"trajectories": 1, "exchanges": 3, "feedback": 1}
-    assert min(retention.bytes.values()) > 0
     assert ask(kept.url, lambda connection: check(connection, None, lambda _: None)).findings == ()
 
 
@@ -157,7 +156,7 @@ async def test_beyond_the_limit_the_oldest_runs_go_then_weights_and_what_is_need
         ["run-0.5", "pool"] if local else ["run-40", "run-20", "run-2", "run-0.5", "pool"]
     )
     assert kept.versions() == [0, 2, 3, 4, 6, 7, 8]
-    assert retention.bytes["versions"] == 100_000 * retention.rows["versions"] > 0
+    assert retention.rows["versions"] > 0
     (warned,) = [entry for entry in logs if entry["event"] == "state_over_limit"]
     assert (warned["limit"], warned["in_use"]) == (1, retention.total)
 
