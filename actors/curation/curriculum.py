@@ -108,6 +108,10 @@ class Curriculum:
         """Factor of the worth of `cluster`: above 1 for one that traffic fails at."""
         return _RAISED if cluster in self._urged else 1.0
 
+    def index(self, cluster: str) -> float:
+        """Where `cluster` stands in the order of what to play next, highest first, whoever asks for it."""
+        return self.gains.index(cluster, weight=self.weight(cluster))
+
     def touch(self, cluster: str) -> None:
         """`cluster` is in a batch, or in a plan for one."""
         self._turn += 1

@@ -232,7 +232,7 @@ class Daemon:
             return lambda version: None
         config, shadow, curriculum = self.config, self.parts.shadow, self.curriculum
         playing = SyntheticTasks(environment, grader)
-        mixture = Mixture(config.tasks.share, book=self.store, weigher=curriculum, clock=self.clock)
+        mixture = Mixture(config.tasks.share, book=self.store, curriculum=curriculum, clock=self.clock)
         searcher = None
         if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference
             searcher = ShadowSearch(
