@@ -61,11 +61,8 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attributor(Actor):
-    """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.
-
-    Args:
-        store: has what people said of steps, and keeps what must outlive the process; none: nothing is kept.
-    """
+    """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state. What
+    people said of steps, and what must outlive the process, is in `store`; none: nothing is kept."""
 
     name = "attributor"
     inputs = (TRAJECTORY_CLOSED,)
@@ -96,12 +93,8 @@ class Attributor(Actor):
         await self._judgements.open()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        """Label the trajectories of `batch`.
-
-        Raises:
-            DependencyUnavailable: the judge, or the store, is away, or the batch is not done yet. What was judged is
-                kept, and not asked again.
-        """
+        """Label the trajectories of `batch`. DependencyUnavailable: the judge, or the store, is away, or the batch is
+        not done yet; what was judged is kept, and not asked again."""
         trajectories = [received.message for received in batch if isinstance(received.message, Trajectory)]
         told = await self._told(trajectories)
         labelled = await self._labelled(trajectories, told)

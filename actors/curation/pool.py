@@ -104,8 +104,6 @@ class TrainingPool:
     ) -> None:
         """
         Args:
-            curriculum: says which clusters go first; none: one that knows nothing, so the newest do.
-            kinds: says what was to be expected of a production run; none: nothing is known.
             exam: whether a production trajectory, by id, is the gate's and never trained on.
         """
         self._settings, self.held_out = settings, exam
@@ -154,7 +152,7 @@ class TrainingPool:
 
     @property
     def behind(self) -> int:
-        """Those that are not: the learner is too far ahead of the version that serves, which they come from."""
+        """Those that could not: the learner is too far ahead of the version that serves, which they come from."""
         return len(self._production) - len(self._fresh())
 
     def trains(self, version: int) -> bool:
@@ -183,7 +181,7 @@ class TrainingPool:
             self._guesses[item.id] = (item, chance)
 
     def drop_guesses(self) -> None:
-        """None of them is wanted any more; their runs wait for a report as before."""
+        """Forget them all; their runs wait for a report as before."""
         self._guesses.clear()
 
     def select(self, now: float) -> list[BatchItem]:
