@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint
 from actors.curation.batch_files import KEEP_FILES, BatchFiles
 from actors.curation.curriculum import Curriculum
 from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, TrainingPool
-from actors.curation.waiting import Heard
+from actors.curation.waiting import ORDER_SECONDS, Heard
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, OutcomeChanged, Serving
@@ -58,8 +58,6 @@ _WEEK = 7 * 86_400.0
 _HISTORY = 8192
 """Outcomes of sandbox and production each from which a start learns the clusters again: eight of each that is
 remembered."""
-ORDER_SECONDS = 600.0
-"""Without the version that an order asked for, it is sent again."""
 ORDER_ATTEMPTS = 5
 """Times that an order is sent: a learner that is away for most of an hour is waited for."""
 _SERVINGS = 200
