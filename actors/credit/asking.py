@@ -63,11 +63,8 @@ class Asking:
         return self._unanswered >= _IN_A_ROW
 
     async def labels(self, trajectory: Trajectory, until: float) -> Attribution | Refusal:
-        """The judge's labels, one a step, or why there are none; how often it failed is remembered until `settled`.
-
-        Args:
-            until: no question is begun after this time (anyio's).
-        """
+        """The judge's labels, one a step, or why there are none; how often it failed is remembered until `settled`. No
+        question is begun after `until` (anyio's time)."""
         last = self._tries.get(trajectory.id)
         while last is None or last.attempts < ATTEMPTS:
             found = await self.once(trajectory, until)

@@ -61,12 +61,8 @@ class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attributor(Actor):
-    """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.
-
-    Args:
-        evidence: goes before the judge; none: there is none.
-        store: keeps what must outlive the process; none: nothing is kept.
-    """
+    """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state. What
+    people said of steps, and what must outlive the process, is in `store`; none: nothing is kept."""
 
     name = "attributor"
     inputs = (TRAJECTORY_CLOSED,)
@@ -75,10 +71,10 @@ class Attributor(Actor):
     renews = True
 
     def __init__(
-        self, settings: AttributorSettings, *, judge: Judge, evidence: Store | None = None,
-        store: Store | None = None, clock: Callable[[], float] = time.time,
+        self, settings: AttributorSettings, *, judge: Judge, store: Store | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._settings, self._judge, self._evidence, self._clock = settings, judge, evidence, clock
+        self._settings, self._judge, self._store, self._clock = settings, judge, store, clock
         self.budget = Budget(settings.tokens_per_day, clock)
         self._judgements = JudgementCache(self.budget, store)
         self.stats = self._judgements.stats
@@ -97,12 +93,8 @@ class Attributor(Actor):
         await self._judgements.open()
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        """Label the trajectories of `batch`.
-
-        Raises:
-            DependencyUnavailable: the judge, or the store, is away, or the batch is not done yet. What was judged is
-                kept, and not asked again.
-        """
+        """Label the trajectories of `batch`. DependencyUnavailable: the judge, or the store, is away, or the batch is
+        not done yet; what was judged is kept, and not asked again."""
         trajectories = [received.message for received in batch if isinstance(received.message, Trajectory)]
         told = await self._told(trajectories)
         labelled = await self._labelled(trajectories, told)
@@ -243,9 +235,9 @@ class Attributor(Actor):
 
     async def _told(self, trajectories: Sequence[Trajectory]) -> Told:
         """Labels by trajectory and step, as reported; of several reports on a step the last counts."""
-        if self._evidence is None or not trajectories:
+        if self._store is None or not trajectories:
             return {}
-        said = await self._evidence.step_feedback(trajectories)
+        said = await self._store.step_feedback(trajectories)
         return {key: {number: label_of(feedback) for number, feedback in found} for key, found in said.items()}
 
 

@@ -67,12 +67,8 @@ class Gains:
         return 4.0 * smooth * (1.0 - smooth) * (1.0 + self._progress(arm)) / 2.0
 
     def index(self, cluster: str, *, weight: float = 1.0) -> float:
-        """Where `cluster` stands in the order of what to play next, highest first; one that nobody has heard of counts
-        as played once.
-
-        Args:
-            weight: factor of its gain, e.g. the share of the traffic that asks for it.
-        """
+        """Where `cluster` stands in the order of what to play next, highest first, its gain times `weight`; one that
+        nobody has heard of counts as played once."""
         arm = self._arms.get(cluster)
         plays = max(1.0, 0.0 if arm is None else self._plays(arm))
         return weight * self.gain(cluster) + sqrt(log(self._total + 2.0) / plays)

@@ -23,11 +23,8 @@ class BatchFiles:
         self._directory = directory
 
     def write(self, items: Sequence[BatchItem], now: float) -> BatchOrder:
-        """The order that `items` be trained on; its id follows from them.
-
-        Raises:
-            DependencyUnavailable: no room, or no right to write; no record is to blame, and none may be parked for it.
-        """
+        """The order that `items` be trained on; its id follows from them. DependencyUnavailable: no room, or no right
+        to write; no record is to blame, and none may be parked for it."""
         members = tuple(item.attributed.id for item in items)
         runs = [item.attributed.trajectory for item in items]
         order_id, data = derived_id("batch", *sorted(members)), encode_batch(items)
@@ -54,11 +51,8 @@ class BatchFiles:
         return order
 
     def clean(self, outstanding: BatchOrder | None = None, known: Collection[str] | None = None) -> None:
-        """Remove what a crash left half written, and all but the newest files and that of the outstanding order.
-
-        Args:
-            known: ids of the newest orders: a file of none of them was not committed, or holds what was forgotten.
-        """
+        """Remove what a crash left half written, and all but the newest files and that of the outstanding order; of the
+        files those of no order in `known` too: they were not committed, or hold what was forgotten."""
         for path in self._directory.glob(f".*{_SUFFIX}.part"):
             path.unlink(missing_ok=True)
         keep = Path(outstanding.path).name if outstanding else ""

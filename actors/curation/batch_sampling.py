@@ -45,13 +45,8 @@ _CLUSTER = 1
 
 
 def draw(waiting: Iterable[Unit], wanted: int, replay: float, curriculum: Curriculum) -> list[Unit]:
-    """At most `wanted` of `waiting`; fewer only if fewer wait. The same arguments give the same units.
-
-    Changes nothing in `curriculum`: tell it what became of the units.
-
-    Args:
-        replay: share of them that is not of the leading cluster.
-    """
+    """At most `wanted` of `waiting`; fewer only if fewer wait. Of them a share `replay` is not of the leading cluster.
+    The same arguments give the same units; `curriculum` is to be told what became of them."""
     queues: defaultdict[Key, deque[Unit]] = defaultdict(deque)
     for unit in sorted(waiting, key=lambda unit: unit.newest_first):
         queues[(party_of(unit.tenant, unit.caller), unit.cluster, unit.task)].append(unit)

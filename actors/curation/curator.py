@@ -17,8 +17,8 @@ from anyio.lowlevel import checkpoint
 
 from actors.curation.batch_files import KEEP_FILES, BatchFiles
 from actors.curation.curriculum import Curriculum
-from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, Guess, TrainingPool
-from actors.curation.waiting import Heard
+from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, TrainingPool
+from actors.curation.waiting import ORDER_SECONDS, Heard
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, OutcomeChanged, Serving
@@ -58,8 +58,6 @@ _WEEK = 7 * 86_400.0
 _HISTORY = 8192
 """Outcomes of sandbox and production each from which a start learns the clusters again: eight of each that is
 remembered."""
-ORDER_SECONDS = 600.0
-"""Without the version that an order asked for, it is sent again."""
 ORDER_ATTEMPTS = 5
 """Times that an order is sent: a learner that is away for most of an hour is waited for."""
 _SERVINGS = 200
@@ -90,9 +88,7 @@ class Curator(Actor):
     ) -> None:
         """
         Args:
-            store: pool and outstanding order are rebuilt from it.
             batches: directory of the batch files; the learner must be able to read it.
-            clock: unix seconds.
             curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
             kinds: told of production's outcomes and asked what was to be expected of a run.
             exam: whether a production trajectory, by id, is the gate's.
@@ -167,14 +163,14 @@ class Curator(Actor):
     async def _learn_clusters(self) -> None:
         """Tell the curriculum again what it knew, from the outcomes in the store."""
         rows = [
-            (row.ended, source, row)
+            (source, row)
             for source in ("sandbox", "production")
             for row in reversed(await self._store.recent_outcomes(source=source, limit=_HISTORY))
             if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id))
         ]
-        self._rebuilt = {row.id: row.revision for _, _, row in rows}
+        self._rebuilt = {row.id: row.revision for _, row in rows}
         told: list[tuple[str, str, float]] = []
-        for number, (_, source, row) in enumerate(sorted(rows, key=lambda one: one[0])):
+        for number, (source, row) in enumerate(sorted(rows, key=lambda one: one[1].ended)):
             if not number % _PAGE:
                 await checkpoint()
             told.append((source, self.curriculum.kind(row.goal), row.outcome or 0.0))
@@ -233,9 +229,14 @@ class Curator(Actor):
                     self._answered(candidate)
                 case Serving() as serving:
                     self.pool.freshness.serves(serving)
-                case Directive() as directive:
+                case Directive(kind=kind) as directive:
                     records.append(directive)
-                    await self._directed(directive)
+                    self.heard.directive(directive)
+                    if kind == "drift":
+                        self.kinds.drifted(directive.details)
+                        await self._save_kinds()
+                    elif kind in ("freeze", "thaw"):
+                        self.frozen = kind == "freeze"
                 case _:
                     pass
         return await self._order(records)
@@ -269,14 +270,6 @@ class Curator(Actor):
         """Whether it is the gate's."""
         return item.trajectory.source == "production" and self.pool.held_out(item.id)
 
-    async def _directed(self, directive: Directive) -> None:
-        self.heard.directive(directive)
-        if directive.kind == "drift":
-            self.kinds.drifted(directive.details)
-            await self._save_kinds()
-        elif directive.kind in ("freeze", "thaw"):
-            self.frozen = directive.kind == "freeze"
-
     async def _save_kinds(self) -> None:
         self._kinds_saved = self._clock()
         self.kinds.erase(await self._store.tombstoned(self.kinds.runs))
@@ -309,7 +302,7 @@ class Curator(Actor):
         for chance in self.provisional.due(now, _GUESSED):
             item = await self._store.trajectory(chance.id)
             if isinstance(item, Attributed):
-                self.pool.guess(Guess(item, chance.chance, chance.weight))
+                self.pool.guess(item, chance)
 
     def _trained(self, candidate: Candidate) -> None:
         self.pool.freshness.trained(candidate)

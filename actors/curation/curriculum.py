@@ -51,10 +51,6 @@ class Curriculum:
         """The cluster of a task's `goal`."""
         return self.levels.kind(goal)
 
-    def alike(self, goal: str) -> str:
-        """The neighbourhood of `goal`, however little is known of it."""
-        return self.levels.alike(goal)
-
     def failed(self, run: Trajectory) -> str:
         """The neighbourhood of the goal at which `run` failed; it is learned, so that the next like it is found."""
         self.levels.tell(run)

@@ -53,11 +53,7 @@ class Freshness:
         self._changed()
 
     def fate(self, run: Trajectory, limit: int) -> Fate:
-        """What becomes of `run`.
-
-        Args:
-            limit: updates that its oldest token may be behind the head.
-        """
+        """What becomes of `run`, whose oldest token may be `limit` updates behind the head."""
         key = (run.min_version, run.max_version, limit)
         if key not in self._fates:
             self._fates[key] = self._fate(run, limit)

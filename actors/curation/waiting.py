@@ -18,8 +18,8 @@ from actors.messages import Candidate, Directive
 WaitsFor = Literal["outcomes", "runs", "verdict", "trial", "learner", "groups", "thaw", "nothing"]
 HOUR = 3600.0
 """Seconds: an update, or an outcome, that is younger says that nothing is wrong."""
-_PATIENCE = 600.0
-"""Seconds that the learner has to answer, as the curator gives it (`ORDER_SECONDS`)."""
+ORDER_SECONDS = 600.0
+"""Seconds that the learner has to answer; then the order is sent again."""
 _LEARNER = "see that the learner runs: systemctl status evolved-learner, or evolved learner --config FILE"
 _LOOK = "see what the actor {} waits for, and whether its engine answers: evolved status, evolved doctor"
 
@@ -102,8 +102,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Version that waits for its trial."""
 
     def at(self, time: float) -> str:
-        """A time as people say it."""
-        return clock(time, self.now)
+        """A time as people say it, in UTC: "09:10 UTC", "Tuesday 09:10 UTC", "2026-01-31 09:10 UTC"."""
+        then, today = datetime.fromtimestamp(time, UTC), datetime.fromtimestamp(self.now, UTC)
+        days = abs((then.date() - today.date()).days)
+        day = "" if not days else f"{then:%A} " if days < 7 else f"{then:%Y-%m-%d} "
+        return f"{day}{then:%H:%M} UTC"
 
     def late(self, since: float) -> bool:
         """Whether it has waited for long enough that something may be wrong."""
@@ -158,7 +161,7 @@ def _frozen(facts: Facts) -> Learning:
 
 
 def _learner(facts: Facts, since: float) -> Learning:
-    late = facts.now - since > _PATIENCE
+    late = facts.now - since > ORDER_SECONDS
     text = "The learner has not answered: it" if late else "The learner"
     text += f" has {facts.ordered_runs} runs to train on since {facts.at(since)}."
     return Learning(waits_for="learner", sentence=text, remedy=_LEARNER if late else "", since=since)
@@ -218,11 +221,3 @@ def _production(facts: Facts) -> Learning:
         name, none = "outcomes", "" if facts.reported else "; no outcome was ever reported"
         text, change = f"{count}{none}.", FEEDBACK if none or facts.late(since) else ""
     return Learning(waits_for=name, sentence=text, remedy=change, since=since, have=have, need=need)
-
-
-def clock(at: float, now: float) -> str:
-    """A time as people say it, in UTC: "09:10 UTC", "Tuesday 09:10 UTC", "2026-01-31 09:10 UTC"."""
-    then, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
-    days = abs((then.date() - today.date()).days)
-    day = "" if not days else f"{then:%A} " if days < 7 else f"{then:%Y-%m-%d} "
-    return f"{day}{then:%H:%M} UTC"

@@ -1,8 +1,7 @@
 """Engines: servers that hold the weights, behind one Protocol.
 
-`render` alone turns messages into token ids. Weight versions are numbers here and decimal strings on an engine; a label
-that is not a number reads as -1. A swap is `prepare`, `pause`, `load`, `label`, `resume`, and only
-`adapters.engines.swap` runs it, where a dead daemon cannot leave it half done.
+Weight versions are numbers here and decimal strings on an engine. A swap is `prepare`, `pause`, `load`, `label`,
+`resume`, and only `adapters.engines.swap` runs it, where a dead daemon cannot leave it half done.
 """
 
 from collections.abc import Sequence
@@ -82,26 +81,22 @@ class Engine(Protocol):
 
     async def prepare(self, path: Path, *, like: Path | None = None, manifest: str = "", epoch: int = 0) -> None:
         """Read and check the version directory `path` while the engine serves, so that `load` is quick and cannot fail.
+        CheckpointRefused: it must not be loaded; nothing was touched.
 
         Args:
             like: directory that the version must be like; an engine that knows what it serves compares with that.
             manifest: sha256 that manifest.json must have: what was verified before is what is loaded. Empty for any.
             epoch: of the lease under which the swap is done.
-
-        Raises:
-            CheckpointRefused: it must not be loaded; nothing was touched.
         """
         ...
 
     async def load(self, path: Path, *, epoch: int = 0, clean: bool = False) -> None:
-        """Load the version directory `path`, which must be readable by the engine.
+        """Load the version directory `path`, which must be readable by the engine. CheckpointRefused: the engine looked
+        at it and will not have it; what it served is still there.
 
         Args:
             epoch: of the lease under which the swap is done; one smaller than the greatest seen is refused.
             clean: also overwrite the KV blocks, where the engine can: what served may have left NaN in them.
-
-        Raises:
-            CheckpointRefused: the engine looked at it and will not have it; what it served is still there.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Environments: places where tasks can be attempted and their outcome verified.
 
-What an environment says through these Protocols is what any agent may know: never its answer key. Agents in production
-have environments of their own that nobody here knows.
+What an environment says through these Protocols is what any agent may know: never its answer key. What is async raises
+`EnvironmentFailed` where the environment broke down, which says nothing about the agent.
 """
 
 from collections.abc import Sequence
@@ -50,19 +50,11 @@ class Episode(Protocol):
 
     async def step(self, calls: Sequence[ToolCall], text: str) -> Observation:
         """Take the model's turn: its parsed tool `calls`, and its raw `text` if none could be parsed. After the end it
-        is answered with `done` and changes nothing.
-
-        Raises:
-            EnvironmentFailed: the environment broke down, which says nothing about the agent.
-        """
+        is answered with `done` and changes nothing."""
         ...
 
     async def evaluate(self) -> float:
-        """The verified outcome, 0.0 to 1.0, side effects included; 0.0 while the episode is not over.
-
-        Raises:
-            EnvironmentFailed: the environment broke down.
-        """
+        """The verified outcome, 0.0 to 1.0, side effects included; 0.0 while the episode is not over."""
         ...
 
     async def aclose(self) -> None:
@@ -75,11 +67,7 @@ class Stateful(Protocol):
     """An episode whose world can be looked at: what makes a reached state the verifier of a task."""
 
     async def state(self) -> dict[str, Any]:
-        """All that a task could ask to be changed, JSON-able; two worlds are equal if their states are.
-
-        Raises:
-            EnvironmentFailed: the environment broke down.
-        """
+        """All that a task could ask to be changed, JSON-able; two worlds are equal if their states are."""
         ...
 
 
@@ -105,22 +93,15 @@ class Environment(Protocol):
         ...
 
     def sample(self, seed: int, split: Split, families: str | None) -> Task:
-        """The task number `seed` of a split: the same arguments always give the same task.
+        """The task number `seed`, 0 or more, of a split: the same arguments always give the same task.
 
         Args:
-            seed: any integer, 0 or more.
             split: held-out tasks are only ever used to measure.
-            families: which kinds of task, one letter each; None for the environment's usual mix.
-
-        Raises:
-            ValueError: a family that does not exist.
+            families: which kinds of task, one letter each; None for the usual mix. ValueError: there is none such.
         """
         ...
 
     async def reset(self, task: Task) -> Episode:
-        """Begin an attempt at `task`; attempts of one task are independent and start alike.
-
-        Raises:
-            EnvironmentFailed: not a task of this environment, or the environment broke down.
-        """
+        """Begin an attempt at `task`; attempts of one task are independent and start alike. EnvironmentFailed also
+        where it is no task of this environment."""
         ...

@@ -29,11 +29,8 @@ class Judge(Protocol):
     """Version of the rules or of the prompt; labels of different rubrics are not comparable."""
 
     async def label(self, trajectory: Trajectory) -> Attribution:
-        """One label a step, in order. What cannot be told is ABSTAIN: the learner masks it.
-
-        Raises:
-            JudgeUnavailable: the judge cannot be reached for now; asking again later is worth it.
-        """
+        """One label a step, in order. What cannot be told is ABSTAIN: the learner masks it. JudgeUnavailable: it cannot
+        be reached for now; asking again later is worth it."""
         ...
 
 
@@ -93,10 +90,7 @@ class Extractor(Protocol):
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         """The lessons of trajectories with similar goals; not both sides are empty. No lesson is a good answer.
-
-        Raises:
-            ExtractorUnavailable: no answer in time, or the budget is spent: ask again later.
-        """
+        ExtractorUnavailable: no answer in time, or the budget is spent: ask again later."""
         ...
 
 
@@ -104,11 +98,8 @@ class Rewriter(Protocol):
     """Puts a lesson into words that fit the case at hand."""
 
     async def rewrite(self, content: str, goal: str, step: str) -> str:
-        """`content`, as it should be said to whoever has `goal` and last saw `step`.
-
-        Raises:
-            RewriterFailed: no answer in time, or one that cannot be used; the lesson is then given as it is.
-        """
+        """`content`, as it should be said to whoever has `goal` and last saw `step`. RewriterFailed: no answer in time,
+        or one that cannot be used; the lesson is then given as it is."""
         ...
 
 
@@ -134,11 +125,8 @@ class TaskPhrasing(Protocol):
     """Says a task the way that somebody who wants it done would."""
 
     async def word(self, draft: Draft) -> str:
-        """A goal for `draft`, in one paragraph. What it says is checked by the caller.
-
-        Raises:
-            WordingFailed: no usable answer; the template's words will do.
-        """
+        """A goal for `draft`, in one paragraph. What it says is checked by the caller. WordingFailed: no usable answer;
+        the template's words will do."""
         ...
 
 
@@ -151,14 +139,9 @@ class Embedder(Protocol):
     """`d`, the same for every call; 0 until the first answer, if only that tells."""
 
     async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of `texts`, `(n, d)` float32, each of Euclidean length 1; `(0, d)` for no texts.
-
-        The same text always gives the same vector, whatever it is embedded with.
-
-        Raises:
-            EmbedderUnavailable: no answer in time.
-            VectorsRefused: an answer that cannot be used (`checked`).
-        """
+        """Vectors of `texts`, `(n, d)` float32, each of Euclidean length 1; `(0, d)` for no texts. The same text always
+        gives the same vector, whatever it is embedded with. EmbedderUnavailable: no answer in time; VectorsRefused: one
+        that cannot be used (`checked`)."""
         ...
 
 
@@ -168,12 +151,8 @@ def words_alone(embedder: Embedder) -> bool:
 
 
 def checked(vectors: npt.ArrayLike, count: int, dimension: int | None) -> npt.NDArray[np.float32]:
-    """`vectors` as float32 `(count, dimension)`, each of Euclidean length 1.
-
-    Raises:
-        WrongDimension: another length than `dimension`, or than each other's.
-        VectorsRefused: no numbers, not one vector for each text, or one without a direction.
-    """
+    """`vectors` as float32 `(count, dimension)`, each of Euclidean length 1. WrongDimension: another length than
+    `dimension`, or than each other's; VectorsRefused: no numbers, not one for each text, or one without direction."""
     try:
         rows = np.asarray(vectors, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -52,11 +52,7 @@ class SyntheticTaskSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, task: Task) -> "SyntheticTaskSpec | None":
-        """The spec of `task`; None if it is not self-made.
-
-        Raises:
-            EnvironmentFailed: it claims to be and is not.
-        """
+        """The spec of `task`; None if it is not self-made. EnvironmentFailed: it claims to be and is not."""
         if task.origin not in ORIGINS:
             return None
         try:
@@ -88,11 +84,8 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 async def replay(environment: Environment, spec: SyntheticTaskSpec) -> Reached:
-    """Execute the reference of `spec` in a fresh instance of its world.
-
-    Raises:
-        EnvironmentFailed: the environment broke down; that the world takes the reference no more is `Reached.problem`.
-    """
+    """Execute the reference of `spec` in a fresh instance of its world. EnvironmentFailed: the environment broke down;
+    that the world takes the reference no more is `Reached.problem`."""
     async with aclosing(await environment.reset(spec.base_task)) as episode:
         before = await state_of(episode)
         text, done = "", False
@@ -113,11 +106,7 @@ async def replay(environment: Environment, spec: SyntheticTaskSpec) -> Reached:
 
 
 async def state_of(episode: Episode) -> dict[str, Any]:
-    """The state of `episode` as JSON has it: tuples are lists, keys are text.
-
-    Raises:
-        EnvironmentFailed: it shows none, or broke down.
-    """
+    """The state of `episode` as JSON has it: tuples are lists, keys are text. EnvironmentFailed: it shows none."""
     if not isinstance(episode, Stateful):
         raise EnvironmentFailed("this environment's episodes show no state, which self-made tasks are verified by")
     try:

@@ -17,7 +17,6 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     outcome: float | None
     min_version: int
     max_version: int
-    cluster: str
     goal: str
     revision: int = 0
     """Of the outcome (`Trajectory.outcome_revision`)."""
@@ -57,12 +56,8 @@ class SwapRunner(Protocol):
         last_version: int = -1,
     ) -> SwapReport:  # fmt: skip
         """Load the version directory `path` into `engine` under the label `version`; on failure `last_good` again.
-
-        It is validated, the learner's signature first, before the engine is touched. One swap an engine at a time.
-
-        Args:
-            path: where the learner wrote it.
-            manifest: sha256 that manifest.json must have, as judged; empty: any that the learner signed.
+        It is validated, the learner's signature first, before the engine is touched. One swap an engine at a time;
+        `manifest` is the sha256 that manifest.json must have, as judged; empty: any that the learner signed.
 
         Raises:
             CheckpointRefused: not the version that was judged, or not signed by the learner; nothing was done.

@@ -63,7 +63,7 @@ class Asked:
 
     def has(self, goal: str, kinds: Curriculum) -> bool:
         """Whether `goal` is of the kind."""
-        return template_of(goal) == self.template if self.template else kinds.alike(goal) == self.kind
+        return template_of(goal) == self.template if self.template else kinds.levels.alike(goal) == self.kind
 
 
 class SavedKind(msgspec.Struct, frozen=True):

@@ -12,12 +12,11 @@ succeeded, the same task told more openly goes into the pool beside it (`rewriti
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 import structlog
 
-from actors.curation.curriculum import slots
+from actors.curation.curriculum import Curriculum, slots
 from actors.rollout.task_source import Play
 from actors.statistics.beta_posterior import BetaPosterior
 from actors.store import Store
@@ -44,24 +43,12 @@ _SCALE = 0.5
 pointed to have 1."""
 
 
-class Weigher(Protocol):
-    """Says what a cluster is worth; the curriculum is one."""
-
-    def index(self, cluster: str) -> float:
-        """Where `cluster` stands in the order of what to play next, highest first."""
-        ...
-
-    def kind(self, goal: str) -> str:
-        """The cluster of a task with this goal."""
-        ...
-
-
 class Mixture:
     """Draws tasks of the pool, and notes what came of them."""
 
-    def __init__(self, share: float, *, book: Store, weigher: Weigher, clock: Callable[[], float]) -> None:
+    def __init__(self, share: float, *, book: Store, curriculum: Curriculum, clock: Callable[[], float]) -> None:
         """`share` of a round's tasks, while there are enough; 0 for none."""
-        self._share, self._book, self._weigher, self._clock = share, book, weigher, clock
+        self._share, self._book, self._curriculum, self._clock = share, book, curriculum, clock
         self._flying: dict[str, TaskState] = {}
         self.counts: Counter[str] = Counter()
         """Tasks that were drawn, by origin; short: of a round's share, for want of tasks; set_aside, returned (from
@@ -93,8 +80,8 @@ class Mixture:
         """The next slot is the cluster's whose index over the slots that it would then have is highest (D'Hondt)."""
         queues: dict[str, list[TaskState]] = {}
         for state in sorted(ready, key=_turn):  # stable: among equals, those that were played longest ago
-            queues.setdefault(self._weigher.kind(state.task.goal), []).append(state)
-        index: Mapping[str, float] = {name: self._weigher.index(name) for name in queues}
+            queues.setdefault(self._curriculum.kind(state.task.goal), []).append(state)
+        index: Mapping[str, float] = {name: self._curriculum.index(name) for name in queues}
         taken: Counter[str] = Counter()
         chosen: list[TaskState] = []
         while len(chosen) < wanted and queues:

@@ -182,8 +182,7 @@ class Daemon:
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
         attributor = Attributor(
-            values.attributor(self.config), judge=self.parts.adapter("judge"), evidence=self.store, store=self.store,
-            clock=self.clock,
+            values.attributor(self.config), judge=self.parts.adapter("judge"), store=self.store, clock=self.clock,
         )  # fmt: skip
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
@@ -230,7 +229,7 @@ class Daemon:
             return lambda version: None
         config, shadow, curriculum = self.config, self.parts.shadow, self.curriculum
         playing = SyntheticTasks(environment, grader)
-        mixture = Mixture(config.tasks.share, book=self.store, weigher=curriculum, clock=self.clock)
+        mixture = Mixture(config.tasks.share, book=self.store, curriculum=curriculum, clock=self.clock)
         searcher = None
         if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference
             searcher = ShadowSearch(

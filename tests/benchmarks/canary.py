@@ -62,7 +62,7 @@ class Memory(FakeStore):
         return [
             OutcomeRow(
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
-                max_version=run.max_version, cluster="", goal="",
+                max_version=run.max_version, goal="",
             )
             for run in runs
         ]  # fmt: skip

@@ -93,7 +93,7 @@ class FakeStore:
         return [
             OutcomeRow(
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
-                max_version=run.max_version, cluster="", goal=run.goal,
+                max_version=run.max_version, goal=run.goal,
             )
             for run in runs if run.ended >= since and (until is None or run.ended < until)
         ][:limit]  # fmt: skip
