@@ -13,7 +13,7 @@ from actors.store import schema
 from actors.store.audit import verify
 from actors.store.engine import located, open_read_only, sqlite_file
 from actors.store.errors import StoreUnavailable
-from actors.store.tables import Base, Judgements, Record
+from actors.store.tables import Base, Judgements, Record, Tasks
 
 Report = Callable[[str], None]
 _NAMED = 5
@@ -78,8 +78,8 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
     findings: list[Finding] = []
     good = 0
     for table in Record.__subclasses__():
-        if table is Judgements:
-            continue  # a judge's own words
+        if table in (Judgements, Tasks):
+            continue  # no messages
         name, unreadable = table.__tablename__, list[str]()
         say(f"{name}: {rows[name]:,} rows")
         for key, body in connection.execute(select(table.id, table.body), execution_options={"yield_per": 500}):
