@@ -132,13 +132,12 @@ def _kindred(connection: Connection, runs: set[str]) -> set[str]:
 
 
 def _feedback(connection: Connection, selector: Selector, runs: set[str], calls: set[str]) -> set[str]:
-    found: set[str] = set()
-    for column in (Reports.joined, Reports.trajectory_id):  # a run's own id is nobody else's, whatever the tenant
-        found.update(connection.scalars(select(Reports.id).where(among(column, runs))))
+    # A run's own id is nobody else's, whatever the tenant.
+    theirs = among(Reports.joined, runs) | among(Reports.trajectory_id, runs)
     if selector.tenant:
-        found.update(connection.scalars(select(Reports.id).where(Reports.tenant == selector.tenant)))
-    found.update(key for key, *_ in waiting(connection, calls))
-    return found
+        theirs |= Reports.tenant == selector.tenant
+    found = set(connection.scalars(select(Reports.id).where(theirs)))
+    return found.union(key for key, *_ in waiting(connection, calls))
 
 
 def _touched(connection: Connection, runs: set[str]) -> list[Touched]:

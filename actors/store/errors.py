@@ -9,9 +9,6 @@ StoreError
 
 from actors.system.errors import DependencyUnavailable
 
-LAST_WITH_MIGRATIONS = "commit fc2e5e3"
-"""The last evolved that opens databases with a number for a schema, and exports them."""
-
 
 class StoreError(Exception):
     """Root of this package's errors."""
@@ -31,10 +28,9 @@ class SchemaMismatch(StoreError):
     def __init__(self, found: str, wanted: str, where: str = "the database") -> None:
         super().__init__(
             f"{where} has schema {found}, this evolved needs {wanted}: export it with the evolved that wrote it "
-            f"({LAST_WITH_MIGRATIONS} is the last that reads numbered ones) and import it into a new database, or "
+            f"(commit fc2e5e3 is the last that reads numbered ones) and import it into a new database, or "
             "restore a backup that this evolved made (evolved db restore)"
         )
-        self.found, self.wanted = found, wanted
 
 
 class UnknownRecord(StoreError):

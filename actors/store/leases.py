@@ -53,15 +53,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 def take(connection: Connection, name: str, holder: str, seconds: float, about: str = "") -> Standing:
     """Take `name` for so long if it is free, whoever had it; how it stands then."""
-    found = standing(connection, name)
-    if found.seconds_left:
-        return found
-    if not found.epoch:
-        free = {"name": name, "holder": "", "about": "", "epoch": 0, "expires": 0.0}
-        insert_new(connection, Leases, [free])
+    insert_new(connection, Leases, [{"name": name, "holder": "", "about": "", "epoch": 0, "expires": 0.0}])
     now = _now(connection)
     least = int(now) - _EPOCH_ZERO
-    # Somebody may have been quicker between the look and the update.
     took = connection.execute(
         update(Leases)
         .where(Leases.name == name, Leases.expires <= now)

@@ -151,11 +151,6 @@ def newest_late(connection: Connection, since: float, limit: int) -> list[str]:
     return list(reversed(connection.scalars(wanted.order_by(Runs.told.desc(), Runs.id).limit(limit)).all()))
 
 
-def give_up(connection: Connection, trajectory_id: str) -> None:
-    """Its order is: nothing was learned from it, unless it is answered yet."""
-    connection.execute(update(Runs).where(Runs.id == trajectory_id, Runs.came == "").values(came=GIVEN_UP))
-
-
 def answered(connection: Connection, candidate: Candidate) -> None:
     """Note at each run of the learner's orders what came of it; what was answered before stays."""
     if candidate.answer == "went_back" or not candidate.batch_ids:

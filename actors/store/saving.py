@@ -28,7 +28,7 @@ from actors.messages.dialects import dialect_at
 from actors.store import agents, audit, outcomes, tasks
 from actors.store import tables as t
 from actors.store.columns import among, lookup
-from actors.store.engine import insert_new, table_of
+from actors.store.engine import insert_new
 from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.tables import Calls, Reports, Runs
@@ -77,7 +77,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         of[type(record)].append(record)
     if unknown := of.keys() - {*_SIMPLE, *_OTHERS}:
         raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
-    saved, audited = Saved(), audit.unlisted(connection, records)
+    saved = Saved()
     for kind, table in _SIMPLE.items():
         insert(connection, table, of[kind])
     insert(connection, Reports, of[Feedback], lambda said: {"joined": "", "effect": "", **named(said)})
@@ -107,9 +107,9 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     for dropped in of[Dropped]:
         unused = Runs.id == dropped.id, Runs.dropped == "", Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(dropped=dropped.reason))
-        if dropped.reason == outcomes.GIVEN_UP:
-            outcomes.give_up(connection, dropped.id)
-    saved.head = audit.append(connection, audited, now)
+        if dropped.reason == outcomes.GIVEN_UP:  # its order is; unless that is answered, nothing came of the run
+            connection.execute(update(Runs).where(Runs.id == dropped.id, Runs.came == "").values(came=dropped.reason))
+    saved.head = audit.append(connection, records, now)
     return saved
 
 
@@ -127,7 +127,7 @@ def _columns(table: type[t.Base], record: Any, body: Any = None) -> dict[str, An
 
 @cache
 def _shared(table: type[t.Base], kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(column.key for column in table_of(table).columns if column.key in kind.__struct_fields__)
+    return tuple(column.key for column in table.__table__.columns if column.key in kind.__struct_fields__)
 
 
 def _of_call(call: Exchange) -> dict[str, Any]:
