@@ -32,7 +32,7 @@ from actors.store.engine import insert_new
 from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.tables import Calls, Reports, Runs
-from actors.store.waiting import claimed, named, settled
+from actors.store.waiting import NAMES, claimed, named
 from actors.system.outgoing import Outgoing
 
 T = TypeVar("T")
@@ -98,10 +98,9 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     joins: list[Joined] = of[Joined]
     joins += claimed(connection, of[Trajectory], {joined.id for joined in joins})
     if joins:
-        connection.execute(
-            update(Reports).where(Reports.id == bindparam("said")).values(joined=bindparam("where"), **settled()),
-            [{"said": one.id, "where": one.trajectory_id} for one in joins],
-        )
+        found = {"joined": bindparam("where"), **dict.fromkeys(NAMES)}
+        where = [{"said": one.id, "where": one.trajectory_id} for one in joins]
+        connection.execute(update(Reports).where(Reports.id == bindparam("said")).values(found), where)
         saved.did, saved.changed = outcomes.hear(connection, joins, fresh)
     outcomes.use(connection, of[Used])
     for dropped in of[Dropped]:

@@ -18,7 +18,6 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope
-from actors.store.postgresql import check
 from actors.store.saving import Saved, save
 from actors.store.schema import create
 from actors.system.outgoing import Outgoing
@@ -80,7 +79,8 @@ class Store(Database):
             SchemaMismatch: written by an evolved with other tables.
             StoreMisconfigured: a database that cannot hold all text.
         """
-        self.audit_head = await self.change(_create)
+        await self.change(create)
+        self.audit_head = await self.ask(head)
 
     async def confirm_lead(self) -> None:
         """Return only if the lead is still had, by the database's word: before what no transaction can take back."""
@@ -198,10 +198,3 @@ class Store(Database):
             # Once that is durable: whoever keeps logs elsewhere has an anchor with it.
             self.audit_head = saved.head
             _log.info("audit_head", sequence=saved.head.sequence, hash=saved.head.hash)
-
-
-def _create(connection: Connection) -> Head:
-    if connection.dialect.name == "postgresql":
-        check(connection)
-    create(connection)
-    return head(connection)

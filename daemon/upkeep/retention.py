@@ -142,10 +142,10 @@ class Retention:
             for first in range(0, len(due), old.PAGE):
                 if not self._going():
                     return gone
-                done = await self._store.change(old.drop, kind, due[first : first + old.PAGE], before)
-                if done.rows:
-                    self.rows[kind] += done.rows
-                    self.bytes[kind] += done.bytes
+                rows, size = await self._store.change(old.drop, kind, due[first : first + old.PAGE], before)
+                if rows:
+                    self.rows[kind] += rows
+                    self.bytes[kind] += size
                 await anyio.sleep(self._pause)
             gone += len(due)
             if len(due) < wanted:
