@@ -3,8 +3,7 @@
 StoreError
 ├── StoreUnavailable     locked, full, damaged, disconnected: also a `DependencyUnavailable`, so actors wait it out
 ├── StoreMisconfigured   database.url or what it needs cannot work; waiting cures nothing
-├── SchemaMismatch       the database was written by an evolved with other tables
-└── UnknownRecord        an actor asked to save something that the store has no table for
+└── SchemaMismatch       the database was written by an evolved with other tables
 """
 
 from actors.system.errors import DependencyUnavailable
@@ -31,7 +30,3 @@ class SchemaMismatch(StoreError):
             f"(commit fc2e5e3 is the last that reads numbered ones) and import it into a new database, or "
             "restore a backup that this evolved made (evolved db restore)"
         )
-
-
-class UnknownRecord(StoreError):
-    """A message type without a table."""

@@ -10,8 +10,9 @@ from sqlalchemy import Connection, func, select
 
 from actors.messages import Directive, MessageError, Verdict, decode
 from actors.store import schema
+from actors.store.archive import ask
 from actors.store.audit import verify
-from actors.store.engine import located, open_read_only, sqlite_file
+from actors.store.engine import sqlite_file
 from actors.store.errors import StoreUnavailable
 from actors.store.tables import Base, Judgements, Record, Tasks
 
@@ -53,17 +54,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 def pages(url: str) -> list[Finding]:
     """What SQLite says of its own file; nothing of other databases."""
-    if sqlite_file(url) is None:
+    path = sqlite_file(url)
+    if path is None:
         return []
-    engine = open_read_only(url)
     try:
-        with engine.connect() as connection:
-            said = connection.exec_driver_sql(f"PRAGMA integrity_check({_NAMED})").scalars().all()
+        said = ask(url, lambda one: one.exec_driver_sql(f"PRAGMA integrity_check({_NAMED})").scalars().all())
     except StoreUnavailable as error:
         said = [str(error)]
-    finally:
-        engine.dispose()
-    return [Finding(what=f"{located(engine)}: {_line(one)}", remedy=_RESTORE) for one in said if one != "ok"]
+    return [Finding(what=f"{path}: {_line(one)}", remedy=_RESTORE) for one in said if one != "ok"]
 
 
 def check(connection: Connection, problem: Callable[[Verdict | Directive], str] | None, say: Report) -> Checked:

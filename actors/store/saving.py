@@ -29,7 +29,6 @@ from actors.store import agents, audit, outcomes, tasks
 from actors.store import tables as t
 from actors.store.columns import among, lookup
 from actors.store.engine import insert_new
-from actors.store.errors import UnknownRecord
 from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.tables import Calls, Reports, Runs
 from actors.store.waiting import NAMES, claimed, named
@@ -69,14 +68,14 @@ class Saved(msgspec.Struct):
 
 
 def save(connection: Connection, records: Iterable[Message], now: float) -> Saved:
-    """Write `records`, in the order that their kinds need (what is updated after what is inserted); `UnknownRecord`
+    """Write `records`, in the order that their kinds need (what is updated after what is inserted); `TypeError`
     for a type without a table."""
     records = list(records)
     of: defaultdict[type[Message], list[Any]] = defaultdict(list)
     for record in records:
         of[type(record)].append(record)
     if unknown := of.keys() - {*_SIMPLE, *_OTHERS}:
-        raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
+        raise TypeError(f"the store has no table for {', '.join(sorted(kind.__name__ for kind in unknown))}")
     saved = Saved()
     for kind, table in _SIMPLE.items():
         insert(connection, table, of[kind])

@@ -2,9 +2,10 @@
 
 import pytest
 
-from actors.curation.pool import CuratorSettings, Guess, TrainingPool
+from actors.curation.pool import CuratorSettings, TrainingPool
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed
+from actors.provisional.waiting import Chance
 from tests.support.credited import attributed
 
 
@@ -16,6 +17,11 @@ def pool(*, exam: bool = False, reported: int = 40, batch: int = 4) -> TrainingP
     return TrainingPool(rules, kinds=kinds, exam=lambda key: exam)
 
 
+def guess(into: TrainingPool, item: Attributed, chance: float = 0.9, weight: float = 1.0) -> bool:
+    into.guess(item, Chance(id=item.id, chance=chance, weight=weight))
+    return into.guesses > 0
+
+
 def waits(into: TrainingPool, key: str, **fields: object) -> Attributed:
     item = attributed(key, outcome=None, **fields)
     into.add(item, 1.0)
@@ -25,7 +31,7 @@ def waits(into: TrainingPool, key: str, **fields: object) -> Attributed:
 def test_they_take_what_room_reported_runs_leave() -> None:
     one = pool()
     for key in "abcd":
-        assert one.guess(Guess(waits(one, key), 0.9, 1.0))
+        assert guess(one, waits(one, key))
     one.add(attributed("told", outcome=1.0), 1.0)
     kinds = [item.attributed.trajectory.provisional for item in one.select(2.0)]
     assert kinds == [False, True, True, True]
@@ -36,7 +42,7 @@ def test_they_take_what_room_reported_runs_leave() -> None:
 @pytest.mark.parametrize(("chance", "weight"), [(0.9, 1.0), (0.9, 0.25), (0.1, 0.5), (0.5, 1.0)])
 def test_the_outcome_is_what_was_expected_moved_by_weight_towards_the_chance(chance: float, weight: float) -> None:
     one = pool(batch=1)
-    one.guess(Guess(waits(one, "a"), chance, weight))
+    guess(one, waits(one, "a"), chance, weight)
     (item,) = one.select(2.0)
     run, estimate = item.attributed.trajectory, item.estimate
     assert run.outcome - estimate.mean == pytest.approx(weight * (chance - estimate.mean))
@@ -44,33 +50,33 @@ def test_the_outcome_is_what_was_expected_moved_by_weight_towards_the_chance(cha
 
 def test_without_an_estimate_there_is_none() -> None:
     one = pool(reported=0, batch=1)
-    one.guess(Guess(waits(one, "a"), 0.9, 1.0))
+    guess(one, waits(one, "a"))
     assert not one.select(2.0)
 
 
 def test_a_report_takes_its_place() -> None:
     one = pool(batch=1)
     item = waits(one, "a")
-    one.guess(Guess(item, 0.9, 1.0))
+    guess(one, item)
     one.add(attributed("a", outcome=0.0), 2.0)
     (selected,) = one.select(3.0)
     run = selected.attributed.trajectory
     assert (run.outcome, run.provisional) == (0.0, False)
-    assert not one.guess(Guess(item, 0.9, 1.0)), "it does not wait any more"
+    assert not guess(one, item), "it does not wait any more"
 
 
 def test_the_gates_runs_and_untrainable_ones_are_never_guessed() -> None:
     one = pool(exam=True)
-    assert not one.guess(Guess(waits(one, "a"), 0.9, 1.0))
+    assert not guess(one, waits(one, "a"))
     other = pool()
-    assert not other.guess(Guess(waits(other, "b", trainable=False, why_not="greedy"), 0.9, 1.0))
+    assert not guess(other, waits(other, "b", trainable=False, why_not="greedy"))
 
 
 def test_what_makes_room_waits_on_unreported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 2)
     one = pool(batch=4)
     for key in "abc":
-        one.guess(Guess(waits(one, key), 0.9, 1.0))
-    assert (one.guesses, one.counts["guess_made_room"], len(one.unreported)) == (2, 1, 3)
+        guess(one, waits(one, key))
+    assert (one.guesses, len(one.unreported)) == (2, 3)
     one.drop_guesses()
     assert (one.guesses, len(one.unreported)) == (0, 3)
