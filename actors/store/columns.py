@@ -19,21 +19,17 @@ _NUL, _MARK = "\0", "\ue000"
 """What cannot be written, and the character (of Unicode's private use) that begins what is written for it."""
 _LONGEST = 256
 """Characters of an id as it is; the tap takes no longer ones."""
-_NUL_WRITTEN, _MARK_WRITTEN = _MARK + "0", _MARK + "1"
+_WRITTEN = {ord(_NUL): _MARK + "0", ord(_MARK): _MARK + "1"}
 
 
 def written(value: str | None) -> str | None:
     """`value` as PostgreSQL takes it; no two texts become the same."""
-    if value is None or (_NUL not in value and _MARK not in value):
-        return value
-    return value.replace(_MARK, _MARK_WRITTEN).replace(_NUL, _NUL_WRITTEN)
+    return value and value.translate(_WRITTEN)
 
 
 def read(value: str | None) -> str | None:
     """What `written` was given."""
-    if value is None or _MARK not in value:
-        return value
-    return value.replace(_NUL_WRITTEN, _NUL).replace(_MARK_WRITTEN, _MARK)
+    return value and value.replace(_WRITTEN[ord(_NUL)], _NUL).replace(_WRITTEN[ord(_MARK)], _MARK)
 
 
 def lookup(value: str) -> str:

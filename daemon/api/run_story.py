@@ -47,7 +47,7 @@ class RunStoryApi:
     async def _one(self, request: Request) -> Response:
         name = request.path_params["name"]
         try:
-            found = await self._store.ask(lambda connection: run_story(connection, name))
+            found = await self._store.ask(run_story, name)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
         if not isinstance(found, RunStory):

@@ -72,7 +72,7 @@ class VersionApi:
             return _error(404, f"no version {given[:40]!r}; versions are numbers")
         version = int(given)
         try:
-            found = await self._store.ask(lambda connection: why(connection, version))
+            found = await self._store.ask(why, version)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
         if found is None:
