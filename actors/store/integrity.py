@@ -15,6 +15,7 @@ from actors.store.audit import verify
 from actors.store.engine import sqlite_file
 from actors.store.errors import StoreUnavailable
 from actors.store.tables import Base, Judgements, Record, Tasks
+from actors.store.tasks import task_state
 
 Report = Callable[[str], None]
 _NAMED = 5
@@ -76,14 +77,15 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
     findings: list[Finding] = []
     good = 0
     for table in Record.__subclasses__():
-        if table in (Judgements, Tasks):
-            continue  # no messages
+        if table is Judgements:
+            continue  # a judge's own words
+        read = task_state if table is Tasks else decode
         name, unreadable = table.__tablename__, list[str]()
         say(f"{name}: {rows[name]:,} rows")
         for key, body in connection.execute(select(table.id, table.body), execution_options={"yield_per": 500}):
             try:
-                record = decode(body)
-            except MessageError as error:
+                record = read(body)
+            except (MessageError, msgspec.DecodeError) as error:
                 unreadable.append(f"{key} ({_line(error)})")
                 continue
             if problem is None or not (isinstance(record, Verdict | Directive) and record.signature):

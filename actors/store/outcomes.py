@@ -19,8 +19,7 @@ from actors.messages import Attributed, Candidate, Feedback, Message, OutcomeCha
 from actors.store import runs
 from actors.store.agents import LEARNED
 from actors.store.columns import among
-from actors.store.engine import insert_new
-from actors.store.records import Joined, Used
+from actors.store.records import Joined
 from actors.store.tables import BatchMembers, Reports, Runs, Uses
 
 R = TypeVar("R", bound=Attributed | Trajectory)
@@ -116,12 +115,6 @@ def revised(record: R, outcome: float, revision: int) -> R:
     if isinstance(record, Attributed):
         told = msgspec.structs.replace(record, trajectory=told)
     return told
-
-
-def use(connection: Connection, uses: Sequence[Used]) -> None:
-    """Actors have taken these revisions in."""
-    rows = [{"trajectory_id": one.id, "actor": one.actor, "revision": one.revision} for one in uses]
-    insert_new(connection, Uses, rows)
 
 
 def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> Latest:

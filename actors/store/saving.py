@@ -101,7 +101,8 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         where = [{"said": one.id, "where": one.trajectory_id} for one in joins]
         connection.execute(update(Reports).where(Reports.id == bindparam("said")).values(found), where)
         saved.did, saved.changed = outcomes.hear(connection, joins, fresh)
-    outcomes.use(connection, of[Used])
+    taken = [{"trajectory_id": one.id, "actor": one.actor, "revision": one.revision} for one in of[Used]]
+    insert_new(connection, t.Uses, taken)
     for dropped in of[Dropped]:
         unused = Runs.id == dropped.id, Runs.dropped == "", Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(dropped=dropped.reason))

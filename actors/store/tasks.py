@@ -73,7 +73,12 @@ def task_states(connection: Connection, states: Collection[str] = (), limit: int
     if states:
         wanted = wanted.where(among(Tasks.state, states))
     found = connection.scalars(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit))
-    return [msgspec.msgpack.decode(body, type=TaskState) for body in found]
+    return [task_state(body) for body in found]
+
+
+def task_state(body: bytes) -> TaskState:
+    """What the `body` of a row says."""
+    return msgspec.msgpack.decode(body, type=TaskState)
 
 
 def mark(connection: Connection, states: Sequence[TaskState]) -> None:
