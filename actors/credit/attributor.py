@@ -64,7 +64,8 @@ class Attributor(Actor):
     """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state.
 
     Args:
-        store: has what people said of steps, and keeps what must outlive the process; none: nothing is kept.
+        evidence: goes before the judge; none: there is none.
+        store: keeps what must outlive the process; none: nothing is kept.
     """
 
     name = "attributor"
@@ -74,10 +75,10 @@ class Attributor(Actor):
     renews = True
 
     def __init__(
-        self, settings: AttributorSettings, *, judge: Judge, store: Store | None = None,
-        clock: Callable[[], float] = time.time,
+        self, settings: AttributorSettings, *, judge: Judge, evidence: Store | None = None,
+        store: Store | None = None, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._settings, self._judge, self._store, self._clock = settings, judge, store, clock
+        self._settings, self._judge, self._evidence, self._clock = settings, judge, evidence, clock
         self.budget = Budget(settings.tokens_per_day, clock)
         self._judgements = JudgementCache(self.budget, store)
         self.stats = self._judgements.stats
@@ -242,9 +243,9 @@ class Attributor(Actor):
 
     async def _told(self, trajectories: Sequence[Trajectory]) -> Told:
         """Labels by trajectory and step, as reported; of several reports on a step the last counts."""
-        if self._store is None or not trajectories:
+        if self._evidence is None or not trajectories:
             return {}
-        said = await self._store.step_feedback(trajectories)
+        said = await self._evidence.step_feedback(trajectories)
         return {key: {number: label_of(feedback) for number, feedback in found} for key, found in said.items()}
 
 

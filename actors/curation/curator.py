@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from actors.curation.batch_files import KEEP_FILES, BatchFiles
 from actors.curation.curriculum import Curriculum
-from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, TrainingPool
+from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, Guess, TrainingPool
 from actors.curation.waiting import Heard
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
@@ -309,7 +309,7 @@ class Curator(Actor):
         for chance in self.provisional.due(now, _GUESSED):
             item = await self._store.trajectory(chance.id)
             if isinstance(item, Attributed):
-                self.pool.guess(item, chance)
+                self.pool.guess(Guess(item, chance.chance, chance.weight))
 
     def _trained(self, candidate: Candidate) -> None:
         self.pool.freshness.trained(candidate)

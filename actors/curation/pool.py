@@ -17,8 +17,6 @@ from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchItem, Trajectory
-from actors.messages.bounded import Bounded
-from actors.provisional.waiting import Chance
 from actors.store import Dropped
 
 UNREPORTED = 16_384
@@ -72,6 +70,16 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
         return Curriculum(replay_share=min(self.group_replay, 1.0 - self.mix_share), mix_share=self.mix_share)
 
 
+class Guess(msgspec.Struct, frozen=True):
+    """A run that nobody has reported, and what the outcome model makes of it."""
+
+    item: Attributed
+    chance: float
+    """Of success, calibrated."""
+    weight: float
+    """How far that counts, 0 to 1."""
+
+
 class _Group:
     """Attempts at one task."""
 
@@ -112,8 +120,8 @@ class TrainingPool:
         self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
         self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches and guessed (drawn with a
-        provisional outcome)."""
+        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches, guessed (drawn with a
+        provisional outcome), guess_made_room (for another; its run waits on)."""
         self.clear()
 
     def clear(self) -> None:
@@ -123,7 +131,7 @@ class TrainingPool:
         self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
         """Production of which nobody has said yet how it went, without its texts: when the outcome has come the body is
         fetched from the store."""
-        self._guesses: Bounded[str, tuple[Attributed, Chance]] = Bounded(POOL_PRODUCTION)
+        self._guesses: OrderedDict[str, Guess] = OrderedDict()
         """Unreported runs of which the outcome model may speak; they take what room reported ones leave."""
         self._drops: list[Dropped] = []
         self._since: float | None = None
@@ -177,10 +185,16 @@ class TrainingPool:
         else:
             self._drop("no group" if run.source == "sandbox" else run.source, item.id)
 
-    def guess(self, item: Attributed, chance: Chance) -> None:
-        """Take in what the outcome model makes of a run, if it waits unreported."""
-        if item.id in self.unreported and item.trajectory.outcome is None and not self._unfit(item):
-            self._guesses[item.id] = (item, chance)
+    def guess(self, guess: Guess) -> bool:
+        """Take in what the outcome model makes of a run that waits unreported; False if it does not wait any more."""
+        run = guess.item.trajectory
+        if run.id not in self.unreported or run.outcome is not None or self._unfit(guess.item):
+            return False
+        self._guesses[run.id] = guess
+        while len(self._guesses) > POOL_PRODUCTION:
+            self._guesses.popitem(last=False)
+            self.counts["guess_made_room"] += 1
+        return True
 
     def drop_guesses(self) -> None:
         """None of them is wanted any more; their runs wait for a report as before."""
@@ -331,14 +345,14 @@ class TrainingPool:
 
         So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has.
         """
-        item, said = self._guesses.pop(unit.name)
+        guess = self._guesses.pop(unit.name)
         self.unreported.pop(unit.name, None)
-        estimate = self._kinds.estimate(item.trajectory)
+        estimate = self._kinds.estimate(guess.item.trajectory)
         assert estimate is not None
-        outcome = estimate.mean + said.weight * (said.chance - estimate.mean)
-        run = msgspec.structs.replace(item.trajectory, outcome=outcome, provisional=True)
-        about = f"provisional: chance {said.chance:.2f}, weight {said.weight:.2f}, {self._about(unit)}"
-        return self._alone(msgspec.structs.replace(item, trajectory=run), about)
+        outcome = estimate.mean + guess.weight * (guess.chance - estimate.mean)
+        run = msgspec.structs.replace(guess.item.trajectory, outcome=outcome, provisional=True)
+        about = f"provisional: chance {guess.chance:.2f}, weight {guess.weight:.2f}, {self._about(unit)}"
+        return self._alone(msgspec.structs.replace(guess.item, trajectory=run), about)
 
     def _about(self, unit: Unit) -> str:
         return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
@@ -356,7 +370,7 @@ class TrainingPool:
 
     def _fresh_guesses(self) -> list[Attributed]:
         """Those that can be compared with something: without an estimate a guess says nothing."""
-        fresh = [item for item, _ in self._guesses.values() if self._fate(item.trajectory) == "fresh"]
+        fresh = [one.item for one in self._guesses.values() if self._fate(one.item.trajectory) == "fresh"]
         return [item for item in fresh if self._kinds.estimate(item.trajectory) is not None]
 
     def _fate(self, run: Trajectory) -> Fate:

@@ -1,8 +1,34 @@
-"""What can go wrong outside: the tree of errors that adapters raise and actors tell apart."""
+"""What can go wrong outside.
+
+AdapterError
+├── EngineError
+│   ├── EngineUnavailable    no answer, or not yet: try again later
+│   ├── EngineRejected       the engine understood and said no
+│   ├── CheckpointRefused    a version directory that must not be loaded
+│   ├── WeightsUnavailable   a version is not where the engine could read it yet
+│   │   └── WeightsDiskFull  there is no room for it
+│   ├── SwapFailed           the pause-to-resume section did not end well
+│   └── EngineNotStarted     `evolved engine` could not bring one up
+├── EnvironmentFailed        an environment broke down (an agent's wrong call is an observation, not an error)
+├── LiveApiError             something about a live API
+│   ├── LiveApiUnavailable   no answer, or its breaker is open: try again later
+│   ├── LiveApiMalformed     a document or an answer that cannot be used
+│   └── LiveApiRefused       a call that this project will not make: not allowed, or unsafe
+│       └── LiveToolUnknown  there is no such tool
+├── JudgeUnavailable         the judge cannot be reached for now
+├── EndpointUnavailable      a chat endpoint cannot be reached for now
+├── AdapterNotSetUp          a setting of an adapter is wrong, or its key is not there
+├── ExtractorUnavailable     the extractor does not answer, or its budget is spent
+├── RewriterFailed           a lesson is given as it is
+├── WordingFailed            a task keeps its template's words
+├── EmbedderUnavailable
+└── VectorsRefused           an embedder's answer that must not get into an index
+    └── WrongDimension       another model answers
+"""
 
 
 class AdapterError(Exception):
-    """Root of them all."""
+    """Root of this package's errors."""
 
 
 class EngineError(AdapterError):
@@ -10,7 +36,7 @@ class EngineError(AdapterError):
 
 
 class EngineUnavailable(EngineError):
-    """The engine did not answer in time or refused the connection: try again later."""
+    """The engine did not answer in time or refused the connection."""
 
 
 class EngineRejected(EngineError):
@@ -42,7 +68,7 @@ class EngineNotStarted(EngineError):
 
 
 class EnvironmentFailed(AdapterError):
-    """The environment itself failed; an agent's wrong call is an observation, no error."""
+    """The environment itself failed."""
 
 
 class LiveApiError(AdapterError):
@@ -50,8 +76,11 @@ class LiveApiError(AdapterError):
 
 
 class LiveApiUnavailable(LiveApiError):
-    """The live API did not answer in time, or has failed too often of late; asking again is worth it after
-    `retry_after` seconds, 0 if nobody said."""
+    """The live API did not answer in time, or has failed too often of late.
+
+    Attributes:
+        retry_after: seconds after which asking again is worth it, 0 if nobody said.
+    """
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -91,7 +120,11 @@ class RewriterFailed(AdapterError):
 
 
 class WordingFailed(AdapterError):
-    """A task was not worded; `reason` is a short word to count by, `unavailable` where asking again may help."""
+    """A task was not worded.
+
+    Attributes:
+        reason: a stable short word to count by; `unavailable` where asking again later may help.
+    """
 
     def __init__(self, reason: str, text: str = "") -> None:
         super().__init__(f"{reason}: {text}" if text else reason)

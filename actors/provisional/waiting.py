@@ -36,9 +36,9 @@ class Chance(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     chance: float
-    """Of success, calibrated."""
     weight: float
-    """How far that counts, 0 to 1."""
+    version: int
+    """The outcome model's."""
 
 
 class _Open(msgspec.Struct):
@@ -187,7 +187,7 @@ class Provisional:
             assert chance is not None
             one.said, one.by = chance, serving.number
             self._given[key] = None
-            found.append(Chance(id=key, chance=chance, weight=weight))
+            found.append(Chance(id=key, chance=chance, weight=weight, version=serving.number))
             if len(found) >= limit:
                 break
         return found

@@ -181,7 +181,8 @@ class Daemon:
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
         attributor = Attributor(
-            values.attributor(self.config), judge=self.parts.adapter("judge"), store=self.store, clock=self.clock,
+            values.attributor(self.config), judge=self.parts.adapter("judge"), evidence=self.store, store=self.store,
+            clock=self.clock,
         )  # fmt: skip
         self.parts.figures(shown.attributor_figures, attributor)
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them

@@ -84,7 +84,7 @@ class Parts:
             case "assembler":
                 return Assembler(AssemblerSettings(), store=store, clock=clock)
             case "attributor":
-                return Attributor(AttributorSettings(), judge=RulesJudge(), store=store, clock=clock)
+                return Attributor(AttributorSettings(), judge=RulesJudge(), evidence=store, store=store, clock=clock)
             case "curator":
                 return Curator(
                     CuratorSettings(groups_per_batch=0), store=store, batches=self.state / "batches", clock=clock,

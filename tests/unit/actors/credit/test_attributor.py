@@ -122,19 +122,13 @@ class Said:
         self.asked += 1
         return {run.id: self.rounds[min(self.asked, len(self.rounds)) - 1] for run in runs}
 
-    async def judgements(self, keys: Sequence[str]) -> dict[str, bytes]:
-        return {}
-
-    async def keep_judgements(self, judgements: object, states: object) -> None:
-        pass
-
 
 def on_step(number: int, outcome: float, text: str = "") -> tuple[int, Feedback]:
     return number, Feedback(id=f"f{number}", received=1.0, kind="step", outcome=outcome, text=text)
 
 
 async def with_evidence(judge: Failing, said: Said) -> tuple[Attribution, Attributor]:
-    actor = Attributor(AttributorSettings(), judge=judge, store=said)
+    actor = Attributor(AttributorSettings(), judge=judge, evidence=said)
     (record,) = await handled(actor, received(1))
     return record.attribution, actor
 
@@ -228,7 +222,7 @@ async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_kee
 
 async def test_reports_on_steps_count_in_full_whatever_the_judges_weight(monkeypatch):
     monkeypatch.setattr(BLIND, 1.0)
-    actor = Attributor(AttributorSettings(), judge=Coin(0), store=Said([on_step(0, 0.0), on_step(1, 1.0)]))
+    actor = Attributor(AttributorSettings(), judge=Coin(0), evidence=Said([on_step(0, 0.0), on_step(1, 1.0)]))
     await actor.handle(received(400))
     again = msgspec.structs.replace(received(1)[0].message, id="x")
     (found,) = await handled(actor, [Received("x", TRAJECTORY_CLOSED, again)])

@@ -2,10 +2,9 @@
 
 import pytest
 
-from actors.curation.pool import CuratorSettings, TrainingPool
+from actors.curation.pool import CuratorSettings, Guess, TrainingPool
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed
-from actors.provisional.waiting import Chance
 from tests.support.credited import attributed
 
 
@@ -17,11 +16,6 @@ def pool(*, exam: bool = False, reported: int = 40, batch: int = 4) -> TrainingP
     return TrainingPool(rules, kinds=kinds, exam=lambda key: exam)
 
 
-def guess(into: TrainingPool, item: Attributed, chance: float = 0.9, weight: float = 1.0) -> bool:
-    into.guess(item, Chance(id=item.id, chance=chance, weight=weight))
-    return into.guesses > 0
-
-
 def waits(into: TrainingPool, key: str, **fields: object) -> Attributed:
     item = attributed(key, outcome=None, **fields)
     into.add(item, 1.0)
@@ -31,7 +25,7 @@ def waits(into: TrainingPool, key: str, **fields: object) -> Attributed:
 def test_they_take_what_room_reported_runs_leave() -> None:
     one = pool()
     for key in "abcd":
-        assert guess(one, waits(one, key))
+        assert one.guess(Guess(waits(one, key), 0.9, 1.0))
     one.add(attributed("told", outcome=1.0), 1.0)
     kinds = [item.attributed.trajectory.provisional for item in one.select(2.0)]
     assert kinds == [False, True, True, True]
@@ -42,7 +36,7 @@ def test_they_take_what_room_reported_runs_leave() -> None:
 @pytest.mark.parametrize(("chance", "weight"), [(0.9, 1.0), (0.9, 0.25), (0.1, 0.5), (0.5, 1.0)])
 def test_the_outcome_is_what_was_expected_moved_by_weight_towards_the_chance(chance: float, weight: float) -> None:
     one = pool(batch=1)
-    guess(one, waits(one, "a"), chance, weight)
+    one.guess(Guess(waits(one, "a"), chance, weight))
     (item,) = one.select(2.0)
     run, estimate = item.attributed.trajectory, item.estimate
     assert run.outcome - estimate.mean == pytest.approx(weight * (chance - estimate.mean))
@@ -50,33 +44,33 @@ def test_the_outcome_is_what_was_expected_moved_by_weight_towards_the_chance(cha
 
 def test_without_an_estimate_there_is_none() -> None:
     one = pool(reported=0, batch=1)
-    guess(one, waits(one, "a"))
+    one.guess(Guess(waits(one, "a"), 0.9, 1.0))
     assert not one.select(2.0)
 
 
 def test_a_report_takes_its_place() -> None:
     one = pool(batch=1)
     item = waits(one, "a")
-    guess(one, item)
+    one.guess(Guess(item, 0.9, 1.0))
     one.add(attributed("a", outcome=0.0), 2.0)
     (selected,) = one.select(3.0)
     run = selected.attributed.trajectory
     assert (run.outcome, run.provisional) == (0.0, False)
-    assert not guess(one, item), "it does not wait any more"
+    assert not one.guess(Guess(item, 0.9, 1.0)), "it does not wait any more"
 
 
 def test_the_gates_runs_and_untrainable_ones_are_never_guessed() -> None:
     one = pool(exam=True)
-    assert not guess(one, waits(one, "a"))
+    assert not one.guess(Guess(waits(one, "a"), 0.9, 1.0))
     other = pool()
-    assert not guess(other, waits(other, "b", trainable=False, why_not="greedy"))
+    assert not other.guess(Guess(waits(other, "b", trainable=False, why_not="greedy"), 0.9, 1.0))
 
 
 def test_what_makes_room_waits_on_unreported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 2)
     one = pool(batch=4)
     for key in "abc":
-        guess(one, waits(one, key))
-    assert (one.guesses, len(one.unreported)) == (2, 3)
+        one.guess(Guess(waits(one, key), 0.9, 1.0))
+    assert (one.guesses, one.counts["guess_made_room"], len(one.unreported)) == (2, 1, 3)
     one.drop_guesses()
     assert (one.guesses, len(one.unreported)) == (0, 3)

@@ -48,7 +48,7 @@ def of_step(**fields: Any) -> Feedback:
 
 
 async def labels(bench: Bench, run: Trajectory) -> list[str]:
-    attributor = Driver(Attributor(AttributorSettings(), judge=Good(), store=bench.store), bench.store)
+    attributor = Driver(Attributor(AttributorSettings(), judge=Good(), evidence=bench.store), bench.store)
     (found,) = await attributor.feed(TRAJECTORY_CLOSED, run)
     assert isinstance(found, Attributed)
     return [label.label for label in found.attribution.labels]
