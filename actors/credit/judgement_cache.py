@@ -16,7 +16,6 @@ from actors.credit.judge_stats import PREFIX, JudgeStats
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
 from actors.store import Store
-from actors.store.judgements import Judgement
 
 BUDGET = "attributor.budget"
 """State key of what was spent."""
@@ -34,7 +33,7 @@ class JudgementCache:
         self.stats = JudgeStats()
         self._budget, self._memory, self._opened = budget, memory, False
         self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
-        self._unwritten: dict[str, Judgement] = {}
+        self._unwritten: dict[str, tuple[str, bytes]] = {}
         self._unclaimed: set[str] = set()
 
     async def open(self) -> None:
@@ -74,7 +73,7 @@ class JudgementCache:
         self._unclaimed.add(key)
         if attribution.tokens or attribution.cost:
             body = msgspec.msgpack.encode(attribution)
-            self._unwritten[key] = Judgement(key=key, tenant=trajectory.tenant, body=body)
+            self._unwritten[key] = trajectory.tenant, body
             with anyio.move_on_after(_WRITING, shield=True):
                 await self._write({})
 
@@ -101,7 +100,7 @@ class JudgementCache:
         if self._memory is None or not (fresh or pages):
             return
         try:
-            await self._memory.keep_judgements(list(fresh.values()), {**pages, BUDGET: self._budget.dump()})
+            await self._memory.keep_judgements(fresh, {**pages, BUDGET: self._budget.dump()})
         except BaseException:
             self._unwritten = fresh | self._unwritten
             self.stats.put_back(pages)

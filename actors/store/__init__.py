@@ -1,6 +1,6 @@
 """What evolved keeps: SQLAlchemy tables, and `Store`, their repository and the system's ledger."""
 
-from actors.store.errors import SchemaMismatch, StoreError, StoreMisconfigured, StoreUnavailable, UnknownRecord
+from actors.store.errors import SchemaMismatch, StoreError, StoreMisconfigured, StoreUnavailable
 from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.saving import stitchable
 from actors.store.store import Store
@@ -14,7 +14,6 @@ __all__ = [
     "StoreError",
     "StoreMisconfigured",
     "StoreUnavailable",
-    "UnknownRecord",
     "Used",
     "stitchable",
 ]

@@ -5,12 +5,12 @@ columns. An entry is written in the transaction of its record; a change to eithe
 is cut off at the end, or written anew, shows against a head that was kept elsewhere: it is logged after each entry.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from actors.messages import Message, encode
 from actors.store.columns import among
@@ -74,26 +74,19 @@ def head(connection: Connection) -> Head:
     return Head(0, START) if found is None else Head(*found)
 
 
-def unlisted(connection: Connection, records: Sequence[Message]) -> list[Message]:
-    """Those of `records` that are audited and not in their tables yet, each once; ask before they are written."""
-    found: list[Message] = []
-    for kind, table in KINDS.items():
-        mine = {record.id: record for record in reversed(records) if _kind(record) == kind}
-        if mine:
-            for known in connection.scalars(select(table.id).where(among(table.id, mine))):
-                del mine[known]
-        found += reversed(mine.values())
-    return found
-
-
-def append(connection: Connection, records: Sequence[Message], now: float) -> Head | None:
-    """Chain an entry for each of `records`; the new head, None if there were none. Writers take turns: two entries
-    never follow the same one."""
-    if not records:
+def append(connection: Connection, records: Iterable[Message], now: float) -> Head | None:
+    """Chain an entry for each of `records` that is audited and has none yet; the new head, None if there were none.
+    Writers take turns: two entries never follow the same one."""
+    # Of two with one id the first, which is the one that was written.
+    fresh = {(_kind(record), record.id): record for record in reversed(list(records)) if _kind(record) in KINDS}
+    there = select(AuditTrail.kind, AuditTrail.subject).where(among(AuditTrail.subject, (key for _, key in fresh)))
+    for kind, subject in connection.execute(there.where(AuditTrail.kind.in_(KINDS))) if fresh else ():
+        fresh.pop((kind, subject), None)
+    if not fresh:
         return None
     last = head(connection)
     rows: list[dict[str, Any]] = []
-    for record in records:
+    for record in reversed(fresh.values()):
         entry = Entry(
             sequence=last.sequence + 1, at=float(now), kind=_kind(record), subject=record.id,
             digest=sha256(encode(record)).hexdigest(), previous=last.hash, hash="",
@@ -107,14 +100,18 @@ def append(connection: Connection, records: Sequence[Message], now: float) -> He
 
 def entries(connection: Connection) -> Iterator[Entry]:
     """The chain in order."""
-    return (entry for page in _pages(connection) for entry in page)
+    return (entry for entry, _ in _walk(connection))
 
 
-def _pages(connection: Connection) -> Iterator[list[Entry]]:
+def _walk(connection: Connection) -> Iterator[tuple[Entry, str | None]]:
+    """The chain in order, each entry with the sha256 of its record; None if that is gone."""
     columns = (getattr(AuditTrail, name) for name in Entry.__struct_fields__)
-    wanted = select(*columns).order_by(AuditTrail.sequence)
-    for page in connection.execute(wanted, execution_options={"yield_per": _PAGE}).partitions():
-        yield [Entry(**one._asdict()) for one in page]
+    body = func.coalesce(*(table.body for table in KINDS.values())).label("body")
+    wanted = select(*columns, body).select_from(AuditTrail).order_by(AuditTrail.sequence)
+    for kind, table in KINDS.items():
+        wanted = wanted.outerjoin(table, (AuditTrail.kind == kind) & (table.id == AuditTrail.subject))
+    for one in connection.execute(wanted, execution_options={"yield_per": _PAGE}).mappings():
+        yield msgspec.convert(one, Entry), one["body"] and sha256(one["body"]).hexdigest()
 
 
 def verify(connection: Connection, anchor: Head | None = None) -> Findings:
@@ -125,26 +122,23 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
     """
     last, anchor = Head(0, START), anchor or Head(0, START)
     seen: dict[str, set[str]] = {kind: set() for kind in KINDS}
-    for page in _pages(connection):
-        digests = _digests(connection, page)
-        for entry in page:
-            number, record = last.sequence + 1, f"{entry.kind} {entry.subject}"
-            digest = digests.get((entry.kind, entry.subject))
-            again = entry.subject in seen.get(entry.kind, (entry.subject,))
-            rewritten = entry.sequence == anchor.sequence and entry.hash != anchor.hash
-            problems = (
-                (entry.sequence != number, f"entry {number} is missing, {entry.sequence} comes next"),
-                (entry.previous != last.hash, f"it does not follow entry {last.sequence}: one of them was changed"),
-                (entry.hash != entry.computed(), "it was changed: its hash is of other content"),
-                (again, f"a second entry of {record}, or of no known kind"),
-                (digest is None, f"its record is gone: {record}"),
-                (digest != entry.digest, f"its record was changed: {record}"),
-                (rewritten, f"it is not the entry of the anchor {anchor}: rewritten since"),
-            )
-            if problem := next((text for wrong, text in problems if wrong), ""):
-                return Findings(head=last, broken=number, problem=problem)
-            seen[entry.kind].add(entry.subject)
-            last = Head(number, entry.hash)
+    for entry, digest in _walk(connection):
+        number, record = last.sequence + 1, f"{entry.kind} {entry.subject}"
+        again = entry.subject in seen.get(entry.kind, (entry.subject,))
+        rewritten = entry.sequence == anchor.sequence and entry.hash != anchor.hash
+        problems = (
+            (entry.sequence != number, f"entry {number} is missing, {entry.sequence} comes next"),
+            (entry.previous != last.hash, f"it does not follow entry {last.sequence}: one of them was changed"),
+            (entry.hash != entry.computed(), "it was changed: its hash is of other content"),
+            (again, f"a second entry of {record}, or of no known kind"),
+            (digest is None, f"its record is gone: {record}"),
+            (digest != entry.digest, f"its record was changed: {record}"),
+            (rewritten, f"it is not the entry of the anchor {anchor}: rewritten since"),
+        )
+        if problem := next((text for wrong, text in problems if wrong), ""):
+            return Findings(head=last, broken=number, problem=problem)
+        seen[entry.kind].add(entry.subject)
+        last = Head(number, entry.hash)
     if last.sequence < anchor.sequence:
         problem = f"the chain ends at {last.sequence} and the anchor is {anchor}: its end was cut off"
         return Findings(head=last, broken=last.sequence + 1, problem=problem)
@@ -153,16 +147,6 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
         if stray is not None:
             return Findings(head=last, problem=f"{kind} {stray} has no entry: put in beside the daemon")
     return Findings(head=last)
-
-
-def _digests(connection: Connection, page: Sequence[Entry]) -> dict[tuple[str, str], str]:
-    """sha256 of the records that `page` is about."""
-    found: dict[tuple[str, str], str] = {}
-    for kind, table in KINDS.items():
-        subjects = (entry.subject for entry in page if entry.kind == kind)
-        rows = connection.execute(select(table.id, table.body).where(among(table.id, subjects)))
-        found |= {(kind, key): sha256(body).hexdigest() for key, body in rows}
-    return found
 
 
 def _kind(record: Message) -> str:

@@ -41,17 +41,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 25
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Trajectories, newest first; `after` is where the next page begins, None at the end."""
+def browse(connection: Connection, wanted: Wanted) -> tuple[list[dict[str, Any]], tuple[float, str] | None]:
+    """A page of what is `wanted`, newest first, and where the next one begins; None at the end. Fewer than asked for,
+    and yet more behind it, where little among many rows fits.
 
-    trajectories: list[dict[str, Any]]
-    """Columns of theirs, how many `steps` they have, whether they were `guided` by lessons, and their steps' `labels`,
-    if they have credit."""
-    after: tuple[float, str] | None
-
-
-def browse(connection: Connection, wanted: Wanted) -> Page:
-    """A page of what is `wanted`. Fewer than asked for, and yet more behind it, where little among many rows fits."""
+    Of each run its columns, how many `steps` it has, whether it was `guided` by lessons, and its steps' `labels`, if it
+    has credit.
+    """
     where: list[ColumnElement[bool]] = []
     if wanted.source:
         where.append(Runs.source == wanted.source)
@@ -70,7 +66,7 @@ def browse(connection: Connection, wanted: Wanted) -> Page:
     after = None if floor is None else (nextafter(floor, -inf), "")
     if len(found) == wanted.limit:
         after = found[-1].ended, found[-1].id
-    return Page(trajectories=[{**row._mapping, **_inside(connection, row.id)} for row in found], after=after)
+    return [{**row._mapping, **_inside(connection, row.id)} for row in found], after
 
 
 def _filters(wanted: Wanted) -> Iterator[ColumnElement[bool]]:

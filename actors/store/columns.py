@@ -14,27 +14,22 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import TypeEngine
 
 _NUL, _MARK = "\0", "\ue000"
 """What cannot be written, and the character (of Unicode's private use) that begins what is written for it."""
 _LONGEST = 256
 """Characters of an id as it is; the tap takes no longer ones."""
-_NUL_WRITTEN, _MARK_WRITTEN = _MARK + "0", _MARK + "1"
+_WRITTEN = {ord(_NUL): _MARK + "0", ord(_MARK): _MARK + "1"}
 
 
 def written(value: str | None) -> str | None:
     """`value` as PostgreSQL takes it; no two texts become the same."""
-    if value is None or (_NUL not in value and _MARK not in value):
-        return value
-    return value.replace(_MARK, _MARK_WRITTEN).replace(_NUL, _NUL_WRITTEN)
+    return value and value.translate(_WRITTEN)
 
 
 def read(value: str | None) -> str | None:
     """What `written` was given."""
-    if value is None or _MARK not in value:
-        return value
-    return value.replace(_NUL_WRITTEN, _NUL).replace(_MARK_WRITTEN, _MARK)
+    return value and value.replace(_WRITTEN[ord(_NUL)], _NUL).replace(_WRITTEN[ord(_MARK)], _MARK)
 
 
 def lookup(value: str) -> str:
@@ -48,13 +43,8 @@ def lookup(value: str) -> str:
 class Characters(TypeDecorator[str]):
     """Any text, compared byte by byte."""
 
-    impl = String
+    impl = String().with_variant(String(collation="C"), "postgresql")
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(postgresql.TEXT(collation="C"))
-        return super().load_dialect_impl(dialect)
 
     # Not `process_bind_param`: SQLite would pay a call for every value, for nothing.
 
@@ -65,19 +55,15 @@ class Characters(TypeDecorator[str]):
         return read if dialect.name == "postgresql" else None
 
 
-def whole() -> TypeEngine[int]:
-    """64 bits; SQLite counts rows only in what is called INTEGER, whose numbers have as many."""
-    return BigInteger().with_variant(Integer(), "sqlite")
+WHOLE = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits; SQLite counts rows only in what is called INTEGER, whose numbers have as many."""
 
 
 class _Ids(TypeDecorator[list[str]]):
     """Any number of ids as one value. SQLite's JSON ends at NUL: an id with one is not found there, nor another."""
 
-    impl = JSON
+    impl = JSON().with_variant(postgresql.ARRAY(String()), "postgresql")
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(postgresql.ARRAY(String()) if dialect.name == "postgresql" else JSON())
 
     def process_bind_param(self, value: list[str] | None, dialect: Dialect) -> list[Any]:
         return [written(one) for one in value or ()]
@@ -89,14 +75,10 @@ class _Each(FunctionElement[str]):
     inherit_cache = True
 
 
-@compiles(_Each, "sqlite")
-def _of_json(each: _Each, compiler: SQLCompiler, **options: Any) -> str:
-    return "(SELECT value FROM json_each(" + compiler.process(each.clauses, **options) + "))"  # noqa: S608
-
-
-@compiles(_Each, "postgresql")
-def _of_array(each: _Each, compiler: SQLCompiler, **options: Any) -> str:
-    return "(SELECT unnest(" + compiler.process(each.clauses, **options) + "))"
+@compiles(_Each)
+def _rows(each: _Each, compiler: SQLCompiler, **options: Any) -> str:
+    each_id = "unnest(" if compiler.dialect.name == "postgresql" else "value FROM json_each("
+    return f"(SELECT {each_id}{compiler.process(each.clauses, **options)}))"
 
 
 def among(column: InstrumentedAttribute[Any], ids: Iterable[str]) -> ColumnElement[bool]:

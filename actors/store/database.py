@@ -28,7 +28,7 @@ class Database:
         # Writers wait for each other before they take a thread: else a few of them would keep every reader waiting.
         self._writer, self._readers = anyio.CapacityLimiter(1), anyio.CapacityLimiter(CONNECTIONS - 1)
 
-    async def read(self, work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def ask(self, work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What `work` answers from one state of the database."""
 
         def run() -> R:
@@ -37,7 +37,7 @@ class Database:
 
         return await anyio.to_thread.run_sync(run, limiter=self._readers)
 
-    async def write(self, work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def change(self, work: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What `work` answers once all that it wrote is committed.
 
         Raises:
@@ -55,7 +55,7 @@ class Database:
         return await anyio.to_thread.run_sync(run, limiter=self._writer)
 
     async def fold(self) -> bool:
-        """See `actors.store.engine.fold`."""
+        """Leave nothing of what was deleted in SQLite's log; False: not yet (`actors.store.engine.fold`)."""
         return await anyio.to_thread.run_sync(fold, self._engine, limiter=self._writer)
 
     async def aclose(self) -> None:

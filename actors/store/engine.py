@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from sqlalchemy import URL, Connection, Engine, ExceptionContext, Table, create_engine, event
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
@@ -130,13 +130,6 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
-def table_of(row: type[Base]) -> Table:
-    """The Core table of a declarative class."""
-    table = row.__table__
-    assert isinstance(table, Table)
-    return table
-
-
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """`items` in parts."""
     for start in range(0, len(items), size):
@@ -147,23 +140,22 @@ def insert_new(connection: Connection, kind: type[Base], rows: Sequence[dict[str
     """Insert `rows`, which have the same columns, but for those whose unique key is there already."""
     if not rows:
         return
-    table = table_of(kind)
     if connection.dialect.name != "sqlite":
-        connection.execute(postgresql_dialect.insert(table).on_conflict_do_nothing(), list(rows))
+        connection.execute(postgresql_dialect.insert(kind).on_conflict_do_nothing(), list(rows))
         return
     # In the table's order, in which SQLAlchemy writes them.
-    names = tuple(column.key for column in table.columns if column.key in rows[0])
+    names = tuple(column.key for column in kind.__table__.columns if column.key in rows[0])
     for part in chunks(rows, max(1, _VARIABLES // len(names))):
         values = tuple([row[name] for row in part for name in names])
-        connection.exec_driver_sql(_insert(table, names, len(part)), values)
+        connection.exec_driver_sql(_insert(kind, names, len(part)), values)
 
 
 @lru_cache(maxsize=1024)
-def _insert(table: Table, columns: Sequence[str], rows: int) -> str:
+def _insert(kind: type[Base], columns: Sequence[str], rows: int) -> str:
     """One statement for many rows. Row by row the driver would ask for the interpreter between any two, and while
     another thread computes, each asking takes that thread's time slice, 5 ms."""
     values = [dict.fromkeys(columns) for _ in range(rows)]
-    return str(sqlite.insert(table).values(values).on_conflict_do_nothing().compile(dialect=sqlite.dialect()))
+    return str(sqlite.insert(kind).values(values).on_conflict_do_nothing().compile(dialect=sqlite.dialect()))
 
 
 def fold(engine: Engine) -> bool:

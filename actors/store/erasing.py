@@ -132,13 +132,12 @@ def _kindred(connection: Connection, runs: set[str]) -> set[str]:
 
 
 def _feedback(connection: Connection, selector: Selector, runs: set[str], calls: set[str]) -> set[str]:
-    found: set[str] = set()
-    for column in (Reports.joined, Reports.trajectory_id):  # a run's own id is nobody else's, whatever the tenant
-        found.update(connection.scalars(select(Reports.id).where(among(column, runs))))
+    # A run's own id is nobody else's, whatever the tenant.
+    theirs = among(Reports.joined, runs) | among(Reports.trajectory_id, runs)
     if selector.tenant:
-        found.update(connection.scalars(select(Reports.id).where(Reports.tenant == selector.tenant)))
-    found.update(key for key, *_ in waiting(connection, calls))
-    return found
+        theirs |= Reports.tenant == selector.tenant
+    found = set(connection.scalars(select(Reports.id).where(theirs)))
+    return found.union(key for key, *_ in waiting(connection, calls))
 
 
 def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
@@ -231,8 +230,8 @@ def _concerned(connection: Connection, bodies: Mapping[K, bytes]) -> set[K]:
 
 def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
     """Ids of those of `records` that are forgotten, or that rest on what is (`_grounds`)."""
-    if not records or not _any(connection):
-        return set()
+    if not records or connection.scalar(select(Forgotten.name).limit(1)) is None:
+        return set()  # almost always
     plain = [record.trajectory if isinstance(record, Attributed) else record for record in records]
     wanted = select(Forgotten.kind, Forgotten.name, Forgotten.before).where(Forgotten.kind != _ID)
     spans = {(kind, name): before for kind, name, before in connection.execute(wanted)}
@@ -280,8 +279,6 @@ def entomb_more(connection: Connection, records: Sequence[Message], now: float) 
 
 def tombstoned(connection: Connection, ids: Collection[str]) -> set[str]:
     """Those of the record ids `ids` that have a tombstone."""
-    if not ids or not _any(connection):
-        return set()
     return set(connection.scalars(select(Forgotten.name).where(Forgotten.kind == _ID, among(Forgotten.name, ids))))
 
 
@@ -289,8 +286,3 @@ def buried_inputs(connection: Connection, inputs: Sequence[str]) -> set[str]:
     """Those of the ids of deliveries (`subject:record`) whose record has a tombstone."""
     gone = tombstoned(connection, {key.partition(":")[2] for key in inputs})
     return {key for key in inputs if key.partition(":")[2] in gone}
-
-
-def _any(connection: Connection) -> bool:
-    # Almost always empty, and asked at every commit.
-    return connection.exec_driver_sql("SELECT 1 FROM forgotten LIMIT 1").first() is not None

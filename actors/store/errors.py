@@ -3,14 +3,10 @@
 StoreError
 ├── StoreUnavailable     locked, full, damaged, disconnected: also a `DependencyUnavailable`, so actors wait it out
 ├── StoreMisconfigured   database.url or what it needs cannot work; waiting cures nothing
-├── SchemaMismatch       the database was written by an evolved with other tables
-└── UnknownRecord        an actor asked to save something that the store has no table for
+└── SchemaMismatch       the database was written by an evolved with other tables
 """
 
 from actors.system.errors import DependencyUnavailable
-
-LAST_WITH_MIGRATIONS = "commit fc2e5e3"
-"""The last evolved that opens databases with a number for a schema, and exports them."""
 
 
 class StoreError(Exception):
@@ -31,11 +27,6 @@ class SchemaMismatch(StoreError):
     def __init__(self, found: str, wanted: str, where: str = "the database") -> None:
         super().__init__(
             f"{where} has schema {found}, this evolved needs {wanted}: export it with the evolved that wrote it "
-            f"({LAST_WITH_MIGRATIONS} is the last that reads numbered ones) and import it into a new database, or "
+            f"(commit fc2e5e3 is the last that reads numbered ones) and import it into a new database, or "
             "restore a backup that this evolved made (evolved db restore)"
         )
-        self.found, self.wanted = found, wanted
-
-
-class UnknownRecord(StoreError):
-    """A message type without a table."""

@@ -10,10 +10,12 @@ from sqlalchemy import Connection, func, select
 
 from actors.messages import Directive, MessageError, Verdict, decode
 from actors.store import schema
+from actors.store.archive import ask
 from actors.store.audit import verify
-from actors.store.engine import located, open_read_only, sqlite_file
+from actors.store.engine import sqlite_file
 from actors.store.errors import StoreUnavailable
-from actors.store.tables import Base, Judgements, Record
+from actors.store.tables import Base, Judgements, Record, Tasks
+from actors.store.tasks import task_state
 
 Report = Callable[[str], None]
 _NAMED = 5
@@ -53,17 +55,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 def pages(url: str) -> list[Finding]:
     """What SQLite says of its own file; nothing of other databases."""
-    if sqlite_file(url) is None:
+    path = sqlite_file(url)
+    if path is None:
         return []
-    engine = open_read_only(url)
     try:
-        with engine.connect() as connection:
-            said = connection.exec_driver_sql(f"PRAGMA integrity_check({_NAMED})").scalars().all()
+        said = ask(url, lambda one: one.exec_driver_sql(f"PRAGMA integrity_check({_NAMED})").scalars().all())
     except StoreUnavailable as error:
         said = [str(error)]
-    finally:
-        engine.dispose()
-    return [Finding(what=f"{located(engine)}: {_line(one)}", remedy=_RESTORE) for one in said if one != "ok"]
+    return [Finding(what=f"{path}: {_line(one)}", remedy=_RESTORE) for one in said if one != "ok"]
 
 
 def check(connection: Connection, problem: Callable[[Verdict | Directive], str] | None, say: Report) -> Checked:
@@ -80,12 +79,13 @@ def check(connection: Connection, problem: Callable[[Verdict | Directive], str] 
     for table in Record.__subclasses__():
         if table is Judgements:
             continue  # a judge's own words
+        read = task_state if table is Tasks else decode
         name, unreadable = table.__tablename__, list[str]()
         say(f"{name}: {rows[name]:,} rows")
         for key, body in connection.execute(select(table.id, table.body), execution_options={"yield_per": 500}):
             try:
-                record = decode(body)
-            except MessageError as error:
+                record = read(body)
+            except (MessageError, msgspec.DecodeError) as error:
                 unreadable.append(f"{key} ({_line(error)})")
                 continue
             if problem is None or not (isinstance(record, Verdict | Directive) and record.signature):

@@ -1,8 +1,7 @@
-"""Judgements by the content that they are of; and the attributor's other state."""
+"""Judgements by key of their content (`actors.credit.judgement_cache`); and the attributor's other state."""
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from sqlalchemy import Connection, select
 
 from actors.store.columns import among
@@ -11,24 +10,17 @@ from actors.store.ledger import put_state
 from actors.store.tables import Judgements, State
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge said of some content."""
-
-    key: str
-    """Of the content; see `actors.credit.judgement_cache`."""
-    tenant: str
-    body: bytes
-
-
 def judgements(connection: Connection, keys: Sequence[str]) -> dict[str, bytes]:
     """Bodies by key, of those that are kept."""
     found = connection.execute(select(Judgements.id, Judgements.body).where(among(Judgements.id, keys)))
     return {key: body for key, body in found}
 
 
-def keep(connection: Connection, now: float, fresh: Sequence[Judgement], states: Mapping[str, bytes]) -> None:
-    """Add judgements, and values of state."""
-    rows = [{"id": one.key, "tenant": one.tenant, "made": now, "body": one.body} for one in fresh]
+def keep(
+    connection: Connection, now: float, fresh: Mapping[str, tuple[str, bytes]], states: Mapping[str, bytes]
+) -> None:
+    """Add judgements, tenant and body by key, and values of state."""
+    rows = [{"id": key, "tenant": tenant, "made": now, "body": body} for key, (tenant, body) in fresh.items()]
     insert_new(connection, Judgements, rows)
     for key, value in states.items():
         put_state(connection, key, value)

@@ -15,7 +15,7 @@ from typing import Concatenate, Never, ParamSpec, TypeVar
 
 import msgspec
 import structlog
-from sqlalchemy import Connection, case, func, select, text, update
+from sqlalchemy import Connection, case, func, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 
 from actors.store.engine import insert_new, open_engine
@@ -53,15 +53,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 def take(connection: Connection, name: str, holder: str, seconds: float, about: str = "") -> Standing:
     """Take `name` for so long if it is free, whoever had it; how it stands then."""
-    found = standing(connection, name)
-    if found.seconds_left:
-        return found
-    if not found.epoch:
-        free = {"name": name, "holder": "", "about": "", "epoch": 0, "expires": 0.0}
-        insert_new(connection, Leases, [free])
+    insert_new(connection, Leases, [{"name": name, "holder": "", "about": "", "epoch": 0, "expires": 0.0}])
     now = _now(connection)
     least = int(now) - _EPOCH_ZERO
-    # Somebody may have been quicker between the look and the update.
     took = connection.execute(
         update(Leases)
         .where(Leases.name == name, Leases.expires <= now)
@@ -96,9 +90,9 @@ def standing(connection: Connection, name: str) -> Standing:
 
 def _now(connection: Connection) -> float:
     """The database's clock, unix seconds."""
-    if connection.dialect.name == "sqlite":
-        return float(connection.scalar(text("SELECT (julianday('now') - 2440587.5) * 86400.0")) or 0.0)
-    return float(connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
+    sqlite = connection.dialect.name == "sqlite"
+    clock = "(julianday('now') - 2440587.5) * 86400.0" if sqlite else "extract(epoch FROM clock_timestamp())"
+    return float(connection.scalar(select(literal_column(clock))) or 0.0)
 
 
 def _leave() -> Never:

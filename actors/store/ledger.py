@@ -1,8 +1,8 @@
 """The ledger's statements: marks, outbox and dead letters, each a function of an open transaction."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, delete, func, select, update
 
 from actors.messages import Message, derived_id
@@ -69,25 +69,12 @@ def published(connection: Connection, actor: str, ids: Sequence[str]) -> None:
     connection.execute(sent.values(published=True, data=b""))
 
 
-class DeadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A parked record, without its payload."""
-
-    id: str
-    actor: str
-    input_id: str
-    subject: str
-    size: int
-    """Bytes of the payload."""
-    error: str
-    at: float
-
-
-def dead_letters(connection: Connection, limit: int = 100) -> list[DeadRow]:
-    """Parked records, newest first."""
+def dead_letters(connection: Connection, limit: int = 100) -> list[dict[str, Any]]:
+    """Parked records, newest first, with the `size` of their data, in bytes, in its place."""
     letter, size = DeadLetters, func.length(DeadLetters.data).label("size")
     columns = select(letter.id, letter.actor, letter.input_id, letter.subject, size, letter.error, letter.at)
     found = connection.execute(columns.order_by(letter.at.desc(), letter.id).limit(limit))
-    return [DeadRow(**one._asdict()) for one in found]
+    return [one._asdict() for one in found]
 
 
 def park(connection: Connection, now: float, actor: str, input_id: str, subject: str, data: bytes, error: str) -> bool:

@@ -19,8 +19,7 @@ from actors.messages import Attributed, Candidate, Feedback, Message, OutcomeCha
 from actors.store import runs
 from actors.store.agents import LEARNED
 from actors.store.columns import among
-from actors.store.engine import insert_new
-from actors.store.records import Joined, Used
+from actors.store.records import Joined
 from actors.store.tables import BatchMembers, Reports, Runs, Uses
 
 R = TypeVar("R", bound=Attributed | Trajectory)
@@ -118,12 +117,6 @@ def revised(record: R, outcome: float, revision: int) -> R:
     return told
 
 
-def use(connection: Connection, uses: Sequence[Used]) -> None:
-    """Actors have taken these revisions in."""
-    rows = [{"trajectory_id": one.id, "actor": one.actor, "revision": one.revision} for one in uses]
-    insert_new(connection, Uses, rows)
-
-
 def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> Latest:
     """What `messages` are about, attributed runs and changed outcomes, and what of it `actor` knows.
 
@@ -149,11 +142,6 @@ def newest_late(connection: Connection, since: float, limit: int) -> list[str]:
     """Trajectories whose outcome came late, the newest `limit` from `since` on (unix seconds), oldest first."""
     wanted = select(Runs.id).where(Runs.told >= since, Runs.source == "production")
     return list(reversed(connection.scalars(wanted.order_by(Runs.told.desc(), Runs.id).limit(limit)).all()))
-
-
-def give_up(connection: Connection, trajectory_id: str) -> None:
-    """Its order is: nothing was learned from it, unless it is answered yet."""
-    connection.execute(update(Runs).where(Runs.id == trajectory_id, Runs.came == "").values(came=GIVEN_UP))
 
 
 def answered(connection: Connection, candidate: Candidate) -> None:

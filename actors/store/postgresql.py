@@ -78,7 +78,7 @@ def open_postgresql(url: URL, password_file: str, connections: int) -> Engine:
     return engine
 
 
-def check(connection: Connection) -> None:
+def check_encoding(connection: Connection) -> None:
     """Whether the database can hold what is to be written."""
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
     if encoding != "UTF8":

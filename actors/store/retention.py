@@ -8,7 +8,6 @@ and of tasks that are still played; orders that a version came of, with their me
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, true
 
 from actors.store import outcomes, policy
@@ -30,14 +29,6 @@ from actors.store.tables import (
 PAGE = 200
 """Rows taken out in one transaction."""
 Kind = Literal["trajectories", "feedback", "exchanges", "judgements", "batches"]
-
-
-class Removed(msgspec.Struct, frozen=True):
-    """One step."""
-
-    rows: int = 0
-    bytes: int = 0
-    """Of bodies."""
 
 
 _waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.dropped == "")
@@ -84,18 +75,17 @@ def due(
     return [key for key in connection.scalars(wanted) if key not in kept][:limit]
 
 
-def drop(connection: Connection, kind: Kind, ids: Sequence[str], before: float) -> Removed:
-    """Take out those of `ids`, `PAGE` at most, that still may go, with what goes with them."""
+def drop(connection: Connection, kind: Kind, ids: Sequence[str], before: float) -> int:
+    """Take out those of `ids`, `PAGE` at most, that still may go, with what goes with them; how many went."""
     table, time, may_go, _ = _ROWS[kind]
-    going = select(table.id, func.length(table.body)).where(table.id.in_(ids), time < before, may_go)
-    sizes = {key: size for key, size in connection.execute(going)}
-    connection.execute(delete(table).where(table.id.in_(sizes)))
+    going = connection.scalars(select(table.id).where(table.id.in_(ids), time < before, may_go)).all()
+    connection.execute(delete(table).where(table.id.in_(going)))
     if kind == "trajectories":
-        connection.execute(delete(Reports).where(Reports.joined.in_(sizes)))
-        outcomes.forget(connection, list(sizes))
+        connection.execute(delete(Reports).where(Reports.joined.in_(going)))
+        outcomes.forget(connection, going)
     elif kind == "batches":
-        connection.execute(delete(BatchMembers).where(BatchMembers.batch_id.in_(sizes)))
-    return Removed(len(sizes), sum(sizes.values()))
+        connection.execute(delete(BatchMembers).where(BatchMembers.batch_id.in_(going)))
+    return len(going)
 
 
 def on_trial(connection: Connection) -> set[int]:

@@ -1,6 +1,7 @@
 """What was reported of one run, when, and what came of it: `evolved why RUN`."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 from sqlalchemy import Connection, func, select
@@ -61,20 +62,14 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     """The same of tasks."""
 
 
-class StillOpen(msgspec.Struct, frozen=True, kw_only=True):
-    """The name is known, and its run is not over, or not seen yet."""
-
-    what: str
-
-
-def run_story(connection: Connection, name: str) -> RunStory | StillOpen | None:
+def run_story(connection: Connection, name: str) -> RunStory | Literal["open"] | None:
     """The newest run that `name` fits: its id, that of a call or a response in it, an id that its caller gave, or a
-    report's; None if nothing has that name."""
+    report's; "open" if that is not over, or was not seen yet, None if nothing has that name."""
     found = set(_named(connection, name))
     wanted = select(*Runs.__table__.columns).where(among(Runs.id, found))
     runs = connection.execute(wanted.order_by(Runs.ended.desc(), Runs.id.desc())).all()
     if not runs:
-        return StillOpen(what="its run is still open, or was never seen") if found == {""} else None
+        return "open" if found == {""} else None
     newest = runs[0]
     body = decode(newest.body)
     run = body.trajectory if isinstance(body, Attributed) else body

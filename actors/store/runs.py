@@ -110,8 +110,10 @@ def trajectory(connection: Connection, trajectory_id: str) -> Attributed | Traje
 
 def recent_attributed(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Attributed]:
     """Attributed trajectories, newest first."""
-    order = Runs.ended.desc(), Runs.id
-    newest = select(Runs.id).where(Runs.attributed, *_of(source)).order_by(*order).limit(limit)
+    order, newest = (Runs.ended.desc(), Runs.id), select(Runs.id).where(Runs.attributed)
+    if source is not None:
+        newest = newest.where(Runs.source == source)
+    newest = newest.order_by(*order).limit(limit)
     # By id first: sorted with their bodies, all that there are would be read.
     return bodies(connection, select(Runs.body).where(Runs.id.in_(newest)).order_by(*order), Attributed)
 
@@ -177,22 +179,18 @@ def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
 
 
 def recent_outcomes(
-    connection: Connection, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float = inf
+    connection: Connection, *, source: str, since: float = 0.0, limit: int = 100, until: float = inf
 ) -> list[OutcomeRow]:
     """Trajectories that ended from `since` on, and before `until`, newest first, those without an outcome included."""
-    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, *_of(source))
+    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, Runs.source == source)
 
 
 def judged_outcomes(
     connection: Connection, version: int, *, since: float = 0.0, limit: int = 100, until: float = inf
 ) -> list[OutcomeRow]:
     """As `recent_outcomes`: production trajectories that `version` alone sampled and that have an outcome."""
-    alone = Runs.max_version == version, Runs.min_version == version, Runs.outcome.is_not(None)
-    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, *_of("production"), *alone)
-
-
-def _of(source: str | None) -> tuple[ColumnElement[bool], ...]:
-    return () if source is None else (Runs.source == source,)
+    alone = Runs.source == "production", Runs.max_version == version, Runs.min_version == version
+    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, *alone, Runs.outcome.is_not(None))
 
 
 def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:

@@ -28,11 +28,10 @@ from actors.messages.dialects import dialect_at
 from actors.store import agents, audit, outcomes, tasks
 from actors.store import tables as t
 from actors.store.columns import among, lookup
-from actors.store.engine import insert_new, table_of
-from actors.store.errors import UnknownRecord
+from actors.store.engine import insert_new
 from actors.store.records import Dropped, Guessed, Joined, Used
 from actors.store.tables import Calls, Reports, Runs
-from actors.store.waiting import claimed, named, settled
+from actors.store.waiting import NAMES, claimed, named
 from actors.system.outgoing import Outgoing
 
 T = TypeVar("T")
@@ -69,15 +68,15 @@ class Saved(msgspec.Struct):
 
 
 def save(connection: Connection, records: Iterable[Message], now: float) -> Saved:
-    """Write `records`, in the order that their kinds need (what is updated after what is inserted); `UnknownRecord`
+    """Write `records`, in the order that their kinds need (what is updated after what is inserted); `TypeError`
     for a type without a table."""
     records = list(records)
     of: defaultdict[type[Message], list[Any]] = defaultdict(list)
     for record in records:
         of[type(record)].append(record)
     if unknown := of.keys() - {*_SIMPLE, *_OTHERS}:
-        raise UnknownRecord(", ".join(sorted(kind.__name__ for kind in unknown)))
-    saved, audited = Saved(), audit.unlisted(connection, records)
+        raise TypeError(f"the store has no table for {', '.join(sorted(kind.__name__ for kind in unknown))}")
+    saved = Saved()
     for kind, table in _SIMPLE.items():
         insert(connection, table, of[kind])
     insert(connection, Reports, of[Feedback], lambda said: {"joined": "", "effect": "", **named(said)})
@@ -98,18 +97,18 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     joins: list[Joined] = of[Joined]
     joins += claimed(connection, of[Trajectory], {joined.id for joined in joins})
     if joins:
-        connection.execute(
-            update(Reports).where(Reports.id == bindparam("said")).values(joined=bindparam("where"), **settled()),
-            [{"said": one.id, "where": one.trajectory_id} for one in joins],
-        )
+        found = {"joined": bindparam("where"), **dict.fromkeys(NAMES)}
+        where = [{"said": one.id, "where": one.trajectory_id} for one in joins]
+        connection.execute(update(Reports).where(Reports.id == bindparam("said")).values(found), where)
         saved.did, saved.changed = outcomes.hear(connection, joins, fresh)
-    outcomes.use(connection, of[Used])
+    taken = [{"trajectory_id": one.id, "actor": one.actor, "revision": one.revision} for one in of[Used]]
+    insert_new(connection, t.Uses, taken)
     for dropped in of[Dropped]:
         unused = Runs.id == dropped.id, Runs.dropped == "", Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(dropped=dropped.reason))
-        if dropped.reason == outcomes.GIVEN_UP:
-            outcomes.give_up(connection, dropped.id)
-    saved.head = audit.append(connection, audited, now)
+        if dropped.reason == outcomes.GIVEN_UP:  # its order is; unless that is answered, nothing came of the run
+            connection.execute(update(Runs).where(Runs.id == dropped.id, Runs.came == "").values(came=dropped.reason))
+    saved.head = audit.append(connection, records, now)
     return saved
 
 
@@ -127,7 +126,7 @@ def _columns(table: type[t.Base], record: Any, body: Any = None) -> dict[str, An
 
 @cache
 def _shared(table: type[t.Base], kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(column.key for column in table_of(table).columns if column.key in kind.__struct_fields__)
+    return tuple(column.key for column in table.__table__.columns if column.key in kind.__struct_fields__)
 
 
 def _of_call(call: Exchange) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from actors.store.engine import located
 from actors.store.errors import SchemaMismatch
 from actors.store.ledger import get_state, put_state
+from actors.store.postgresql import check_encoding
 from actors.store.tables import Base, State
 
 KEY = "store.schema"
@@ -47,6 +48,8 @@ def check(connection: Connection) -> str:
 
 def create(connection: Connection) -> None:
     """In a writing transaction: make the tables in an empty database; one that has them must have these."""
+    if connection.dialect.name == "postgresql":
+        check_encoding(connection)
     if found(connection):
         check(connection)
         return

@@ -18,8 +18,6 @@ from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
 from actors.store.erasing import Scope
-from actors.store.leases import Lead
-from actors.store.postgresql import check
 from actors.store.saving import Saved, save
 from actors.store.schema import create
 from actors.system.outgoing import Outgoing
@@ -57,15 +55,13 @@ def _dated(work: Callable[Concatenate[Connection, float, P], R]) -> "Method[P, R
     return answer
 
 
-class Store:
+class Store(Database):
     """Ledger and repository in one database. Every method may raise `StoreUnavailable`."""
 
     def __init__(self, url: str, *, clock: Callable[[], float], password_file: str = "") -> None:
         """Nothing is opened yet: see `open`. `url` and `password_file` as for `actors.store.engine.open_engine`;
         `clock` says unix seconds, for the times at which rows were written."""
-        self._database = Database(url, password_file)
-        self.ask, self.change = self._database.read, self._database.write
-        """For functions of a connection that are no method here: one transaction each, that only reads, or writes."""
+        super().__init__(url, password_file)
         self._clock = clock
         self.edits = 0
         """How often people changed what actors keep in memory (`actors.system.outbox.Ledger`)."""
@@ -83,19 +79,12 @@ class Store:
             SchemaMismatch: written by an evolved with other tables.
             StoreMisconfigured: a database that cannot hold all text.
         """
-        self.audit_head = await self.change(_create)
-
-    def written_by(self, lead: Lead) -> None:
-        """From now on only while `lead` is had."""
-        self._database.lead = lead
+        await self.change(create)
+        self.audit_head = await self.ask(head)
 
     async def confirm_lead(self) -> None:
         """Return only if the lead is still had, by the database's word: before what no transaction can take back."""
         await self.change(lambda connection: None)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._database.aclose()
 
     # The ledger (see `actors.system.outbox.Ledger`)
 
@@ -196,10 +185,6 @@ class Store:
 
     tombstoned = _question(erasing.tombstoned)
 
-    async def fold(self) -> bool:
-        """Leave nothing of what was deleted in SQLite's log; False: not yet (`actors.store.engine.fold`)."""
-        return await self._database.fold()
-
     # What the attributor keeps
 
     states = _question(judgements.states)
@@ -213,10 +198,3 @@ class Store:
             # Once that is durable: whoever keeps logs elsewhere has an anchor with it.
             self.audit_head = saved.head
             _log.info("audit_head", sequence=saved.head.sequence, hash=saved.head.hash)
-
-
-def _create(connection: Connection) -> Head:
-    if connection.dialect.name == "postgresql":
-        check(connection)
-    create(connection)
-    return head(connection)

@@ -56,6 +56,8 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     """sha256 of its manifest."""
     verdicts: tuple[Verdict, ...] = ()
     served: tuple[Span, ...] = ()
+    swaps: tuple[Serving, ...] = ()
+    """What engines were made to serve, newest first, refusals included."""
     setbacks: tuple[Setback, ...] = ()
 
 
@@ -119,12 +121,6 @@ def numbers(connection: Connection) -> list[int]:
     return sorted({*found, *_ordered_back(connection)})
 
 
-def swaps(connection: Connection, low: int, high: int) -> dict[int, list[Serving]]:
-    """What engines were made to serve, by version from `low` to `high`, newest first, refusals included."""
-    wanted = select(Servings.body).where(Servings.version.between(low, high))
-    return _by_version(bodies(connection, wanted.order_by(Servings.since.desc(), Servings.id), Serving))
-
-
 def why(connection: Connection, version: int) -> Why | None:
     """Where `version` comes from and what it did; None if the store knows no such version."""
     item = next(iter(_between(connection, version, version)), None)
@@ -148,7 +144,9 @@ def spans(connection: Connection, low: int = 0, high: int | None = None) -> list
 
 
 def _between(connection: Connection, low: int, high: int) -> list[Version]:
-    candidates, made = _candidates(connection, low, high), swaps(connection, low, high)
+    candidates, of_version = _candidates(connection, low, high), Servings.version.between(low, high)
+    newest = select(Servings.body).where(of_version).order_by(Servings.since.desc(), Servings.id)
+    made = _by_version(bodies(connection, newest, Serving))
     wanted = select(Verdicts.body).where(Verdicts.version.between(low, high)).order_by(Verdicts.created)
     verdicts = _by_version(bodies(connection, wanted, Verdict))
     served = _by_version(spans(connection, low, high))
@@ -166,7 +164,7 @@ def _between(connection: Connection, low: int, high: int) -> list[Version]:
             Version(
                 version=number, parent=told and told.parent, trained=told and told.created,
                 manifest=told.manifest if told else "", verdicts=tuple(verdicts[number]),
-                served=tuple(served[number]),
+                served=tuple(served[number]), swaps=tuple(made.get(number, ())),
                 setbacks=tuple(sorted(setbacks.get(number, ()), key=lambda item: item.at)),
             )
         )  # fmt: skip

@@ -10,17 +10,20 @@ from typing import Annotated, Any
 from sqlalchemy import Double, Index, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from actors.store.columns import Characters, whole
+from actors.store.columns import WHOLE, Characters
 
 Key = Annotated[str, mapped_column(primary_key=True)]
 Time = Annotated[float, mapped_column(index=True)]
 Version = Annotated[int, mapped_column(index=True)]
+Link = Annotated[str, mapped_column(primary_key=True, index=True)]
+"""A key that is looked for by itself too."""
+Number = Annotated[int, mapped_column(primary_key=True, autoincrement=False)]
 
 
 class Base(DeclarativeBase):
     """Metadata of all tables; types that SQLite and PostgreSQL agree on (`actors.store.columns`)."""
 
-    type_annotation_map = {str: Characters(), float: Double(), int: whole()}
+    type_annotation_map = {str: Characters(), float: Double(), int: WHOLE}
 
     def __init_subclass__(cls, named: str = "", **options: Any) -> None:
         """A table is named as its class, or as it is `named`."""
@@ -153,7 +156,7 @@ class Uses(Base):
 
     trajectory_id: Mapped[Key]
     actor: Mapped[Key]
-    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    revision: Mapped[Number]
 
 
 class Judgements(Record):
@@ -166,7 +169,7 @@ class Judgements(Record):
 class Lessons(Record, named="experiences"):
     """One revision of a lesson."""
 
-    revision: Mapped[int] = mapped_column(primary_key=True)
+    revision: Mapped[Number]
     state: Mapped[str]
     updated: Mapped[float]
 
@@ -175,27 +178,19 @@ class Embeddings(Base):
     """The vector of a lesson's text, so that a restart need not embed it again; can be lost at any time."""
 
     embedder: Mapped[Key]
-    dimension: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    dimension: Mapped[Number]
     digest: Mapped[Key]
     vector: Mapped[bytes]
     """float32, as the machine has it."""
 
 
 class Tasks(Record):
-    """A task for the sandbox, and how it fared there (see `actors.store.tasks`)."""
+    """A task for the sandbox, and how it fared there: `body` is an `actors.store.tasks.TaskState`."""
 
     origin: Mapped[str]
     created: Mapped[float]
     state: Mapped[str]
-    reason: Mapped[str]
-    tried: Mapped[int]
-    solved: Mapped[int]
-    successes: Mapped[float]
-    failures: Mapped[float]
-    lost: Mapped[int]
-    agreed: Mapped[int]
     last: Mapped[float]
-    again: Mapped[float]
     __table_args__ = (Index("ix_tasks_state", "state", "last"),)
 
 
@@ -203,7 +198,7 @@ class TaskSources(Base):
     """What a task was made from: ids of trajectories, or of an exploration."""
 
     task_id: Mapped[Key]
-    source: Mapped[str] = mapped_column(primary_key=True, index=True)
+    source: Mapped[Link]
 
 
 class Batches(Record):
@@ -216,7 +211,7 @@ class BatchMembers(Base):
     """Which trajectories an order holds."""
 
     batch_id: Mapped[Key]
-    trajectory_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+    trajectory_id: Mapped[Link]
 
 
 class Candidates(Record):
@@ -231,7 +226,7 @@ class CandidateBatches(Base):
     """Which orders a version came from."""
 
     candidate_id: Mapped[Key]
-    batch_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+    batch_id: Mapped[Link]
 
 
 class Verdicts(Record):
@@ -262,7 +257,7 @@ class Directives(Record):
 class AuditTrail(Base, named="audit"):
     """An entry of the audit trail (`actors.store.audit`); never changed, never deleted."""
 
-    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    sequence: Mapped[Number]
     at: Mapped[float]
     kind: Mapped[str]
     subject: Mapped[str]

@@ -5,14 +5,14 @@ what was set aside, then the oldest.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, bindparam, case, func, select, update
+from sqlalchemy import Connection, case, func, select, update
 
-from actors.messages import Task, decode, encode
+from actors.messages import Task
 from actors.store.columns import among
-from actors.store.engine import insert_new, table_of
+from actors.store.engine import insert_new
 from actors.store.erasing import remove_tasks, task_sources, tombstoned
 from actors.store.tables import Tasks, TaskSources
 
@@ -46,10 +46,6 @@ class TaskState(msgspec.Struct, frozen=True):
     """Unix seconds from which on a task that was set aside is tried again."""
 
 
-_NOTED = tuple(name for name in TaskState.__struct_fields__ if name in table_of(Tasks).columns)
-"""Columns that are fields."""
-
-
 def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
     """Put `tasks` into the pool, but for those that rest on what was forgotten; how many are new."""
     sources = {task.id: {task.id, *task_sources(task), *made_from} for task in tasks}
@@ -63,10 +59,7 @@ def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: 
 
 def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Collection[str] = ()) -> None:
     """Insert those that are not there yet, with what they were made from."""
-    rows = [
-        {"id": task.id, "origin": task.origin, "created": now, "body": encode(task), **_noted(TaskState(task))}
-        for task in tasks
-    ]
+    rows = [{"id": task.id, "origin": task.origin, "created": now, **_columns(TaskState(task))} for task in tasks]
     insert_new(connection, Tasks, rows)
     links = [
         {"task_id": task.id, "source": source} for task in tasks for source in sorted({*task_sources(task), *made_from})
@@ -76,25 +69,26 @@ def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Co
 
 def task_states(connection: Connection, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
     """Tasks in one of `states` (all if it is empty), those played longest ago first."""
-    wanted = select(Tasks.body, *(getattr(Tasks, name) for name in _NOTED)).where(_POOL)
+    wanted = select(Tasks.body).where(_POOL)
     if states:
         wanted = wanted.where(among(Tasks.state, states))
-    found = connection.execute(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit))
-    return [TaskState(cast(Task, decode(body)), *noted) for body, *noted in found]
+    found = connection.scalars(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit))
+    return [task_state(body) for body in found]
+
+
+def task_state(body: bytes) -> TaskState:
+    """What the `body` of a row says."""
+    return msgspec.msgpack.decode(body, type=TaskState)
 
 
 def mark(connection: Connection, states: Sequence[TaskState]) -> None:
     """Replace what is noted of tasks; those that have gone stay gone."""
-    if not states:
-        return
-    connection.execute(
-        update(Tasks).where(Tasks.id == bindparam("which")).values({name: bindparam(f"_{name}") for name in _NOTED}),
-        [{"which": one.task.id, **{f"_{name}": value for name, value in _noted(one).items()}} for one in states],
-    )
+    for one in states:
+        connection.execute(update(Tasks).where(Tasks.id == one.task.id).values(_columns(one)))
 
 
-def _noted(state: TaskState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in _NOTED}
+def _columns(state: TaskState) -> dict[str, Any]:
+    return {"state": state.state, "last": state.last, "body": msgspec.msgpack.encode(state)}
 
 
 def task_counts(connection: Connection) -> dict[tuple[str, str], int]:

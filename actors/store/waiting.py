@@ -13,7 +13,7 @@ from actors.store.records import Joined
 from actors.store.runs import bodies
 from actors.store.tables import Calls, Reports, Runs
 
-_NAMES = {
+NAMES = {
     "trajectory_id": Calls.explicit, "custom_id": Calls.custom_id, "response_id": Calls.response_id,
     "exchange_id": Calls.id,
 }  # fmt: skip
@@ -22,18 +22,13 @@ _NAMES = {
 
 def named(said: Feedback) -> dict[str, str | None]:
     """What `said` names, by column."""
-    return {name: lookup(value) if (value := getattr(said, name)) else None for name in _NAMES}
-
-
-def settled() -> dict[str, None]:
-    """The columns of what has found its trajectory."""
-    return dict.fromkeys(_NAMES)
+    return {name: lookup(value) if (value := getattr(said, name)) else None for name in NAMES}
 
 
 def waiting(connection: Connection, calls: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """Feedback that waits and names one of `calls`: its id, the call's, and the column that names it."""
     mine = among(Calls.id, calls)
-    for name, column in _NAMES.items():
+    for name, column in NAMES.items():
         same = (getattr(Reports, name) == column) & (Reports.tenant == Calls.tenant)
         wanted = select(Reports.id, Calls.id).join(Calls, same).where(mine, column != "").order_by(Calls.started)
         for key, call in connection.execute(wanted):
@@ -59,9 +54,8 @@ def claimed(connection: Connection, runs: Sequence[Trajectory], heard: Collectio
         bodies(connection, wanted, Feedback),
         key=lambda said: (said.kind == "outcome" and said.final, said.final, said.received), reverse=True,
     )  # fmt: skip
-    return [Joined(id=said.id, trajectory_id=found[said.id], outcome=_outcome(said)) for said in reports]
-
-
-def _outcome(said: Feedback) -> float | None:
-    """What it says of the whole."""
-    return None if said.kind == "step" or said.step is not None else said.outcome
+    whole = {said.id for said in reports if said.kind != "step" and said.step is None}
+    return [
+        Joined(id=said.id, trajectory_id=found[said.id], outcome=said.outcome if said.id in whole else None)
+        for said in reports
+    ]

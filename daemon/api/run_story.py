@@ -13,7 +13,7 @@ from starlette.routing import Route
 from actors.store import Store, StoreUnavailable
 from actors.store.agents import LEARNED
 from actors.store.outcomes import CORRECTIONS
-from actors.store.run_story import Report, RunStory, StillOpen, run_story
+from actors.store.run_story import Report, RunStory, run_story
 from actors.store.stories import Order
 from daemon.api.why import when
 
@@ -47,7 +47,7 @@ class RunStoryApi:
     async def _one(self, request: Request) -> Response:
         name = request.path_params["name"]
         try:
-            found = await self._store.ask(lambda connection: run_story(connection, name))
+            found = await self._store.ask(run_story, name)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
         if not isinstance(found, RunStory):
@@ -55,10 +55,13 @@ class RunStoryApi:
         return Response(msgspec.json.encode(found), media_type="application/json")
 
 
-def unknown(name: str, found: StillOpen | None) -> str:
+def unknown(name: str, found: str | None) -> str:
     """Why there is nothing to tell."""
     if found is not None:
-        return f"{name[:80]!r}: {found.what}; a run closes on final feedback or runs.idle_minutes after its last call"
+        return (
+            f"{name[:80]!r}: its run is still open, or was never seen; a run closes on final feedback or "
+            "runs.idle_minutes after its last call"
+        )
     return (
         f"no run {name[:80]!r} in the store; name it by its id (dashboard, export), a response's or call's, your own "
         "(x-evolved-id, x-evolved-trajectory), or a report's"

@@ -48,11 +48,11 @@ class TrajectoryApi:
     async def _list(self, request: Request) -> Response:
         wanted = _wanted(request.query_params)
         try:
-            page = await self._store.ask(lambda connection: browse(connection, wanted))
+            runs, place = await self._store.ask(browse, wanted)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
-        after = None if page.after is None else f"{page.after[0]!r}:{page.after[1]}"
-        return _json({"trajectories": page.trajectories, "after": after})
+        after = None if place is None else f"{place[0]!r}:{place[1]}"
+        return _json({"trajectories": runs, "after": after})
 
     async def _one(self, request: Request) -> Response:
         key = request.path_params["id"]
@@ -63,7 +63,7 @@ class TrajectoryApi:
             run = found.trajectory if isinstance(found, Attributed) else found
             lessons = [await self._lesson(one) for one in run.experience_ids[:_LESSONS]]
             feedback = await self._store.feedback_for(key)
-            fate = await self._store.ask(lambda connection: fate_of(connection, key))
+            fate = await self._store.ask(fate_of, key)
             orders = await self._store.orders_of(key)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")

@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio.to_thread
 import msgspec
-from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -19,7 +18,7 @@ from starlette.routing import Route
 from actors.messages import MANIFEST, Serving, Verdict
 from actors.messages.signing import PublicKeys, record_problem
 from actors.store import Store, StoreUnavailable
-from actors.store.stories import Version, history, numbers, swaps, why
+from actors.store.stories import Version, history, numbers, why
 from daemon.errors import OrderRefused
 
 _MOST = 500
@@ -50,13 +49,13 @@ class VersionApi:
             raise OrderRefused(422, f"limit is {given[:40]!r}; give a number from 1 on")
         limit = min(_MOST, int(given))
         try:
-            found, made, known = await self._store.ask(lambda connection: _page(connection, limit))
+            found, known = await self._store.ask(lambda c: (history(c, limit), numbers(c)))
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
-        newest = [self._line(item, made.get(item.version, [])) for item in reversed(found)]
-        return _json({"versions": newest, "all": known})
+        newest = [self._line(item) for item in reversed(found)]
+        return _json({"versions": newest, "all": len(known)})
 
-    def _line(self, item: Version, made: list[Serving]) -> dict[str, Any]:
+    def _line(self, item: Version) -> dict[str, Any]:
         last = item.verdicts[-1] if item.verdicts else None
         return {
             "version": item.version, "parent": item.parent, "trained": item.trained,
@@ -64,7 +63,7 @@ class VersionApi:
                 **self._verdict(last),
                 "measurements": {name: last.measurements[name] for name in _HEADLINES if name in last.measurements},
             },
-            "served": item.served, "setbacks": item.setbacks, "swaps": [_swap(one) for one in made],
+            "served": item.served, "setbacks": item.setbacks, "swaps": [_swap(one) for one in item.swaps],
         }  # fmt: skip
 
     async def _one(self, request: Request) -> Response:
@@ -73,7 +72,7 @@ class VersionApi:
             return _error(404, f"no version {given[:40]!r}; versions are numbers")
         version = int(given)
         try:
-            found, made = await self._store.ask(lambda c: (why(c, version), swaps(c, version, version)))
+            found = await self._store.ask(why, version)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
         if found is None:
@@ -87,7 +86,7 @@ class VersionApi:
                 "manifest": item.manifest, "on_disk": on_disk,
                 "verdicts": [self._verdict(verdict) for verdict in reversed(item.verdicts)],
                 "served": item.served, "setbacks": item.setbacks,
-                "swaps": [_swap(one) for one in made.get(version, [])],
+                "swaps": [_swap(one) for one in item.swaps],
                 "line": found.line,
                 "batches": found.batches,
                 "metrics": {} if candidate is None else candidate.metrics,
@@ -101,12 +100,6 @@ class VersionApi:
             "created": verdict.created, "measurements": verdict.measurements,
             "signature_problem": record_problem(verdict, self._keys),
         }  # fmt: skip
-
-
-def _page(connection: Connection, limit: int) -> tuple[list[Version], dict[int, list[Serving]], int]:
-    """The newest versions, what engines were made to serve of them, and how many there are in all."""
-    found, known = history(connection, limit), len(numbers(connection))
-    return found, swaps(connection, found[0].version, found[-1].version) if found else {}, known
 
 
 def _swap(one: Serving) -> dict[str, Any]:

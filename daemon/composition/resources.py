@@ -55,7 +55,7 @@ class Resources:
         about = reached_at(config.control)
         self.lead = Lead(config.store_url, config.database.password_file, holder=holder, about=about)
         closing.push_async_callback(give_back, self.lead)
-        self.store.written_by(self.lead)
+        self.store.lead = self.lead
         self.figures(lead_figures, self.lead)
         self.bus = await open_bus(config, host, "daemon", metrics=self.metrics)
         closing.push_async_callback(self.bus.aclose)

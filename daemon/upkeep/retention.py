@@ -135,9 +135,8 @@ class Retention:
             for first in range(0, len(due), old.PAGE):
                 if not self._going():
                     return gone
-                done = await self._store.change(old.drop, kind, due[first : first + old.PAGE], before)
-                if done.rows:
-                    self.rows[kind] += done.rows
+                if rows := await self._store.change(old.drop, kind, due[first : first + old.PAGE], before):
+                    self.rows[kind] += rows
                 await anyio.sleep(self._pause)
             gone += len(due)
             if len(due) < wanted:

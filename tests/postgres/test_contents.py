@@ -30,11 +30,11 @@ async def test_any_text_is_read_as_it_was_written_and_no_two_become_the_same():
 
 async def test_a_goal_a_reason_and_an_id_with_nul_come_back_whole(store: Store):
     await store.save([attributed("t\0x", goal="say \0 and \ue000 to Mia", tenant="acme\0")])
-    (row,) = await store.recent_outcomes()
+    (row,) = await store.recent_outcomes(source="production")
     assert (row.id, row.goal) == ("t\0x", "say \0 and \ue000 to Mia")
     await store.park("gate", "in\0put", "s", b"\0\xff", "bad\0byte")
     (letter,) = await store.dead_letters()
-    assert (letter.input_id, letter.error, letter.size) == ("in\0put", "bad\0byte", 2)
+    assert (letter["input_id"], letter["error"], letter["size"]) == ("in\0put", "bad\0byte", 2)
     assert await store.processed("gate", ["in\0put", "input"]) == {"in\0put"}
 
 
@@ -43,7 +43,7 @@ async def test_text_is_sorted_by_its_bytes_whatever_the_language_of_the_database
 ):
     names = ["b", "A", "a", "Z", "_", "ä", "10", "9"]
     await store.save([attributed(name, ended=1.0) for name in names])
-    assert [row.id for row in await store.recent_outcomes()] == sorted(names, key=str.encode)
+    assert [row.id for row in await store.recent_outcomes(source="production")] == sorted(names, key=str.encode)
     collations = rows(
         postgres.url(database),
         "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'public' "
@@ -71,4 +71,4 @@ async def test_numbers_have_64_bits(store: Store, postgres: Cluster, database: s
 async def test_more_values_than_one_statement_takes(store: Store):
     await store.save([Trajectory(id=f"t{n:05}", steps=(), started=0.0, ended=1.0) for n in range(3000)])
     assert len(await store.settled([f"t{n:05}" for n in range(3000)])) == 0
-    assert len(await store.recent_outcomes(limit=5000)) == 3000
+    assert len(await store.recent_outcomes(source="production", limit=5000)) == 3000

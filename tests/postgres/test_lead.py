@@ -26,7 +26,7 @@ class Daemon:
     def __init__(self, url: str, store: Store, name: str) -> None:
         self.store, self.left = store, []
         self.lead = Lead(url, holder=name, about=f"http://{name}", leave=self._leave)
-        store.written_by(self.lead)
+        store.lead = self.lead
 
     def _leave(self):
         self.left.append(True)

@@ -6,25 +6,21 @@ import msgspec
 import pytest
 
 from actors.store import Store, browsing
-from actors.store.browsing import Page, Wanted, browse
+from actors.store.browsing import Wanted, browse
 from tests.support.credited import attributed
 
 pytestmark = pytest.mark.anyio
-
-
-async def page(store: Store, **wanted: Any) -> Page:
-    return await store.ask(lambda connection: browse(connection, Wanted(**wanted)))
 
 
 async def all_of(store: Store, wanted: Wanted) -> list[str]:
     """Ids on all pages, in order."""
     found = list[str]()
     while True:
-        shown = await store.ask(lambda connection, wanted=wanted: browse(connection, wanted))
-        found += [run["id"] for run in shown.trajectories]
-        if shown.after is None:
+        shown, after = await store.ask(browse, wanted)
+        found += [run["id"] for run in shown]
+        if after is None:
             return found
-        wanted = msgspec.structs.replace(wanted, after=shown.after)
+        wanted = msgspec.structs.replace(wanted, after=after)
 
 
 async def test_pages_of_all_sources_follow_each_other_by_time(store: Store) -> None:
@@ -52,7 +48,8 @@ async def test_outcome_tenant_words_and_version_are_filters(store: Store) -> Non
     )
 
     async def ids(**wanted: Any) -> set[str]:
-        return {run["id"] for run in (await page(store, **wanted)).trajectories}
+        shown, _ = await store.ask(browse, Wanted(**wanted))
+        return {run["id"] for run in shown}
 
     assert await ids(outcome="success") == {"won", "new"}
     assert await ids(outcome="failure") == {"lost"}
@@ -68,6 +65,6 @@ async def test_a_rare_word_is_looked_for_in_so_many_rows_at_a_time(
 ) -> None:
     monkeypatch.setattr(browsing, "SCANNED", 5)
     await store.save([attributed(f"t{n:02d}", ended=float(n), goal="rare" if n == 2 else "plain") for n in range(12)])
-    first = await page(store, words="rare")
-    assert (first.trajectories, first.after is None) == ([], False)
+    first, after = await store.ask(browse, Wanted(words="rare"))
+    assert (first, after is None) == ([], False)
     assert await all_of(store, Wanted(words="rare")) == ["t02"]

@@ -9,7 +9,6 @@ import pytest
 from actors.messages import BatchOrder, Candidate, Experience, Feedback, Hints, Serving, Step, Trajectory, encode
 from actors.store import Joined, Store
 from actors.store.erasing import Scope, Selector, Touched
-from actors.store.judgements import Judgement
 from actors.store.tables import Base
 from actors.system.outgoing import outgoing
 from actors.system.streams import (
@@ -111,7 +110,7 @@ async def test_a_tenant_goes_without_its_neighbours(kept: Kept) -> None:
     await kept.run("z", tenant="zeta")
     open_call = exchange("open", 0, tenant="acme")
     await kept.store.save([open_call, Feedback(id="f", received=1.0, tenant="acme", response_id="unheard-of")])
-    said = [Judgement(key=tenant, tenant=tenant, body=SECRET) for tenant in ("acme", "zeta")]
+    said = {tenant: (tenant, SECRET) for tenant in ("acme", "zeta")}
     await kept.store.keep_judgements(said, {})
     scope = await kept.forget(Selector(tenant="acme"))
     assert set(await kept.store.judgements(["acme", "zeta"])) == {"zeta"}
@@ -215,7 +214,7 @@ async def test_copies_that_wait_to_be_sent_or_were_parked_go_too(kept: Kept) -> 
     await kept.store.park("x", "s:garbage", "s", b"\xff", "no message")
     await kept.forget(Selector(trajectories=("a",)))
     assert [item.id for item in await kept.store.unpublished("attributor", 9)] == [f"{TRAJECTORY_ATTRIBUTED}:other"]
-    left = {letter.input_id for letter in await kept.store.dead_letters()}
+    left = {letter["input_id"] for letter in await kept.store.dead_letters()}
     assert left == {f"{TRAJECTORY_CLOSED}:other", "s:garbage"}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.messages import BatchOrder, Candidate, Directive, Feedback, Step
+from actors.messages import BatchOrder, Candidate, Directive, Feedback, Step, Task
 from actors.store import Joined, Store, StoreUnavailable
 from actors.store.archive import ask
 from actors.store.integrity import Finding, check, pages
@@ -26,6 +26,7 @@ async def url(store_url: str) -> str:
     order = BatchOrder(id="order", path="", sha256="", size=0, trajectories=("run",), created=2.0)
     version = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("order",), created=3.0)
     stop = Directive(id="d", kind="freeze", reason="to look", origin="control", created=4.0)
+    await store.offer([Task(id="task", goal="g", environment="fake")])
     await store.save([*calls, run, said, waiting, Joined(id=said.id, trajectory_id="run"), order, version, stop])
     await store.aclose()
     return store_url

@@ -3,7 +3,6 @@
 import pytest
 
 from actors.store import Store
-from actors.store.judgements import Judgement
 from tests.support.fakes import Clock
 
 pytestmark = pytest.mark.anyio
@@ -13,8 +12,9 @@ async def test_they_are_found_by_key_with_the_state_of_their_transaction(store_u
     store = Store(store_url, clock=Clock())
     await store.open()
     for number in range(10):
-        one = Judgement(key=f"k{number}", tenant="t", body=f"{number}".encode())
-        await store.keep_judgements([one], {f"page.{number}": b"v", "other": b"w"})
+        await store.keep_judgements(
+            {f"k{number}": ("t", f"{number}".encode())}, {f"page.{number}": b"v", "other": b"w"}
+        )
     assert await store.judgements(["k3", "k7", "nobody"]) == {"k3": b"3", "k7": b"7"}
     assert len(await store.states("page.")) == 10
     assert await store.states("other") == {"other": b"w"}

@@ -94,7 +94,7 @@ async def test_with_sqlite_whoever_starts_leads_at_once_under_a_new_epoch(tmp_pa
         found = lead.take()
         assert found.taken
         lead.keep(found.epoch)
-        store.written_by(lead)
+        store.lead = lead
         await store.confirm_lead()
         epochs.append(found.epoch)
         assert lead.leads

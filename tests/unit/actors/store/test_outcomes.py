@@ -31,8 +31,8 @@ async def say(store: Store, *outcomes: float | None, start: float = CLOSED, **fi
     return told
 
 
-async def row(store: Store) -> tuple[float | None, int]:
-    (found,) = await store.recent_outcomes()
+async def row(store: Store, source: str = "production") -> tuple[float | None, int]:
+    (found,) = await store.recent_outcomes(source=source)
     return found.outcome, found.revision
 
 
@@ -85,7 +85,7 @@ async def test_a_report_that_is_older_than_the_last_word_changes_nothing(store: 
 async def test_what_was_measured_in_the_sandbox_is_corrected_by_nobody(store: Store) -> None:
     await store.save([attributed("a", source="sandbox", group="g", outcome=1.0)])
     assert await say(store, 0.0) == []
-    assert (await row(store), dict(store.reports)) == ((1.0, 0), {})
+    assert (await row(store, "sandbox"), dict(store.reports)) == ((1.0, 0), {})
 
 
 async def test_the_event_is_in_the_outbox_of_the_commit_that_decided_it(store: Store) -> None:

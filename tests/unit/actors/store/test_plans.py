@@ -14,7 +14,7 @@ from actors.store.engine import open_engine
 from actors.store.erasing import Selector, find
 from actors.store.outcomes import newest_late
 from actors.store.retention import due
-from actors.store.stories import history, numbers, swaps, why
+from actors.store.stories import history, numbers, why
 from actors.store.waiting import claimed
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source
 ASKED: dict[str, Callable[[Connection], object]] = {
     "outcomes of a version": lambda c: runs.judged_outcomes(c, 7, limit=384, until=5.0),
     "exam": lambda c: runs.exam(c, reported=True, limit=256),
-    "versions": lambda c: (history(c, 50), numbers(c), swaps(c, 1, 50)),
+    "versions": lambda c: (history(c, 50), numbers(c)),
     "why": lambda c: why(c, 7),
     "agents": lambda c: agents(c, 5.0),
     "page of runs": lambda c: browse(c, Wanted(tenant="t", words="w", after=(5.0, "a"))),

@@ -53,7 +53,7 @@ async def test_what_learner_and_spool_gave_up_is_listed_once_and_goes_back(tmp_p
         supervisor.drain()
     listed = await store.dead_letters()
     assert len(listed) == 5, "the strange one has no id of its own"
-    found = {(one.actor, one.error.partition(":")[0]): one.id for one in listed}
+    found = {(one["actor"], one["error"].partition(":")[0]): one["id"] for one in listed}
     bus.published.clear()
     for name in (("learner", "no memory"), ("spool", "a bug that was mended since")):
         assert await put_back(bus, store, found[name])
@@ -63,5 +63,5 @@ async def test_what_learner_and_spool_gave_up_is_listed_once_and_goes_back(tmp_p
     with pytest.raises(OrderRefused, match="still cannot be read"):
         await put_back(bus, store, found["spool", "no message"])
     assert not await put_back(bus, store, found["learner", "no memory"]), "it is off the list"
-    assert {one.actor for one in await store.dead_letters()} == {"spool", "other"}
+    assert {one["actor"] for one in await store.dead_letters()} == {"spool", "other"}
     await store.aclose()
