@@ -55,7 +55,8 @@ class TermIndex:
         self._texts += 1
         self._whole += length
         for term, count in counts.items():
-            postings = self._postings.setdefault(term, _Postings(array("i"), array("f")))
+            if (postings := self._postings.get(term)) is None:
+                postings = self._postings[term] = _Postings(array("i"), array("f"))
             postings.slots.append(slot)
             postings.counts.append(count)
 
