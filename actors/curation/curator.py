@@ -41,8 +41,8 @@ from actors.system.streams import (
 __all__ = ["Curator", "CuratorSettings"]
 
 _log = structlog.get_logger(__name__)
-_GIVEN_UP, _KINDS, _LEVELS = "curator/given_up", "curator/kinds", "curator/levels"
-"""State: id of the last order that was given up; what `Kinds` and the curriculum's `Levels` have saved."""
+_KINDS, _LEVELS = "curator/kinds", "curator/levels"
+"""State: what `Kinds` and the curriculum's `Levels` have saved."""
 _KINDS_SECONDS = 60.0
 """How often those are saved, if they have changed: a kill costs so many seconds of outcomes, and no run."""
 _GUESS_SECONDS = 10.0
@@ -144,8 +144,7 @@ class Curator(Actor):
         self.provisional = Provisional()
         self.provisional.model.load(await store.state_get(STATE))
         await self._learn_policy()
-        order, given_up = await store.outstanding(), await store.state_get(_GIVEN_UP)
-        self.outstanding = None if order is not None and order.id.encode() == given_up else order
+        self.outstanding = await store.outstanding()
         self._sent_at, self._attempts = now, 1
         await self._fill(now)
         await self._ask_of_agents(now)
@@ -348,7 +347,6 @@ class Curator(Actor):
             self.counts["order_repeated"] += 1
             _log.warning("order_repeated", order=order.id, attempt=self._attempts)
             return Result((), [Output(WORK_TRAIN, order)])
-        await self._store.state_put(_GIVEN_UP, order.id.encode())
         self.outstanding = None
         self.counts["order_given_up"] += 1
         self.effects[GIVEN_UP] += len(order.trajectories)

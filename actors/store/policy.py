@@ -3,8 +3,18 @@
 from sqlalchemy import Connection, select
 
 from actors.messages import BatchOrder, Candidate, Directive, Serving, Verdict
+from actors.store.outcomes import GIVEN_UP
 from actors.store.runs import bodies
-from actors.store.tables import Batches, CandidateBatches, Candidates, Directives, Servings, Verdicts
+from actors.store.tables import (
+    Batches,
+    BatchMembers,
+    CandidateBatches,
+    Candidates,
+    Directives,
+    Runs,
+    Servings,
+    Verdicts,
+)
 
 LOADED = ("started", "swapped")
 """After a swap that was refused or rolled back the engine serves on what it served before."""
@@ -19,12 +29,14 @@ def batches(connection: Connection, limit: int = 100) -> list[BatchOrder]:
 
 
 def outstanding(connection: Connection) -> BatchOrder | None:
-    """The newest order, if no candidate names it yet."""
-    latest = batches(connection, 1)
-    if not latest:
+    """The newest order, if no candidate names it yet and it was not given up."""
+    order = next(iter(batches(connection, 1)), None)
+    if order is None:
         return None
-    answered = select(CandidateBatches.batch_id).where(CandidateBatches.batch_id == latest[0].id)
-    return None if connection.scalar(answered.limit(1)) else latest[0]
+    answered = select(CandidateBatches.batch_id).where(CandidateBatches.batch_id == order.id)
+    members = select(Runs.id).join(BatchMembers, BatchMembers.trajectory_id == Runs.id)
+    given_up = members.where(BatchMembers.batch_id == order.id, Runs.came == GIVEN_UP)
+    return None if any(connection.scalar(one.limit(1)) for one in (answered, given_up)) else order
 
 
 def candidates(connection: Connection, limit: int = 100) -> list[Candidate]:

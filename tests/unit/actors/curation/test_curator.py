@@ -263,6 +263,16 @@ async def test_an_order_that_nobody_answers_is_sent_again_given_up_and_not_taken
     assert bench.driver.actor.outstanding is None
 
 
+async def test_an_order_is_given_up_with_its_runs_and_not_before(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curator_module, "ORDER_ATTEMPTS", 1)
+    (order,) = await bench.credit(*group("a", MIXED))
+    for committed in (False, True):  # killed before the commit, the daemon gives it up again
+        bench.now += curator_module.ORDER_SECONDS
+        await (bench.driver if committed else bench.driver.actor).tick()
+        await bench.restart()
+        assert bench.driver.actor.outstanding == (None if committed else order)
+
+
 async def test_a_late_outcome_is_found_in_the_store_and_trained_on(bench: Bench) -> None:
     await bench.restart(groups_per_batch=0, production_per_batch=2)
     assert await bench.credit(attributed("p", outcome=None), attributed("q", outcome=None)) == []
