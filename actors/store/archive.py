@@ -71,7 +71,7 @@ def ask(url: str, question: Callable[[Connection], R], password_file: str = "") 
         with engine.connect() as connection:
             check(connection)
             return question(connection)
-    except DBAPIError as error:  # what is no outage, such as a right that is missing
+    except DBAPIError as error:  # not an outage: a missing permission, for example
         raise StoreUnavailable(f"{located(engine)}: {error.orig}") from error
     finally:
         engine.dispose()

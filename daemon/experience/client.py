@@ -10,14 +10,14 @@ Needs httpx alone, and a daemon whose control API it can reach. Answers are dict
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import httpx
 
-from daemon.errors import ConfigError, ControlUnreachable, OrderRefused
+from daemon.errors import ControlUnreachable, OrderRefused
+from daemon.settings.secret import secret
 
 URL, KEY, KEY_FILE, TENANT = "EVOLVED_URL", "EVOLVED_KEY", "EVOLVED_KEY_FILE", "EVOLVED_TENANT"
 """Environment: the control API's address, an admin key or the file that holds it, and whose experience."""
@@ -66,11 +66,7 @@ def connection_from_environment() -> tuple[str, str]:
         ConfigError: a key file that cannot be read.
     """
     key, path = os.environ.get(KEY, "").strip(), os.environ.get(KEY_FILE, "").strip()
-    if not key and path:
-        try:
-            key = Path(path).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{KEY_FILE} {path}: {error}; give a file that holds an admin key alone") from error
+    key = key or secret(path, KEY_FILE, "give a file that holds an admin key alone")
     return os.environ.get(URL, "").strip() or DEFAULT_URL, key
 
 

@@ -119,6 +119,14 @@ def test_production_without_an_outcome_waits_for_it_as_long_as_it_is_fresh() -> 
     assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p4", "no outcome")]
 
 
+def test_a_run_whose_report_cannot_be_used_is_dropped_once() -> None:
+    made = traffic(attributed("p", outcome=None))
+    made.add(attributed("p", outcome=float("inf")), 2.0)
+    move(made, 5)
+    made.select(3.0)
+    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p", "outcome not finite")]
+
+
 def test_the_pool_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.curation.pool.POOL_PRODUCTION", 4)
     monkeypatch.setattr("actors.curation.pool.POOL_GROUPS", 2)

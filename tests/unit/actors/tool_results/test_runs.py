@@ -68,6 +68,12 @@ def test_whether_a_call_fits_its_tool(name: str, arguments: str, wrong: str) -> 
     assert bool(wrong) == bool(found)
 
 
+def test_tools_of_the_messages_dialect_have_their_schemas() -> None:
+    tools = offered(json.dumps([{"name": "book", "input_schema": SCHEMA}]).encode())
+    assert "missing" in fault(ToolCall("book", "{}"), tools)
+    assert fault(ToolCall("book", '{"to": "Oslo"}'), tools) == ""
+
+
 def test_any_name_will_do_where_no_tools_were_offered() -> None:
     assert fault(ToolCall("anything", "{}"), {}) == ""
 
