@@ -1,6 +1,7 @@
 """A streamed response, merged into the object that the same call without `stream` would have given."""
 
 import msgspec
+import structlog
 
 from actors.dialects import Dialect, Merged
 from actors.dialects.form import DECODE_ERRORS
@@ -8,14 +9,20 @@ from actors.dialects.form import DECODE_ERRORS
 _DONE = b"[DONE]"
 _LINE = b"data: "
 
+log = structlog.get_logger(__name__)
+
 
 def merge(body: bytes, dialect: Dialect) -> Merged:
-    """The response in the server-sent events of `body`. Never raises for what an engine may send."""
+    """The response in the server-sent events of `body`; the list of its events if they cannot be merged."""
     events = _events(body)
     try:
         return dialect.merge(events)
     except DECODE_ERRORS as error:
         why = f"a stream that cannot be merged: {error}"
+    except Exception as error:
+        # A bug of ours in one dialect must not cost the answer.
+        log.exception("stream_not_merged")
+        why = f"a stream that cannot be merged: {error!r}"
     # One bad event (a cut end, a comment of a proxy as data) must not cost the others.
     whole = [event for event in events if _readable(event)]
     if len(whole) < len(events):

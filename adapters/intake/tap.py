@@ -1,11 +1,14 @@
-"""From the tap's raw bytes to an `Exchange`.
+"""From what the tap copied to an `Exchange`, in the recorder: nothing of it has touched a disk yet.
 
-Pure, and it never loses a record: what cannot be read becomes an `Exchange` with `error` set and the body as text. What
-nobody looks into is copied and not decoded: 2,000 calls a second have to pass through here beside all else.
+    RawExchange -> inflate -> merge the stream -> redact both bodies -> read tokens and names -> Exchange
+
+It never loses a record: what cannot be read becomes an `Exchange` with `error` set and the body as text. A stream is
+redacted after it was merged: a secret that came in pieces is whole by then. What nobody looks into is copied and not
+decoded: 2,000 calls a second have to pass through here beside all else.
 """
 
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,33 +17,45 @@ from actors.dialects.anthropic import TOKENS
 from actors.dialects.chat import CHAT
 from actors.dialects.form import DECODE_ERRORS, FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from actors.messages import Exchange, Hints
-from actors.messages.spool import RawExchange
+from actors.messages.raw import RawExchange
+from actors.messages.traffic import Part
 from adapters.intake.sampling import read_sampling
 from adapters.intake.streams import merge
 
-_MAX_INFLATED = 64 << 20
+if TYPE_CHECKING:
+    from adapters.redaction import Redactor
+
+_MAX_INFLATED = 16 << 20
+"""Of a body: as large as one that is captured may be."""
+_COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+"""How gzip and zlib begin (RFC 1952, RFC 1950)."""
 
 
 class _Response(msgspec.Struct):
-    fields: Fields | None
-    """Of the response, if it is an object."""
     data: bytes
-    """JSON to be kept; empty if there was no response."""
+    """JSON, or whatever came instead; empty if there was no response."""
     finished: bool
-    error: str
+    error: str = ""
+    fields: Fields | None = None
+    """Of the response, if it is an object."""
 
 
-def exchange_from_raw(raw: RawExchange) -> Exchange:
-    """What the agent saw in `raw`, as far as it can be read; has the record's id."""
-    request = _object(raw.request)
+def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> Exchange:
+    """What the agent saw in `raw`, as far as it can be read, without what `redactor` takes out; has the record's id."""
     streamed = raw.content_type[:17].lower() == "text/event-stream"
     dialect = dialect_of(raw.path)
-    response = _response(raw, streamed, dialect)
-    fields = response.fields
-    tokens = _tokens(raw, dialect, fields)
+    response = _opened(raw, streamed, dialect)
+    body, redacted, finds = _plain(raw.request), (), {}
+    if redactor is not None and not redactor.strict:
+        clean = redactor.bodies(body, response.data, response.error)
+        body, redacted, finds = clean.request, clean.redacted, clean.finds
+        response.data, response.error = clean.response, clean.error
+    _read(response, raw, streamed, dialect)
+    request, fields = _object(body), response.fields
+    tokens = _tokens(raw, dialect, fields, redacted)
     if fields is not None and raw.tokens_requested and _hide_unasked(fields, request):
         response.data = msgspec.json.encode(fields)
-    return Exchange(
+    exchange = Exchange(
         id=raw.id,
         tenant=raw.tenant,
         endpoint=raw.path,
@@ -51,7 +66,7 @@ def exchange_from_raw(raw: RawExchange) -> Exchange:
         status=raw.status,
         streamed=streamed,
         complete=response.finished and (raw.complete or _left_at_the_end(raw, streamed)),
-        request=raw.request,
+        request=body,
         response=response.data,
         response_id=_text(value(fields, "id")) if fields else "",
         prompt_ids=tokens.prompt_ids,
@@ -65,31 +80,42 @@ def exchange_from_raw(raw: RawExchange) -> Exchange:
         error=response.error,
         source=raw.source,
         caller=raw.caller,
-        redacted=raw.redacted,
-        finds=raw.finds,
+        redacted=redacted,
+        finds=finds,
     )
+    return redactor.message(exchange) if redactor is not None and redactor.strict else exchange
 
 
-def _response(raw: RawExchange, streamed: bool, dialect: Dialect) -> _Response:
+def _opened(raw: RawExchange, streamed: bool, dialect: Dialect) -> _Response:
+    """The response without its encodings: inflated, and merged if it is a stream."""
     try:
         data = _inflated(raw.response, raw.content_encoding.strip().lower())
     except (zlib.error, ValueError) as error:
-        return _Response(None, b"", False, f"response cannot be decompressed: {error}")
+        return _Response(b"", False, f"response cannot be decompressed: {error}")
     if not data:
-        return _Response(None, b"", raw.complete, "" if raw.complete else raw.problem or "no response")
+        return _Response(b"", raw.complete, "" if raw.complete else raw.problem or "no response")
+    if not streamed:
+        return _Response(data, True)
+    merged = merge(data, dialect)
+    return _Response(msgspec.json.encode(merged.body), merged.finished, merged.error)
+
+
+def _read(response: _Response, raw: RawExchange, streamed: bool, dialect: Dialect) -> None:
+    """Read the fields of a response whose bytes are final, and whether it is whole."""
+    if not response.data:
+        return
+    response.fields = _fields(response.data)
     if streamed:
-        merged = merge(data, dialect)
-        kept = msgspec.json.encode(merged.body)
-        return _Response(_fields(kept), kept, merged.finished, merged.error)
-    fields = _fields(data)
-    if fields is not None:
-        return _Response(fields, data, dialect.ended(fields), "")
+        return
+    if response.fields is not None:
+        response.finished = dialect.ended(response.fields)
+        return
     try:
-        msgspec.json.decode(data)
+        msgspec.json.decode(response.data)
     except DECODE_ERRORS as error:
-        why = raw.problem or f"response is no JSON: {error}"
-        return _Response(None, msgspec.json.encode(data.decode("utf-8", "replace")), False, why)
-    return _Response(None, data, True, "")
+        response.finished = False
+        response.error = raw.problem or f"response is no JSON: {error}"
+        response.data = msgspec.json.encode(response.data.decode("utf-8", "replace"))
 
 
 def _left_at_the_end(raw: RawExchange, streamed: bool) -> bool:
@@ -98,34 +124,45 @@ def _left_at_the_end(raw: RawExchange, streamed: bool) -> bool:
     return streamed and raw.problem == "client_left"
 
 
+def _plain(request: bytes) -> bytes:
+    """A request without the compression that its first bytes tell of."""
+    if request.startswith(_COMPRESSED):
+        try:
+            return _inflated(request, "gzip")
+        except (zlib.error, ValueError):
+            return request
+    return request
+
+
 def _inflated(data: bytes, encoding: str) -> bytes:
+    """`data` without its content encoding, as far as it came."""
     if encoding in ("", "identity"):
         return data
-    if encoding not in ("gzip", "deflate"):
+    if encoding not in ("gzip", "x-gzip", "deflate"):
         raise ValueError(f"content encoding {encoding}")
     stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
     plain = stream.decompress(data, _MAX_INFLATED)
-    if stream.unconsumed_tail:
-        raise ValueError(f"more than {_MAX_INFLATED} bytes")
+    if stream.unconsumed_tail or stream.unused_data:
+        raise ValueError(f"more than {_MAX_INFLATED} bytes, or something behind its end")
     return plain
 
 
-def _tokens(raw: RawExchange, dialect: Dialect, fields: Fields | None) -> Tokens:
+def _tokens(raw: RawExchange, dialect: Dialect, fields: Fields | None, redacted: tuple[Part, ...]) -> Tokens:
     """The response's tokens, those of what was taken out masked: ids decode back to it. Of a redacted prompt there are
     none; whoever has a tokenizer may render what is left of it."""
     if fields is None or raw.status >= 400:
         return Tokens(why="no response")
-    if raw.redacted and dialect is not CHAT:
-        return Tokens(why=f"redacted {raw.redacted[0]}")
-    if "prompt" in raw.redacted:
+    if redacted and dialect is not CHAT:
+        return Tokens(why=f"redacted {redacted[0]}")
+    if "prompt" in redacted:
         fields = {**fields, "prompt_token_ids": msgspec.Raw(b"[]")}
     try:
         tokens = dialect.tokens(fields)
     except TOKEN_ERRORS:
         return Tokens(why="token fields of an unknown form")
-    if not raw.redacted or tokens.response_ids:
+    if not redacted or tokens.response_ids:
         return tokens
-    return Tokens(why=f"redacted {raw.redacted[-1]}")
+    return Tokens(why=f"redacted {redacted[-1]}")
 
 
 def _hide_unasked(body: Fields, request: Fields) -> bool:

@@ -72,6 +72,28 @@ def collect(value: Any, into: list[str], finder: Finder, key: str = "", free: bo
     return False
 
 
+def pieces(events: list[Any]) -> list[str]:
+    """The strings of a list of events, those of one place joined: a stream cuts texts wherever it likes. What is the
+    same in each event was not cut.
+    """
+    places: dict[tuple[Any, ...], list[str]] = {}
+
+    def walk(value: Any, place: tuple[Any, ...]) -> None:
+        if isinstance(value, str):
+            places.setdefault(place, []).append(value)
+        elif isinstance(value, dict):
+            for name, part in value.items():
+                if not _is_protocol(name, part, False):
+                    walk(part, (*place, name))
+        elif isinstance(value, list):
+            for position, part in enumerate(value):
+                walk(part, (*place, position))
+
+    for event in events:
+        walk(event, ())
+    return ["".join(parts) for parts in places.values() if len(set(parts)) > 1]
+
+
 def redact(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:
     """`value` with its strings redacted; dicts and lists are changed in place."""
     if isinstance(value, str):

@@ -1,6 +1,6 @@
 """Strict mode: no free text is kept, only the structure of the traffic.
 
-    RawExchange / Exchange / Feedback -> Strict -> fields of the protocol, numbers, names, digests
+    Exchange / Feedback -> Strict -> fields of the protocol, numbers, names, digests
 
 A list of what may stay, not of what must go: a field that nobody here knows is dropped. Texts become placeholders with
 a keyed digest, so that the calls of a run are still told by their equal beginnings and a repeated tool call is seen to
@@ -11,14 +11,13 @@ digests; ids of the caller's that are formed like ids stay, as feedback and oper
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from actors.messages import Exchange, Feedback
 from actors.messages.dialects import dialect_at
-from actors.messages.spool import RawExchange
 from actors.messages.traffic import Hints
 from adapters.redaction.placeholders import Placeholders
 
@@ -26,8 +25,8 @@ _COUNTS = frozenset(
     {
         "prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens", "cached_tokens",
         "reasoning_tokens", "audio_tokens", "text_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
-        "max_tokens", "max_completion_tokens", "max_output_tokens", "budget_tokens", "index", "output_index",
-        "content_index", "summary_index", "sequence_number", "created", "created_at", "n", "seed", "temperature",
+        "max_tokens", "max_completion_tokens", "max_output_tokens", "budget_tokens", "index",
+        "created", "created_at", "n", "seed", "temperature",
         "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "stream",
         "parallel_tool_calls", "is_error", "weight_version", "version", "start", "end", "code",
     }
@@ -35,24 +34,22 @@ _COUNTS = frozenset(
 """Fields whose numbers stay."""
 _WORDED = frozenset({"role", "type", "object", "finish_reason", "stop_reason", "status", "tool_choice"})
 """Fields whose values are the protocol's words."""
-_IDS = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "item_id", "previous_response_id"})
+_IDS = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "previous_response_id"})
 _NAMES = frozenset({"name", "model"})
 _TEXTS = frozenset(
     {
         "content", "text", "input", "prompt", "system", "instructions", "thinking", "reasoning", "reasoning_content",
-        "refusal", "summary", "delta", "output", "message", "error", "description",
+        "refusal", "summary", "output", "message", "error", "description",
     }
 )  # fmt: skip
-_ARGUMENTS = frozenset({"arguments", "partial_json"})
 _SCHEMAS = frozenset({"parameters", "input_schema"})
 _HOLDERS = frozenset(
     {
         "messages", "tool_calls", "function", "tools", "choices", "usage", "prompt_tokens_details",
-        "completion_tokens_details", "input_tokens_details", "output_tokens_details", "response", "item", "part",
-        "content_block", "weight_versions",
+        "completion_tokens_details", "input_tokens_details", "output_tokens_details", "weight_versions",
     }
 )  # fmt: skip
-_KNOWN = _COUNTS | _WORDED | _IDS | _NAMES | _TEXTS | _ARGUMENTS | _SCHEMAS | _HOLDERS
+_KNOWN = _COUNTS | _WORDED | _IDS | _NAMES | _TEXTS | _SCHEMAS | {"arguments"} | _HOLDERS
 _WORDS = frozenset(
     {
         "added", "any", "api", "arguments", "assistant", "authentication", "auto", "bad", "block", "call", "calls",
@@ -65,7 +62,7 @@ _WORDS = frozenset(
         "thinking", "tokens", "tool", "turn", "url", "use", "user", "web",
     }
 )  # fmt: skip
-"""Of which the protocols' own values are made (`response.output_text.delta`, `tool_use`)."""
+"""Of which the protocols' own values are made (`chat.completion`, `tool_use`)."""
 _WORD = re.compile(r"[a-z]+(?:[._-][a-z]+){0,7}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,63}")
 _OUTER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
@@ -74,7 +71,6 @@ _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}|\d{9,}|[A-
 _LARGEST = 10**11
 """Above any time and count: a number as long as this may be an account's or a card's."""
 _DEEPEST = 24
-_TYPES = ("application/json", "text/event-stream")
 
 
 class Strict:
@@ -125,31 +121,13 @@ class Strict:
             return json.dumps(self.arguments(inner))
         return {"redacted": self._placeholders.of("arguments", _canonical(value))} if value else {}
 
-    def body(self, value: Any, done: Mapping[tuple[int, str], str] | None = None) -> Any:
-        """A request, a response or an event of a stream, as structure.
-
-        Args:
-            done: by holder and key, pieces of a stream's text that are stripped already.
-        """
-        return self._kept(value, "", done or {}, 0)
-
-    def piece(self, text: str, key: str, kind: str) -> str:
-        """The whole text of a stream's pieces, which are the field `key` of events of the type `kind`."""
-        if key == "name":
-            return self.name(text)
-        if key in _ARGUMENTS or (key == "delta" and "arguments" in kind):
-            return str(self.arguments(text))
-        return self.text(text)
-
-    def raw(self, record: RawExchange) -> RawExchange:
-        """`record` with nothing of a stranger's but its bodies, which are not looked at."""
-        known = next((one for one in _TYPES if record.content_type.lower().startswith(one)), "")
-        return msgspec.structs.replace(
-            record, path=_path(record.path), content_type=known, hints=self._hints(record.hints)
-        )
+    def body(self, value: Any) -> Any:
+        """A request or a response as structure."""
+        return self._kept(value, "", 0)
 
     def exchange(self, record: Exchange) -> Exchange:
-        """As `raw`; ids of tokens and log-probs go, and what was wrong is told without its words."""
+        """`record` with nothing of a stranger's but its bodies, which are not looked at. Token ids and log-probs go,
+        and what was wrong is told without its words."""
         return msgspec.structs.replace(
             record,
             endpoint=_path(record.endpoint),
@@ -184,7 +162,7 @@ class Strict:
             previous_response_id=self.inner_id(hints.previous_response_id),
         )
 
-    def _kept(self, value: Any, key: str, done: Mapping[tuple[int, str], str], depth: int) -> Any:
+    def _kept(self, value: Any, key: str, depth: int) -> Any:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int | float):
@@ -195,24 +173,22 @@ class Strict:
             return None
         if isinstance(value, list):
             # Numbers in a list are ids of tokens, or vectors: both decode to text.
-            return [self._kept(one, key, done, depth + 1) for one in value if isinstance(one, dict | list | str)]
+            return [self._kept(one, key, depth + 1) for one in value if isinstance(one, dict | list | str)]
         if key == "metadata":
             return {name: self.outer_id(value[name]) for name in _HINTS if isinstance(value.get(name), str)}
         if key == "conversation":
             return {"id": self.outer_id(value["id"])} if isinstance(value.get("id"), str) else {}
-        if key in _ARGUMENTS:
+        if key == "arguments":
             return self.arguments(value)
         if key in _SCHEMAS:
             told = self._placeholders.of("schema", _canonical(value))
             return {"type": "object", "properties": {}, "description": told}
         kept: dict[str, Any] = {}
         for name, part in value.items():
-            if (id(value), name) in done:
-                kept[name] = done[id(value), name]
-            elif name == "input" and isinstance(part, dict):
+            if name == "input" and isinstance(part, dict):
                 kept[name] = self.arguments(part)  # of a tool_use; a conversation is a list
             elif name in _KNOWN or (depth == 0 and name in ("metadata", "conversation")):
-                kept[name] = self._kept(part, name, done, depth + 1)
+                kept[name] = self._kept(part, name, depth + 1)
         return kept
 
     def _string(self, value: str, key: str) -> str:
@@ -225,7 +201,7 @@ class Strict:
             return self.name(value)
         if key == "conversation":
             return self.outer_id(value)
-        return str(self.arguments(value)) if key in _ARGUMENTS else self.text(value)
+        return str(self.arguments(value)) if key == "arguments" else self.text(value)
 
 
 _HINTS = ("trajectory_id", "evolved_id")

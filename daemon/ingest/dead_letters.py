@@ -1,6 +1,6 @@
 """Dead letters: those of processes without a store go into its table, where people see them; and the way back of all.
 
-    dead.learner, dead.spool -> dead_letters -> work.train, traffic.exchange, traffic.feedback ...
+    dead.learner -> dead_letters -> work.train, traffic.exchange, traffic.feedback ...
 
 Actors park theirs in the table themselves.
 """
@@ -8,7 +8,6 @@ Actors park theirs in the table themselves.
 from collections.abc import Sequence
 
 import anyio
-import anyio.to_process
 import msgspec
 import structlog
 
@@ -19,7 +18,6 @@ from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle
 from actors.system.streams import DEAD
 from daemon.errors import OrderRefused
-from daemon.ingest.conversion import DEAD_SPOOL, convert
 
 log = structlog.get_logger(__name__)
 NAME = "dead_letters"
@@ -68,19 +66,13 @@ async def put_back(bus: Bus, store: Store, dead_id: str) -> bool:
     """Let a parked record be handled as if it had just come; False: there is none.
 
     Raises:
-        OrderRefused: a record of the spool that still cannot be read.
+        OrderRefused: what was given up was no record, and came from nowhere.
     """
     item = await store.revive(dead_id)
     if item is None:
         return False
     if not item.subject:
-        try:
-            # Not in this process: a converter may have ended over it.
-            item, _, _ = await anyio.to_process.run_sync(convert, dead_id, item.data)
-        except anyio.BrokenWorkerProcess as error:
-            raise OrderRefused(409, "a process ended over it again") from error
-        if item.subject == DEAD_SPOOL:
-            raise OrderRefused(409, f"it still cannot be read: {msgspec.msgpack.decode(item.data)['error']}")
+        raise OrderRefused(409, "it says no subject that it came from, so nobody can take it in again")
     await bus.publish([item])
     await store.delete_dead_letter(dead_id)
     return True

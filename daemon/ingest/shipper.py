@@ -1,17 +1,17 @@
 """The shipper: from the tap's spool to the bus.
 
-    spool -> [converter: raw records -> Exchange / Feedback] -> TRAFFIC        (unreadable records -> `dead.spool`)
+    segments -> bytes of Exchange / Feedback, as the recorder wrote them -> TRAFFIC
 
-It moves its cursor only over what the bus has confirmed. After a crash some records are published again, under the same
-ids; streams and consumers know them by those. The broker may be away for as long as the spool's quota lasts. When it
-comes back without what it had confirmed (it lost power before its disk had it), what the spool still keeps is published
-again.
+It decodes nothing: whoever takes a record in judges it. It moves its cursor only over what the bus has confirmed. After
+a crash some records are published again, under the same ids; streams and consumers know them by those. The broker may
+be away for as long as the spool's quota lasts. When it comes back without what it had confirmed (it lost power before
+its disk had it), what the spool still keeps is published again.
 """
 
 import fcntl
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,11 +24,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from actors.system.bus import Bus
 from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle, Task
+from actors.system.outgoing import Outgoing
 from actors.system.patience import Drained, Patience
-from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.ingest.conversion import Batch, Load
-from daemon.ingest.converter import Converter, ConverterEnded
-from daemon.tap.spool_reader import SpoolReader
+from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
+from daemon.tap.spool_reader import Spooled, SpoolReader
 
 _LOOK_SECONDS = 0.5
 _KEEP_SECONDS = 300.0
@@ -58,10 +57,7 @@ class ShipperMetrics:
     """What the shipper did, on a registry that the caller owns."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.shipped = Counter("evolved_shipper_records", "Records published.", ["kind"], registry=registry)
-        self.unreadable = Counter(
-            "evolved_shipper_unreadable_responses", "Exchanges published with an error.", registry=registry
-        )
+        self.shipped = Counter("evolved_shipper_records", "Records published.", registry=registry)
         self.replays = Counter(
             "evolved_shipper_replays",
             "Times that published records were published again, as the broker had lost some.",
@@ -69,17 +65,7 @@ class ShipperMetrics:
         )
         self.torn = Counter("evolved_shipper_torn", "Places of the spool where bytes were skipped.", registry=registry)
         self.waits = Counter("evolved_shipper_waits", "Batches held back by the bus.", registry=registry)
-        self.restarts = Counter(
-            "evolved_shipper_converter_ends", "Times that a converter process ended or hung.", registry=registry
-        )
         self.lag = Gauge("evolved_shipper_lag_bytes", "Bytes of the spool not yet read.", registry=registry)
-
-
-class _Spool:
-    """One spool and who reads it."""
-
-    def __init__(self, directory: Path, reader: SpoolReader, loader: Converter) -> None:
-        self.directory, self.reader, self.loader = directory, reader, loader
 
 
 class Shipper:
@@ -92,11 +78,10 @@ class Shipper:
         *,
         metrics: ShipperMetrics,
         rng: random.Random,
-        loader: Callable[[], Converter] = Converter,
         pace: Pace | None = None,
     ) -> None:
         self._directories, self._bus, self._metrics = tuple(directories), bus, metrics
-        self._rng, self._loader, self._pace = rng, loader, pace or Pace()
+        self._rng, self._pace = rng, pace or Pace()
         self._swept = 0.0
         self._losses = 0
         """Of the broker, those after which all that is kept was published again; an incarnation that ended before it
@@ -108,29 +93,24 @@ class Shipper:
         """Publish until draining; BusMisconfigured if no stream takes the records."""
         # From the cursors, not from where a crashed incarnation had got to.
         spools = [
-            _Spool(
-                directory, SpoolReader(directory, keep_seconds=_KEEP_SECONDS, keep_bytes=_KEEP_BYTES), self._loader()
-            )
+            SpoolReader(directory, keep_seconds=_KEEP_SECONDS, keep_bytes=_KEEP_BYTES)
             for directory in self._directories
         ]
         patience = Patience(lifecycle, log, rng=self._rng, longest=5.0, waited=self._waited)
         patience.begun = True
-        self._bus.remember(TRAFFIC_EXCHANGE, max((spool.reader.sequence for spool in spools), default=0))
+        self._bus.remember(TRAFFIC_EXCHANGE, max((spool.sequence for spool in spools), default=0))
         lifecycle.ready()
         try:
             await self._empty(spools, patience)
         except Drained:
             log.info("drained_during_outage")  # the records are still in the spool
-        finally:
-            for spool in spools:
-                spool.loader.close()
 
-    async def _empty(self, spools: Sequence[_Spool], patience: Patience) -> None:
+    async def _empty(self, spools: Sequence[SpoolReader], patience: Patience) -> None:
         lifecycle = patience.lifecycle
         while not lifecycle.draining.is_set():
             moved = False
             for spool in spools:
-                if spool.reader.ready():
+                if spool.ready():
                     moved |= await self._ship(spool, patience)
             await self._replay(spools)
             lifecycle.beat()
@@ -138,56 +118,64 @@ class Shipper:
             if not moved and not await lifecycle.pause(self._pace.poll_seconds):
                 return
 
-    async def _ship(self, spool: _Spool, patience: Patience) -> bool:
+    async def _ship(self, spool: SpoolReader, patience: Patience) -> bool:
         """Publish the next batch; False if there was none, or draining began first."""
-        began, reader = anyio.current_time(), spool.reader
-        request = Load(str(spool.directory), reader.position, self._pace.batch, self._pace.batch_bytes)
-        batch = await patience.insist(partial(self._load, spool.loader, request, patience.lifecycle))
-        if batch is None:
+        began, torn = anyio.current_time(), spool.torn
+        found = await anyio.to_thread.run_sync(spool.read, self._pace.batch, self._pace.batch_bytes)
+        if spool.torn > torn:
+            self._metrics.torn.inc(spool.torn - torn)
+            log.warning("spool_torn", places=spool.torn - torn, segment=spool.position.segment)
+        if not found:
             return False
-        reader.skip(batch.after, batch.exhausted)
-        if batch.torn:
-            self._metrics.torn.inc(batch.torn)
-            log.warning("spool_torn", places=batch.torn, segment=reader.position.segment)
-        if not batch.items:
-            return False
-        await patience.insist(lambda: self._bus.publish(batch.items))
+        items = [_outgoing(record) for record in found]
+        await patience.insist(lambda: self._bus.publish(items))
         self._confirmed = True
         if self._bus.tail(TRAFFIC_EXCHANGE).losses > self._losses:
             # The cursor keeps the old number: who goes on from there, if we end before we have gone back, finds it too.
             return True
-        await anyio.to_thread.run_sync(reader.commit, batch.after, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
-        for kind, number in batch.kinds.items():
-            self._metrics.shipped.labels(kind).inc(number)
-        self._metrics.unreadable.inc(batch.unreadable)
-        spare = len(batch.items) / self._pace.records_per_second - (anyio.current_time() - began)
+        await anyio.to_thread.run_sync(spool.commit, spool.position, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
+        self._metrics.shipped.inc(len(items))
+        spare = len(items) / self._pace.records_per_second - (anyio.current_time() - began)
         return spare <= 0 or await patience.lifecycle.pause(spare)
 
-    async def _load(self, loader: Converter, request: Load, lifecycle: Lifecycle) -> Batch | None:
-        with lifecycle.interruptible():
-            return await loader.load(request)
-        return None
-
     def _waited(self, error: DependencyUnavailable) -> None:
-        (self._metrics.restarts if isinstance(error, ConverterEnded) else self._metrics.waits).inc()
+        self._metrics.waits.inc()
 
-    async def _replay(self, spools: Sequence[_Spool]) -> None:
+    async def _replay(self, spools: Sequence[SpoolReader]) -> None:
         losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
         for spool in spools if losses > self._losses else ():
-            size = await anyio.to_thread.run_sync(spool.reader.rewind)
+            size = await anyio.to_thread.run_sync(spool.rewind)
             self._metrics.replays.inc()
             log.error("shipper_replays", spool=str(spool.directory), reason="broker lost records", bytes=size)
         self._losses = losses
 
-    async def _sweep(self, spools: Sequence[_Spool]) -> None:
+    async def _sweep(self, spools: Sequence[SpoolReader]) -> None:
         now = anyio.current_time()
         if now - self._swept < 5.0:
             return
         self._swept = now
-        self._metrics.lag.set(sum(spool.reader.lag_bytes() for spool in spools))
+        self._metrics.lag.set(sum(spool.lag_bytes() for spool in spools))
         for spool in spools:
             # A broker that has not confirmed anything yet may come back without what is kept here.
-            await anyio.to_thread.run_sync(partial(spool.reader.sweep, aged=self._confirmed))
+            await anyio.to_thread.run_sync(partial(spool.sweep, aged=self._confirmed))
+
+
+class _Kind(msgspec.Struct):
+    """What tells the subject of a record; the rest is skipped unread."""
+
+    type: str = ""
+
+
+_kind = msgspec.msgpack.Decoder(_Kind)
+
+
+def _outgoing(record: Spooled) -> Outgoing:
+    """A record for the bus. What is no message goes to the calls, whose reader parks it with the reason."""
+    try:
+        subject = TRAFFIC_FEEDBACK if _kind.decode(record.payload).type == "feedback" else TRAFFIC_EXCHANGE
+    except msgspec.DecodeError:
+        subject = TRAFFIC_EXCHANGE
+    return Outgoing(subject, f"{subject}:{record.id.hex()}", record.payload)
 
 
 def alone(directory: Path, task: Task) -> Task:

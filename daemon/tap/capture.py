@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from actors.messages import Hints, new_id
-from actors.messages.spool import RawExchange
+from actors.messages.raw import RawExchange
 from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.reply import ReplyParser

@@ -89,6 +89,7 @@ class TapCollector(Collector):
             ("spool_written", "Records on disk.", recorder.written),
             ("spool_failures", "Failed writes.", recorder.errors),
             ("redacted", "Records in which something was taken out.", recorder.redacted),
+            ("unreadable", "Calls kept with an error, as their response could not be read.", recorder.unreadable),
             ("routes_read", "Times that the daemon's routes were taken over.", self._routing.reads),
             ("routes_errors", "Times that they could not be read, or named an unknown engine.", self._routing.errors),
             ("scribe_restarts", "Scribes that ended before the tap.", recorder.restarts),

@@ -1,6 +1,6 @@
-"""The tap's side of the recorder: hands records to the child process that redacts them and writes the spool.
+"""The tap's side of the recorder: hands records to the child process that reads and redacts them and writes the spool.
 
-    Call -> offer() -> [batch] -> socket -> recorder process: redact -> segments on disk
+    Call -> offer() -> [batch] -> socket -> recorder process: read, redact -> segments on disk
                  <- how many are settled (written, or shed and counted) <-
 
 Redaction and disk are not the agents' affair: a pattern that takes for ever, a disk that hangs or a child that dies
@@ -115,6 +115,10 @@ class Recorder:
     @property
     def redacted(self) -> int:
         return self._gone.redacted + self.progress.redacted
+
+    @property
+    def unreadable(self) -> int:
+        return self._gone.unreadable + self.progress.unreadable
 
     @property
     def shed(self) -> int:

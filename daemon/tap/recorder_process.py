@@ -1,4 +1,5 @@
-"""The recorder: redacts what the tap copied and writes it to the spool. A process of its own, see `tap.recorder`.
+"""The recorder: makes finished records of what the tap copied, without their secrets, and writes them to the spool. A
+process of its own, see `tap.recorder`.
 
 It reads no faster than the disk writes, tells the tap what is settled, and ends when the tap's end of the socket does,
 after writing all that came.
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from actors.messages import Feedback, encode
-from actors.messages.spool import RawExchange, decode_spooled
+from actors.messages import Exchange, Feedback, encode
+from actors.messages.raw import RawExchange, decode_raw
+from adapters.intake.tap import exchange_from_raw
 from daemon.logs import configure
 from daemon.tap.recorder_wire import HEAD, Order, Progress
 from daemon.tap.spool import SpoolLimits, SpoolWriter
@@ -31,7 +33,7 @@ log = structlog.get_logger(__name__)
 _READ = 1 << 20
 _SIGN_OF_LIFE = 1.0
 _COSTS = (0.5, 0.5)
-"""CPU seconds that redacting a record may take, and more for each megabyte of it: some ten times what traffic takes.
+"""CPU seconds that a record may take, and more for each megabyte of it: some ten times what traffic takes.
 What takes longer was made for it, or meets a pattern that backtracks without end; its bodies are left out."""
 _NICENESS = 5
 """Agents' traffic goes first where cores are few."""
@@ -74,20 +76,22 @@ class _Inlet:
 
 
 class RecorderProcess:
-    """Redacts and writes until its link ends."""
+    """Reads, redacts and writes until its link ends."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link, self._inlet = link, _Inlet(link)
+        self._redactor: Redactor | None = None
         self._redacted = 0
+        self._unreadable = 0
         self._began = 0.0
-        """When the redaction of a record began, 0 between two."""
+        """When the reading of a record began, 0 between two."""
 
     def run(self) -> None:
         told = self._inlet.frame()
         if told is None:
             return
         order = msgspec.json.decode(told[1], type=Order)
-        redactor = _redactor(order)
+        self._redactor = _redactor(order)
         limits = SpoolLimits(memory_bytes=order.memory_bytes, disk_bytes=order.disk_bytes)
         writer = SpoolWriter(Path(order.directory), limits)
         writer.start()
@@ -96,30 +100,51 @@ class RecorderProcess:
         teller.start()
         while (frame := self._inlet.frame()) is not None:
             record_id, payload = frame
-            if redactor is not None:
-                payload = self._redact(payload, redactor)
-            writer.offer(record_id, payload, patient=True)
+            writer.offer(record_id, self._finished(payload), patient=True)
         writer.close()
         done.set()
         teller.join()
         self._tell(self._progress(writer))
 
-    def _redact(self, payload: bytes, redactor: "Redactor") -> bytes:
-        record = decode_spooled(payload)
+    def _finished(self, payload: bytes) -> bytes:
+        """The record for the spool. Of one that takes too long, or that we fail over, all but its bodies."""
+        raw = decode_raw(payload)
         self._began = time.monotonic()
         try:
             # Of CPU time, so that a busy machine costs nobody a record; the regex engine looks for signals too.
             signal.setitimer(signal.ITIMER_VIRTUAL, _COSTS[0] + _COSTS[1] * len(payload) / 1e6)
-            clean = redactor.exchange(record) if isinstance(record, RawExchange) else redactor.feedback(record)
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+            try:
+                record = self._read(raw)
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         except _TooCostly:
-            clean = redactor.left_out(record)
             log.warning("redaction_too_costly", bytes=len(payload))
+            record = self._left_out(raw, "its bodies took too long to search")
+        except Exception as error:
+            log.exception("record_unreadable", id=raw.id)
+            record = self._left_out(raw, f"a bug in reading it: {type(error).__name__}")
         self._began = 0.0
-        if clean is record:
-            return payload
-        self._redacted += isinstance(clean, Feedback) or bool(clean.redacted)
-        return encode(clean)
+        if isinstance(record, Exchange):
+            self._redacted += bool(record.redacted)
+            self._unreadable += bool(record.error)
+        else:
+            self._redacted += record is not raw
+        return encode(record)
+
+    def _read(self, raw: RawExchange | Feedback) -> Exchange | Feedback:
+        if isinstance(raw, RawExchange):
+            return exchange_from_raw(raw, self._redactor)
+        return raw if self._redactor is None else self._redactor.feedback(raw)
+
+    def _left_out(self, raw: RawExchange | Feedback, why: str) -> Exchange | Feedback:
+        if isinstance(raw, Feedback):
+            return msgspec.structs.replace(
+                self._read(msgspec.structs.replace(raw, text="")), text="[REDACTED:unreadable]"
+            )
+        bare = exchange_from_raw(msgspec.structs.replace(raw, request=b"", response=b""), self._redactor)
+        return msgspec.structs.replace(
+            bare, complete=False, error=why, redacted=("prompt", "response"), finds={"unreadable": 1}
+        )
 
     def _tell_often(self, writer: SpoolWriter, seconds: float, done: threading.Event) -> None:
         """Tell what is settled; while the disk does not take anything, tell at least that it is waited for."""
@@ -138,6 +163,7 @@ class RecorderProcess:
             safe=writer.safe,
             shed=writer.shed,
             redacted=self._redacted,
+            unreadable=self._unreadable,
             errors=writer.errors,
             disk_bytes=writer.disk_bytes,
             healthy=writer.healthy,
@@ -153,7 +179,7 @@ class RecorderProcess:
 
 
 class _TooCostly(BaseException):
-    """Redaction took more CPU time than it may. No `except Exception` on the way is to swallow it."""
+    """A record took more CPU time than it may. No `except Exception` on the way is to swallow it."""
 
 
 def _too_costly(number: int, frame: object) -> None:

@@ -31,6 +31,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Of these, those that a power failure does not take."""
     shed: int = 0
     redacted: int = 0
+    unreadable: int = 0
+    """Calls whose response could not be read."""
     errors: int = 0
     disk_bytes: int = 0
     healthy: bool = True
@@ -46,6 +48,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
             written=self.written + other.written,
             shed=self.shed + other.shed,
             redacted=self.redacted + other.redacted,
+            unreadable=self.unreadable + other.unreadable,
             errors=self.errors + other.errors,
         )
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.messages import MessageError
+from actors.messages import Exchange, Feedback, MessageError, decode
 from actors.messages.files import write_whole
-from actors.messages.spool import RawExchange, decode_spooled
 from daemon.tap.segments import (
     HEAD_BYTES,
     HEADER,
@@ -50,7 +49,7 @@ class SpoolReader:
         that lost power may have acked what it had not written, and it can be published again from here (`rewind`).
         Above `keep_bytes` the oldest go sooner: what is kept takes room from what is not yet published.
         """
-        self._directory, self._keep, self._keep_bytes = directory, keep_seconds, keep_bytes
+        self.directory, self._keep, self._keep_bytes = directory, keep_seconds, keep_bytes
         self._monotonic = monotonic
         self._published_at: dict[int, float] = {}
         """Segments that are kept, and when they were found published (`monotonic`)."""
@@ -66,15 +65,6 @@ class SpoolReader:
     def position(self) -> Position:
         """Behind the last record that was read."""
         return self._at
-
-    @property
-    def exhausted(self) -> int:
-        """Bytes of the segment in which the last `read` came to the end of the spool; -1: there may be more."""
-        return self._barren[1] if self._barren is not None and self._barren[0] == self._at else -1
-
-    def skip(self, position: Position, exhausted: int = -1) -> None:
-        """Go on at `position`: another reader has come so far, and to the end if it says at how many bytes."""
-        self._at, self._barren = position, None if exhausted < 0 else (position, exhausted)
 
     def ready(self) -> bool:
         """Whether `read` may find something; costs two looks at the directory."""
@@ -105,13 +95,13 @@ class SpoolReader:
         """Everything before `position` is published: remember it, and the stream's highest number by then."""
         self.sequence = sequence
         cursor = Cursor(position.segment, position.offset, sequence)
-        write_whole(self._directory / "cursor", msgspec.json.encode(cursor), sync="none")
+        write_whole(self.directory / "cursor", msgspec.json.encode(cursor), sync="none")
 
     def rewind(self) -> int:
         """Go back to the first record that is published and still there; returns the bytes that come again. If the disk
         fails, nothing has changed.
         """
-        back = [number for number, _ in self._kept(read_cursor(self._directory))]
+        back = [number for number, _ in self._kept(read_cursor(self.directory))]
         if not back:
             return 0
         size = sum(self._size(number) for number in back)
@@ -123,26 +113,26 @@ class SpoolReader:
         """Delete published segments: those kept long enough, if `aged`, and what is above `keep_bytes`; returns how
         many.
         """
-        cursor = read_cursor(self._directory)
+        cursor = read_cursor(self.directory)
         kept = [(number, found) for number, found in self._kept(cursor) if number < cursor.segment]
         now = self._monotonic()
         self._published_at = {number: self._published_at.get(number, now) for number, _ in kept}
         size, removed = sum(found.st_size for _, found in kept), 0
         for number, found in kept:
             if size > self._keep_bytes or (aged and now - self._published_at[number] > self._keep):
-                segment_path(self._directory, number).unlink(missing_ok=True)
+                segment_path(self.directory, number).unlink(missing_ok=True)
                 size -= found.st_size
                 removed += 1
         return removed
 
     def lag_bytes(self) -> int:
-        later = (number for number in segment_numbers(self._directory) if number > self._at.segment)
+        later = (number for number in segment_numbers(self.directory) if number > self._at.segment)
         return max(0, self._size(self._at.segment) - self._at.offset) + sum(self._size(number) for number in later)
 
     def _collect(self, found: list[Spooled], limit: int, max_bytes: int) -> bool:
         """Add the whole records that follow in this segment; True if a limit ended it."""
         try:
-            file = os.open(segment_path(self._directory, self._at.segment), os.O_RDONLY)
+            file = os.open(segment_path(self.directory, self._at.segment), os.O_RDONLY)
         except FileNotFoundError:
             return False
         size, segment = sum(len(record.payload) for record in found), self._at.segment
@@ -181,18 +171,18 @@ class SpoolReader:
     def _kept(self, cursor: Position) -> list[tuple[int, os.stat_result]]:
         """The segments of which something is published, ascending; the last may be the one that is being read."""
         found: list[tuple[int, os.stat_result]] = []
-        for number in segment_numbers(self._directory):
+        for number in segment_numbers(self.directory):
             if number < cursor.segment or (number == cursor.segment and cursor.offset > 0):
                 with contextlib.suppress(FileNotFoundError):
-                    found.append((number, segment_path(self._directory, number).stat()))
+                    found.append((number, segment_path(self.directory, number).stat()))
         return found
 
     def _following(self) -> int | None:
-        return next((number for number in segment_numbers(self._directory) if number > self._at.segment), None)
+        return next((number for number in segment_numbers(self.directory) if number > self._at.segment), None)
 
     def _size(self, number: int) -> int:
         try:
-            return segment_path(self._directory, number).stat().st_size
+            return segment_path(self.directory, number).stat().st_size
         except FileNotFoundError:
             return 0
 
@@ -229,6 +219,8 @@ def spool_age(directory: Path, now: float) -> float:
     """Seconds since the oldest record that is not published was made; 0 if all are published or it cannot be read."""
     with contextlib.suppress(OSError, MessageError):
         for record in SpoolReader(directory).read(1):
-            made = decode_spooled(record.payload)
-            return max(0.0, now - (made.finished if isinstance(made, RawExchange) else made.received))
+            made = decode(record.payload)
+            if isinstance(made, Exchange):
+                return max(0.0, now - made.started - made.duration)
+            return max(0.0, now - made.received) if isinstance(made, Feedback) else 0.0
     return 0.0

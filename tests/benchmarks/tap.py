@@ -36,7 +36,7 @@ from typing import Any
 
 import msgspec
 
-from actors.messages.spool import RawExchange, decode_spooled
+from actors.messages import Exchange, decode
 from daemon.tap.spool_reader import SpoolReader
 from tests.benchmarks import peers, report
 from tests.benchmarks.native import Load, Native, NativeError
@@ -201,12 +201,12 @@ class Bench:
         reader = SpoolReader(target.tap.spool)
         while found := reader.read():
             for record in found:
-                exchange = decode_spooled(record.payload)
-                assert isinstance(exchange, RawExchange)
+                exchange = decode(record.payload)
+                assert isinstance(exchange, Exchange)
                 ids.append(record.id)
-                with_ids += b'"token_ids":[' in exchange.response
-                if exchange.problem or exchange.status != 200:
-                    problems[exchange.problem or f"status {exchange.status}"] += 1
+                with_ids += bool(exchange.response_ids)
+                if not exchange.complete or exchange.status != 200:
+                    problems[exchange.error or f"status {exchange.status}"] += 1
         shutil.rmtree(target.tap.spool, ignore_errors=True)
         row.lost += target.sent - len(ids) - target.shed
         doubled = len(ids) - len(set(ids))

@@ -17,7 +17,6 @@ import httpx
 import pytest
 
 from actors.messages.routes import Routes, write_routes
-from actors.messages.spool import decode_spooled
 from daemon.tap.segments import spools
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Asked, Engine, answer, running_engine
@@ -71,7 +70,7 @@ class Tap:
 def kept(state: Path) -> set[str]:
     """Ids of the records in the spools of both workers."""
     records = [one for spool in spools(state / "spool", 2) for one in SpoolReader(spool).read(100_000, 1 << 30)]
-    return {decode_spooled(one.payload).id for one in records}
+    return {one.id.hex() for one in records}
 
 
 @contextlib.contextmanager

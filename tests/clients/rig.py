@@ -14,9 +14,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from actors.messages import Exchange
-from actors.messages.spool import RawExchange, decode_spooled
-from adapters.intake.tap import exchange_from_raw
+from actors.messages import Exchange, decode
 from daemon.tap.spool_reader import SpoolReader
 from tests.clients.catalogue import Client, Run, runs
 from tests.clients.engine.script import SCRIPTS
@@ -70,17 +68,17 @@ def given(engine: str) -> dict[str, dict[str, Any]]:
     return {each["response_id"]: each for each in httpx.get(f"{engine}/given", timeout=within()).json()}
 
 
-def spooled(directory: Path, wanted: int) -> list[RawExchange]:
+def spooled(directory: Path, wanted: int) -> list[Exchange]:
     """What the tap kept: `wanted` records, and no more than those."""
     reader, found = SpoolReader(directory / "spool"), []
 
     def read() -> bool:
-        found.extend(decode_spooled(record.payload) for record in reader.read())
+        found.extend(decode(record.payload) for record in reader.read())
         return len(found) >= wanted
 
     wait_until(read, f"{wanted} records in the spool")
     assert len(found) == wanted
-    return [record for record in found if isinstance(record, RawExchange)]
+    return [record for record in found if isinstance(record, Exchange)]
 
 
 def work(clients: Sequence[Client], runs: Sequence[Run], url: str, directory: Path) -> dict[str, Any]:
@@ -157,5 +155,5 @@ def trial(clients: Sequence[Client], count: int, engine: str, directory: Path) -
     with tap(engine, directory) as url:
         results = work(clients, mine, url, directory / "clients")
         truth = {key: value for key, value in given(engine).items() if key not in before}
-        seen = [exchange_from_raw(record) for record in spooled(directory, len(truth))]
+        seen = spooled(directory, len(truth))
     return Trial(results=results, exchanges=seen, truth=truth, verdicts=judge(mine, seen, truth))

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from actors.messages import steps_array
-from adapters.intake.tap import exchange_from_raw
 from tests.clients import rig
 from tests.clients.catalogue import CHAT, RESPONSES, Client, runs
 from tests.clients.engine.script import HANDOFF
@@ -27,7 +26,7 @@ def test_each_run_is_one_trajectory_of_two_roles_with_its_handoff(tmp_path: Path
         results = rig.work(TEAMS, mine, url, tmp_path / "clients")
         assert {(*answers, last) for answers, _, last in results.values()} == {("It is 5.", "Clerk")}
         truth = rig.given(engine)
-        seen = [exchange_from_raw(record) for record in rig.spooled(tmp_path / "tap", len(truth))]
+        seen = rig.spooled(tmp_path / "tap", len(truth))
     found = stitched(seen).trajectories
     assert len(found) == len(mine)
     assert len({step.role for run in found for step in run.steps}) == 2, "the same names in every run and dialect"

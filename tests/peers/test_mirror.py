@@ -11,7 +11,7 @@ import anyio
 import httpx
 import pytest
 
-from actors.messages.spool import RawExchange
+from actors.messages import Exchange
 from tests.support.engine import Engine, completion, running_engine, stream_pieces
 from tests.support.patience import within
 from tests.support.ports import free_port
@@ -75,9 +75,9 @@ async def mirrored(directory: Path) -> AsyncIterator[tuple[httpx.AsyncClient, En
             yield client, engine, rig
 
 
-async def one(rig: Rig) -> RawExchange:
+async def one(rig: Rig) -> Exchange:
     (record,) = await rig.records(1)
-    assert isinstance(record, RawExchange)
+    assert isinstance(record, Exchange)
     return record
 
 
@@ -89,7 +89,12 @@ async def test_the_agent_gets_the_engines_answer_and_the_tap_the_whole_request(t
         record = await one(rig)
     assert answer.json() == completion(tokens=False)
     assert engine.asked[0].headers["authorization"] == AUTHORIZATION["authorization"]
-    assert (record.source, record.path, record.status, record.response) == ("mirror", "/v1/chat/completions", 0, b"")
+    assert (record.source, record.endpoint, record.status, record.response) == (
+        "mirror",
+        "/v1/chat/completions",
+        0,
+        b"",
+    )
     assert record.request == engine.asked[0].body
 
 

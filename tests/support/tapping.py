@@ -8,8 +8,7 @@ from pathlib import Path
 import anyio
 import httpx
 
-from actors.messages import Feedback
-from actors.messages.spool import RawExchange, decode_spooled
+from actors.messages import Exchange, Feedback, decode
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
 from daemon.tap.spool_reader import SpoolReader
@@ -33,9 +32,9 @@ class Rig:
         """An agent; with `url` a client of another door of the tap."""
         return httpx.AsyncClient(base_url=url or self.url, timeout=within())
 
-    async def records(self, wanted: int = 1) -> list[RawExchange | Feedback]:
+    async def records(self, wanted: int = 1) -> list[Exchange | Feedback]:
         """The next `wanted` records of the spool, and no more than those."""
-        found: list[RawExchange | Feedback] = []
+        found: list[Exchange | Feedback] = []
 
         def enough() -> bool:
             found.extend(self._written())
@@ -45,9 +44,9 @@ class Rig:
         assert len(found) == wanted
         return found
 
-    async def records_until(self, distinct: int) -> list[RawExchange | Feedback]:
+    async def records_until(self, distinct: int) -> list[Exchange | Feedback]:
         """Records until there are so many ids; a recorder's successor may write one twice."""
-        found: dict[str, RawExchange | Feedback] = {}
+        found: dict[str, Exchange | Feedback] = {}
 
         def enough() -> bool:
             found.update((record.id, record) for record in self._written())
@@ -63,8 +62,9 @@ class Rig:
         assert told.status_code == 202
         assert [record.id for record in await self.records()] == [told.json()["id"]], "a call before it was kept"
 
-    def _written(self) -> list[RawExchange | Feedback]:
-        return [decode_spooled(record.payload) for record in self._reader.read()]
+    def _written(self) -> list[Exchange | Feedback]:
+        found = [decode(record.payload) for record in self._reader.read()]
+        return [record for record in found if isinstance(record, Exchange | Feedback)]
 
 
 @contextlib.asynccontextmanager

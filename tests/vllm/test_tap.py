@@ -9,12 +9,10 @@ import httpx
 import pytest
 
 from actors.messages import Exchange, floats_array, ids_array
-from actors.messages.spool import RawExchange
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.engines.swap import perform
 from adapters.engines.swap_files import SwapJob
 from adapters.engines.vllm import VllmEngine
-from adapters.intake.tap import exchange_from_raw
 from tests.clients.verdict import stitched
 from tests.support.epochs import seen_epoch
 from tests.support.patience import within
@@ -147,8 +145,8 @@ async def kept(rig: Rig, path: str, body: dict[str, object]) -> Exchange:
     async with httpx.AsyncClient(timeout=within()) as http:
         assert (await http.post(rig.url + path, json={"model": "tiny", **body})).status_code == 200
     (record,) = await rig.records()
-    assert isinstance(record, RawExchange)
-    return exchange_from_raw(record)
+    assert isinstance(record, Exchange)
+    return record
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
@@ -196,7 +194,7 @@ async def test_a_call_of_another_api_trains_where_the_plug_in_is(
 
 async def one_trajectory(rig: Rig) -> None:
     """Three calls were kept, and are a run that trains."""
-    seen = [exchange_from_raw(record) for record in await rig.records(3) if isinstance(record, RawExchange)]
+    seen = [record for record in await rig.records(3) if isinstance(record, Exchange)]
     (run,) = stitched(seen).trajectories
     assert (len(run.steps), run.trainable, run.why_not) == (3, True, "")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.messages import Feedback
-from actors.messages.spool import RawExchange
+from actors.messages import Exchange, Feedback
 from daemon.tap.admission import DoorSettings, TenantSettings
 from daemon.tap.keys import Scope, add_key, revoke_key
 from tests.support.engine import Engine
@@ -106,7 +105,7 @@ async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Eng
     assert [one.headers.get("authorization") for one in asked] == ["Bearer sk-1", None, None]
     assert all("x-evolved-key" not in one.headers for one in asked)
     assert {one.tenant for one in records} == {"acme"}
-    calls = [one for one in records if isinstance(one, RawExchange)]
+    calls = [one for one in records if isinstance(one, Exchange)]
     assert [one.caller for one in calls] == [keys.texts["AGENT"][4:16]] * 3
     assert [one.id for one in records if isinstance(one, Feedback)] == named
     assert files_with(tmp_path, keys.texts["AGENT"]) == files_with(tmp_path, "sk-1") == []

@@ -14,7 +14,7 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from actors.messages.spool import RawExchange
+from actors.messages import Exchange
 from daemon.tap.errors import InvalidTapSettings, PortTaken
 from daemon.tap.sockets import bind, inherited, port_of
 from daemon.tap.spool_reader import SpoolReader
@@ -87,7 +87,7 @@ async def test_a_drain_finishes_what_is_under_way_and_answers_whom_it_had_accept
             await silent.receive()
         engine.gate.set()
         assert (await read_all(client)).endswith(b"0\r\n\r\n")
-    assert len([record for record in await rig.records(2) if isinstance(record, RawExchange) and record.complete]) == 1
+    assert len([record for record in await rig.records(2) if isinstance(record, Exchange) and record.complete]) == 1
 
 
 @pytest.mark.promise

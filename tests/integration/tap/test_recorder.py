@@ -13,7 +13,7 @@ import anyio.lowlevel
 import httpx
 import pytest
 
-from actors.messages.spool import RawExchange
+from actors.messages.raw import RawExchange
 from tests.support import patience
 from tests.support.engine import Engine
 from tests.support.patience import until

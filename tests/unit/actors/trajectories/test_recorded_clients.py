@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.messages.spool import RawExchange
+from actors.messages.raw import RawExchange
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
 from tests.unit.actors.trajectories.made import built, closed, names, stitcher_of
@@ -19,19 +19,14 @@ RECORDED = sorted((Path(__file__).parents[3] / "clients" / "recorded").glob("*.j
 def runs_of(path: Path) -> list[list[dict[str, Any]]]:
     """The calls of each run in a recording."""
     calls = [json.loads(line) for line in path.read_text().splitlines()]
-    return [list(group) for _, group in groupby(calls, key=lambda call: (call["script"], call["streamed"]))]
+    return [list(group) for _, group in groupby(calls, key=lambda call: call["script"])]
 
 
 RUNS = [pytest.param(run, id=f"{path.stem}-{number}") for path in RECORDED for number, run in enumerate(runs_of(path))]
 
 
 def raw(call: dict[str, Any], number: int, **fields: Any) -> RawExchange:
-    response = call["response"]
-    if isinstance(response, list):
-        response = "".join(f"data: {e if isinstance(e, str) else json.dumps(e)}\n\n" for e in response)
-    elif not isinstance(response, str):
-        response = json.dumps(response)
-    values = {"response": response.encode(), "status": call["status"], "content_type": call["content_type"]}
+    values = {"response": json.dumps(call["response"]).encode(), "status": call["status"]}
     return RawExchange(
         id=f"x{number}", path=call["path"], request=json.dumps(call["request"]).encode(), received=float(number),
         finished=number + 0.5, **(values | fields),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from actors.messages import Exchange, Hints, Sampling, VersionSpan, decode, encode, floats_array, ids_array
-from actors.messages.spool import RawExchange
+from actors.messages.raw import RawExchange
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
 from tests.support.engine import completion, stream_pieces

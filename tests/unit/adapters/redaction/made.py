@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from actors.messages.spool import RawExchange
+from actors.messages import Exchange
+from actors.messages.raw import RawExchange
+from adapters.intake.tap import exchange_from_raw
 from adapters.redaction import RedactionSettings, Redactor
 
 MAIL = "ann.smith@example.com"
@@ -22,6 +24,11 @@ def raw(request: Any = None, response: Any = b"", **fields: Any) -> RawExchange:
         else json.dumps(response).encode(),
     }  # fmt: skip
     return RawExchange(**values | fields)
+
+
+def recorded(record: RawExchange, redactor: Redactor = REDACTOR) -> Exchange:
+    """What the recorder writes of `record`."""
+    return exchange_from_raw(record, redactor)
 
 
 def asked(text: str) -> dict[str, Any]:
@@ -47,11 +54,6 @@ def chunk(delta: dict[str, Any], index: int = 0, **fields: Any) -> dict[str, Any
 def sse(events: list[Any], *, done: bool = True, newline: str = "\n") -> bytes:
     blocks = [f"data: {json.dumps(event)}{newline}{newline}" for event in events]
     return "".join([*blocks, f"data: [DONE]{newline}{newline}" if done else ""]).encode()
-
-
-def events(data: bytes) -> list[Any]:
-    blocks = data.replace(b"\r\n", b"\n").split(b"\n\n")
-    return [json.loads(block.partition(b"data: ")[2]) for block in blocks if b"data: {" in block]
 
 
 def everything(data: bytes) -> str:

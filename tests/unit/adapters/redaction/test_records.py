@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from actors.dialects import read_conversation
+from actors.dialects import DIALECTS, read_conversation
 from actors.messages import Exchange, Feedback, floats_array, ids_array, pack_array
-from adapters.intake.tap import exchange_from_raw
 from tests.support import byte_engine
 from tests.support.byte_engine import PATHS, Case
 from tests.support.plants import Plant, plants
@@ -25,8 +24,8 @@ from tests.unit.adapters.redaction.made import (
     answered,
     asked,
     chunk,
-    events,
     raw,
+    recorded,
     sse,
     tool_call,
 )
@@ -37,12 +36,12 @@ PLANTS = plants(23, 1)
 
 def messages(*told: dict[str, Any]) -> list[dict[str, Any]]:
     """What is kept of a request's messages."""
-    return json.loads(REDACTOR.exchange(raw({"messages": told})).request)["messages"]
+    return json.loads(recorded(raw({"messages": told})).request)["messages"]
 
 
 def test_an_escaped_value_is_found() -> None:
     body = b'{"messages": [{"content": "ann\\u0040example.com"}, {"content": "{\\"a\\": \\"x\\\\u0040y.org\\"}"}]}'
-    kept = json.loads(REDACTOR.exchange(raw(body)).request)["messages"]
+    kept = json.loads(recorded(raw(body)).request)["messages"]
     assert kept == [{"content": "[REDACTED:email]"}, {"content": '{"a": "[REDACTED:email]"}'}]
 
 
@@ -59,11 +58,11 @@ def test_fields_go_by_their_name_and_ids_of_calls_stay() -> None:
         "password": "sesame", "client_secret": "q8Zk2mPx91", "next_page_token": "q8Zk2mPx91q8Zk2mPx91", "cvv": 123,
         "passwordHint": "the usual", "max_tokens": 4096, "dbPassword": "open-it", "trajectory_id": MAIL, "user": MAIL,
     }  # fmt: skip
-    named = REDACTOR.exchange(raw({"metadata": {MAIL: "vip"}}))
+    named = recorded(raw({"metadata": {MAIL: "vip"}}))
     assert json.loads(named.request) == {"metadata": {"[REDACTED:email]": "vip"}}
     block = {"type": "tool_use", "id": "toolu_1", "name": "get", "input": {"id": MAIL, "type": MAIL}}
     request = {"metadata": fields, "messages": [{"role": "assistant", "content": [block]}]}
-    got = json.loads(REDACTOR.exchange(raw(request)).request)
+    got = json.loads(recorded(raw(request)).request)
     gone = {key for key, value in got["metadata"].items() if value == "[REDACTED:secret]"}
     assert gone == {"password", "client_secret", "cvv", "dbPassword"}
     assert (got["metadata"]["trajectory_id"], got["metadata"]["user"]) == (MAIL, "[REDACTED:email]")
@@ -73,7 +72,7 @@ def test_fields_go_by_their_name_and_ids_of_calls_stay() -> None:
 def test_what_was_recognised_once_goes_from_all_that_follows() -> None:
     told = ("Is zx81-Kappa a good one?", "ok: password=zx81-Kappa", "so I log in with zx81-Kappa")
     request = {"messages": [{"role": "user", "content": text} for text in told]}
-    after = REDACTOR.exchange(raw(request, answered("yes, with zx81-Kappa")))
+    after = recorded(raw(request, answered("yes, with zx81-Kappa")))
     # The first message stood so in the call before, in which nobody could know.
     assert [message["content"] for message in json.loads(after.request)["messages"]] == [
         "Is zx81-Kappa a good one?", "ok: password=[REDACTED:secret]", "so I log in with [REDACTED:secret]",
@@ -95,7 +94,7 @@ def test_within_one_message_it_does_not_matter_what_was_written_first() -> None:
     ):
         (got,) = messages(message)
         assert got["content"] == "I try [REDACTED:secret]"
-        reply = REDACTOR.exchange(raw(asked("hi"), {"choices": [{"index": 0, "message": message}]}))
+        reply = recorded(raw(asked("hi"), {"choices": [{"index": 0, "message": message}]}))
         assert json.loads(reply.response)["choices"][0]["message"] == got
 
 
@@ -105,7 +104,7 @@ def test_a_conversation_reads_the_same_in_every_call_that_carries_it(texts: list
     told = [{"role": "user", "content": text} for text in texts]
     longest = messages(*told)
     for count in range(1, len(texts)):
-        shorter = REDACTOR.exchange(raw({"messages": told[:count]}, answered(texts[count])))
+        shorter = recorded(raw({"messages": told[:count]}, answered(texts[count])))
         assert json.loads(shorter.request)["messages"] == longest[:count]
         assert json.loads(shorter.response)["choices"][0]["message"]["content"] == longest[count]["content"]
 
@@ -129,35 +128,33 @@ def test_an_exchange_that_was_read_loses_its_packed_ids() -> None:
 
 def test_a_response_that_was_cut_off_is_searched_as_text_and_goes_as_a_whole_if_it_has_ids() -> None:
     cut = json.dumps(answered(f"write to {MAIL} or caf\u00e9\u0040example.com and")).encode()[:-30]
-    after = REDACTOR.exchange(raw(asked("hi"), cut, complete=False, problem="client_left"))
+    after = recorded(raw(asked("hi"), cut, complete=False, problem="client_left"))
     assert MAIL.encode() not in after.response
     assert after.response.startswith(b'{"id": "chatcmpl-1"')
     cut = json.dumps(answered(MAIL, token_ids=[7, 8, 9])).encode()[:-3]
-    after = REDACTOR.exchange(raw(asked("hi"), cut, complete=False))
+    after = recorded(raw(asked("hi"), cut, complete=False))
     assert (after.response, after.finds["unreadable"]) == (b"", 1)
     whole = sse([chunk({"content": f"to {MAIL}"}, token_ids=[7])], done=False)
-    assert b"smith" not in REDACTOR.exchange(raw(asked("hi"), whole[:-30], content_type=SSE)).response
+    assert b"smith" not in recorded(raw(asked("hi"), whole[:-30], content_type=SSE)).response
     whole += sse([chunk({"content": "x"}, token_ids=[8, 9])], done=False)[:-6]
-    after = REDACTOR.exchange(raw(asked("hi"), whole, content_type=SSE))
+    after = recorded(raw(asked("hi"), whole, content_type=SSE))
     assert b"token_ids" not in after.response
-    assert len(events(after.response)) == 1
+    assert json.loads(after.response)["choices"][0]["message"]["content"] == "to [REDACTED:email]"
 
 
 def test_compressed_bodies_are_opened_and_unknown_ones_are_left_out() -> None:
     body = json.dumps(answered(MAIL)).encode()
-    after = REDACTOR.exchange(raw(asked("hi"), gzip.compress(body), content_encoding="gzip"))
-    assert (after.content_encoding, b"[REDACTED:email]" in after.response) == ("", True)
-    after = REDACTOR.exchange(raw(asked("hi"), b"\x8b\x02\x80brotli", content_encoding="br"))
-    assert (after.response, after.finds) == (b"", {"unreadable": 1})
-    clean = raw(asked("hi"), gzip.compress(json.dumps(answered("hello")).encode()), content_encoding="gzip")
-    assert REDACTOR.exchange(clean) is clean
+    after = recorded(raw(asked("hi"), gzip.compress(body), content_encoding="gzip"))
+    assert (b"[REDACTED:email]" in after.response, after.error) == (True, "")
+    after = recorded(raw(asked("hi"), b"\x8b\x02\x80brotli", content_encoding="br"))
+    assert (after.response, after.error) == (b"", "response cannot be decompressed: content encoding br")
     request = json.dumps(asked("password: Haus!Baum9"))
     for packed in (
         request.encode("utf-16"), request.encode("utf-16-le"), zlib.compress(request.encode()),
         gzip.compress(request.encode()), zlib.compressobj(wbits=-15).compress(request.encode()) + b"\xff",
         b"\x28\xb5\x2f\xfd" + request.encode() + b"\xff",
     ):  # fmt: skip
-        kept = REDACTOR.exchange(raw(packed)).request
+        kept = recorded(raw(packed)).request
         assert kept != packed
         assert b"Haus" not in kept
 
@@ -165,7 +162,7 @@ def test_compressed_bodies_are_opened_and_unknown_ones_are_left_out() -> None:
 def test_embedded_files_are_no_text() -> None:
     picture = "data:image/png;base64," + "iVBORw0KGgo4111111111111111AKIA" * 200
     record = raw({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": picture}}]}]})
-    assert REDACTOR.exchange(record) is record
+    assert recorded(record).finds == {}
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.sampled_from(["application/json", "text/event-stream", ""]))
@@ -174,9 +171,9 @@ def test_embedded_files_are_no_text() -> None:
 @example(b'{"messages": "\\ud800 ann@example.com"}', b'{"x": NaN, "y": "ann@example.com"}', "application/json")
 @settings(max_examples=200)
 def test_no_bytes_make_it_raise(request: bytes, response: bytes, content_type: str) -> None:
-    after = REDACTOR.exchange(raw(request, response, content_type=content_type))
+    after = recorded(raw(request, response, content_type=content_type))
     assert b"ann@example.com" not in after.request + after.response
-    assert REDACTOR.exchange(after) == after
+    assert REDACTOR.message(after) == after
 
 
 # Streams
@@ -202,13 +199,13 @@ def test_a_split_answer_reads_like_the_whole_one(
         raw(asked("hi"), sse(stream, newline=newline), path=PATHS[dialect], content_type=SSE),
         raw(asked("hi"), whole, path=PATHS[dialect]),
     ]
-    after = [REDACTOR.exchange(record) for record in records]
+    after = [recorded(record) for record in records]
     assert [one.redacted for one in after] == [("response",)] * 2
-    split, plain = (read_conversation(exchange_from_raw(one)).answers for one in after)
+    split, plain = (read_conversation(one).answers for one in after)
     assert split == plain
     needle = max(plant.value.splitlines(), key=len)
     assert [where(one.response, [needle]) for one in after] == [{}, {}]
-    assert [REDACTOR.exchange(one) for one in after] == after
+    assert [REDACTOR.message(one) for one in after] == after
 
 
 def test_two_choices_and_two_tool_calls_are_not_mixed() -> None:
@@ -217,20 +214,40 @@ def test_two_choices_and_two_tool_calls_are_not_mixed() -> None:
         chunk({"content": "home"}, index=1), chunk(arguments(0, '{"a": "ann@')), chunk(arguments(1, '{"b": "x')),
         chunk(arguments(0, 'example.com"}')), chunk(arguments(1, '@"}')),
     ]  # fmt: skip
-    parts = [event["choices"][0]["delta"] for event in events(REDACTOR.exchange(raw(asked("hi"), stream)).response)]
-    assert [part.get("content") for part in parts[:4]] == ["[REDACTED:email]", "bob@", "", "home"]
-    told = [part["tool_calls"][0]["function"]["arguments"] for part in parts[4:]]
-    assert told == ['{"a": "[REDACTED:email]', '{"b": "x', '"}', '@"}']
+    one, two = json.loads(recorded(raw(asked("hi"), stream)).response)["choices"]
+    assert (one["message"]["content"], two["message"]["content"]) == ("[REDACTED:email]", "bob@home")
+    told = [call["function"]["arguments"] for call in one["message"]["tool_calls"]]
+    assert told == ['{"a": "[REDACTED:email]"}', '{"b": "x@"}']
 
 
-def test_a_clean_stream_is_the_very_same_record_and_comments_and_names_of_events_stay() -> None:
-    clean = sse([chunk({"content": "gr\u00fc\u00df dich"}, token_ids=[1])])
-    record = raw(asked("hi"), b": ping\r\n\r\nevent: x\nid: 3\n" + clean + b"data: {brok", content_type=SSE)
-    assert REDACTOR.exchange(record) is record
-    found = b": hello\n\nevent: x\n" + sse([chunk({"content": f"to {MAIL}"})])
-    after = REDACTOR.exchange(raw(asked("hi"), found, content_type=SSE))
-    assert after.response.startswith(b": hello\n\nevent: x\ndata: {")
-    assert after.response.endswith(b"data: [DONE]\n\n")
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_stream_of_a_form_that_nobody_knows_is_kept_unless_a_find_lies_across_its_events(cut: bool) -> None:
+    """After an engine's update: the events stay, each searched by itself, and all of them together."""
+    texts = ["to ann.", "smith@example.com", " now"] if cut else ["to ", MAIL, " now"]
+    stream = [{"kind": "novel", "id": "r", "words": {"text": text}} for text in texts]
+    after = recorded(raw(asked("hi"), stream))
+    if cut:
+        assert (after.response, after.finds["unreadable"]) == (b"", 1)
+    else:
+        assert [event["words"]["text"] for event in json.loads(after.response)] == ["to ", "[REDACTED:email]", " now"]
+    assert (after.complete, after.error) == (False, "a stream of an unknown form")
+
+
+def test_one_bad_event_and_a_bug_in_a_dialect_cost_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = sse([chunk({"content": "well"})]).replace(b"data: [DONE]", b'data: {"choices": [')
+    after = recorded(raw(asked("hi"), events, content_type=SSE))
+    assert json.loads(after.response)["choices"][0]["message"]["content"] == "well"
+    assert after.error == "1 events that are no JSON"
+
+    def broken(events: object) -> Any:
+        raise KeyError("a bug")
+
+    for name, dialect in DIALECTS.items():
+        monkeypatch.setitem(DIALECTS, name, msgspec.structs.replace(dialect, merge=broken))
+    for path in PATHS.values():
+        after = recorded(raw(asked("hi"), [chunk({"content": f"to {MAIL}"})], path=path))
+        assert b"[REDACTED:email]" in after.response
+        assert after.error.startswith("a stream that cannot be merged")
 
 
 # Token ids
@@ -251,9 +268,9 @@ def sampled(
         ids = {"token_ids": [*range(100, 100 + len(texts))], "logprobs": {"content": entries}}
         choice = answered("".join(texts), **ids)["choices"][0] | ({"message": message} if message else {})
         response = base | {"choices": [choice | {"index": at} for at in range(choices)]}
-    clean = REDACTOR.exchange(raw(asked(prompt), response, tokens_requested=True))
-    assert MAIL.encode() not in clean.response + clean.request
-    return exchange_from_raw(clean)
+    call = recorded(raw(asked(prompt), response, tokens_requested=True))
+    assert MAIL.encode() not in call.response + call.request
+    return call
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -306,10 +323,10 @@ def test_where_the_tokens_of_a_find_cannot_be_told_none_is_kept(how: dict[str, A
 def test_of_a_redacted_part_goes_all_that_decodes_to_it() -> None:
     tokens = {"token_ids": [5], "logprobs": {"content": [{"token": "hi", "logprob": -0.5, "bytes": [104, 105]}]}}
     whole = {"prompt_token_ids": [1, 2], "prompt_logprobs": None, "prompt_text": "<s>hi"}
-    in_prompt = json.loads(REDACTOR.exchange(raw(asked(MAIL), answered("hi", **tokens) | whole)).response)
+    in_prompt = json.loads(recorded(raw(asked(MAIL), answered("hi", **tokens) | whole)).response)
     assert not whole.keys() & in_prompt.keys()
     assert in_prompt["choices"][0]["token_ids"] == [5]
-    in_answer = json.loads(REDACTOR.exchange(raw(asked("hello"), answered(MAIL, **tokens) | whole)).response)
+    in_answer = json.loads(recorded(raw(asked("hello"), answered(MAIL, **tokens) | whole)).response)
     assert in_answer["prompt_token_ids"] == [1, 2]
     assert not tokens.keys() & in_answer["choices"][0].keys()
 
@@ -325,7 +342,7 @@ def test_ids_in_the_raw_messages_of_the_responses_api_go_too(streamed: bool) -> 
             "output_messages": [{"type": "raw_message_tokens", "message": said, "tokens": [4, 5]}],
         }  # fmt: skip
         data: Any = [{"type": "response.completed", "response": body}] if streamed else body
-        after = REDACTOR.exchange(raw({"input": asks}, data, path="/v1/responses"))
+        after = recorded(raw({"input": asks}, data, path="/v1/responses"))
         plain = after.response.replace(b" ", b"")
         return after.redacted, b"[1,2,3]" in plain, b"[4,5]" in plain
 

@@ -1,14 +1,14 @@
-"""What the tap writes to its spool: a call as raw bytes, or feedback.
+"""What the tap hands to its recorder: a call as raw bytes, or feedback.
 
 The tap only copies: understanding a response (merging a stream, reading token ids) takes time that an agent would wait
-for, so it happens in the daemon, in `adapters.intake.tap`. These records never travel on a stream.
+for, so it happens in the recorder, in `adapters.intake.tap`. These records touch no disk and travel on no stream.
 """
 
 import msgspec
 
 from actors.messages.base import Message
 from actors.messages.codec import decode_as
-from actors.messages.traffic import Feedback, Hints, Part, Source
+from actors.messages.traffic import Feedback, Hints, Source
 
 
 class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
@@ -43,17 +43,11 @@ class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
     """`mirror`: there is no response, `status` is 0."""
     caller: str = ""
     """Id of the agent key that the call came with, never the key."""
-    redacted: tuple[Part, ...] = ()
-    """Where something was taken out of the bodies."""
-    finds: dict[str, int] = {}
-    """How many finds of each kind were taken out."""
 
 
-SpoolRecord = RawExchange | Feedback
-
-_decoder: msgspec.msgpack.Decoder[SpoolRecord] = msgspec.msgpack.Decoder(SpoolRecord)
+_decoder: msgspec.msgpack.Decoder[RawExchange | Feedback] = msgspec.msgpack.Decoder(RawExchange | Feedback)
 
 
-def decode_spooled(data: bytes) -> SpoolRecord:
+def decode_raw(data: bytes) -> RawExchange | Feedback:
     """The record in `data`."""
     return decode_as(_decoder, data)
