@@ -72,9 +72,9 @@ def collect(value: Any, into: list[str], finder: Finder, key: str = "", free: bo
     return False
 
 
-def pieces(events: list[Any]) -> list[str]:
-    """The strings of a list of events, those of one place joined: a stream cuts texts wherever it likes. What is the
-    same in each event was not cut.
+def pieces(events: list[Any]) -> list[list[str]]:
+    """The strings of a list of events by their place: a stream cuts a text wherever it likes. What is the same in each
+    event was not cut.
     """
     places: dict[tuple[Any, ...], list[str]] = {}
 
@@ -91,7 +91,7 @@ def pieces(events: list[Any]) -> list[str]:
 
     for event in events:
         walk(event, ())
-    return ["".join(parts) for parts in places.values() if len(set(parts)) > 1]
+    return [parts for parts in places.values() if len(set(parts)) > 1]
 
 
 def redact(value: Any, scrub: Scrub, key: str = "", free: bool = False) -> Any:

@@ -135,10 +135,10 @@ class Redactor:
         before, scrub.taken = sum(scrub.finds.values()), {}
         try:
             body, encode = _decoded(data)
+            if isinstance(body, list) and self._is_cut(body, scrub):
+                return _left_out(scrub)
             if not self._is_clean(body, scrub):
                 body = redact_response(body, scrub)
-            if isinstance(body, list) and not self._finder.clean(pieces(body), scrub.known):
-                return _left_out(scrub)  # a stream that could not be merged, and a find across its events
             found = sum(scrub.finds.values()) > before
             dropped = (found or in_prompt) and masked_tokens(
                 body, _only_choice(body), scrub, prompt=in_prompt, response=found
@@ -153,6 +153,15 @@ class Redactor:
         if (text != data or in_prompt) and may_carry_tokens(data):
             return _left_out(scrub)  # there are ids in it that decode to what was found, and no telling where
         return (text, True) if text != data else (data, False)
+
+    def _is_cut(self, events: list[Any], scrub: Scrub) -> bool:
+        """Whether a find lies across the events of a stream that could not be merged."""
+        for parts in pieces(events):
+            whole = "".join(parts)
+            for edit in self._finder.edits(whole, scrub.known):
+                if not any(whole[edit.start : edit.end] in part for part in parts):
+                    return True
+        return False
 
     def _is_clean(self, body: Any, scrub: Scrub) -> bool:
         texts: list[str] = []

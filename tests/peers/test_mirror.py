@@ -89,12 +89,8 @@ async def test_the_agent_gets_the_engines_answer_and_the_tap_the_whole_request(t
         record = await one(rig)
     assert answer.json() == completion(tokens=False)
     assert engine.asked[0].headers["authorization"] == AUTHORIZATION["authorization"]
-    assert (record.source, record.endpoint, record.status, record.response) == (
-        "mirror",
-        "/v1/chat/completions",
-        0,
-        b"",
-    )
+    assert (record.source, record.endpoint) == ("mirror", "/v1/chat/completions")
+    assert (record.status, record.response) == (0, b"")
     assert record.request == engine.asked[0].body
 
 

@@ -50,11 +50,11 @@ async def endless(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("script", "leaves", "status", "problem", "response"),
+    ("script", "leaves", "status", "error", "response"),
     [
         (hang, True, 0, "client_left", b""),
-        (endless, True, 200, "client_left", b"data: {}\n\n"),
-        (HALF, False, 200, "upstream_broke", b"data: {}\n\n"),
+        (endless, True, 200, "a stream of an unknown form", b"[{}"),
+        (HALF, False, 200, "a stream of an unknown form", b"[{}"),
         (ENDS, False, 502, "upstream_broke", b""),
         (hang, False, 504, "timeout", b""),
     ],
@@ -62,10 +62,10 @@ async def endless(engine: Engine, asked: Asked, stream: ByteStream) -> bool:
          "engine dies before its answer", "engine takes too long"],
 )  # fmt: skip
 async def test_the_record_of_a_call_that_went_wrong_says_how(
-    tmp_path: Path, engine: Engine, script: Script, leaves: bool, status: int, problem: str, response: bytes
+    tmp_path: Path, engine: Engine, script: Script, leaves: bool, status: int, error: str, response: bytes
 ) -> None:
     engine.script = script
-    patience = 0.1 if problem == "timeout" else within()
+    patience = 0.1 if error == "timeout" else within()
     async with running_tap(tmp_path, engine.port, first_byte_seconds=patience) as rig:
         with anyio.fail_after(within()):
             async with raw(rig) as client:
@@ -78,7 +78,7 @@ async def test_the_record_of_a_call_that_went_wrong_says_how(
             if script in (hang, endless):
                 await engine.left.wait()
         (record,) = await rig.records()
-    assert (record.complete, record.problem, record.status) == (False, problem, status)
+    assert (record.complete, record.error, record.status) == (False, error, status)
     assert record.response.startswith(response)
     assert len(engine.asked) == 1, "a fresh connection is no reason to send a call twice"
     if not leaves:

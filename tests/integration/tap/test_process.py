@@ -18,7 +18,7 @@ from actors.messages import Exchange
 from daemon.tap.errors import InvalidTapSettings, PortTaken
 from daemon.tap.sockets import bind, inherited, port_of
 from daemon.tap.spool_reader import SpoolReader
-from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk
+from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk, stream_pieces
 from tests.support.patience import until, wait_until, within
 from tests.support.ports import free_port
 from tests.support.process import Process
@@ -64,9 +64,10 @@ async def test_a_drain_finishes_what_is_under_way_and_answers_whom_it_had_accept
     engine: Engine, tmp_path: Path
 ) -> None:
     async def slow(engine: Engine, asked: Asked, stream: anyio.abc.ByteStream) -> bool:
-        await stream.send(STREAM_HEAD + chunk(b"data: 1\n\n"))
+        first, *rest = stream_pieces(tokens=False)
+        await stream.send(STREAM_HEAD + chunk(first))
         await engine.gate.wait()
-        await stream.send(chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        await stream.send(b"".join(map(chunk, rest)) + b"0\r\n\r\n")
         return True
 
     engine.script = slow

@@ -14,6 +14,7 @@ from actors.messages import Exchange, Hints, Sampling, VersionSpan, decode, enco
 from actors.messages.raw import RawExchange
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import exchange_from_raw
+from adapters.redaction import RedactionSettings, Redactor
 from tests.support.engine import completion, stream_pieces
 
 SSE = "text/event-stream; charset=utf-8"
@@ -22,7 +23,12 @@ SPANS = [{"version": "7", "start": 0, "end": 2}]
 
 
 def seen(path: str, answer: object, request: object = None, **fields: Any) -> Exchange:
-    """The exchange of a call at `path`; a list is a stream of its events, bytes are the body as it came."""
+    """The exchange of a call, as `raw` has it."""
+    return exchange_from_raw(raw(path, answer, request, **fields))
+
+
+def raw(path: str, answer: object, request: object = None, **fields: Any) -> RawExchange:
+    """A call at `path`; a list is a stream of its events, bytes are the body as it came."""
     streamed = isinstance(answer, list)
     events = answer if streamed else []
     body = b"".join(b"event: x\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
@@ -32,7 +38,7 @@ def seen(path: str, answer: object, request: object = None, **fields: Any) -> Ex
         "content_type": SSE if streamed else "application/json",
         "response": answer if isinstance(answer, bytes) else body if streamed else json.dumps(answer).encode(),
     }  # fmt: skip
-    return exchange_from_raw(RawExchange(**values | fields))
+    return RawExchange(**values | fields)
 
 
 def tokens(exchange: Exchange) -> tuple[Any, ...]:
@@ -356,7 +362,12 @@ def test_a_label_that_is_no_version_of_ours_is_minus_one() -> None:
 
 @pytest.mark.parametrize("part", ["prompt", "response"])
 def test_redacted_parts_of_a_dialect_that_masks_nothing_leave_no_tokens(part: str) -> None:
-    exchange = seen(COMPLETIONS, COMPLETED, redacted=(part,), finds={"email": 1})
+    mail = "ann@example.com"
+    request, answer = ({"prompt": mail}, COMPLETED) if part == "prompt" else ({}, copy.deepcopy(COMPLETED))
+    if part == "response":
+        answer["choices"][0]["text"] = mail
+    record = raw(COMPLETIONS, answer, request)
+    exchange = exchange_from_raw(record, Redactor(RedactionSettings()))
     assert (*tokens(exchange), exchange.finds) == ([], [], [], f"redacted {part}", {"email": 1})
 
 

@@ -130,7 +130,7 @@ def test_a_response_that_was_cut_off_is_searched_as_text_and_goes_as_a_whole_if_
     cut = json.dumps(answered(f"write to {MAIL} or caf\u00e9\u0040example.com and")).encode()[:-30]
     after = recorded(raw(asked("hi"), cut, complete=False, problem="client_left"))
     assert MAIL.encode() not in after.response
-    assert after.response.startswith(b'{"id": "chatcmpl-1"')
+    assert json.loads(after.response).startswith('{"id": "chatcmpl-1"')
     cut = json.dumps(answered(MAIL, token_ids=[7, 8, 9])).encode()[:-3]
     after = recorded(raw(asked("hi"), cut, complete=False))
     assert (after.response, after.finds["unreadable"]) == (b"", 1)

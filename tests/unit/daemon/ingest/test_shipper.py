@@ -142,7 +142,7 @@ async def test_what_a_broker_confirmed_and_lost_is_published_again(tmp_path: Pat
     async with rig.running():
         await rig.published(3)
         rig.bus.lose("traffic.exchange", 2)
-        spool(tmp_path, call(3))
+        spool(tmp_path, call(3), first=3)
         published = await rig.published(6)
     assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
     assert rig.figure("evolved_shipper_replays_total") == 1
@@ -178,7 +178,7 @@ async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tm
     async with first.running():
         await first.published(2)
     # The second broker is as empty as one whose disk is new.
-    spool(tmp_path, call(2))
+    spool(tmp_path, call(2), first=2)
     async with second.running():
         published = await second.published(3)
     assert [item.id[-1] for item in published] == ["2", "0", "1"]
