@@ -249,8 +249,6 @@ def _grounds(record: Message) -> Sequence[str]:
             return record.sources
         case BatchOrder():
             return record.trajectories
-        case Task():
-            return task_sources(record)
         case Feedback():
             return [key for key in (record.trajectory_id, record.exchange_id) if key]
         case _:
