@@ -163,8 +163,6 @@ class Store(Database):
 
     experiences = _question(lessons.experiences)
     replace_experiences = _change(lessons.replace)
-    revisions = _question(lessons.revisions)
-    experiences_at = _question(lessons.experiences_at)
     revisions_of = _question(lessons.revisions_of)
     revise = _dated(lessons.revise)
     add_experiences = _dated(lessons.add_experiences)
