@@ -129,7 +129,7 @@ def _asked(config: "Config", question: Any) -> Any:
 def _backup(arguments: argparse.Namespace, config: "Config") -> int:
     from daemon.upkeep.backup import backup
 
-    made = backup(config, arguments.out, settings=arguments.config, with_keys=arguments.with_keys, say=_say)
+    made = backup(config, arguments.out, settings=arguments.config, with_keys=arguments.with_keys)
     told = {
         "backup": str(arguments.out), "schema": made.schema, "audit_head": made.head, "files": len(made.files),
         "bytes": sum(file.size for file in made.files), "keys": made.keys,

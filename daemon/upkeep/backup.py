@@ -15,7 +15,7 @@ import os
 import shutil
 import tarfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -37,7 +37,6 @@ CONTENTS = "backup.json"
 DATABASE = "evolved.db"
 _ALWAYS = ("live/adapters.json", "versions/pinned", "lessons", "FREEZE", "routes.json")
 _SECRET = ("keys", SECRETS)
-Report = Callable[[str], None]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -62,14 +61,14 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[Entry, ...] = ()
 
 
-def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool, say: Report) -> Contents:
+def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool) -> Contents:
     """Write a backup to `out`."""
     if out.exists():
         raise TransferFailed(f"{out} exists; a backup is never written over another, name a new one")
     aside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         aside.mkdir(parents=True, mode=0o700)
-        contents = _fill(config, aside, settings, with_keys, say)
+        contents = _fill(config, aside, settings, with_keys)
         if out.suffix == ".tar":
             _pack(aside, out)
         else:
@@ -84,10 +83,10 @@ def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool,
     return contents
 
 
-def _fill(config: Config, aside: Path, settings: Path | None, with_keys: bool, say: Report) -> Contents:
+def _fill(config: Config, aside: Path, settings: Path | None, with_keys: bool) -> Contents:
     created, url, database = time.time(), config.store_url, sqlite_file(config.store_url)
     if database is not None:
-        copy(database, aside / DATABASE, lambda share: say(f"store: {share:.0%}"))
+        ask(url, partial(copy, target=aside / DATABASE))
         url = f"sqlite:///{aside / DATABASE}"
     schema, head = ask(url, _looked, config.database.password_file)
     names = [*_ALWAYS, *(_SECRET if with_keys else ())]

@@ -79,9 +79,7 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
                 assert await handle(store, subscription, 100) == (100, 0)
                 async with anyio.create_task_group() as group:
                     group.start_soon(handle, store, subscription, 120)
-                    made = await anyio.to_thread.run_sync(
-                        lambda: backup(config, out, settings=None, with_keys=False, say=quiet)
-                    )
+                    made = await anyio.to_thread.run_sync(lambda: backup(config, out, settings=None, with_keys=False))
                 await handle(store, subscription, 80, last=True)  # the broker has an ack for all of them
                 assert len(await store.open_exchanges()) == CALLS
 
@@ -125,23 +123,23 @@ def made(tmp_path: Path) -> Config:
 
 
 def test_a_backup_holds_keys_only_if_asked_for(made: Config, tmp_path: Path) -> None:
-    plain = backup(made, tmp_path / "plain", settings=None, with_keys=False, say=quiet)
+    plain = backup(made, tmp_path / "plain", settings=None, with_keys=False)
     names = {entry.name for entry in plain.files}
     assert names == {
         "evolved.db", "state/versions/v000000/manifest.json", "state/versions/v000007/manifest.json",
         "state/live/adapters.json",
     }  # fmt: skip
-    everything = backup(made, tmp_path / "all", settings=None, with_keys=True, say=quiet)
+    everything = backup(made, tmp_path / "all", settings=None, with_keys=True)
     more = {entry.name for entry in everything.files} - names
     assert more == {"state/keys/gate/private.pem"}
     assert (tmp_path / "all").stat().st_mode & 0o077 == 0
     with pytest.raises(TransferFailed, match="exists"):
-        backup(made, tmp_path / "all", settings=None, with_keys=True, say=quiet)
+        backup(made, tmp_path / "all", settings=None, with_keys=True)
 
 
 def test_what_is_in_the_way_is_named_and_the_spool_is_not(made: Config, tmp_path: Path) -> None:
     out, old = tmp_path / "all.tar", tmp_path / "old"
-    backup(made, out, settings=None, with_keys=True, say=quiet)
+    backup(made, out, settings=None, with_keys=True)
     with pytest.raises(
         TransferFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
     ) as told:
@@ -159,7 +157,7 @@ def test_what_is_in_the_way_is_named_and_the_spool_is_not(made: Config, tmp_path
 @pytest.mark.parametrize("name", ["evolved.db", "state/live/adapters.json", "backup.json"])
 def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(made: Config, tmp_path: Path, name: str) -> None:
     out = tmp_path / "plain"
-    backup(made, out, settings=None, with_keys=False, say=quiet)
+    backup(made, out, settings=None, with_keys=False)
     content = bytearray((out / name).read_bytes())
     content[len(content) // 2] ^= 1
     (out / name).write_bytes(content)
@@ -179,7 +177,7 @@ def test_a_backup_with_a_file_that_leads_out_of_it_is_refused(made: Config, tmp_
 
 
 def test_a_restore_is_refused_while_a_daemon_holds_the_directory(made: Config, tmp_path: Path) -> None:
-    backup(made, tmp_path / "b", settings=None, with_keys=False, say=quiet)
+    backup(made, tmp_path / "b", settings=None, with_keys=False)
     taken = pytest.raises(StartFailed, match="a daemon runs here; stop it first")
     with state_lock(made.state), state_lock(made.state), taken:  # two daemons may share it
         restore(made, tmp_path / "b", say=quiet)

@@ -37,7 +37,7 @@ async def test_the_rest_is_put_back_beside_a_store_that_pg_restore_has_put_back(
     (config.state / "live/adapters.json").write_text("[]")
     calls = [exchange("a", number) for number in range(30)]
     await store.save([*calls, Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
-    made = backup(config, tmp_path / "b", settings=None, with_keys=False, say=quiet)
+    made = backup(config, tmp_path / "b", settings=None, with_keys=False)
     assert [entry.name for entry in made.files] == ["state/live/adapters.json"]
     plain = url.replace("postgresql+psycopg", "postgresql")
     run("pg_dump", "--format=custom", f"--file={tmp_path}/dump", plain)

@@ -85,16 +85,6 @@ class Library:
             if len(pool) > _MOST:
                 self._trim(pool)
 
-    async def remove(self, lessons: Iterable[Experience]) -> None:
-        """Take lessons away."""
-        for lesson in lessons:
-            pool = self._pools.get(lesson.tenant)
-            if pool is None:
-                continue
-            pool.remove(lesson.id)
-            if not len(pool):
-                del self._pools[lesson.tenant]
-
     async def embed(self, seconds: float) -> int:
         """Fetch or make vectors for what has none, for about so many seconds; how many texts still wait.
 
