@@ -5,7 +5,7 @@ up to a share, or make the batch where there is no sandbox. Who goes first is `a
 Whatever is not used has a reason, and the reason is counted.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from math import floor, isfinite
 
@@ -16,6 +16,7 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
+from actors.kinds.levels import Levels
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.bounded import Bounded
 from actors.provisional.waiting import Chance
@@ -67,9 +68,10 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Replay among the groups: theirs is the share of the whole batch, whatever production brings."""
         return min(1.0, self.replay_share / (1.0 - self.production_share))
 
-    def curriculum(self) -> Curriculum:
+    def curriculum(self, levels: Levels | None = None) -> Curriculum:
         """A fresh one by these settings."""
-        return Curriculum(replay_share=min(self.group_replay, 1.0 - self.mix_share), mix_share=self.mix_share)
+        replay_share = min(self.group_replay, 1.0 - self.mix_share)
+        return Curriculum(levels, replay_share=replay_share, mix_share=self.mix_share)
 
 
 class _Group:
@@ -107,15 +109,12 @@ class TrainingPool:
             exam: whether a production trajectory, by id, is the gate's and never trained on.
         """
         self._settings, self.held_out = settings, exam
-        self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
-        self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches and guessed (drawn with a
-        provisional outcome)."""
+        self._curriculum = curriculum or settings.curriculum(self._kinds.levels)
         self.clear()
 
     def clear(self) -> None:
-        """Forget what waits, and what is fresh; counts go on."""
+        """Forget what waits, and what is fresh."""
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
@@ -206,9 +205,7 @@ class TrainingPool:
         if now - self._since < WAIT_SECONDS:
             return []
         self._since = None
-        selected = self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
-        self.counts["waited_batches"] += bool(selected)
-        return selected
+        return self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
 
     def _add_production(self, item: Attributed) -> None:
         run, known = item.trajectory, self._production.get(item.id)
@@ -253,7 +250,6 @@ class TrainingPool:
         for name, group in list(self._groups.items()):
             if not group.whole and now - group.first >= self._settings.group_seconds:
                 group.whole = True
-                self.counts["incomplete_groups"] += 1
             if group.whole and len(group.members) < MIN_GROUP:
                 self._drop("group too small", *self._groups.pop(name).ids)
 
@@ -281,7 +277,6 @@ class TrainingPool:
         for unit in self._drawn(whole, wanted, self._settings.group_replay):
             group = self._groups.pop(unit.name)
             if group.equal:
-                self.counts["equal_groups"] += 1
                 self._drop("equal outcomes", *group.ids)
                 continue
             reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
@@ -299,9 +294,7 @@ class TrainingPool:
         reported = self._drawn([self._unit(item.id, [item]) for item in self._fresh()], wanted, replay)
         items = [self._alone(self._production.pop(unit.name), f"production: {self._about(unit)}") for unit in reported]
         guesses = [self._unit(item.id, [item]) for item in self._fresh_guesses()]
-        guessed = [self._guessed(unit) for unit in self._drawn(guesses, wanted - len(items), replay)]
-        self.counts["guessed"] += len(guessed)
-        return [*items, *guessed]
+        return [*items, *(self._guessed(unit) for unit in self._drawn(guesses, wanted - len(items), replay))]
 
     def _drawn(self, waiting: Sequence[Unit], wanted: int, replay: float) -> list[Unit]:
         units = draw(waiting, wanted, replay, self._curriculum)
@@ -372,5 +365,4 @@ class TrainingPool:
         return "abandoned" if fate == "abandoned" else "stale"
 
     def _drop(self, reason: str, *ids: str) -> None:
-        self.counts[reason] += len(ids)
         self._drops += [Dropped(id=key, reason=reason) for key in ids]
