@@ -143,7 +143,7 @@ class Curator(Actor):
         await self._ask_of_agents(now)
         self.started = True
         orders = await store.batches(KEEP_FILES + 1)
-        await anyio.to_thread.run_sync(self._files.clean, self.outstanding, {order.id for order in orders})
+        await anyio.to_thread.run_sync(self._files.clean, {order.id for order in orders})
         _log.info(
             "curator_started",
             waiting=self.pool.waiting,
@@ -161,12 +161,13 @@ class Curator(Actor):
             if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id))
         ]
         self._rebuilt = {row.id: row.revision for _, row in rows}
-        told: list[tuple[str, str, float]] = []
+        self.curriculum.clear()
         for number, (source, row) in enumerate(sorted(rows, key=lambda one: one[1].ended)):
             if not number % _PAGE:
                 await checkpoint()
-            told.append((source, self.curriculum.kind(row.goal), row.outcome or 0.0))
-        self.curriculum.rebuild(told)
+            cluster = self.curriculum.kind(row.goal)
+            self.curriculum.observe(source, cluster, row.outcome or 0.0)
+            self.curriculum.touch(cluster)
 
     async def _learn_policy(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""

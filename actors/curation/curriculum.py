@@ -8,10 +8,10 @@ tokens are past `max_staleness`. *Mix*: tasks as the environment draws them.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import ceil
 
-from actors.curation.bandit import Gains
+from actors.curation.bandit import CLUSTERS, Gains
 from actors.kinds.levels import Levels
 from actors.messages import Trajectory
 from actors.messages.bounded import Bounded
@@ -35,21 +35,21 @@ class Curriculum:
         *,
         replay_share: float = 0.25,
         mix_share: float = 0.125,
-        clusters: int = 1024,
     ) -> None:
-        self._replay_share, self._mix_share, self._limit = replay_share, mix_share, clusters
+        self._replay_share, self._mix_share = replay_share, mix_share
         self.levels = levels or Levels()
         """Which cluster a goal, or a run, is of."""
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
-        self.gains = Gains(self._limit)
+    def clear(self) -> None:
+        """Forget all outcomes."""
+        self.gains = Gains()
         """Of every cluster that had an outcome."""
         self._asked: deque[str] = deque(maxlen=DEMAND)
         """Clusters of what traffic asked for."""
-        self._last: Bounded[str, int] = Bounded(self._limit)
+        self._last: Bounded[str, int] = Bounded(CLUSTERS)
         self._turn = 0
-        self._urged: Bounded[str, int] = Bounded(self._limit)
+        self._urged: Bounded[str, int] = Bounded(CLUSTERS)
 
     def kind(self, goal: str) -> str:
         """The cluster of a task's `goal`."""
@@ -69,13 +69,6 @@ class Curriculum:
         self.levels.tell(run)
         if run.outcome is not None and not known:
             self.observe(run.source, self.levels.of(run), run.outcome)
-
-    def rebuild(self, outcomes: Iterable[tuple[str, str, float]]) -> None:
-        """Forget all outcomes and take in (source, cluster, outcome), oldest first."""
-        self._clear()
-        for source, cluster, outcome in outcomes:
-            self.observe(source, cluster, outcome)
-            self.touch(cluster)
 
     def observe(self, source: str, cluster: str, outcome: float) -> None:
         """An outcome of a production or sandbox trajectory."""

@@ -279,8 +279,7 @@ class TrainingPool:
             if group.equal:
                 self._drop("equal outcomes", *group.ids)
                 continue
-            reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
-            items += [BatchItem(attributed=member, reason=reason) for member in group.members]
+            items += [BatchItem(attributed=member) for member in group.members]
         share = self._settings.production_share
         return [*items, *self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))] if items else []
 
@@ -292,7 +291,7 @@ class TrainingPool:
         """At most `wanted` production trajectories out of the pool: reported ones, then what the model speaks of."""
         replay = self._settings.replay_share
         reported = self._drawn([self._unit(item.id, [item]) for item in self._fresh()], wanted, replay)
-        items = [self._alone(self._production.pop(unit.name), f"production: {self._about(unit)}") for unit in reported]
+        items = [self._alone(self._production.pop(unit.name)) for unit in reported]
         guesses = [self._unit(item.id, [item]) for item in self._fresh_guesses()]
         return [*items, *(self._guessed(unit) for unit in self._drawn(guesses, wanted - len(items), replay))]
 
@@ -311,11 +310,10 @@ class TrainingPool:
             task=first.task_id, version=min(run.min_version for run in runs), ended=max(run.ended for run in runs),
         )  # fmt: skip
 
-    def _alone(self, item: Attributed, reason: str) -> BatchItem:
+    def _alone(self, item: Attributed) -> BatchItem:
         """A run without a group, with what was to be expected of it, and whose like it is."""
         run = item.trajectory
-        estimate, kind = self._kinds.estimate(run), self._kinds.names(run)
-        return BatchItem(attributed=item, estimate=estimate, kind=kind, reason=reason)
+        return BatchItem(attributed=item, estimate=self._kinds.estimate(run), kind=self._kinds.names(run))
 
     def _guessed(self, unit: Unit) -> BatchItem:
         """A run with its provisional outcome: what was to be expected of it, m, moved by w (V - m).
@@ -328,11 +326,7 @@ class TrainingPool:
         assert estimate is not None
         outcome = estimate.mean + said.weight * (said.chance - estimate.mean)
         run = msgspec.structs.replace(item.trajectory, outcome=outcome, provisional=True)
-        about = f"provisional: chance {said.chance:.2f}, weight {said.weight:.2f}, {self._about(unit)}"
-        return self._alone(msgspec.structs.replace(item, trajectory=run), about)
-
-    def _about(self, unit: Unit) -> str:
-        return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
+        return self._alone(msgspec.structs.replace(item, trajectory=run))
 
     def _unfit(self, item: Attributed) -> str:
         run = item.trajectory

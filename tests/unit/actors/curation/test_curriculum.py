@@ -52,8 +52,10 @@ def test_a_share_of_each_round_is_the_environments_own() -> None:
     assert sum(planned(knowing("a", "b", mix_share=0.25, replay_share=1.0), 8).values()) == 8
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    made = Curriculum(clusters=4)
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.curation.curriculum.CLUSTERS", 4)
+    monkeypatch.setattr("actors.curation.bandit.CLUSTERS", 4)
+    made = Curriculum()
     for number in range(5000):
         made.observe("sandbox", f"s{number}", 1.0)
         made.observe("production", f"p{number}", 1.0)
