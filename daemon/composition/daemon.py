@@ -103,8 +103,8 @@ class Daemon:
         live, grader = self._live(), parts.adapter("grader")
         sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
         embedder = parts.adapter("embedder")
-        self.curriculum = values.curator(config).curriculum()
         self.kinds = Kinds()
+        self.curriculum = values.curator(config).curriculum(self.kinds.levels)
         environment = searching(sandbox, config.sandbox, embedder)
 
         # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
@@ -367,7 +367,7 @@ class Daemon:
         heads = Heads()
         control = Control(
             store=self.store, registry=parts.registry, actors=supervisor.state,
-            orders=self.orders, curator=lambda: self.curator.figures, sentinel=self.sentinel.status,
+            orders=self.orders, sentinel=self.sentinel.status,
             fleet=lambda: self.swapper.fleet, halted=self.kill.reason, learning=self.learning.status,
             serving=tuple(self.serving), judge=self.attributor.report,
             retry=partial(put_back, parts.bus, self.store), still=lambda: heads.still(time.monotonic()),

@@ -159,7 +159,7 @@ async def test_goals_in_free_words_that_mean_about_the_same_make_one_question(
     asked = zip(cancels(4, "free"), ASKED, strict=False)
     runs = [msgspec.structs.replace(run, goal=goal, caller="") for run, goal in asked]
     for run in runs if told else ():
-        world.actor.kinds.tell(run)
+        world.actor.kinds.levels.tell(run)
     await world.see(*runs)
     await world.tick(30.0, times=2)
     assert [len(shown) for shown in model.shown] == ([4] if told else [])
