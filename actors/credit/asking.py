@@ -15,7 +15,7 @@ import structlog
 from actors.credit.budget import Budget
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
-from actors.ports.errors import JudgeUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Judge
 from actors.system.errors import DependencyUnavailable
 
@@ -102,7 +102,7 @@ class Asking:
             self._spent(trajectory, found)
             if len(found.labels) != len(trajectory.steps):
                 found = Refusal("labels", f"{len(found.labels)} labels for {len(trajectory.steps)} steps")
-        except JudgeUnavailable as error:
+        except ModelUnavailable as error:
             self._missed()
             raise DependencyUnavailable(f"judge {self.judge.name}: {error}") from error
         except TimeoutError:

@@ -8,7 +8,7 @@ import pytest
 
 from actors.credit.attributor import Attributor, AttributorSettings
 from actors.messages import Attributed, Attribution, StepLabel, Trajectory
-from actors.ports.errors import JudgeUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.store import Store
 from actors.system.actor import Received
 from actors.system.outgoing import outgoing
@@ -44,7 +44,7 @@ class Endpoint:
         if DOWN <= now < UP:
             if self.hangs:
                 await anyio.sleep_forever()
-            raise JudgeUnavailable("503 for now")
+            raise ModelUnavailable("503 for now")
         await anyio.sleep(2.0)
         self.answered[trajectory.id] += 1
         return Attribution(labels=(StepLabel("GOOD"),) * len(trajectory.steps), judge=self.name, rubric=self.rubric)
