@@ -59,8 +59,8 @@ async def generate(
     async with AsyncExitStack() as stack:
 
         def adapter(kind: str, chosen: values.Adapter) -> Any:
-            built = registry.build(kind, chosen.name, chosen.options) if chosen.name else None
-            if built is not None and hasattr(built, "aclose"):
+            built = registry.build(kind, *chosen)
+            if hasattr(built, "aclose"):
                 stack.push_async_callback(built.aclose)
             return built
 
