@@ -186,7 +186,7 @@ async def test_the_same_trajectory_under_another_id_costs_nothing():
     actor = Attributor(AttributorSettings(), judge=judge)
     found = [record.attribution for record in await handled(actor, batch)]
     assert judge.asked == 1
-    assert [one.cost for one in found] == [1.0] + [0.0] * 11
+    assert sorted(one.cost for one in found) == [0.0] * 11 + [1.0]
     assert len({one.labels for one in found}) == 1
     assert (actor.counts["judged"], actor.counts["cached"]) == (1, 11)
 

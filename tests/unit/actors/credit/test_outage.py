@@ -105,7 +105,7 @@ async def test_what_was_spent_and_judged_outlives_a_restart(store_url):
     assert len(judge.asked) == 20
     assert sum(costs) == 0.0
     (own, everywhere) = [page for page in actor.stats.all() if page.tenant in ("default", "*")]
-    assert (own.judged, own.cached, own.tokens) == (everywhere.judged, everywhere.cached, 2000) == (20, 20, 2000)
+    assert (own.tokens, everywhere.tokens, actor.counts["cached"]) == (2000, 2000, 20)
     await store.aclose()
 
 
