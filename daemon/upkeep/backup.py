@@ -6,14 +6,13 @@
     state/...        as below state_dir: manifests of versions, registered adapters, snapshots of lessons, FREEZE; keys/
                      and live secrets if asked for
 
-A directory, or one tar file if its name ends in .tar; it appears whole or not at all. Weights are not in it: versions/
+A directory; it appears whole or not at all. Weights are not in it: versions/
 and learner/ are files that are written once, for rsync to copy.
 """
 
 import hashlib
 import os
 import shutil
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from actors.messages import MANIFEST, SIGNATURE
-from actors.messages.files import fsync, writing_whole
+from actors.messages.files import fsync
 from actors.store import StoreError
 from actors.store.archive import ask
 from actors.store.audit import Head, verify
@@ -70,10 +69,7 @@ def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool,
     try:
         aside.mkdir(parents=True, mode=0o700)
         contents = _fill(config, aside, settings, with_keys, say)
-        if out.suffix == ".tar":
-            _pack(aside, out)
-        else:
-            aside.rename(out)
+        aside.rename(out)
         fsync(out.parent)
     except StoreError as error:
         raise TransferFailed(str(error)) from error
@@ -138,9 +134,3 @@ def digest(path: Path) -> str:
     """sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _pack(directory: Path, target: Path) -> None:
-    with writing_whole(target, mode=0o600) as file, tarfile.open(fileobj=file, mode="w") as tar:
-        for path in _files(directory):  # `CONTENTS` first, by its name
-            tar.add(path, arcname=str(path.relative_to(directory)))
