@@ -76,6 +76,7 @@ class JudgementCache:
     def spent(self, trajectory: Trajectory, attribution: Attribution) -> None:
         """An answer cost this much."""
         if attribution.tokens or attribution.cost:
+            self._budget.add(attribution.tokens, attribution.cost)
             for page in self.stats.pages(attribution.judge, attribution.rubric, trajectory.tenant):
                 page.tokens += attribution.tokens
                 page.money += attribution.cost

@@ -61,6 +61,7 @@ class Resources:
         for engine in self.engines.values():
             await closing.enter_async_context(engine)
         self.shadow = self.engines[SHADOW]
+        self.serving = {name: self.engines[name] for name in config.serving}
         check = self.provenance.manifest_check()
         self.weights, http = source(config.weights, self.versions, keep=config.keep.versions, check=check)
         if http is not None:
