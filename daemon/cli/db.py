@@ -72,7 +72,7 @@ def add_db(add: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from actors.store import StoreError
-    from daemon.errors import TransferFailed
+    from daemon.errors import CommandFailed
     from daemon.settings.reading import load
 
     config = load(arguments.config, arguments.set)
@@ -80,7 +80,7 @@ def _run(arguments: argparse.Namespace) -> int:
         actions = {"status": _status, "backup": _backup, "restore": _restore, "check": _check}
         return actions[arguments.action](arguments, config)
     except StoreError as error:
-        raise TransferFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
 
 
 def _say(text: str) -> None:

@@ -16,7 +16,7 @@ from actors.tasks.questioner.state import QuestionerState, read, write
 from adapters.engines.client import EngineClient
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from daemon.composition import registry, values
-from daemon.errors import ConfigError, TasksFailed
+from daemon.errors import CommandFailed, ConfigError
 from daemon.settings.tables import Config
 
 
@@ -40,7 +40,7 @@ def opened(path: Path) -> QuestionerState:
     try:
         return read(path)
     except TaskFileMalformed as error:
-        raise TasksFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
 
 
 async def generate(
@@ -48,11 +48,11 @@ async def generate(
 ) -> QuestionerState:
     """Make tasks into `order.out`, which is whole after every round."""
     if order.out.exists() and not order.resume:
-        raise TasksFailed(f"{order.out} is there already; --resume goes on with it, another --out begins anew")
+        raise CommandFailed(f"{order.out} is there already; --resume goes on with it, another --out begins anew")
     if order.llm and not config.llm.url:
         raise ConfigError("--llm: llm.url is empty; name a chat model in [llm]")
     if not order.out.parent.is_dir():
-        raise TasksFailed(f"--out {order.out}: there is no directory {order.out.parent}")
+        raise CommandFailed(f"--out {order.out}: there is no directory {order.out.parent}")
     options = config.sandbox.options if order.environment == config.sandbox.environment else {}
     environment = registry.build("environment", order.environment, options)
     settings = msgspec.structs.replace(values.questioner(config), attempts=order.attempts if order.engine else 0)
@@ -86,11 +86,11 @@ async def generate(
 
             return await generator.run(order.count, saved)
         except QuestionerError as error:
-            raise TasksFailed(str(error)) from error
+            raise CommandFailed(str(error)) from error
         except OSError as error:
-            raise TasksFailed(f"{order.out} cannot be written: {error.strerror or error}") from error
+            raise CommandFailed(f"{order.out} cannot be written: {error.strerror or error}") from error
         except ValueError as error:
-            raise TasksFailed(f"sandbox.families = {settings.families!r}: {error}") from error
+            raise CommandFailed(f"sandbox.families = {settings.families!r}: {error}") from error
 
 
 def figures(state: QuestionerState) -> dict[str, Any]:

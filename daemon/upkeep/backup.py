@@ -28,7 +28,7 @@ from actors.store.audit import Head, verify
 from actors.store.backup import copy
 from actors.store.engine import sqlite_file
 from actors.store.schema import check
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 from daemon.live.settings import SECRETS
 from daemon.settings.tables import Config
 
@@ -64,7 +64,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool, say: Report) -> Contents:
     """Write a backup to `out`."""
     if out.exists():
-        raise TransferFailed(f"{out} exists; a backup is never written over another, name a new one")
+        raise CommandFailed(f"{out} exists; a backup is never written over another, name a new one")
     aside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         aside.mkdir(parents=True, mode=0o700)
@@ -72,9 +72,9 @@ def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool,
         aside.rename(out)
         fsync(out.parent)
     except StoreError as error:
-        raise TransferFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
     except OSError as error:
-        raise TransferFailed(f"{error.filename or out}: {error.strerror or error}; nothing was kept of it") from error
+        raise CommandFailed(f"{error.filename or out}: {error.strerror or error}; nothing was kept of it") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return contents
@@ -110,7 +110,7 @@ def _looked(connection: Connection) -> tuple[str, Head]:
     """The schema, and the end of the sound audit trail."""
     found = verify(connection)
     if found.problem:
-        raise TransferFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
+        raise CommandFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
     return check(connection), found.head
 
 

@@ -24,7 +24,7 @@ from actors.store.engine import open_engine, sqlite_file
 from actors.store.ledger import put_state
 from actors.store.schema import check
 from actors.system.bus import Bus
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.tables import Config
 from daemon.upkeep.backup import CONTENTS, DATABASE, Contents, digest
@@ -49,7 +49,7 @@ async def rewind(store: Store, bus: Bus) -> int:
 
 def restore(config: Config, source: Path, *, say: Callable[[str], None]) -> Contents:
     """Put the backup `source` in place, but for its settings, which are to be compared with yours; what is in it.
-    TransferFailed: it is damaged, or something is in the way; nothing was changed."""
+    CommandFailed: it is damaged, or something is in the way; nothing was changed."""
     with state_lock(config.state, alone=True):
         try:
             with tempfile.TemporaryDirectory(dir=config.state, prefix=".restore.", ignore_cleanup_errors=True) as aside:
@@ -59,9 +59,9 @@ def restore(config: Config, source: Path, *, say: Callable[[str], None]) -> Cont
                 _put(config, copy, contents)
                 return contents
         except StoreError as error:
-            raise TransferFailed(str(error)) from error
+            raise CommandFailed(str(error)) from error
         except OSError as error:
-            raise TransferFailed(f"{source} cannot be put into {config.state}: {error}") from error
+            raise CommandFailed(f"{source} cannot be put into {config.state}: {error}") from error
 
 
 def _checked(directory: Path, say: Callable[[str], None]) -> Contents:
@@ -69,21 +69,21 @@ def _checked(directory: Path, say: Callable[[str], None]) -> Contents:
     try:
         contents = msgspec.json.decode((directory / CONTENTS).read_bytes(), type=Contents)
     except (OSError, msgspec.DecodeError) as error:
-        raise TransferFailed(f"no backup of evolved: {CONTENTS}: {error}; nothing was changed") from error
+        raise CommandFailed(f"no backup of evolved: {CONTENTS}: {error}; nothing was changed") from error
     listed = {entry.name for entry in contents.files}
     there = {str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir()} - {CONTENTS}
     if there != listed:
         wrong = sorted(there ^ listed)[0]
-        raise TransferFailed(f"the backup is damaged: {wrong} is missing, or not of it; nothing was changed")
+        raise CommandFailed(f"the backup is damaged: {wrong} is missing, or not of it; nothing was changed")
     say(f"checks {len(contents.files):,} files")
     for entry in contents.files:
         if digest(directory / entry.name) != entry.sha256:
-            raise TransferFailed(f"the backup is damaged: {entry.name} is not what was written; nothing was changed")
+            raise CommandFailed(f"the backup is damaged: {entry.name} is not what was written; nothing was changed")
     if contents.database:
         found = ask(f"sqlite:///{directory / DATABASE}", verify)
         problem = found.problem or ("" if str(found.head) == contents.head else f"it does not end at {contents.head}")
         if problem:
-            raise TransferFailed(f"the backup's audit trail is broken: {problem}")
+            raise CommandFailed(f"the backup's audit trail is broken: {problem}")
     return contents
 
 
@@ -92,14 +92,14 @@ def _put(config: Config, copy: Path, contents: Contents) -> None:
     database, state = sqlite_file(config.store_url), copy / "state"
     if (database is not None) != contents.database:
         kind = "SQLite" if contents.database else "PostgreSQL"
-        raise TransferFailed(f"the backup is of an installation on {kind}: name a database of its kind")
+        raise CommandFailed(f"the backup is of an installation on {kind}: name a database of its kind")
     moves = {path: config.state / path.name for path in (state.iterdir() if state.is_dir() else ())}
     taken = sorted(path for path in moves.values() if path.exists())
     if database is not None:
         moves[copy / DATABASE] = database
         taken += [path for end in ("", "-wal", "-shm") if (path := Path(f"{database}{end}")).exists()]
     if taken:
-        raise TransferFailed(
+        raise CommandFailed(
             f"{taken[0]} is there already; nothing was changed. Move what is in the way aside: "
             f"mkdir OLD && mv {' '.join(str(path) for path in taken)} OLD"
         )
@@ -118,6 +118,6 @@ def _mark(url: str, created: float, password_file: str) -> None:
             check(connection)
             put_state(connection, REWIND, str(created).encode())
     except DBAPIError as error:
-        raise TransferFailed(f"{engine.url.render_as_string()}: {error.orig}") from error
+        raise CommandFailed(f"{engine.url.render_as_string()}: {error.orig}") from error
     finally:
         engine.dispose()

@@ -15,7 +15,7 @@ from actors.system.bus import Bus, Subscription
 from actors.system.outgoing import outgoing
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.errors import StartFailed, TransferFailed
+from daemon.errors import CommandFailed, StartFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.reading import load
 from daemon.settings.tables import Config
@@ -134,7 +134,7 @@ def test_a_backup_holds_keys_only_if_asked_for(made: Config, tmp_path: Path) -> 
     more = {entry.name for entry in everything.files} - names
     assert more == {"state/keys/gate/private.pem"}
     assert (tmp_path / "all").stat().st_mode & 0o077 == 0
-    with pytest.raises(TransferFailed, match="exists"):
+    with pytest.raises(CommandFailed, match="exists"):
         backup(made, tmp_path / "all", settings=None, with_keys=True, say=quiet)
 
 
@@ -142,7 +142,7 @@ def test_what_is_in_the_way_is_named_and_the_spool_is_not(made: Config, tmp_path
     out, old = tmp_path / "all", tmp_path / "old"
     backup(made, out, settings=None, with_keys=True, say=quiet)
     with pytest.raises(
-        TransferFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
+        CommandFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
     ) as told:
         restore(made, out, say=quiet)
     old.mkdir()
@@ -163,7 +163,7 @@ def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(made: Config
     content[len(content) // 2] ^= 1
     (out / name).write_bytes(content)
     before = sorted(made.state.rglob("*"))
-    with pytest.raises(TransferFailed, match="nothing was changed"):
+    with pytest.raises(CommandFailed, match="nothing was changed"):
         restore(made, out, say=quiet)
     assert sorted(path for path in made.state.rglob("*") if path.name != "daemon.lock") == before
 
