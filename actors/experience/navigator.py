@@ -21,7 +21,7 @@ from actors.experience.retrieval.embedding import BATCH, Embeddings
 from actors.experience.retrieval.library import Library
 from actors.experience.retrieval.ranking import Found, alike, ordered
 from actors.messages import Experience
-from actors.ports.errors import RewriterFailed
+from actors.ports.errors import ModelError
 from actors.ports.models import Embedder, Rewriter
 from actors.store import Store
 from actors.system.actor import Actor, Received, Result
@@ -196,7 +196,7 @@ class Navigator(Actor):
             try:
                 with anyio.fail_after(_REWRITE_SECONDS):
                     content = await rewriter.rewrite(lessons[at].content, goal, step)
-            except (RewriterFailed, TimeoutError) as error:
+            except (ModelError, TimeoutError) as error:
                 self.rewrite_failures += 1
                 _log.debug("lesson_not_rewritten", lesson=lessons[at].id, reason=f"{type(error).__name__}: {error}")
                 return

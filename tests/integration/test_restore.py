@@ -1,7 +1,6 @@
 """The restore drill: a store that is filled from a real broker, backed up under writes, lost, and put back."""
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import anyio
@@ -16,7 +15,7 @@ from actors.system.bus import Bus, Subscription
 from actors.system.outgoing import outgoing
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.errors import StartFailed, TransferFailed
+from daemon.errors import CommandFailed, StartFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.reading import load
 from daemon.settings.tables import Config
@@ -68,7 +67,7 @@ async def handle(store: Store, subscription: Subscription, wanted: int, *, last:
 
 
 def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twice(tmp_path: Path) -> None:
-    state, out = tmp_path / "state", tmp_path / "monday.tar"
+    state, out = tmp_path / "state", tmp_path / "monday"
     config = settings(state)
 
     async def drill(host) -> None:
@@ -84,7 +83,7 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
                 assert len(await store.open_exchanges()) == CALLS
 
             shutil.rmtree(state)  # the disk is gone
-            assert restore(config, out, say=quiet)[0] == made
+            assert restore(config, out, say=quiet) == made
             async with opened_store(config.store_url) as store:
                 before = len(await store.open_exchanges())
                 assert 100 <= before < CALLS
@@ -133,15 +132,15 @@ def test_a_backup_holds_keys_only_if_asked_for(made: Config, tmp_path: Path) -> 
     more = {entry.name for entry in everything.files} - names
     assert more == {"state/keys/gate/private.pem"}
     assert (tmp_path / "all").stat().st_mode & 0o077 == 0
-    with pytest.raises(TransferFailed, match="exists"):
+    with pytest.raises(CommandFailed, match="exists"):
         backup(made, tmp_path / "all", settings=None, with_keys=True)
 
 
 def test_what_is_in_the_way_is_named_and_the_spool_is_not(made: Config, tmp_path: Path) -> None:
-    out, old = tmp_path / "all.tar", tmp_path / "old"
+    out, old = tmp_path / "all", tmp_path / "old"
     backup(made, out, settings=None, with_keys=True)
     with pytest.raises(
-        TransferFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
+        CommandFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
     ) as told:
         restore(made, out, say=quiet)
     old.mkdir()
@@ -162,18 +161,9 @@ def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(made: Config
     content[len(content) // 2] ^= 1
     (out / name).write_bytes(content)
     before = sorted(made.state.rglob("*"))
-    with pytest.raises(TransferFailed, match="nothing was changed"):
+    with pytest.raises(CommandFailed, match="nothing was changed"):
         restore(made, out, say=quiet)
     assert sorted(path for path in made.state.rglob("*") if path.name != "daemon.lock") == before
-
-
-def test_a_backup_with_a_file_that_leads_out_of_it_is_refused(made: Config, tmp_path: Path) -> None:
-    out = tmp_path / "bad.tar"
-    with tarfile.open(out, "w") as tar:
-        tar.add(made.state / "live/adapters.json", arcname="../../escaped")
-    with pytest.raises(TransferFailed, match="cannot be unpacked"):
-        restore(made, out, say=quiet)
-    assert not (tmp_path.parent / "escaped").exists()
 
 
 def test_a_restore_is_refused_while_a_daemon_holds_the_directory(made: Config, tmp_path: Path) -> None:

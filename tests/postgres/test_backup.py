@@ -9,7 +9,7 @@ import pytest
 
 from actors.messages import Directive
 from actors.store import Store
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 from daemon.settings.reading import load
 from daemon.upkeep.backup import backup
 from daemon.upkeep.restore import REWIND, restore
@@ -45,7 +45,7 @@ async def test_the_rest_is_put_back_beside_a_store_that_pg_restore_has_put_back(
     for words in ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public"):
         run("psql", "-q", "-c", words, plain)
     shutil.rmtree(config.state / "live")
-    with pytest.raises(TransferFailed, match="schema none"):
+    with pytest.raises(CommandFailed, match="schema none"):
         restore(config, tmp_path / "b", say=quiet)
     run("pg_restore", "--dbname", plain, f"{tmp_path}/dump", check=False)
     restore(config, tmp_path / "b", say=quiet)

@@ -9,7 +9,7 @@ import pytest
 from actors.experience import opinions
 from actors.experience.forgetting import forget
 from actors.messages import Trajectory
-from actors.ports.errors import ExtractorUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Insight
 from actors.store.erasing import Scope, Selector
 from tests.support.travelling import play
@@ -33,7 +33,7 @@ class Scripted:
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         if self.away:
-            raise ExtractorUnavailable("away")
+            raise ModelUnavailable("away")
         self.shown.append([*successes, *failures])
         return self.lessons
 

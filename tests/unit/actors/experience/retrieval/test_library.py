@@ -11,7 +11,7 @@ from actors.experience import navigator as navigating
 from actors.experience.navigator import Navigator
 from actors.experience.retrieval import embedding, library
 from actors.messages import Experience
-from actors.ports.errors import EmbedderUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.store import Store
 from adapters.embedders.hashing import HashingEmbedder
 from tests.unit.actors.experience.made import lesson, navigator
@@ -37,7 +37,7 @@ class Changing:
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
         if self.away:
-            raise EmbedderUnavailable("away")
+            raise ModelUnavailable("away")
         self.embedded += texts
         return self.spoil(texts, await self.model.embed(texts))
 
@@ -110,7 +110,7 @@ async def test_one_bad_vector_costs_one_lesson_its_vector_and_is_counted(store: 
     asked = len(embedder.embedded)
     await actor.tick()
     assert len(embedder.embedded) == asked  # not for ever
-    assert actor.figures["refused_VectorsRefused"] > 0
+    assert actor.figures["refused_AnswerRefused"] > 0
     assert "l1" in {one.id for _, one in await actor.search("flight seat 1 step", "default", 40)}
 
 
