@@ -3,11 +3,8 @@
 DaemonError
 ├── ConfigError      a setting that is unknown, of the wrong type, or contradicts another
 ├── StartFailed      a process of ours did not come up in time
-├── EvalFailed       an evaluation that cannot start or go on
-├── TasksFailed      tasks cannot be made here, or their file cannot be used
-├── TransferFailed   an export or import that cannot go on
+├── CommandFailed    a command that cannot start or go on
 ├── OrderRefused     an operator's order that cannot be carried out
-├── InstallRefused   `evolved install` would harm something, or may not write
 └── ControlUnreachable   no daemon answers on the control address
 """
 
@@ -40,17 +37,5 @@ class OrderRefused(DaemonError):
         self.status = status
 
 
-class EvalFailed(DaemonError):
-    """Names the engine, the environment or the option that is in the way, and the remedy."""
-
-
-class TasksFailed(DaemonError):
-    """Names the environment or the file, what is in the way, and the remedy."""
-
-
-class TransferFailed(DaemonError):
-    """Names the file or the store, how far it got, and what is in the way."""
-
-
-class InstallRefused(DaemonError):
-    """Names the file or the setting that is in the way, and the remedy."""
+class CommandFailed(DaemonError):
+    """Names what is in the way (a file, a store, an engine, an option), how far it got, and the remedy."""

@@ -15,7 +15,7 @@ import structlog
 from actors.credit.budget import Budget
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
-from actors.ports.errors import JudgeUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Judge
 from actors.system.errors import DependencyUnavailable
 
@@ -92,17 +92,15 @@ class Asking:
             return await self._ask(trajectory)
 
     async def _ask(self, trajectory: Trajectory) -> Attribution | Refusal:
-        probe, cost = self.away, (0.0, 0.0)
+        probe = self.away
         self._again = anyio.current_time() + TIMEOUT  # nobody else finds out at the same time
-        self.budget.begin()
         try:
             with anyio.fail_after(TIMEOUT):
                 found = await self.judge.label(trajectory)
-            cost = float(found.tokens), found.cost
             self._spent(trajectory, found)
             if len(found.labels) != len(trajectory.steps):
                 found = Refusal("labels", f"{len(found.labels)} labels for {len(trajectory.steps)} steps")
-        except JudgeUnavailable as error:
+        except ModelUnavailable as error:
             self._missed()
             raise DependencyUnavailable(f"judge {self.judge.name}: {error}") from error
         except TimeoutError:
@@ -112,8 +110,6 @@ class Asking:
         # Whatever a judge of any origin raises, it must not cost us the trajectory.
         except Exception as error:
             found = Refusal("error", f"{type(error).__name__}: {error}")
-        finally:
-            self.budget.end(*cost)
         self._unanswered = 0
         return found
 

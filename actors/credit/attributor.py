@@ -117,7 +117,7 @@ class Attributor(Actor):
         return Result(attributed, [Output(TRAJECTORY_ATTRIBUTED, message) for message in attributed])
 
     def report(self) -> dict[str, Any]:
-        """What every judge did, cost and was worth, for `GET /api/judge`."""
+        """What the judge did, and what every judge cost and was worth, for `GET /api/judge`."""
         return {
             "judge": self._judge.name,
             "rubric": self._judge.rubric,
@@ -134,7 +134,7 @@ class Attributor(Actor):
     async def _labelled(self, trajectories: Sequence[Trajectory], told: Told) -> list[Attribution]:
         keys = [content_hash(self._judge.name, self._judge.rubric, trajectory) for trajectory in trajectories]
         await self._judgements.look_up(keys)
-        labelled: dict[int, Attribution | Refusal] = {}
+        labelled: dict[int, tuple[Attribution | Refusal, bool]] = {}
         away: list[DependencyUnavailable] = []
         until = anyio.current_time() + PATIENCE
 
@@ -151,21 +151,22 @@ class Attributor(Actor):
                 group.start_soon(one, number)
         if away:
             raise away[0]
-        return [
-            self._settled(trajectory, key, labelled[number])
-            for number, (trajectory, key) in enumerate(zip(trajectories, keys, strict=True))
-        ]
+        return [self._settled(trajectory, *labelled[number]) for number, trajectory in enumerate(trajectories)]
 
-    async def _label(self, trajectory: Trajectory, key: str, told: Told, until: float) -> Attribution | Refusal:
+    async def _label(
+        self, trajectory: Trajectory, key: str, told: Told, until: float
+    ) -> tuple[Attribution | Refusal, bool]:
+        """Labels, or why there are none; and whether they are those of another trajectory, or of an attempt before."""
         if len(told.get(trajectory.id, {})) == len(trajectory.steps):
             labels = (StepLabel("ABSTAIN", 0.0),) * len(trajectory.steps)
-            return Attribution(labels=labels, judge=FEEDBACK, rubric=FEEDBACK)
+            return Attribution(labels=labels, judge=FEEDBACK, rubric=FEEDBACK), False
         # The same content is asked about once, and the others find it in the cache.
         while key in self._flying:
             await self._flying[key].wait()
-        found = self._judgements.found(key) or await self._asked(trajectory, key, until)
+        known = self._judgements.found(key)
+        found = known or await self._asked(trajectory, key, until)
         await self._ask_blind(trajectory, until)
-        return found
+        return found, known is not None
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
         if not worth(trajectory, self._settings.share):
@@ -196,9 +197,8 @@ class Attributor(Actor):
         if isinstance(found, Attribution):
             self.stats.observe(found, trajectory, good=trajectory.outcome >= SUCCESS)
             await self._judgements.judged(key, trajectory, found)
-            self._judgements.claim(key)
 
-    def _settled(self, trajectory: Trajectory, key: str, found: Attribution | Refusal) -> Attribution:
+    def _settled(self, trajectory: Trajectory, found: Attribution | Refusal, cached: bool) -> Attribution:
         """Count what became of a trajectory, and give its labels their weight."""
         reason: Reason | None = None
         if isinstance(found, Refusal):
@@ -210,17 +210,9 @@ class Attributor(Actor):
             return found
         elif silent(found) and found.labels:
             reason = "judge"
-        cached = reason is None and not self._judgements.claim(key)
         self.counts[f"abstained_{reason}" if reason else "cached" if cached else "judged"] += 1
-        for page in self.stats.pages(found.judge, found.rubric, trajectory.tenant):
-            if reason is not None:
-                page.abstained[reason] = page.abstained.get(reason, 0) + 1
-            else:
-                page.cached += cached
-                page.judged += not cached
         weight = self.stats.weight(found.judge, found.rubric, trajectory.tenant)
-        cost = {"tokens": 0, "cost": 0.0} if cached else {}
-        return msgspec.structs.replace(found, weight=weight, **cost)
+        return msgspec.structs.replace(found, weight=weight)
 
     def _overruled(self, attribution: Attribution, told: Mapping[int, StepLabel]) -> Attribution:
         if not told:

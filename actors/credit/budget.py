@@ -5,8 +5,6 @@ from collections.abc import Callable
 import msgspec
 
 _DAY = 86_400.0
-_MEMORY = 0.9
-"""Share of the old value when a judgement moves the average cost."""
 
 
 class Spent(msgspec.Struct, kw_only=True):
@@ -24,27 +22,16 @@ class Budget:
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:
         self._limit, self._clock = limit, clock
         self._spent = Spent()
-        self._average = 0.0
-        self._asked = 0
 
     def used_up(self) -> str:
-        """Which limit another judgement could pass, empty if none."""
-        # What is under way is expected to cost what judgements cost on average.
-        used = self.spent().tokens_day + self._asked * self._average
-        return "tokens per day" if self._limit and used >= self._limit else ""
+        """Which limit is reached, empty if none. What is under way then is paid for beside it."""
+        return "tokens per day" if self._limit and self.spent().tokens_day >= self._limit else ""
 
-    def begin(self) -> None:
-        """A judgement is asked for."""
-        self._asked += 1
-
-    def end(self, tokens: float, money: float) -> None:
-        """One that was begun has cost this much."""
-        self._asked -= 1
-        if tokens or money:
-            spent = self.spent()
-            spent.tokens_day += tokens
-            spent.money_day += money
-            self._average += (1.0 - _MEMORY if self._average else 1.0) * (tokens - self._average)
+    def add(self, tokens: float, money: float) -> None:
+        """A judgement has cost this much."""
+        spent = self.spent()
+        spent.tokens_day += tokens
+        spent.money_day += money
 
     def spent(self) -> Spent:
         """What today has cost by now."""

@@ -1,11 +1,11 @@
-"""`JudgeStats`: what every judge has done and cost, and how far it can be trusted, by tenant; kept through restarts.
+"""`JudgeStats`: what every judge has cost, and how far it can be trusted, by tenant; kept through restarts.
 
 One page for each judge, rubric and tenant, and one for each judge over all tenants. A tenant's own evidence gives its
 weight; without enough of it the judge's over all tenants does.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,17 +23,11 @@ _PAGES = 512
 
 
 class Page(msgspec.Struct, kw_only=True):
-    """A judge in a tenant's traffic: what it did, and the newest evidence of how good that was."""
+    """A judge in a tenant's traffic: what it cost, and the newest evidence of how good it is."""
 
     judge: str
     rubric: str
     tenant: str
-    judged: int = 0
-    """Trajectories, as all that is counted."""
-    cached: int = 0
-    """Labelled as the same trajectory was before."""
-    abstained: dict[str, int] = {}
-    """No step got a label, by reason; `not_sampled` is one."""
     tokens: float = 0.0
     money: float = 0.0
     weight: float = 1.0
@@ -87,10 +81,6 @@ class JudgeStats:
             if found is not None:
                 page.weight, page.weighed = found, True
         return {key: msgspec.msgpack.encode(page) for key, page in changed.items()}
-
-    def put_back(self, taken: Iterable[str]) -> None:
-        """What was taken could not be kept: it is taken again."""
-        self._dirty.update(taken)
 
     def load(self, kept: Mapping[str, bytes]) -> None:
         """Go on from pages of an earlier life, by state key."""

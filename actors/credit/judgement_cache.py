@@ -5,7 +5,7 @@ batch is done.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import anyio
 import msgspec
@@ -33,8 +33,6 @@ class JudgementCache:
         self.stats = JudgeStats()
         self._budget, self._memory, self._opened = budget, memory, False
         self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
-        self._unwritten: dict[str, tuple[str, bytes]] = {}
-        self._unclaimed: set[str] = set()
 
     async def open(self) -> None:
         """Read what an earlier life wrote; what cannot be read is told of and begun anew.
@@ -62,49 +60,32 @@ class JudgementCache:
                 self._known[key] = msgspec.msgpack.decode(body, type=Attribution)
 
     def found(self, key: str) -> Attribution | None:
-        """The judgement of this content, if it has been looked up and there is one."""
+        """The judgement of this content, if it has been looked up and there is one; it has been paid for."""
         return self._known.get(key)
 
     async def judged(self, key: str, trajectory: Trajectory, attribution: Attribution) -> None:
         """Keep a new judgement. Abstentions are not kept: their cause may have passed by the next time."""
         if silent(attribution):
             return
-        self._known[key] = attribution
-        self._unclaimed.add(key)
-        if attribution.tokens or attribution.cost:
-            body = msgspec.msgpack.encode(attribution)
-            self._unwritten[key] = trajectory.tenant, body
+        self._known[key] = paid = msgspec.structs.replace(attribution, tokens=0, cost=0.0)
+        if self._memory is not None and (attribution.tokens or attribution.cost):
+            kept = {key: (trajectory.tenant, msgspec.msgpack.encode(paid))}
             with anyio.move_on_after(_WRITING, shield=True):
-                await self._write({})
-
-    def claim(self, key: str) -> bool:
-        """Whether the judgement was made for the trajectory that asks; the next one to ask has it from the cache."""
-        claimed = key in self._unclaimed
-        self._unclaimed.discard(key)
-        return claimed
+                await self._memory.keep_judgements(kept, {BUDGET: self._budget.dump()})
 
     def spent(self, trajectory: Trajectory, attribution: Attribution) -> None:
         """An answer cost this much."""
         if attribution.tokens or attribution.cost:
+            self._budget.add(attribution.tokens, attribution.cost)
             for page in self.stats.pages(attribution.judge, attribution.rubric, trajectory.tenant):
                 page.tokens += attribution.tokens
                 page.money += attribution.cost
 
     async def write(self) -> None:
-        """Write what is new."""
-        await self._write(self.stats.take())
-
-    async def _write(self, pages: Mapping[str, bytes]) -> None:
-        # Taken out first: a batch that is judged meanwhile may add to them.
-        fresh, self._unwritten = self._unwritten, {}
-        if self._memory is None or not (fresh or pages):
-            return
-        try:
-            await self._memory.keep_judgements(fresh, {**pages, BUDGET: self._budget.dump()})
-        except BaseException:
-            self._unwritten = fresh | self._unwritten
-            self.stats.put_back(pages)
-            raise
+        """Write what is new of the judge. What cannot be written is when the batch, which comes again, writes."""
+        pages = self.stats.take()
+        if self._memory is not None and pages:
+            await self._memory.keep_judgements({}, {**pages, BUDGET: self._budget.dump()})
 
 
 def silent(attribution: Attribution) -> bool:

@@ -11,6 +11,8 @@ import msgspec
 
 from actors.messages.bounded import Bounded
 
+CLUSTERS = 1024
+"""Remembered."""
 FAST = 32
 """Outcomes that the mean of today reaches back."""
 SLOW = 256
@@ -36,8 +38,8 @@ class _Arm(msgspec.Struct):
 class Gains:
     """What is known of each cluster's outcomes, and how much another look at it is worth."""
 
-    def __init__(self, limit: int = 1024) -> None:
-        self._arms: Bounded[str, _Arm] = Bounded(limit)
+    def __init__(self) -> None:
+        self._arms: Bounded[str, _Arm] = Bounded(CLUSTERS)
         self._now = 0
         self._total = 0.0
 

@@ -50,14 +50,12 @@ class BatchFiles:
         )  # fmt: skip
         return order
 
-    def clean(self, outstanding: BatchOrder | None = None, known: Collection[str] | None = None) -> None:
-        """Remove what a crash left half written, and all but the newest files and that of the outstanding order; of the
-        files those of no order in `known` too: they were not committed, or hold what was forgotten."""
+    def clean(self, known: Collection[str] | None = None) -> None:
+        """Remove what a crash left half written, and all but the newest files, the outstanding order's among them. Of
+        the files those of no order in `known` too: they were not committed, or hold what was forgotten."""
         for path in self._directory.glob(f".*{_SUFFIX}.part"):
             path.unlink(missing_ok=True)
-        keep = Path(outstanding.path).name if outstanding else ""
         files = sorted(self._directory.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime, reverse=True)
         for number, path in enumerate(files):
-            unknown = known is not None and path.name.removesuffix(_SUFFIX) not in known
-            if path.name != keep and (unknown or number >= KEEP_FILES):
+            if number >= KEEP_FILES or (known is not None and path.stem not in known):
                 path.unlink(missing_ok=True)

@@ -94,9 +94,9 @@ class Curator(Actor):
             exam: whether a production trajectory, by id, is the gate's.
         """
         self.settings, self._store, self._files, self._clock = settings, store, BatchFiles(batches), clock
-        self.curriculum = curriculum or settings.curriculum()
-        """What it knows of the clusters."""
         self.kinds = kinds or Kinds()
+        self.curriculum = curriculum or settings.curriculum(self.kinds.levels)
+        """What it knows of the clusters."""
         self.provisional = Provisional()
         """What happened after runs, and how likely it makes their success."""
         self.pool = TrainingPool(settings, self.curriculum, kinds=self.kinds, exam=exam)
@@ -116,18 +116,11 @@ class Curator(Actor):
         """Whether a freeze stops ordering."""
         self.started = False
         """Whether the books have been read."""
-        self.counts: Counter[str] = Counter()
-        """Since this object was made: orders, ordered_sandbox, ordered_production, order_repeated, order_given_up,
-        went_back; told_late, corrected_late (first words and corrections that came after their runs had closed)."""
 
     @property
     def figures(self) -> Mapping[str, int]:
-        """Everything that is counted, under names of letters and underscores, and what waits."""
+        """What waits, and how many clusters are known."""
         return {
-            **self.counts,
-            **{f"pool_{name.replace(' ', '_')}": number for name, number in self.pool.counts.items()},
-            **{f"planned_{name}": number for name, number in self.curriculum.counts.items()},
-            **self.kinds.figures,
             "guesses": self.pool.guesses,
             "waiting": self.pool.waiting,
             "waiting_groups": self.pool.whole_groups,
@@ -150,7 +143,7 @@ class Curator(Actor):
         await self._ask_of_agents(now)
         self.started = True
         orders = await store.batches(KEEP_FILES + 1)
-        await anyio.to_thread.run_sync(self._files.clean, self.outstanding, {order.id for order in orders})
+        await anyio.to_thread.run_sync(self._files.clean, {order.id for order in orders})
         _log.info(
             "curator_started",
             waiting=self.pool.waiting,
@@ -168,12 +161,13 @@ class Curator(Actor):
             if row.outcome is not None and not (source == "production" and self.pool.held_out(row.id))
         ]
         self._rebuilt = {row.id: row.revision for _, row in rows}
-        told: list[tuple[str, str, float]] = []
+        self.curriculum.clear()
         for number, (source, row) in enumerate(sorted(rows, key=lambda one: one[1].ended)):
             if not number % _PAGE:
                 await checkpoint()
-            told.append((source, self.curriculum.kind(row.goal), row.outcome or 0.0))
-        self.curriculum.rebuild(told)
+            cluster = self.curriculum.kind(row.goal)
+            self.curriculum.observe(source, cluster, row.outcome or 0.0)
+            self.curriculum.touch(cluster)
 
     async def _learn_policy(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
@@ -193,8 +187,8 @@ class Curator(Actor):
         """The pool, with what is neither used nor dropped: what nobody has reported a page at a time."""
         room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
-        self.pool.counts["pool full"] += await self._store.drop_unused(room, "pool full")
-        self.pool.counts["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
+        self.effects["pool full"] += await self._store.drop_unused(room, "pool full")
+        self.effects["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
         self._put(await self._store.unused(room), now)
         after = (-1.0, "")
         while page := await self._store.unreported(after, _PAGE):
@@ -220,8 +214,7 @@ class Curator(Actor):
                     item = latest.runs[key]
                     self.provisional.saw(item.trajectory, exam=self._kept(item))
                     records += self._take(item, latest, settled)
-                case OutcomeChanged(id=key) as changed if key in latest.runs:
-                    self.counts["corrected_late" if changed.revision else "told_late"] += 1
+                case OutcomeChanged(id=key) if key in latest.runs:
                     records += self._take(latest.runs[key], latest, settled)
                 case Candidate() as candidate:
                     records.append(candidate)
@@ -312,7 +305,6 @@ class Curator(Actor):
         before, order = self.pool.freshness.head, self.outstanding
         self._trained(candidate)
         if candidate.answer == "went_back":
-            self.counts["went_back"] += 1
             _log.info("learner_went_back", version=candidate.version, before=before)
         if order is not None and order.id in candidate.batch_ids:
             self.outstanding = None
@@ -332,9 +324,6 @@ class Curator(Actor):
             records += [Guessed(id=run.id, outcome=run.outcome or 0.0) for run in runs if run.provisional]
             records.append(order)
             outputs.append(Output(WORK_TRAIN, order))
-            self.counts["orders"] += 1
-            self.counts["ordered_production"] += order.production
-            self.counts["ordered_sandbox"] += len(order.trajectories) - order.production
         drops = self.pool.take_drops()
         self.effects.update(one.reason for one in drops)
         return Result([*records, *drops], outputs)
@@ -344,11 +333,9 @@ class Curator(Actor):
         there = await anyio.to_thread.run_sync(Path(order.path).exists)
         if there and self._attempts < ORDER_ATTEMPTS:
             self._attempts, self._sent_at = self._attempts + 1, self._clock()
-            self.counts["order_repeated"] += 1
             _log.warning("order_repeated", order=order.id, attempt=self._attempts)
             return Result((), [Output(WORK_TRAIN, order)])
         self.outstanding = None
-        self.counts["order_given_up"] += 1
         self.effects[GIVEN_UP] += len(order.trajectories)
         _log.error("order_given_up", order=order.id, attempts=self._attempts, file=there)
         # Whoever comes back may answer it yet; until then nothing was learned from it.

@@ -7,20 +7,19 @@ weighs more. *Replay*: other clusters, the one attempted longest ago first: earl
 tokens are past `max_staleness`. *Mix*: tasks as the environment draws them.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Mapping
 from math import ceil
 
-from actors.curation.bandit import Gains
+from actors.curation.bandit import CLUSTERS, Gains
 from actors.kinds.levels import Levels
 from actors.messages import Trajectory
 from actors.messages.bounded import Bounded
 
-DEMAND_HORIZON = 512
-"""Production trajectories over which demand is discounted."""
+DEMAND = 1024
+"""Newest production trajectories that say what traffic asks for."""
 _LEAST_DEMAND = 0.01
 """Share of the most wanted cluster's demand below which nobody asks for a cluster."""
-_RESCALE = 1e12
 _RAISED = 2.0
 """Factor of the weight of a cluster that traffic fails at."""
 _URGED = 256
@@ -30,22 +29,27 @@ _URGED = 256
 class Curriculum:
     """What the outcomes so far say about what to train next. Bounded; deterministic in what it was told."""
 
-    def __init__(self, *, replay_share: float = 0.25, mix_share: float = 0.125, clusters: int = 1024) -> None:
-        self._replay_share, self._mix_share, self._limit = replay_share, mix_share, clusters
-        self.levels = Levels()
+    def __init__(
+        self,
+        levels: Levels | None = None,
+        *,
+        replay_share: float = 0.25,
+        mix_share: float = 0.125,
+    ) -> None:
+        self._replay_share, self._mix_share = replay_share, mix_share
+        self.levels = levels or Levels()
         """Which cluster a goal, or a run, is of."""
-        self.counts: Counter[str] = Counter()
-        """Planned tasks: focus, replay, mix; and replay_unknown: replay that no other cluster was known for."""
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
-        self.gains = Gains(self._limit)
+    def clear(self) -> None:
+        """Forget all outcomes."""
+        self.gains = Gains()
         """Of every cluster that had an outcome."""
-        self._demand: dict[str, float] = {}
-        self._unit = 1.0
-        self._last: Bounded[str, int] = Bounded(self._limit)
+        self._asked: deque[str] = deque(maxlen=DEMAND)
+        """Clusters of what traffic asked for."""
+        self._last: Bounded[str, int] = Bounded(CLUSTERS)
         self._turn = 0
-        self._urged: Bounded[str, int] = Bounded(self._limit)
+        self._urged: Bounded[str, int] = Bounded(CLUSTERS)
 
     def kind(self, goal: str) -> str:
         """The cluster of a task's `goal`."""
@@ -66,39 +70,20 @@ class Curriculum:
         if run.outcome is not None and not known:
             self.observe(run.source, self.levels.of(run), run.outcome)
 
-    def rebuild(self, outcomes: Iterable[tuple[str, str, float]]) -> None:
-        """Forget all outcomes and take in (source, cluster, outcome), oldest first."""
-        self._clear()
-        for source, cluster, outcome in outcomes:
-            self.observe(source, cluster, outcome)
-            self.touch(cluster)
-
     def observe(self, source: str, cluster: str, outcome: float) -> None:
         """An outcome of a production or sandbox trajectory."""
         if not cluster or not self.gains.observe(cluster, outcome):
             return
-        if source == "sandbox":
-            if cluster in self._urged:
-                self._urged[cluster] -= 1
-                if not self._urged[cluster]:
-                    del self._urged[cluster]
-        else:
-            self._asked_for(cluster)
-
-    def _asked_for(self, cluster: str) -> None:
-        # What is new weighs more, instead of all that is old less: one sum a trajectory.
-        self._unit *= 1.0 + 1.0 / DEMAND_HORIZON
-        self._demand[cluster] = self._demand.get(cluster, 0.0) + self._unit
-        if self._unit > _RESCALE:
-            self._demand = {name: value / self._unit for name, value in self._demand.items()}
-            self._unit = 1.0
-        if len(self._demand) > self._limit:
-            del self._demand[min(self._demand, key=lambda name: (self._demand[name], name))]
+        if source != "sandbox":
+            self._asked.append(cluster)
+        elif cluster in self._urged:
+            self._urged[cluster] -= 1
+            if not self._urged[cluster]:
+                del self._urged[cluster]
 
     def urge(self, cluster: str) -> None:
         """Traffic fails at `cluster`: it weighs more until the sandbox has had its share of attempts at it."""
         self._urged[cluster] = _URGED
-        self.counts["urged"] += 1
 
     def weight(self, cluster: str) -> float:
         """Factor of the worth of `cluster`: above 1 for one that traffic fails at."""
@@ -128,36 +113,30 @@ class Curriculum:
         mix = min(count - replay, slots(self._mix_share, count)) if left else count
         focus = self._focus(count - replay - mix, left)
         leader = max(focus, key=lambda name: (focus[name], name)) if focus else ""
-        planned, replayed = Counter(focus), 0
+        planned = Counter(focus)
         left -= focus
-        others = [name for name in left if name != leader]
-        for _ in range(replay):
-            others = [name for name in others if left[name] > 0]
-            if not others:
-                break
+        while replay and (others := [name for name in left if name != leader and left[name] > 0]):
             # What the focus has anyway comes last; among the rest whoever has waited longest.
             name = min(others, key=lambda name: (planned[name], self.last(name), name))
             planned[name] += 1
             left[name] -= 1
-            replayed += 1
+            replay -= 1
             self.touch(name)
-        if replayed < replay:
-            self.counts["replay_unknown"] += replay - replayed
-            planned.update(self._focus(replay - replayed, left))
+        planned.update(self._focus(replay, left))
         for name in focus:
             self.touch(name)
-        self.counts.update(focus=planned.total() - replayed, replay=replayed, mix=max(0, count - planned.total()))
         return dict(planned)
 
     def _focus(self, count: int, left: Mapping[str, int]) -> Counter[str]:
         """At most `count` slots to the clusters that are asked for, in proportion to their index, and of each no more
         than are `left`."""
-        most = max((self._demand.get(name, 0.0) for name in left), default=0.0)
-        wanted = {name: self._demand.get(name, 0.0) / most if most else 1.0 for name in left}
-        wanted = {
-            name: max(share, float(self.weight(name) > 1.0)) * self.weight(name) for name, share in wanted.items()
-        }
-        index = {name: self.gains.index(name, weight=share) for name, share in wanted.items() if share >= _LEAST_DEMAND}
+        asked = Counter(self._asked)
+        most = max((asked[name] for name in left), default=0)
+        index: dict[str, float] = {}
+        for name in left:
+            share = asked[name] / most if most and name not in self._urged else 1.0
+            if share >= _LEAST_DEMAND:
+                index[name] = self.gains.index(name, weight=share * self.weight(name))
         planned: Counter[str] = Counter()
         for _ in range(count):
             index = {name: worth for name, worth in index.items() if planned[name] < left[name]}

@@ -5,7 +5,7 @@ up to a share, or make the batch where there is no sandbox. Who goes first is `a
 Whatever is not used has a reason, and the reason is counted.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from math import floor, isfinite
 
@@ -16,6 +16,7 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
+from actors.kinds.levels import Levels
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.bounded import Bounded
 from actors.provisional.waiting import Chance
@@ -67,9 +68,10 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Replay among the groups: theirs is the share of the whole batch, whatever production brings."""
         return min(1.0, self.replay_share / (1.0 - self.production_share))
 
-    def curriculum(self) -> Curriculum:
+    def curriculum(self, levels: Levels | None = None) -> Curriculum:
         """A fresh one by these settings."""
-        return Curriculum(replay_share=min(self.group_replay, 1.0 - self.mix_share), mix_share=self.mix_share)
+        replay_share = min(self.group_replay, 1.0 - self.mix_share)
+        return Curriculum(levels, replay_share=replay_share, mix_share=self.mix_share)
 
 
 class _Group:
@@ -107,15 +109,12 @@ class TrainingPool:
             exam: whether a production trajectory, by id, is the gate's and never trained on.
         """
         self._settings, self.held_out = settings, exam
-        self._curriculum = curriculum or settings.curriculum()
         self._kinds = kinds or Kinds()
-        self.counts: Counter[str] = Counter()
-        """Dropped trajectories by reason, and equal_groups, incomplete_groups, waited_batches and guessed (drawn with a
-        provisional outcome)."""
+        self._curriculum = curriculum or settings.curriculum(self._kinds.levels)
         self.clear()
 
     def clear(self) -> None:
-        """Forget what waits, and what is fresh; counts go on."""
+        """Forget what waits, and what is fresh."""
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
         self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
@@ -206,9 +205,7 @@ class TrainingPool:
         if now - self._since < WAIT_SECONDS:
             return []
         self._since = None
-        selected = self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
-        self.counts["waited_batches"] += bool(selected)
-        return selected
+        return self._from_groups(self._settings.groups_per_batch) or self._from_traffic()
 
     def _add_production(self, item: Attributed) -> None:
         run, known = item.trajectory, self._production.get(item.id)
@@ -253,7 +250,6 @@ class TrainingPool:
         for name, group in list(self._groups.items()):
             if not group.whole and now - group.first >= self._settings.group_seconds:
                 group.whole = True
-                self.counts["incomplete_groups"] += 1
             if group.whole and len(group.members) < MIN_GROUP:
                 self._drop("group too small", *self._groups.pop(name).ids)
 
@@ -281,11 +277,9 @@ class TrainingPool:
         for unit in self._drawn(whole, wanted, self._settings.group_replay):
             group = self._groups.pop(unit.name)
             if group.equal:
-                self.counts["equal_groups"] += 1
                 self._drop("equal outcomes", *group.ids)
                 continue
-            reason = f"group {unit.name}: {len(group.members)} of {self._settings.group_size}, {self._about(unit)}"
-            items += [BatchItem(attributed=member, reason=reason) for member in group.members]
+            items += [BatchItem(attributed=member) for member in group.members]
         share = self._settings.production_share
         return [*items, *self._draw(floor(share / (1.0 - share) * len(items) + 1e-9))] if items else []
 
@@ -297,11 +291,9 @@ class TrainingPool:
         """At most `wanted` production trajectories out of the pool: reported ones, then what the model speaks of."""
         replay = self._settings.replay_share
         reported = self._drawn([self._unit(item.id, [item]) for item in self._fresh()], wanted, replay)
-        items = [self._alone(self._production.pop(unit.name), f"production: {self._about(unit)}") for unit in reported]
+        items = [self._alone(self._production.pop(unit.name)) for unit in reported]
         guesses = [self._unit(item.id, [item]) for item in self._fresh_guesses()]
-        guessed = [self._guessed(unit) for unit in self._drawn(guesses, wanted - len(items), replay)]
-        self.counts["guessed"] += len(guessed)
-        return [*items, *guessed]
+        return [*items, *(self._guessed(unit) for unit in self._drawn(guesses, wanted - len(items), replay))]
 
     def _drawn(self, waiting: Sequence[Unit], wanted: int, replay: float) -> list[Unit]:
         units = draw(waiting, wanted, replay, self._curriculum)
@@ -318,11 +310,10 @@ class TrainingPool:
             task=first.task_id, version=min(run.min_version for run in runs), ended=max(run.ended for run in runs),
         )  # fmt: skip
 
-    def _alone(self, item: Attributed, reason: str) -> BatchItem:
+    def _alone(self, item: Attributed) -> BatchItem:
         """A run without a group, with what was to be expected of it, and whose like it is."""
         run = item.trajectory
-        estimate, kind = self._kinds.estimate(run), self._kinds.names(run)
-        return BatchItem(attributed=item, estimate=estimate, kind=kind, reason=reason)
+        return BatchItem(attributed=item, estimate=self._kinds.estimate(run), kind=self._kinds.names(run))
 
     def _guessed(self, unit: Unit) -> BatchItem:
         """A run with its provisional outcome: what was to be expected of it, m, moved by w (V - m).
@@ -335,11 +326,7 @@ class TrainingPool:
         assert estimate is not None
         outcome = estimate.mean + said.weight * (said.chance - estimate.mean)
         run = msgspec.structs.replace(item.trajectory, outcome=outcome, provisional=True)
-        about = f"provisional: chance {said.chance:.2f}, weight {said.weight:.2f}, {self._about(unit)}"
-        return self._alone(msgspec.structs.replace(item, trajectory=run), about)
-
-    def _about(self, unit: Unit) -> str:
-        return f"cluster {unit.cluster or 'none'}, gain {self._curriculum.gains.gain(unit.cluster):.2f}"
+        return self._alone(msgspec.structs.replace(item, trajectory=run))
 
     def _unfit(self, item: Attributed) -> str:
         run = item.trajectory
@@ -372,5 +359,4 @@ class TrainingPool:
         return "abandoned" if fate == "abandoned" else "stale"
 
     def _drop(self, reason: str, *ids: str) -> None:
-        self.counts[reason] += len(ids)
         self._drops += [Dropped(id=key, reason=reason) for key in ids]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.store.agents import AgentView
+from actors.store.agents import UNREPORTED, AgentView
 
 FEEDBACK = "report how runs went: POST /v1/feedback (docs/attach.md)"
 _TOKENS = "serve through the tap with tap.capture_tokens = true, from a vLLM that returns token ids (docs/attach.md)"
@@ -37,6 +37,7 @@ _FEW = 10
 
 _REMEDIES: dict[str, tuple[str, str]] = {
     # of the pool
+    UNREPORTED: (UNREPORTED, FEEDBACK),
     "no outcome": ("had no outcome in time", FEEDBACK),
     "outcome not finite": ("have an outcome that is not a number", "report outcomes between 0 and 1"),
     "untrainable": ("may not be trained on", _TOKENS),
@@ -98,7 +99,6 @@ class Told(msgspec.Struct, frozen=True):
     sentence: str
     remedy: str = ""
     """What to change; empty if nothing."""
-    learning: bool = False
 
 
 def remedy(reason: str) -> str:
@@ -146,27 +146,14 @@ def tell(agent: AgentView) -> Told:
     """Is there learning from this agent; if not, why; what to change."""
     missed = sum(agent.no_gradient.values())
     answered = agent.learned + missed
-    if answered:
-        # Group and batch means leave some without a gradient even where all is well; three in four are a sign.
-        well = agent.learned * 4 >= answered
-        head = "Learning" if well else "Hardly learning" if agent.learned else "Not learning"
-        text = f"{head}: {agent.learned} of {_runs(answered)} ordered changed the weights"
-        text += f"; {missed} gave no gradient: {counted(agent.no_gradient)}." if missed else "."
-        return Told(text, "" if well else remedy(commonest(agent.no_gradient)), agent.learned > 0)
-    if agent.training:
-        return Told(f"Not learning yet: the first {_runs(agent.training)} are with the learner.")
-    if agent.ready:
-        return Told(
-            f"Not learning yet: {agent.ready} of {_runs(agent.runs)} can be learned from and wait for an update."
-        )
-    if not agent.runs:
-        return Told("Not learning yet: no run has come.")
-    unfit = {reason: number for reason, number in agent.dropped.items() if reason not in NO_FAULT}
-    missing = agent.unreported + agent.dropped.get("no outcome", 0)
-    change = FEEDBACK if missing > sum(unfit.values()) else remedy(commonest(unfit or agent.dropped))
-    parts = [f"{agent.unreported} have no outcome yet"] if agent.unreported else []
-    parts += [counted(agent.dropped)] if agent.dropped else []
-    return Told(f"Not learning: of {_runs(agent.runs)} none can be learned from: {'; '.join(parts)}.", change)
+    if not answered:
+        return Told(f"Not learning yet: of {_runs(agent.runs)} {counted(agent.came)}.", remedy(commonest(agent.came)))
+    # Group and batch means leave some without a gradient even where all is well; three in four are a sign.
+    well = agent.learned * 4 >= answered
+    head = "Learning" if well else "Hardly learning" if agent.learned else "Not learning"
+    text = f"{head}: {agent.learned} of {_runs(answered)} ordered changed the weights"
+    text += f"; {missed} gave no gradient: {counted(agent.no_gradient)}." if missed else "."
+    return Told(text, "" if well else remedy(commonest(agent.no_gradient)))
 
 
 def _runs(number: int) -> str:

@@ -102,11 +102,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Version that waits for its trial."""
 
     def at(self, time: float) -> str:
-        """A time as people say it, in UTC: "09:10 UTC", "Tuesday 09:10 UTC", "2026-01-31 09:10 UTC"."""
+        """A time in UTC, with its day unless that is today: "09:10 UTC", "2026-01-31 09:10 UTC"."""
         then, today = datetime.fromtimestamp(time, UTC), datetime.fromtimestamp(self.now, UTC)
-        days = abs((then.date() - today.date()).days)
-        day = "" if not days else f"{then:%A} " if days < 7 else f"{then:%Y-%m-%d} "
-        return f"{day}{then:%H:%M} UTC"
+        return f"{then:%H:%M} UTC" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M} UTC"
 
     def late(self, since: float) -> bool:
         """Whether it has waited for long enough that something may be wrong."""
@@ -130,7 +128,7 @@ class Learning(msgspec.Struct, frozen=True, kw_only=True):
 
 def waiting(facts: Facts) -> Learning:
     """What learning waits for."""
-    groups = facts.groups_needed > 0
+    groups, heard = facts.groups_needed > 0, facts.heard
     have, need = (facts.groups, facts.groups_needed) if groups else (facts.fresh, facts.fresh_needed)
     if facts.halted or facts.frozen:
         return _frozen(facts)
@@ -142,7 +140,6 @@ def waiting(facts: Facts) -> Learning:
         found = Learning(waits_for="nothing", sentence="The next update is being ordered.", since=facts.now)
     else:
         found = _groups(facts) if groups else _production(facts)
-    heard = facts.heard
     if not heard.updated or facts.late(heard.updated):
         return found
     made = f"v{heard.version} was trained at {facts.at(heard.updated)}. "
@@ -151,11 +148,11 @@ def waiting(facts: Facts) -> Learning:
 
 def _frozen(facts: Facts) -> Learning:
     order = facts.heard.freeze
-    since = order.created if order is not None else facts.now
+    since = order.created if order else facts.now
     if facts.halted:
         text, change = f"The kill switch is on: {facts.halted}.", "remove the file FREEZE in the state directory"
     else:
-        why = f": {order.reason}" if order is not None and order.reason else ""
+        why = f": {order.reason}" if order and order.reason else ""
         text, change = f"Frozen since {facts.at(since)}{why}.", "evolved thaw, once its cause is gone"
     return Learning(waits_for="thaw", sentence=text, remedy=change, since=since, state="frozen")
 
@@ -175,25 +172,25 @@ def _ahead(facts: Facts) -> Learning:
         text = f"The learner stands at v{facts.head}, which does not come of what serves ({serves}), and is to go back."
         return Learning(waits_for="learner", sentence=text, remedy=_LEARNER, since=since)
     ahead = f"{facts.behind} reported runs wait: the learner (v{facts.head}) is {facts.lead} updates ahead of {serves}."
-    name: WaitsFor = "verdict" if facts.trial is None and facts.promoted is None else "trial"
-    one = facts.verdict if name == "verdict" else facts.trial
+    tried = facts.trial is not None or facts.promoted is not None
+    name: WaitsFor = "trial" if tried else "verdict"
+    one = facts.trial if tried else facts.verdict
     if one is None:
-        actor, text = "gatekeeper", f"v{facts.head} is to be judged"
-        if name == "trial":
-            actor, text = "swapper", f"v{facts.promoted} passed the gate and is to be swapped in"
+        text, actor = f"v{facts.head} is to be judged", "gatekeeper"
+        if tried:
+            text, actor = f"v{facts.promoted} passed the gate and is to be swapped in", "swapper"
         change = _LOOK.format(actor) if facts.late(since) else ""
         return Learning(waits_for=name, sentence=f"{ahead} {text}.", remedy=change, since=since)
-    text, change = f"v{one.version} is on trial", "" if facts.reported else FEEDBACK
-    if name == "verdict":
+    if tried:
+        text, change = f"v{one.version} is on trial", "" if facts.reported else FEEDBACK
+    else:
         decide = f'{FEEDBACK}; or decide yourself: evolved promote {one.version} --force --reason "..."'
         text, change = f"The verdict on v{one.version} waits", decide if facts.late(one.since) else ""
     # Without a number the gate's own words say what is missing.
     told = f": {one.have} of {one.need} outcomes" if one.need else f": {one.reason}" if one.reason else ""
-    told += f"; it ends at {facts.at(one.until)} at the latest" if one.until is not None else ""
-    text = f"{ahead} {text} since {facts.at(one.since)}{told}."
-    return Learning(
-        waits_for=name, sentence=text, remedy=change, since=one.since, have=one.have, need=one.need
-    )  # fmt: skip
+    end = f"; it ends at {facts.at(one.until)} at the latest" if one.until is not None else ""
+    text = f"{ahead} {text} since {facts.at(one.since)}{told}{end}."
+    return Learning(waits_for=name, sentence=text, remedy=change, since=one.since, have=one.have, need=one.need)
 
 
 def _groups(facts: Facts) -> Learning:

@@ -21,7 +21,7 @@ from actors.experience.retrieval.embedding import BATCH, Embeddings
 from actors.experience.retrieval.library import Library
 from actors.experience.retrieval.ranking import Found, alike, ordered
 from actors.messages import Experience
-from actors.ports.errors import RewriterFailed
+from actors.ports.errors import ModelError
 from actors.ports.models import Embedder, Rewriter
 from actors.store import Store
 from actors.system.actor import Actor, Received, Result
@@ -132,7 +132,8 @@ class Navigator(Actor):
         """Embed what waits, and every now and then look at the store and at the embedder."""
         now = anyio.current_time()
         if now - self._refreshed >= _REFRESH_SECONDS:
-            await self._refresh()
+            # What the store has and this process did not hear of.
+            await self._take(await self._store.experiences())
             self._refreshed = anyio.current_time()
         if now - self._probed >= _PROBE_SECONDS:
             if self._embeddings is not None:
@@ -195,7 +196,7 @@ class Navigator(Actor):
             try:
                 with anyio.fail_after(_REWRITE_SECONDS):
                     content = await rewriter.rewrite(lessons[at].content, goal, step)
-            except (RewriterFailed, TimeoutError) as error:
+            except (ModelError, TimeoutError) as error:
                 self.rewrite_failures += 1
                 _log.debug("lesson_not_rewritten", lesson=lessons[at].id, reason=f"{type(error).__name__}: {error}")
                 return
@@ -221,22 +222,6 @@ class Navigator(Actor):
         if news:
             await self._library.put(news.values())
             await self._library.embed(_EMBED_SECONDS)
-
-    async def _refresh(self) -> None:
-        """Take over what the store has and this process did not hear of."""
-        there = await self._store.revisions()
-        gone = [lesson for key, lesson in self._latest.items() if key not in there]
-        for lesson in gone:
-            del self._latest[lesson.id]
-        await self._library.remove(gone)
-        news = [
-            (key, revision)
-            for key, revision in there.items()
-            if key not in self._latest or revision > self._latest[key].revision
-        ]
-        await self._take(await self._store.experiences_at(news) if news else ())
-        if gone:
-            await self._prune()
 
     async def _prune(self) -> None:
         self._pruned = anyio.current_time()

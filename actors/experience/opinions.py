@@ -21,7 +21,7 @@ from actors.experience.origins import Origins
 from actors.experience.pool import LessonPool
 from actors.experience.window import Window
 from actors.messages import Experience, Trajectory, derived_id
-from actors.ports.errors import EmbedderUnavailable, ExtractorUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Embedder, Extractor, Insight
 
 K = TypeVar("K")
@@ -83,7 +83,7 @@ class Opinions:
         self._due = now + _EVERY
         try:
             await self._draw()
-        except (ExtractorUnavailable, EmbedderUnavailable) as error:
+        except ModelUnavailable as error:
             self.counts["unavailable"] += 1
             if not self._away:
                 _log.warning("extractor_away", reason=str(error))

@@ -3,10 +3,11 @@
 At each level m = (S + k m') / (N + k), with variance m (1 - m) / (N + k + 1) + (k / (N + k))^2 v': the posterior of a
 Beta prior with mean m' and strength k (Morris 1983). An agent's k is learned by prequential scores over a grid. An
 outcome weighs less the more came after it, and by 2^(-D / HALF) for D nats of updates since (SPO, arXiv 2509.13232).
-No run is in its own estimate, tenants share nothing, and the party rule holds at every level.
+No run is in its own estimate, tenants share nothing, and the party rule holds at both levels. Kinds of goal below the
+agent's brought nothing (docs/measured.md).
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite, log
 
@@ -25,12 +26,10 @@ HALF = 0.06
 """Nats a token by which the policy has moved when an outcome weighs half; SPO's D_half."""
 OUTCOMES = 4096
 """Remembered, of all kinds together."""
-_NODES = 4096
-"""Remembered at each level."""
+_NODES = 8192
+"""Tenants and agents that are remembered."""
 _VERSIONS = 1024
 """Weight versions of which it is known how far they are from others."""
-_LEVELS = 2
-"""Tenant and agent. Kinds of goal below the agent's brought nothing (docs/measured.md)."""
 _TENANT = 2.0
 """Strength of a tenant's level."""
 _GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -81,14 +80,11 @@ class Estimates:
         self._moved = Bounded[int, float](_VERSIONS)
         """By version: divergence along the updates that led there, nats a token."""
         self._moved.update(moved)
-        self.counts: Counter[str] = Counter()
-        """told, corrected, refused (no number, or beyond all bounds), drifted and erased (forgotten after a
-        drift, or because somebody had the run erased)."""
         self._begin(pieces)
 
     def _begin(self, pieces: Iterable[Piece]) -> None:
-        self._log: Remembered[Piece] = Remembered(OUTCOMES)
-        self._nodes: list[Remembered[FairWindow[Piece]]] = [Remembered(_NODES) for _ in range(_LEVELS)]
+        self._log = Remembered[Piece](OUTCOMES)
+        self._nodes = Remembered[FairWindow[Piece]](_NODES)
         for piece in pieces:
             self._add(piece)
 
@@ -111,14 +107,12 @@ class Estimates:
         """Take in an outcome, or what a known one was corrected to."""
         known = self._log.get(piece.id)
         if not isfinite(piece.value) or abs(piece.value) > _LARGEST:
-            self.counts["refused"] += 1
-        elif known is not None:
+            return
+        if known is not None:
             known.value = piece.value
-            self.counts["corrected"] += 1
         else:
             self._score(piece)
             self._add(piece)
-            self.counts["told"] += 1
 
     def estimate(self, path: tuple[str, str], *, version: int, without: str = "") -> Estimate | None:
         """Success that was to be expected of a run; None while its tenant has no outcome but its own.
@@ -128,19 +122,15 @@ class Estimates:
             version: newest weights that sampled in it.
             without: id of the run whose outcome is left out.
         """
-        tenant, agent = (self._at(level, name, version, without) for level, name in enumerate(path))
+        tenant, agent = (self._at(name, version, without) for name in path)
         if not tenant[1]:
             return None
         known = _shrunk(agent, _shrunk(tenant, _NOTHING, _TENANT), self.strength)
         return Estimate(mean=known.mean, variance=known.variance, evidence=agent[1] or tenant[1], version=version)
 
-    def forget(self, why: str, gone: Callable[[Piece], bool]) -> None:
+    def forget(self, gone: Callable[[Piece], bool]) -> None:
         """Forget outcomes."""
-        pieces = self.pieces()
-        kept = [piece for piece in pieces if not gone(piece)]
-        if len(kept) < len(pieces):
-            self.counts[why] += len(pieces) - len(kept)
-            self._begin(kept)
+        self._begin([piece for piece in self.pieces() if not gone(piece)])
 
     def pieces(self) -> list[Piece]:
         """All outcomes that are remembered, oldest first but for corrected ones."""
@@ -152,16 +142,16 @@ class Estimates:
 
     def _add(self, piece: Piece) -> None:
         self._log.put(piece.id, piece.party, piece)
-        for level, name in enumerate(piece.path):
-            node = self._nodes[level].get(name)
+        for name in piece.path:
+            node = self._nodes.get(name)
             if node is None:
                 node = FairWindow[Piece](WINDOW, lambda one: one.party)
-                self._nodes[level].put(name, piece.path[0], node)
+                self._nodes.put(name, piece.path[0], node)
             node.append(piece)
 
     def _score(self, piece: Piece) -> None:
         """How likely each strength found what has happened; where the agent has no outcome all say the same."""
-        tenant, agent = (self._at(level, name, piece.version, "") for level, name in enumerate(piece.path))
+        tenant, agent = (self._at(name, piece.version, "") for name in piece.path)
         if not agent[1]:
             return
         above, value = _shrunk(tenant, _NOTHING, _TENANT), min(1.0, max(0.0, piece.value))
@@ -169,12 +159,9 @@ class Estimates:
             mean = min(1.0 - _EPSILON, max(_EPSILON, _shrunk(agent, above, k).mean))
             self._scores[k] = _KEPT * score + value * log(mean) + (1.0 - value) * log(1.0 - mean)
 
-    def _at(self, level: int, name: str, version: int, without: str) -> tuple[float, float]:
-        """Weighted outcomes and weights of one level, as far as the party rule lets them count."""
-        node = self._nodes[level].get(name)
-        if node is None:
-            return 0.0, 0.0
-        pieces = [piece for piece in reversed(list(node)) if piece.id != without]
+    def _at(self, name: str, version: int, without: str) -> tuple[float, float]:
+        """Weighted outcomes and weights of a tenant or an agent, as far as the party rule lets them count."""
+        pieces = [piece for piece in reversed(list(self._nodes.get(name) or ())) if piece.id != without]
         taken = [pieces[place] for place in thinned([piece.party for piece in pieces])]
         sums: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
         now = self._moved.get(version)

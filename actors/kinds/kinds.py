@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from actors.kinds.agents import Agents, Saved
-from actors.kinds.clusters import cluster_of
+from actors.kinds.agents import Agent, Agents
 from actors.kinds.estimates import Estimates, Piece
+from actors.kinds.levels import Levels
 from actors.kinds.remembered import read_saved
 from actors.messages import Estimate, Trajectory, agent_of, concerns
 from actors.statistics.parties import party_of
@@ -21,38 +21,25 @@ _GUIDED = "|guided"
 
 
 class _State(msgspec.Struct, frozen=True):
-    agents: list[Saved]
+    agents: list[tuple[str, str, Agent]]
     pieces: list[Piece]
     scores: list[float]
     moved: dict[int, float]
 
 
 class Kinds:
-    """Agents, their neighbourhoods, and estimates of success."""
+    """Agents, estimates of their success, and which goals are alike."""
 
     def __init__(self) -> None:
         self.agents = Agents()
         self.estimates = Estimates()
+        self.levels = Levels()
+        """Of goals; the curriculum tells it."""
         self._changed = False
 
-    @property
-    def figures(self) -> Mapping[str, int]:
-        """For people and metrics."""
-        return {
-            **{f"kinds_{name}": number for name, number in self.estimates.counts.items()},
-            "kinds_agents": len(self.agents),
-            "kinds_neighbourhoods": sum(len(agent.places) for agent in self.agents),
-        }
-
-    def place(self, run: Trajectory) -> str:
-        """The neighbourhood of `run`'s goal; its words are learned, and may make a new one."""
-        self._changed = True
-        return self.agents.meet(run).places.place(run.goal, party_of(run.tenant, run.caller))
-
     def kind(self, run: Trajectory) -> str:
-        """The neighbourhood of `run`'s goal, or its cluster where none is near; nothing is learned by asking."""
-        agent = self.agents.find(run)
-        return (agent.places.near(run.goal) if agent else None) or cluster_of(run.goal)
+        """The neighbourhood of `run`'s goal; nothing is learned by asking."""
+        return self.levels.alike(run.goal)
 
     def names(self, run: Trajectory) -> tuple[str, str]:
         """The agent, guided runs apart, and within it the neighbourhood."""
@@ -62,7 +49,8 @@ class Kinds:
     def tell(self, run: Trajectory) -> None:
         """How `run` went, or what that was corrected to; without an outcome it says nothing."""
         if run.outcome is not None:
-            self.place(run)
+            self._changed = True
+            self.agents.meet(run)
             party, path = party_of(run.tenant, run.caller), self._path(run)
             self.estimates.tell(Piece(run.id, party, agent_of(run), path, run.outcome, run.max_version))
 
@@ -72,7 +60,7 @@ class Kinds:
 
     def drifted(self, details: Mapping[str, str]) -> None:
         """The world of an agent, of a tenant or of all has changed: what they scored says nothing any more."""
-        self.estimates.forget("drifted", lambda piece: concerns(details, piece.agent))
+        self.estimates.forget(lambda piece: concerns(details, piece.agent))
         self._changed = True
 
     @property
@@ -83,12 +71,11 @@ class Kinds:
     def erase(self, runs: Collection[str]) -> None:
         """Forget what these runs came to, for somebody had them erased."""
         if runs:
-            self.estimates.forget("erased", lambda piece: piece.id in runs)
+            self.estimates.forget(lambda piece: piece.id in runs)
             self._changed = True
 
     def _path(self, run: Trajectory) -> tuple[str, str]:
-        agent = self.agents.find(run)
-        return run.tenant, (agent.id if agent else agent_of(run)) + (_GUIDED if run.experience_ids else "")
+        return run.tenant, self.agents.find(run) + (_GUIDED if run.experience_ids else "")
 
     def to_save(self) -> bytes | None:
         """What `load` takes, None if nothing has changed since it was last asked for."""

@@ -22,8 +22,10 @@ ENOUGH = 8
 with (`actors.kinds.estimates`), and none of its rates has a standard error above 0.18."""
 REST = "rest"
 """The kind of what is like nothing that is known."""
-GOALS, PLACES, AGENTS = 1024, 256, 512
+KNOWN = 2048
 """Masked goals, neighbourhoods and agents that are remembered; the one longest without a request goes first."""
+PLACES = 256
+"""Neighbourhoods with words."""
 _NEAR, _AGENT = "~", "agent "
 """What the names of neighbourhoods and agents begin with: a neighbourhood is named after its first goal's cluster."""
 _LONGEST = 2000
@@ -32,15 +34,12 @@ _LATELY = 4096
 """Goals of which it is remembered what they are near to, until the next one is learned."""
 _SANDBOX = "sandbox"
 """Whose the sandbox's goals are."""
-Known = list[tuple[str, str, list[int]]]
-"""Names of one level, each with its party and digests of its newest requests."""
 
 
 class _State(msgspec.Struct, frozen=True):
     places: list[tuple[str, Leader]] = []
-    goals: Known = []
-    neighbourhoods: Known = []
-    agents: Known = []
+    known: list[tuple[str, str, list[int]]] = []
+    """Names of all levels, each with its party and digests of its newest requests."""
 
 
 class Levels:
@@ -55,14 +54,14 @@ class Levels:
         # A digest: 32 bits tell eight requests apart, and name nobody.
         request = crc32(((played and run.group) or run.id).encode("utf-8", "replace"))
         party = _SANDBOX if played else party_of(run.tenant, run.caller)
-        goal = cluster_of(run.goal)
-        if request in (self._goals.look(goal) or ()):
+        own = cluster_of(run.goal)
+        if request in (self._known.look(own) or ()):
             return
-        _note(self._goals, goal, party, request)
-        near = self._places.place(run.goal[:_LONGEST], party)
-        _note(self._neighbourhoods, near, party, request)
-        if not played:
-            _note(self._agents, agent_of(run), party, request)
+        names = [own, _NEAR + self._places.place(run.goal[:_LONGEST], party)]
+        for name in names if played else [*names, _AGENT + agent_of(run)]:
+            requests = self._known.get(name) or []
+            if request not in requests:
+                self._known.put(name, party, [*requests, request][-ENOUGH:])
         self._lately.clear()
         self._changed = True
 
@@ -76,53 +75,33 @@ class Levels:
         Args:
             agent: its name (`agent_of`); none has a task of the sandbox.
         """
-        own, near = self._found(goal)
-        if _enough(self._goals, own):
-            return own
-        if _enough(self._neighbourhoods, near):
-            return _NEAR + near
-        return _AGENT + agent if agent and _enough(self._agents, agent) else REST
+        for name in (*self._found(goal), _AGENT + agent):
+            if len(self._known.look(name) or ()) >= ENOUGH:
+                return name
+        return REST
 
     def alike(self, goal: str) -> str:
         """The neighbourhood of `goal`, however little is known of it: its own where nothing is near."""
-        return _NEAR + self._found(goal)[1]
+        return self._found(goal)[1]
 
     def _found(self, goal: str) -> tuple[str, str]:
         """Its cluster and its neighbourhood."""
         goal = goal[:_LONGEST]
-        found = self._lately.get(goal)
-        if found is None:
-            own = cluster_of(goal)
-            found = self._lately[goal] = own, self._places.near(goal) or own
-        return found
+        if goal not in self._lately:
+            self._lately[goal] = cluster_of(goal), _NEAR + self._places.near(goal)
+        return self._lately[goal]
 
     def to_save(self) -> bytes | None:
         """What `load` takes, None if nothing has changed since it was last asked for."""
         if not self._changed:
             return None
         self._changed = False
-        goals, neighbourhoods, agents = map(list, (self._goals, self._neighbourhoods, self._agents))
-        return msgspec.msgpack.encode(_State(self._places.state(), goals, neighbourhoods, agents))
+        return msgspec.msgpack.encode(_State(self._places.state(), list(self._known)))
 
     def load(self, data: bytes | None) -> None:
         """Take up what `to_save` gave, instead of what is known; what cannot be read is as if nothing had been kept."""
         state = read_saved(data, _State) or _State()
         self._places = Neighbourhoods(PLACES, state.places)
-        self._goals = Remembered(GOALS, state.goals)
-        self._neighbourhoods = Remembered(PLACES, state.neighbourhoods)
-        self._agents = Remembered(AGENTS, state.agents)
+        self._known = Remembered[list[int]](KNOWN, state.known)
         self._lately: Bounded[str, tuple[str, str]] = Bounded(_LATELY)
         self._changed = False
-
-
-def _note(level: Remembered[list[int]], name: str, party: str, request: int) -> None:
-    known = level.get(name)
-    if known is None:
-        level.put(name, party, [request])
-    elif request not in known:
-        known.append(request)
-        del known[:-ENOUGH]
-
-
-def _enough(level: Remembered[list[int]], name: str) -> bool:
-    return len(level.look(name) or ()) >= ENOUGH

@@ -2,7 +2,7 @@
 
     goal  ->  template (names and numbers masked)  ->  words, pairs of words  ->  nearest leader, or a leader of its own
 
-Leader clustering (Hartigan 1975, chapter 3), words weighed by inverse document frequency over an agent's leaders. A
+Leader clustering (Hartigan 1975, chapter 3), words weighed by inverse document frequency over the leaders. A
 neighbourhood has the name of its first goal's cluster.
 """
 
@@ -20,8 +20,6 @@ from actors.kinds.remembered import Remembered
 
 NEAR = 0.3
 """Cosine from which on a goal follows a leader. Two requests of ten words that share three rare ones are near it."""
-LEADERS = 64
-"""Neighbourhoods of one agent."""
 _FEATURES = 64
 """Words and pairs that a leader is known by: those that most of its goals have."""
 _LONGEST = 200
@@ -66,31 +64,27 @@ def features(goal: str) -> Features:
 
 
 class Neighbourhoods:
-    """Those of one agent."""
+    """At most `limit`."""
 
-    def __init__(self, limit: int = LEADERS, leaders: Iterable[tuple[str, Leader]] = ()) -> None:
+    def __init__(self, limit: int, leaders: Iterable[tuple[str, Leader]] = ()) -> None:
         self._leaders = Remembered[Leader](limit, ((one.name, party, one) for party, one in leaders))
         self._having: Counter[int] | None = None
         """By word: leaders that have it; counted anew when it is asked for after a change."""
         self._sizes: dict[str, float] = {}
         """Lengths of leaders, by name, until one of them changes: a word's weight depends on all."""
 
-    def __len__(self) -> int:
-        return len(self._leaders)
-
-    def near(self, goal: str) -> str | None:
-        """The neighbourhood of `goal`, None if there is none; nothing is learned by asking."""
+    def near(self, goal: str) -> str:
+        """The neighbourhood of `goal`, its own cluster if there is none; nothing is learned by asking."""
         own = cluster_of(goal)
-        return own if own in self._leaders else self._nearest(features(goal))
+        return own if own in self._leaders else self._nearest(features(goal)) or own
 
     def place(self, goal: str, party: str) -> str:
         """The neighbourhood of `goal`, which may be a new one; its words are learned.
 
         Args:
-            party: whose goal it is: who floods an agent with odd goals pushes out no neighbourhood of others.
+            party: whose goal it is: who sends a flood of odd goals pushes out no neighbourhood of others.
         """
-        cluster, own = cluster_of(goal), features(goal)
-        name = cluster if cluster in self._leaders else self._nearest(own) or cluster
+        name, own = self.near(goal), features(goal)
         leader = self._leaders.get(name)
         if leader is None:
             self._leaders.put(name, party, Leader(name, dict(list(own.items())[:_FEATURES])))

@@ -25,12 +25,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One attributed trajectory in a batch and why it is there."""
+    """One attributed trajectory in a batch."""
 
     attributed: Attributed
     role: Role = "train"
     """`baseline` members are counted in means and never trained on."""
-    reason: str = ""
     estimate: Estimate | None = None
     """What a run without a group is compared with; None: nothing is known of its like, or it has a group."""
     kind: tuple[str, str] = ("", "")

@@ -70,41 +70,25 @@ class LiveToolUnknown(LiveApiRefused):
     """A call of a tool that there is not."""
 
 
-class EndpointUnavailable(AdapterError):
-    """A chat endpoint did not answer within deadline and attempts, or will not until a setting is changed."""
-
-
-class JudgeUnavailable(AdapterError):
-    """The judge did not answer; the actor waits. A garbage answer is no such thing: its steps abstain."""
-
-
 class AdapterNotSetUp(AdapterError):
     """An option of an adapter cannot be used, or the key that it names is not there."""
 
 
-class ExtractorUnavailable(AdapterError):
-    """The extractor did not answer, or its budget is spent; no lesson is drawn until it does."""
+class ModelError(AdapterError):
+    """Something about a model that judges, words, embeds or draws lessons for us."""
 
 
-class RewriterFailed(AdapterError):
-    """A lesson was not rewritten: no answer in time, or one that cannot be used."""
+class ModelUnavailable(ModelError):
+    """It did not answer within deadline and attempts, has no budget left, or will not until a setting is changed."""
 
 
-class WordingFailed(AdapterError):
-    """A task was not worded; `reason` is a short word to count by, `unavailable` where asking again may help."""
+class AnswerRefused(ModelError):
+    """Its answer cannot be used, as `reason` says in a word; asking again may help."""
 
-    def __init__(self, reason: str, text: str = "") -> None:
-        super().__init__(f"{reason}: {text}" if text else reason)
+    def __init__(self, message: str, reason: str = "refused") -> None:
+        super().__init__(message)
         self.reason = reason
 
 
-class EmbedderUnavailable(AdapterError):
-    """The embedder did not answer."""
-
-
-class VectorsRefused(AdapterError):
-    """An embedder's answer is no good; asking again may help, using it would not."""
-
-
-class WrongDimension(VectorsRefused):
+class WrongDimension(AnswerRefused):
     """Vectors of another length than before."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages import Attribution, Step, Task, ToolCall, Trajectory
-from actors.ports.errors import VectorsRefused, WrongDimension
+from actors.ports.errors import AnswerRefused, WrongDimension
 
 ACHIEVED = 0.6
 """From here on a grade says that the goal was reached."""
@@ -29,7 +29,7 @@ class Judge(Protocol):
     """Version of the rules or of the prompt; labels of different rubrics are not comparable."""
 
     async def label(self, trajectory: Trajectory) -> Attribution:
-        """One label a step, in order. What cannot be told is ABSTAIN: the learner masks it. JudgeUnavailable: it cannot
+        """One label a step, in order. What cannot be told is ABSTAIN: the learner masks it. ModelUnavailable: it cannot
         be reached for now; asking again later is worth it."""
         ...
 
@@ -90,7 +90,7 @@ class Extractor(Protocol):
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         """The lessons of trajectories with similar goals; not both sides are empty. No lesson is a good answer.
-        ExtractorUnavailable: no answer in time, or the budget is spent: ask again later."""
+        ModelUnavailable: no answer in time, or the budget is spent: ask again later."""
         ...
 
 
@@ -98,7 +98,7 @@ class Rewriter(Protocol):
     """Puts a lesson into words that fit the case at hand."""
 
     async def rewrite(self, content: str, goal: str, step: str) -> str:
-        """`content`, as it should be said to whoever has `goal` and last saw `step`. RewriterFailed: no answer in time,
+        """`content`, as it should be said to whoever has `goal` and last saw `step`. ModelError: no answer in time,
         or one that cannot be used; the lesson is then given as it is."""
         ...
 
@@ -125,7 +125,7 @@ class TaskPhrasing(Protocol):
     """Says a task the way that somebody who wants it done would."""
 
     async def word(self, draft: Draft) -> str:
-        """A goal for `draft`, in one paragraph. What it says is checked by the caller. WordingFailed: no usable answer;
+        """A goal for `draft`, in one paragraph. What it says is checked by the caller. ModelError: no usable answer;
         the template's words will do."""
         ...
 
@@ -140,7 +140,7 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors of `texts`, `(n, d)` float32, each of Euclidean length 1; `(0, d)` for no texts. The same text always
-        gives the same vector, whatever it is embedded with. EmbedderUnavailable: no answer in time; VectorsRefused: one
+        gives the same vector, whatever it is embedded with. ModelUnavailable: no answer in time; AnswerRefused: one
         that cannot be used (`checked`)."""
         ...
 
@@ -152,19 +152,19 @@ def words_alone(embedder: Embedder) -> bool:
 
 def checked(vectors: npt.ArrayLike, count: int, dimension: int | None) -> npt.NDArray[np.float32]:
     """`vectors` as float32 `(count, dimension)`, each of Euclidean length 1. WrongDimension: another length than
-    `dimension`, or than each other's; VectorsRefused: no numbers, not one for each text, or one without direction."""
+    `dimension`, or than each other's; AnswerRefused: no numbers, not one for each text, or one without direction."""
     try:
         rows = np.asarray(vectors, dtype=np.float64)
     except (TypeError, ValueError) as error:
         if "inhomogeneous" in str(error):
             raise WrongDimension("the vectors differ in length") from error
-        raise VectorsRefused(f"the answer is no array of numbers: {error}") from error
+        raise AnswerRefused(f"the answer is no array of numbers: {error}") from error
     if rows.ndim != 2 or len(rows) != count:
-        raise VectorsRefused(f"{count} texts gave an answer of shape {rows.shape}; one vector a text is needed")
+        raise AnswerRefused(f"{count} texts gave an answer of shape {rows.shape}; one vector a text is needed")
     if rows.shape[1] == 0 or (dimension is not None and count and rows.shape[1] != dimension):
         raise WrongDimension(f"vectors of {rows.shape[1]} dimensions, {dimension} expected: another model answers")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unfit = ~np.isfinite(rows).all(axis=1) | (lengths[:, 0] < _ZERO)
     if unfit.any():
-        raise VectorsRefused(f"{int(unfit.sum())} of {count} vectors are zero, or hold NaN or infinity")
+        raise AnswerRefused(f"{int(unfit.sum())} of {count} vectors are zero, or hold NaN or infinity")
     return np.ascontiguousarray(rows / lengths, dtype=np.float32)

@@ -14,9 +14,8 @@ from actors.tool_results.runs import tool_names
 SANDBOX = "sandbox"
 """Everything that was played there counts as one agent."""
 LEARNED = "learned"
-_OTHER = "other"
-_REASONS = 32
-"""Different reasons an agent; words of clients could be among them."""
+TRAINING, READY, UNREPORTED = "are being trained on", "wait for an update", "have no outcome yet"
+"""What comes of a run that is under way: in the outstanding order, in none yet, and without an outcome."""
 _UNLABELLED = ("unknown version", "unknown_version")
 """What keeps a run out that could be trained on as far as its tokens go."""
 _LABEL = 100
@@ -24,7 +23,7 @@ _TOOLS = 3
 
 
 class AgentView(msgspec.Struct, kw_only=True):
-    """One agent; `learned`, `dropped`, `no_gradient`, and those under way are all its runs."""
+    """One agent."""
 
     agent: str
     label: str = ""
@@ -33,35 +32,22 @@ class AgentView(msgspec.Struct, kw_only=True):
     """Unix seconds of its last run's end."""
     runs: int = 0
     reported: int = 0
-    ordered: int = 0
-    """Runs that were in an order to train, the outstanding one included."""
-    learned: int = 0
     guessed: int = 0
     """Runs that were ordered with a provisional outcome, and that nobody has reported yet."""
-    unreported: int = 0
-    """Under way, without an outcome yet."""
-    ready: int = 0
-    """Under way, with an outcome, and in no order yet."""
-    training: int = 0
-    """In the outstanding order."""
+    came: dict[str, int] = msgspec.field(default_factory=Counter[str])
+    """All its runs, by what came of them: `LEARNED`, why nothing was learned, or what they wait for."""
     dropped: dict[str, int] = msgspec.field(default_factory=Counter[str])
-    """Before an order, by reason."""
+    """Of those, before an order, by reason."""
     no_gradient: dict[str, int] = msgspec.field(default_factory=Counter[str])
-    """Ordered, by reason."""
+    """Of those, ordered in vain, by reason."""
     calls: int = 0
     unfit: dict[str, int] = msgspec.field(default_factory=Counter[str])
     """Calls that cannot be trained on, by reason; the others of their runs train."""
 
     @property
-    def held_out(self) -> int:
-        """Runs that are the gate's."""
-        return self.dropped.get("held out", 0)
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        """Why runs taught nothing, the commonest first."""
-        both = Counter(self.dropped) + Counter(self.no_gradient)
-        return dict(sorted(both.items(), key=lambda item: (-item[1], item[0])))
+    def learned(self) -> int:
+        """Runs that changed the weights."""
+        return self.came.get(LEARNED, 0)
 
 
 def agents(connection: Connection, since: float) -> list[AgentView]:
@@ -74,19 +60,11 @@ def agents(connection: Connection, since: float) -> list[AgentView]:
     for name, dropped, came, unfit_why, ordered, reported, runs, calls, unfit, label, seen in rows:
         view = views.setdefault(name, AgentView(agent=name))
         why = came or (unfit_why if dropped == "untrainable" and unfit_why else dropped)
-        if came == LEARNED:
-            view.learned += runs
-        elif why:
+        view.came[why or (TRAINING if ordered else READY if reported else UNREPORTED)] += runs
+        if why and why != LEARNED:
             (view.no_gradient if came else view.dropped)[why] += runs
-        elif ordered:
-            view.training += runs
-        elif reported:
-            view.ready += runs
-        else:
-            view.unreported += runs
         view.runs += runs
         view.reported += runs if reported else 0
-        view.ordered += runs if ordered else 0
         view.guessed += runs if ordered and not reported else 0
         view.calls += calls
         if why in _UNLABELLED:
@@ -94,15 +72,7 @@ def agents(connection: Connection, since: float) -> list[AgentView]:
         elif unfit:
             view.unfit[unfit_why] += unfit
         view.label, view.seen = max(view.label, label), max(view.seen, seen)
-    for view in views.values():
-        view.dropped, view.no_gradient, view.unfit = map(_bounded, (view.dropped, view.no_gradient, view.unfit))
     return sorted(views.values(), key=lambda view: (-view.runs, view.agent))
-
-
-def _bounded(reasons: dict[str, int]) -> dict[str, int]:
-    shown = dict(Counter(reasons).most_common(_REASONS))
-    rest = sum(reasons.values()) - sum(shown.values())
-    return shown | ({_OTHER: rest} if rest else {})
 
 
 def columns(run: Trajectory) -> dict[str, Any]:

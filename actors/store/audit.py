@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, exists, func, insert, select
 
 from actors.messages import Message, encode
 from actors.store.columns import among
@@ -121,29 +121,26 @@ def verify(connection: Connection, anchor: Head | None = None) -> Findings:
         anchor: a head that was kept elsewhere: the chain must go through it.
     """
     last, anchor = Head(0, START), anchor or Head(0, START)
-    seen: dict[str, set[str]] = {kind: set() for kind in KINDS}
     for entry, digest in _walk(connection):
         number, record = last.sequence + 1, f"{entry.kind} {entry.subject}"
-        again = entry.subject in seen.get(entry.kind, (entry.subject,))
         rewritten = entry.sequence == anchor.sequence and entry.hash != anchor.hash
         problems = (
             (entry.sequence != number, f"entry {number} is missing, {entry.sequence} comes next"),
             (entry.previous != last.hash, f"it does not follow entry {last.sequence}: one of them was changed"),
             (entry.hash != entry.computed(), "it was changed: its hash is of other content"),
-            (again, f"a second entry of {record}, or of no known kind"),
             (digest is None, f"its record is gone: {record}"),
             (digest != entry.digest, f"its record was changed: {record}"),
             (rewritten, f"it is not the entry of the anchor {anchor}: rewritten since"),
         )
         if problem := next((text for wrong, text in problems if wrong), ""):
             return Findings(head=last, broken=number, problem=problem)
-        seen[entry.kind].add(entry.subject)
         last = Head(number, entry.hash)
     if last.sequence < anchor.sequence:
         problem = f"the chain ends at {last.sequence} and the anchor is {anchor}: its end was cut off"
         return Findings(head=last, broken=last.sequence + 1, problem=problem)
     for kind, table in KINDS.items():
-        stray = next((key for key in connection.scalars(select(table.id)) if key not in seen[kind]), None)
+        entered = exists().where(AuditTrail.kind == kind, AuditTrail.subject == table.id)
+        stray = connection.scalar(select(table.id).where(~entered).order_by(table.id).limit(1))
         if stray is not None:
             return Findings(head=last, problem=f"{kind} {stray} has no entry: put in beside the daemon")
     return Findings(head=last)

@@ -166,14 +166,15 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
 def tombstone(connection: Connection, now: float, selector: Selector, scope: Scope) -> None:
     """Neither what is in `scope`, nor what else of the selector's tenant or key began before `now`, is written any
     more or delivered to an actor."""
-    _entomb(connection, (*scope.trajectories, *scope.exchanges, *scope.feedback), now)
+    entomb(connection, (*scope.trajectories, *scope.exchanges, *scope.feedback), now)
     for kind, name in ((_TENANT, selector.tenant), (_CALLER, selector.caller)):
         if name:
             connection.execute(delete(Forgotten).where(Forgotten.kind == kind, Forgotten.name == name))
             insert_new(connection, Forgotten, [{"kind": kind, "name": name, "before": now, "at": now}])
 
 
-def _entomb(connection: Connection, ids: Iterable[str], now: float) -> None:
+def entomb(connection: Connection, ids: Iterable[str], now: float) -> None:
+    """Tombstones for these records: whatever rests on them is refused."""
     rows = [{"kind": _ID, "name": key, "before": 0.0, "at": now} for key in dict.fromkeys(ids)]
     insert_new(connection, Forgotten, rows)
 
@@ -249,8 +250,6 @@ def _grounds(record: Message) -> Sequence[str]:
             return record.sources
         case BatchOrder():
             return record.trajectories
-        case Task():
-            return task_sources(record)
         case Feedback():
             return [key for key in (record.trajectory_id, record.exchange_id) if key]
         case _:
@@ -269,12 +268,6 @@ def _spanned(record: Message, spans: Mapping[tuple[str, str], float]) -> bool:
     began = record.received if isinstance(record, Feedback) else record.started
     caller = record.caller if isinstance(record, Exchange) else ""
     return began < max(spans.get((_TENANT, record.tenant), 0.0), spans.get((_CALLER, caller), 0.0))
-
-
-def entomb_more(connection: Connection, records: Sequence[Message], now: float) -> None:
-    """Tombstones for what was refused of traffic: whatever rests on that is refused too."""
-    traffic = Exchange | Feedback | Trajectory | Attributed
-    _entomb(connection, (record.id for record in records if isinstance(record, traffic)), now)
 
 
 def tombstoned(connection: Connection, ids: Collection[str]) -> set[str]:

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from actors.messages import Message, derived_id
+from actors.messages import Attributed, Exchange, Feedback, Message, Trajectory, derived_id
 from actors.store.columns import among
 from actors.store.engine import insert_new
-from actors.store.erasing import buried_inputs, entomb_more, refused
+from actors.store.erasing import buried_inputs, entomb, refused
 from actors.store.saving import Saved, save
 from actors.store.tables import DeadLetters, Forgotten, Outbox, Processed, State
 from actors.system.outgoing import Outgoing, outgoing
@@ -33,7 +33,9 @@ def commit(
         return None
     gone = refused(connection, records)
     if gone:
-        entomb_more(connection, [record for record in records if record.id in gone], now)
+        # What rests on refused traffic is refused too.
+        traffic = Exchange | Feedback | Trajectory | Attributed
+        entomb(connection, (one.id for one in records if one.id in gone and isinstance(one, traffic)), now)
         records = [record for record in records if record.id not in gone]
     marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
     insert_new(connection, Processed, marks)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Connection, delete, func, select
 
 from actors.messages import Experience
 from actors.store.columns import among
@@ -15,34 +15,18 @@ from actors.store.tables import Embeddings, Lessons
 
 def experiences(connection: Connection, state: str | None = None) -> list[Experience]:
     """The latest revision of each lesson, those in `state` if it is given, by last change, newest first."""
-    last = _latest().subquery()
+    latest = select(Lessons.id, func.max(Lessons.revision).label("revision")).group_by(Lessons.id)
+    last = latest.subquery()
     wanted = select(Lessons.body).join(last, (Lessons.id == last.c.id) & (Lessons.revision == last.c.revision))
     if state is not None:
         wanted = wanted.where(Lessons.state == state)
     return bodies(connection, wanted.order_by(Lessons.updated.desc(), Lessons.id), Experience)
 
 
-def revisions(connection: Connection) -> dict[str, int]:
-    """The latest revision of each lesson, by id."""
-    return {key: revision for key, revision in connection.execute(_latest().order_by(Lessons.id))}
-
-
-def _latest() -> Select[str, int]:
-    return select(Lessons.id, func.max(Lessons.revision).label("revision")).group_by(Lessons.id)
-
-
 def revisions_of(connection: Connection, experience_id: str) -> list[Experience]:
     """All that a lesson was, newest first; empty if there is none."""
     wanted = select(Lessons.body).where(Lessons.id == experience_id)
     return bodies(connection, wanted.order_by(Lessons.revision.desc()), Experience)
-
-
-def experiences_at(connection: Connection, wanted: Collection[tuple[str, int]]) -> list[Experience]:
-    """The lessons with these (id, revision); what is not there is left out."""
-    theirs = select(Lessons.body).where(among(Lessons.id, (key for key, _ in wanted)))
-    found = bodies(connection, theirs.order_by(Lessons.id, Lessons.revision), Experience)
-    these = set(wanted)
-    return [lesson for lesson in found if (lesson.id, lesson.revision) in these]
 
 
 def revise(

@@ -23,6 +23,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     outcome: float | None
     step: int | None
     final: bool
+    text: str
     did: str
     """What it did to the outcome (`actors.store.outcomes.Did`); empty: it is not about that."""
 
@@ -63,11 +64,11 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_story(connection: Connection, name: str) -> RunStory | Literal["open"] | None:
-    """The newest run that `name` fits: its id, that of a call or a response in it, an id that its caller gave, or a
-    report's; "open" if that is not over, or was not seen yet, None if nothing has that name."""
+    """The run with the id `name`, or the newest that it fits: that of a call or a response in it, an id that its caller
+    gave, or a report's; "open" if that is not over, or was not seen yet, None if nothing has that name."""
     found = set(_named(connection, name))
     wanted = select(*Runs.__table__.columns).where(among(Runs.id, found))
-    runs = connection.execute(wanted.order_by(Runs.ended.desc(), Runs.id.desc())).all()
+    runs = connection.execute(wanted.order_by((Runs.id == name).desc(), Runs.ended.desc(), Runs.id.desc())).all()
     if not runs:
         return "open" if found == {""} else None
     newest = runs[0]

@@ -45,12 +45,6 @@ def unjoined_feedback(connection: Connection, since: float = 0.0, limit: int = 1
     return bodies(connection, wanted.order_by(Reports.received.desc(), Reports.id).limit(limit), Feedback)
 
 
-def feedback_for(connection: Connection, trajectory_id: str) -> list[Feedback]:
-    """What was said of a trajectory, oldest first."""
-    wanted = select(Reports.body).where(Reports.joined == trajectory_id)
-    return bodies(connection, wanted.order_by(Reports.received, Reports.id), Feedback)
-
-
 def step_feedback(connection: Connection, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
     """What was said of single steps of `runs`: by trajectory, the step that each report means (by its number, or an
     id of its call) and the report, oldest first. Runs of whose steps nobody said anything are left out."""

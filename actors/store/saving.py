@@ -19,13 +19,12 @@ from actors.messages import (
     Message,
     OutcomeChanged,
     Serving,
-    Task,
     Trajectory,
     Verdict,
     encode,
 )
 from actors.messages.dialects import dialect_at
-from actors.store import agents, audit, outcomes, tasks
+from actors.store import agents, audit, outcomes
 from actors.store import tables as t
 from actors.store.columns import among, lookup
 from actors.store.engine import insert_new
@@ -40,7 +39,7 @@ _SIMPLE: dict[type[Message], type[t.Base]] = {
     Directive: t.Directives,
 }  # fmt: skip
 """Kinds whose rows are inserted once and never touched again."""
-_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Task, Joined, Dropped, Guessed, Used)
+_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Joined, Dropped, Guessed, Used)
 
 
 def stitchable(exchange: Exchange) -> bool:
@@ -89,7 +88,6 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         insert_new(connection, t.BatchMembers, members)
         unused = among(Runs.id, order.trajectories), Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(batch_id=order.id))
-    tasks.add(connection, of[Task], now)
     for candidate in of[Candidate]:
         links = [{"candidate_id": candidate.id, "batch_id": batch} for batch in candidate.batch_ids]
         insert_new(connection, t.CandidateBatches, links)

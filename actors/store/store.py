@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Connection
 
 from actors.messages import Message, OutcomeChanged
-from actors.store import agents, erasing, judgements, ledger, lessons, outcomes, policy, runs, stories
+from actors.store import agents, erasing, judgements, ledger, lessons, outcomes, policy, runs
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
@@ -118,7 +118,6 @@ class Store(Database):
     open_exchanges = _question(runs.open_exchanges)
     exchanges = _question(runs.exchanges)
     unjoined_feedback = _question(runs.unjoined_feedback)
-    feedback_for = _question(runs.feedback_for)
     find_trajectory = _question(runs.find_trajectory)
     step_feedback = _question(runs.step_feedback)
     trajectory = _question(runs.trajectory)
@@ -151,7 +150,6 @@ class Store(Database):
     last_serving = _question(policy.last_serving)
     directives = _question(policy.directives)
     frozen = _question(policy.frozen)
-    orders_of = _question(stories.orders_of)
 
     async def counts(self) -> dict[str, int]:
         return {**await self.ask(runs.counts), "forgotten_refused": self.forgotten_refused}
@@ -163,8 +161,6 @@ class Store(Database):
 
     experiences = _question(lessons.experiences)
     replace_experiences = _change(lessons.replace)
-    revisions = _question(lessons.revisions)
-    experiences_at = _question(lessons.experiences_at)
     revisions_of = _question(lessons.revisions_of)
     revise = _dated(lessons.revise)
     add_experiences = _dated(lessons.add_experiences)

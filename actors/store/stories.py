@@ -102,12 +102,6 @@ def orders_of(connection: Connection, trajectory_id: str) -> tuple[Order, ...]:
     return tuple(found)
 
 
-def fate_of(connection: Connection, trajectory_id: str) -> dict[str, str]:
-    """Why no order has a run, and what came of it in one; empty while that is open."""
-    found = connection.execute(select(Runs.dropped, Runs.came).where(Runs.id == trajectory_id)).first()
-    return {"dropped": "", "came": ""} if found is None else dict(found._mapping)
-
-
 def history(connection: Connection, newest: int | None = None) -> list[Version]:
     """Versions that were trained, judged or served, by version; all of them, or the `newest` so many."""
     known = numbers(connection)

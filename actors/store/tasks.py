@@ -20,7 +20,6 @@ State = Literal["offered", "active", "set_aside", "retired"]
 """Never played; played; not played for a while; never played again."""
 ROOM = 4096
 """Tasks in the pool at most."""
-_POOL = Tasks.origin != "heldout"
 
 
 class TaskState(msgspec.Struct, frozen=True):
@@ -52,24 +51,21 @@ def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: 
     gone = tombstoned(connection, set[str]().union(*sources.values()))
     known = set(connection.scalars(select(Tasks.id).where(among(Tasks.id, sources))))
     fresh = {task.id: task for task in tasks if task.id not in known and not gone & sources[task.id]}
-    add(connection, list(fresh.values()), now, made_from)
-    _bound(connection)
-    return len(fresh)
-
-
-def add(connection: Connection, tasks: Sequence[Task], now: float, made_from: Collection[str] = ()) -> None:
-    """Insert those that are not there yet, with what they were made from."""
-    rows = [{"id": task.id, "origin": task.origin, "created": now, **_columns(TaskState(task))} for task in tasks]
-    insert_new(connection, Tasks, rows)
-    links = [
-        {"task_id": task.id, "source": source} for task in tasks for source in sorted({*task_sources(task), *made_from})
+    rows = [
+        {"id": key, "origin": task.origin, "created": now, **_columns(TaskState(task))} for key, task in fresh.items()
     ]
-    insert_new(connection, TaskSources, links)
+    insert_new(connection, Tasks, rows)
+    insert_new(connection, TaskSources, [{"task_id": key, "source": one} for key in fresh for one in sources[key]])
+    # Beyond `ROOM`.
+    rank = case((Tasks.state == "retired", 2), (Tasks.state == "set_aside", 1), else_=0)
+    best = select(Tasks.id).order_by(rank, Tasks.created.desc(), Tasks.id.desc())
+    remove_tasks(connection, connection.scalars(best.offset(ROOM)).all())
+    return len(fresh)
 
 
 def task_states(connection: Connection, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
     """Tasks in one of `states` (all if it is empty), those played longest ago first."""
-    wanted = select(Tasks.body).where(_POOL)
+    wanted = select(Tasks.body)
     if states:
         wanted = wanted.where(among(Tasks.state, states))
     found = connection.scalars(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit))
@@ -94,12 +90,5 @@ def _columns(state: TaskState) -> dict[str, Any]:
 def task_counts(connection: Connection) -> dict[tuple[str, str], int]:
     """Tasks of the pool by (origin, state)."""
     kind = Tasks.origin, Tasks.state
-    found = connection.execute(select(*kind, func.count()).where(_POOL).group_by(*kind))
+    found = connection.execute(select(*kind, func.count()).group_by(*kind))
     return {(origin, state): number for origin, state, number in found}
-
-
-def _bound(connection: Connection) -> None:
-    """Delete what is beyond `ROOM`."""
-    rank = case((Tasks.state == "retired", 2), (Tasks.state == "set_aside", 1), else_=0)
-    best = select(Tasks.id).where(_POOL).order_by(rank, Tasks.created.desc(), Tasks.id.desc())
-    remove_tasks(connection, connection.scalars(best.offset(ROOM)).all())

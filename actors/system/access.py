@@ -16,8 +16,11 @@ import nats.errors
 import nkeys as untyped_nkeys  # pyright: ignore[reportMissingTypeStubs]
 from nats.aio.client import Client
 
-_JWT = re.compile(rb"-----BEGIN NATS USER JWT-----\s+(\S+)\s+-+END NATS USER JWT-+")
-_SEED = re.compile(rb"-----BEGIN USER NKEY SEED-----\s+(\S+)\s+-+END USER NKEY SEED-+")
+_CREDENTIALS = re.compile(
+    rb"-----BEGIN NATS USER JWT-----\s+(\S+)\s+-+END NATS USER JWT-+"
+    rb".*-----BEGIN USER NKEY SEED-----\s+(\S+)\s+-+END USER NKEY SEED-+",
+    re.DOTALL,
+)
 
 
 class AccessUnusable(nats.errors.Error):
@@ -115,15 +118,13 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     def _credentials(self) -> tuple[bytes, bytes]:
         """JWT and seed."""
-        text = self._read("secret_file")
-        jwt, seed = _JWT.search(text), _SEED.search(text)
-        if jwt is None or seed is None:
-            missing = "JWT" if jwt is None else "NKEY SEED"
+        found = _CREDENTIALS.search(self._read("secret_file"))
+        if found is None:
             raise AccessUnusable(
-                f"{self._named('secret_file')} has no {missing} block; make the file anew, for example with "
-                "`nsc generate creds`"
+                f"{self._named('secret_file')} has no JWT block with an NKEY SEED block after it; make the file anew, "
+                "for example with `nsc generate creds`"
             )
-        return jwt[1], seed[1]
+        return found[1], found[2]
 
     def _signed(self, nonce: str) -> bytes:
         _, seed = self._credentials()

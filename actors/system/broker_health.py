@@ -11,7 +11,6 @@ import signal
 import tempfile
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 import msgspec
 import structlog
@@ -27,10 +26,8 @@ _log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS = 1.0
 """Between two questions for the server's health, or two looks at its disk."""
-_STOP_SECONDS = 5.0
-"""From SIGTERM to SIGKILL."""
 _PAUSE_SECONDS = 10.0
-"""Before a server that was ended is looked at again: it has to be started, and to read its store."""
+"""Before a server that was told to end is looked at again: it has to be started, and to read its store."""
 _SIGNS = ("write error", "not enabled", "disabled")
 """Of what `$SYS.REQ.SERVER.PING.HEALTHZ` says, that which does not pass by itself."""
 _PROBE = 4 << 20
@@ -55,17 +52,11 @@ async def heal(directory: Path, host: Host, lifecycle: Lifecycle) -> None:
                 return
             lifecycle.beat()
         _log.warning("broker_ended", reason="it could not write, and the disk takes bytes again")
-        await _end(holder(directory), directory)
+        if pid := holder(directory):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # what fails to write may fail to stop; its store is made for this
         lifecycle.ready()
         pause = _PAUSE_SECONDS
-
-
-async def _end(pid: int, directory: Path) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError), anyio.move_on_after(_STOP_SECONDS):
-            while pid and holder(directory) == pid:
-                os.kill(pid, number)
-                await anyio.sleep(0.5)
 
 
 async def _write_failure(directory: Path) -> str:

@@ -6,7 +6,7 @@ Actors run on trio, nats-py on the host loop: each call crosses once, with a who
 
 import asyncio
 import contextlib
-import itertools
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from actors.system.access import Access
 from actors.system.claim_check import CLAIM_HEADER, ClaimStore
-from actors.system.connection import CONNECTION_ERRORS, Connection, api_failure, failing
+from actors.system.connection import CONNECTION_ERRORS, Connection, failing, failure
 from actors.system.errors import BusUnavailable
 from actors.system.metrics import SystemMetrics
 from actors.system.outgoing import Outgoing
@@ -87,12 +87,7 @@ class Bus:
         self._connection = Connection(access, name, streams, metrics, answer_seconds)
         self._streams = self._connection.streams
         self._subscriptions: list[Subscription] = []
-        self._tails: dict[str, Tail] = {}
-        self._client: Client | None = None
-        """The one that confirmations are heard on."""
-        self._prefix, self._numbers = "", itertools.count()
-        self._in_air: dict[str, asyncio.Future[Exception | _Stored]] = {}
-        """By reply subject, what became of it; nats-py's `publish` has a timer and a task switch for each, too."""
+        self._tails: defaultdict[str, Tail] = defaultdict(Tail)
 
     async def open(self) -> None:
         """Connect and make sure of the streams. May be called again after BusUnavailable; BusMisconfigured: waiting
@@ -106,7 +101,7 @@ class Bus:
 
     def tail(self, subject: str) -> Tail:
         """Of the stream that takes `subject`, as of the last `publish`."""
-        return self._tails.get(stream_of(subject, self._streams).name, Tail())
+        return self._tails[stream_of(subject, self._streams).name]
 
     def remember(self, subject: str, sequence: int) -> None:
         """`sequence` was confirmed in an earlier life: a number that is given again is a loss."""
@@ -150,39 +145,39 @@ class Bus:
             return
         for item in items:
             stream_of(item.subject, self._streams)
-        left, failure = list(items), BusUnavailable("not confirmed")
+        left, outage = list(items), BusUnavailable("not confirmed")
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(min(1.0, 0.1 * 2**attempt))
             failed: list[tuple[Outgoing, BusUnavailable]] = []
             try:
-                client = await self._confirming()
+                client = await self._connection.client()
                 for window in _windows(left):
                     failed += await self._send(client, window)
             except (BusUnavailable, *CONNECTION_ERRORS) as error:
-                failure = _failure(error, left[0].subject)
+                outage = _outage(error, left[0].subject)
                 continue
             if not failed:
                 return
-            left, failure = [item for item, _ in failed], failed[0][1]
-        raise failure
-
-    async def _confirming(self) -> Client:
-        """The live client, on which confirmations are heard."""
-        client = await self._connection.client()
-        if self._client is not client:
-            self._prefix = client.new_inbox()
-            await cast(Any, client).subscribe(f"{self._prefix}.*", cb=self._confirmed)
-            self._client = client
-        return client
+            left, outage = [item for item, _ in failed], failed[0][1]
+        raise outage
 
     async def _send(self, client: Client, items: Sequence[Outgoing]) -> list[tuple[Outgoing, BusUnavailable]]:
-        """Publish a window; those that are not confirmed, and why."""
-        loop, before = asyncio.get_running_loop(), self._tails.copy()
-        asked = {f"{self._prefix}.{next(self._numbers)}": loop.create_future() for _ in items}
-        self._in_air |= asked
+        """Publish a window; those that are not confirmed, and why. One inbox and one deadline for all: JetStream's
+        `publish` in nats-py has a timer and a task switch for each."""
+        before, inbox, loop = self._tails.copy(), client.new_inbox(), asyncio.get_running_loop()
+        answers: dict[str, asyncio.Future[Exception | _Stored]] = {
+            f"{inbox}.{number}": loop.create_future() for number in range(len(items))
+        }
+
+        async def answered(message: Msg) -> None:
+            answer = answers[message.subject]
+            if not answer.done():
+                answer.set_result(_stored(message))
+
+        listening = await cast(Any, client).subscribe(f"{inbox}.*", cb=answered)
         try:
-            for (reply, answer), item in zip(asked.items(), items, strict=True):
+            for (reply, answer), item in zip(answers.items(), items, strict=True):
                 headers, data = {ID_HEADER: item.id}, item.data
                 if len(data) + len(item.id) > client.max_payload - _HEADROOM:
                     headers[CLAIM_HEADER], data = await asyncio.to_thread(self._claims.put, data), b""
@@ -190,39 +185,25 @@ class Bus:
                     await client.publish(item.subject, data, reply=reply, headers=headers)
                 except CONNECTION_ERRORS as error:
                     answer.set_result(error)
-            await asyncio.wait(asked.values(), timeout=self._connection.answer_seconds)
+            await asyncio.wait(answers.values(), timeout=self._connection.answer_seconds)
         finally:
-            for reply in asked:
-                self._in_air.pop(reply, None)
-        outcomes = [one.result() if one.done() else TimeoutError("no confirmation") for one in asked.values()]
+            with contextlib.suppress(*CONNECTION_ERRORS):
+                await listening.unsubscribe()
+        outcomes = [one.result() if one.done() else TimeoutError("no confirmation") for one in answers.values()]
         self._advance(before, [one for one in outcomes if isinstance(one, _Stored) and not one.duplicate])
         return [
-            (item, _failure(outcome, item.subject))
+            (item, _outage(outcome, item.subject))
             for item, outcome in zip(items, outcomes, strict=True)
             if isinstance(outcome, Exception)
         ]
 
-    async def _confirmed(self, message: Msg) -> None:
-        answer = self._in_air.pop(message.subject, None)
-        if answer is None or answer.done():
-            return
-        outcome: Exception | _Stored = nats.errors.NoRespondersError()
-        if not message.headers or message.headers.get("Status") != "503":
-            try:
-                outcome = msgspec.json.decode(message.data, type=_Stored)
-                if outcome.error is not None:
-                    outcome = APIError(**{key: outcome.error.get(key) for key in ("code", "description", "err_code")})
-            except msgspec.DecodeError as problem:
-                outcome = nats.errors.Error(f"no confirmation: {problem}")
-        answer.set_result(outcome)
-
-    def _advance(self, before: Mapping[str, Tail], stored: Sequence[_Stored]) -> None:
+    def _advance(self, before: defaultdict[str, Tail], stored: Sequence[_Stored]) -> None:
         """Note how far the streams are filled. What a window added must lie behind `before`, when it was sent; others
         may have ended meanwhile."""
         for stream in {one.stream for one in stored}:
             numbers = [one.seq for one in stored if one.stream == stream]
-            known = self._tails.get(stream, Tail())
-            lost = min(numbers) <= before.get(stream, Tail()).sequence
+            known = self._tails[stream]
+            lost = min(numbers) <= before[stream].sequence
             self._tails[stream] = Tail(max(numbers if lost else [known.sequence, *numbers]), known.losses + lost)
 
     async def _consumers(self) -> list[tuple[Stream, Any]]:
@@ -264,12 +245,19 @@ def _windows(items: Sequence[Outgoing]) -> list[list[Outgoing]]:
     return windows
 
 
-def _failure(error: Exception, subject: str) -> BusUnavailable:
+def _stored(message: Msg) -> Exception | _Stored:
+    """What a confirmation says."""
+    try:
+        stored = msgspec.json.decode(message.data, type=_Stored)
+    except msgspec.DecodeError as error:
+        return nats.errors.Error(f"no confirmation: {message.headers or error}")  # of 503: no stream takes it now
+    return stored if stored.error is None else APIError(**stored.error)
+
+
+def _outage(error: Exception, subject: str) -> BusUnavailable:
     """Why a record is not confirmed: while we run, a limit that is reached or a login that is refused is an outage; the
     records wait in spool and outbox until it is cured."""
-    if isinstance(error, BusUnavailable):
-        return error
-    return BusUnavailable(str(api_failure(error, subject)) if isinstance(error, APIError) else f"{subject}: {error!r}")
+    return error if isinstance(error, BusUnavailable) else BusUnavailable(str(failure(error, subject)))
 
 
 __all__ = ["Bus", "Delivery", "Depth", "Subscription", "Tail"]

@@ -6,7 +6,7 @@ is won back by nats-py.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, cast
 
 import nats.errors
@@ -52,11 +52,9 @@ class Connection:
         self._opening = asyncio.Lock()
         self._refusal = self._last_error = ""
         """Of the attempts since the last time that we were in."""
-        self._hope = False
-        """One of them failed in a way that may do better."""
         self._was_in = self._closed = False
-        self.reconnected: list[Callable[[], None]] = []
-        """Called after each reconnect: requests that were in the air are gone."""
+        self.returns = 0
+        """How often it was won back: requests that were in the air before are gone."""
 
     async def client(self) -> GuardedClient:
         """The live client; connects if there is none. BusUnavailable: no server lets us in now, or the bus was closed.
@@ -80,7 +78,7 @@ class Connection:
     async def _connect(self) -> GuardedClient:
         access, client = self._access, GuardedClient(tls_only=self._access.tls_only)
         where = ", ".join(access.servers)
-        self._refusal, self._last_error, self._hope = "", "", False
+        self._refusal = self._last_error = ""
         try:
             options: dict[str, Any] = access.options() | {
                 "name": self._name, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.25,
@@ -92,9 +90,8 @@ class Connection:
         except CONNECTION_ERRORS as error:
             with contextlib.suppress(Exception):
                 await client.close()
-            if isinstance(error, AccessUnusable):
-                self._refusal = str(error)
-            if self._refusal and not self._hope and not self._was_in:
+            self._refusal = self._refusal or access.refusal(error)
+            if self._refusal and not self._was_in:
                 raise BusMisconfigured(f"{where}: {self._refusal}") from error
             raise BusUnavailable(f"no connection to {where}: {self._refusal or self._last_error or error}") from error
         client.options |= {"max_reconnect_attempts": -1, "reconnect_time_wait": _RECONNECT_SECONDS}  # for ever
@@ -109,7 +106,6 @@ class Connection:
             # Once, not for each of the attempts that go on until somebody has cured it.
             _log.error("bus_refused", reason=refusal)
         self._refusal = refusal or self._refusal
-        self._hope |= not refusal and not _ambiguous(error)
 
     async def _disconnected(self) -> None:
         if not self._closed and self._client is not None:
@@ -122,8 +118,7 @@ class Connection:
     async def _back(self) -> None:
         _log.info("bus_reconnected")
         self._refusal = ""
-        for callback in tuple(self.reconnected):
-            callback()
+        self.returns += 1
 
     async def ensure_streams(self) -> None:
         """Create what is missing, bring what differs to its definition."""
@@ -137,9 +132,9 @@ class Connection:
                     await js.update_stream(config)
                 except NotFoundError:
                     await js.add_stream(config)
-            except (APIError, *CONNECTION_ERRORS) as error:
+            except CONNECTION_ERRORS as error:
                 if isinstance(error, APIError) and error.err_code is not None:
-                    raise api_failure(error, what) from error
+                    raise failure(error, what) from error
                 # Nobody answers, which nats-py tells by an error of the API without a code.
                 if "permissions violation" in self._last_error.lower():
                     raise BusMisconfigured(
@@ -166,24 +161,18 @@ def failing(what: str) -> Generator[None]:
     """What nats-py raises inside, as one of our errors."""
     try:
         yield
-    except APIError as error:
-        raise api_failure(error, what) from error
     except CONNECTION_ERRORS as error:
-        raise BusUnavailable(f"{what}: {error!r}") from error
+        raise failure(error, what) from error
 
 
-def api_failure(error: APIError, what: str) -> BusUnavailable | BusMisconfigured:
-    """JetStream's answer as one of our errors."""
-    code, description = error.err_code or 0, error.description or ""
-    text = f"{what}: {description} ({error.code}, {code})"
-    if code in _REMEDIES:
-        return BusMisconfigured(f"{text}: {_REMEDIES[code]}")
+def failure(error: Exception, what: str) -> BusUnavailable | BusMisconfigured:
+    """An error of nats-py's, which JetStream's answers are too, as one of ours."""
+    if not isinstance(error, APIError):
+        return BusUnavailable(f"{what}: {error!r}")
+    text = f"{what}: {error.description} ({error.code}, {error.err_code})"
+    if error.err_code in _REMEDIES:
+        return BusMisconfigured(f"{text}: {_REMEDIES[error.err_code]}")
     return BusMisconfigured(text) if error.code == 400 else BusUnavailable(text)
-
-
-def _ambiguous(error: Exception) -> bool:
-    """Whether a server hung up without a reason: under TLS 1.3 its refusal may be overtaken by the end of the line."""
-    return isinstance(error, ConnectionResetError | BrokenPipeError | EOFError) or "empty response" in str(error)
 
 
 def _stream_config(stream: Stream, replicas: int) -> api.StreamConfig:

@@ -9,7 +9,7 @@ from actors.system.lifecycle import Lifecycle
 
 T = TypeVar("T")
 FIRST_WAIT = 0.5
-"""Seconds before the first new attempt after an outage or a failure; doubles, times 0.5 to 1.5 by chance."""
+"""Seconds before the first new attempt after an outage or a failure."""
 
 
 class Drained(Exception):
@@ -57,5 +57,10 @@ class Patience:
         self.lifecycle.beat()
 
     def backoff(self, attempt: int) -> float:
-        """Seconds, jittered."""
-        return min(self._longest, FIRST_WAIT * 2.0 ** min(attempt, 30)) * (0.5 + self._rng.random())
+        """Seconds before attempt `attempt + 1`."""
+        return backoff(FIRST_WAIT, attempt, self._longest, self._rng)
+
+
+def backoff(first: float, attempt: int, longest: float, rng: random.Random) -> float:
+    """Seconds to pause: doubles with each attempt, times 0.5 to 1.5 by chance."""
+    return min(longest, first * 2.0 ** min(attempt, 30)) * (0.5 + rng.random())

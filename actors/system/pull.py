@@ -27,12 +27,10 @@ from actors.system.runtime import Host
 _log = structlog.get_logger(__name__)
 
 ID_HEADER = "Nats-Msg-Id"
-_EXPIRES = 20.0
+_EXPIRES = 4.0
 """Seconds that a pull request stands; a reconnect or a refusal ends it sooner."""
-_HEARTBEAT = 2.0
-"""Seconds after which the server says that a request still stands, if no record came meanwhile."""
-_SILENCE = 2.5 * _HEARTBEAT
-"""Seconds without a word after which it does not: the server that led the consumer is dead, and nobody will tell."""
+_GRACE = 1.0
+"""Seconds for the server to say that it has expired: one that is silent for longer is dead, and nobody will tell."""
 _LEAVING = 1.0
 """Seconds for the server to say that nothing more is on its way."""
 _RECHECK = 0.5
@@ -60,17 +58,13 @@ class _Source(msgspec.Struct):
     stream: str
     subjects: list[str]
     request: str = ""
-    """Reply subject; empty: none stands."""
+    """Reply subject of the last one."""
     left: int = 0
     """Records that the server may still send."""
-    heard: float = 0.0
-    """Loop time of the server's last word or ours."""
-    blocked_until: float = 0.0
+    until: float = 0.0
+    """Loop time before which nothing is asked: a request stands, or was refused just now."""
     lost: bool = False
     """The consumer may be gone."""
-
-    def forget(self) -> None:
-        self.request, self.left = "", 0
 
 
 class Subscription:
@@ -88,14 +82,13 @@ class Subscription:
         self._inbox: Inbox | None = None
         self._client: Client | None = None
         self._prefix, self._number = "", 0
-        self._left = False
+        self._returns = connection.returns
 
     async def open(self) -> None:
         """Create the consumers and the inbox; once, on the host loop."""
         for source in self._sources.values():
             await self._ensure(source)
         await self._listen()
-        self._connection.reconnected.append(self._forget_requests)
 
     async def fetch(self, n: int, timeout: float) -> list[Delivery]:
         """Up to `n` records, as soon as there are any; empty after `timeout` seconds, or while the broker is away.
@@ -144,42 +137,39 @@ class Subscription:
             self._client = client
             self._prefix = client.new_inbox()
             self._inbox = await cast(Any, client).subscribe(f"{self._prefix}.*", cb=self._receive)
+        if self._returns != self._connection.returns:
+            self._returns = self._connection.returns
             self._forget_requests()
         return client
 
     def _forget_requests(self) -> None:
         for source in self._sources.values():
-            source.forget()
-            source.blocked_until = 0.0
-        self._event.set()
+            source.until = 0.0
 
     async def _receive(self, message: Msg) -> None:
         status = JetStreamContext.is_status_msg(message)
         if status:
-            self._told(message, status)
-        elif self._left:
+            self._ended(message, status)
+        elif self.closed:
             await self._answer([message], b"-NAK")
         else:
             self._buffer.append(message)
             source = self._sources[message.metadata.stream]
-            source.heard = asyncio.get_running_loop().time()
             source.left -= 1
+            if source.left <= 0:
+                source.until = 0.0
         self._event.set()
 
-    def _told(self, message: Msg, status: str) -> None:
-        """A request stands still (100), or ended without (all) its records: 408 expired, 409 consumer gone or busy, 503
-        no JetStream."""
-        now = asyncio.get_running_loop().time()
+    def _ended(self, message: Msg, status: str) -> None:
+        """A request ended without (all) its records: 408 expired, 409 consumer gone or busy, 503 no JetStream."""
         for source in self._sources.values():
             if message.subject != source.request:
                 continue
-            source.heard = now
-            if status != "100":
-                source.forget()
-            if status not in ("100", "408"):
+            source.until = 0.0
+            if status != "408":
                 description = (message.headers or {}).get("Description", "")
                 _log.info("pull_refused", durable=self.durable, status=status, description=description)
-                source.blocked_until, source.lost = now + _RECHECK, True
+                source.until, source.lost = asyncio.get_running_loop().time() + _RECHECK, True
 
     async def _fetch(self, n: int, timeout: float) -> list[Delivery]:
         loop = asyncio.get_running_loop()
@@ -211,29 +201,25 @@ class Subscription:
         """Ask every stream that has no request of ours for `n` records; returns when to try again, `wake` at the
         latest."""
         try:
+            client = await self._listen()
             for source in self._sources.values():
-                if source.left > 0 and now > source.heard + _SILENCE:
-                    _log.info("pull_silent", durable=self.durable, stream=source.stream)
-                    source.forget()
-                if source.blocked_until > now:
-                    wake = min(wake, source.blocked_until)
-                else:
-                    await self._ask(source, n, now)
-                    wake = min(wake, source.heard + _SILENCE + 0.1)
+                if source.until <= now:
+                    await self._ask(client, source, n, now)
+                wake = min(wake, source.until)
         except (BusUnavailable, *CONNECTION_ERRORS) as error:
             _log.debug("pull_failed", durable=self.durable, error=repr(error))
+            self._forget_requests()
             wake = min(wake, now + _RECHECK)
         return wake
 
-    async def _ask(self, source: _Source, n: int, now: float) -> None:
+    async def _ask(self, client: Client, source: _Source, n: int, now: float) -> None:
         if source.lost:
             await self._ensure(source)
-        client = await self._listen()
-        if n <= 0 or source.left > 0:
+        if n <= 0:
             return
         self._number += 1
-        source.request, source.left, source.heard = f"{self._prefix}.{self._number}", n, max(source.heard, now)
-        request = {"batch": n, "expires": int(_EXPIRES * 1e9), "idle_heartbeat": int(_HEARTBEAT * 1e9)}
+        source.request, source.left, source.until = f"{self._prefix}.{self._number}", n, now + _EXPIRES + _GRACE
+        request = {"batch": n, "expires": int(_EXPIRES * 1e9)}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{source.stream}.{self.durable}"
         await client.publish(subject, json.dumps(request).encode(), reply=source.request)
 
@@ -266,11 +252,9 @@ class Subscription:
             return
         self.closed = True
         self._event.set()
-        self._connection.reconnected.remove(self._forget_requests)
         if self._inbox is not None and self._client is not None and not self._client.is_closed:
             # Not cancelled in the end: nats-py's reader fails over an answer that nobody waits for any more.
             await asyncio.wait({asyncio.create_task(self._leave(self._inbox))}, timeout=_LEAVING)
-        self._left = True
         await self._answer(list(self._buffer), b"-NAK")
         self._buffer.clear()
 

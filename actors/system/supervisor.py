@@ -18,6 +18,7 @@ import structlog
 from actors.system.errors import Escalated, Stalled
 from actors.system.lifecycle import STALL_SECONDS, ActorState, Lifecycle, Task
 from actors.system.notify import Notify
+from actors.system.patience import backoff
 
 _log = structlog.get_logger(__name__)
 
@@ -26,7 +27,7 @@ DRAIN_SECONDS = 10.0
 _GONE_SECONDS = 30.0
 """That a task has to end in once it is cancelled."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 30.0
-"""Seconds before a restart: doubles with each, times 0.5 to 1.5 by chance."""
+"""Seconds before a restart."""
 _LIVED_SECONDS = 60.0
 """A task that lived longer starts again at the first delay, and its failures count anew."""
 
@@ -106,16 +107,14 @@ class Supervisor:
         return not self._scope.cancelled_caught
 
     async def _keep(self, life: Lifecycle, task: Task) -> None:
-        delay, failures, stalled = _FIRST_DELAY, 0, float("-inf")
+        failures, stalled = 0, float("-inf")
         while not life.draining.is_set():
             began = anyio.current_time()
             error = await self._once(life, task)
             if error is None:
                 break
             now = anyio.current_time()
-            if now - began > _LIVED_SECONDS:
-                delay, failures = _FIRST_DELAY, 0
-            failures += 1
+            failures = 1 if now - began > _LIVED_SECONDS else failures + 1
             life.restarts += 1
             life.last_error = f"{type(error).__name__}: {error}"[:500]
             again = isinstance(error, Stalled) and now - stalled < 2 * life.stall_seconds
@@ -123,8 +122,7 @@ class Supervisor:
             if life.critical and (again or failures > life.max_restarts):
                 self._give_up(life, error)
                 break
-            pause = delay * (0.5 + self._rng.random())
-            delay = min(delay * 2, _LONGEST_DELAY)
+            pause = backoff(_FIRST_DELAY, failures - 1, _LONGEST_DELAY, self._rng)
             life.set("restarting")
             _log.error("task_failed", task=life.name, error=life.last_error, restart_in=round(pause, 3), exc_info=error)
             await life.pause(pause)

@@ -3,6 +3,5 @@
     settings, keys -> endpoint -> reading
                       quoting: what others wrote stays data on its way there
 
-None of it knows what is asked for. An endpoint that is away is `EndpointUnavailable`; the adapters make their own error
-of it.
+None of it knows what is asked for. An endpoint that is away is `ModelUnavailable`.
 """

@@ -2,7 +2,7 @@
 
 The `openai` client does the talking; it lives on anyio, so trio and asyncio both will do. What comes back is one of
 three: an answer, a `Reply` that says why there is none to be had (asking again would not help, say), or
-`EndpointUnavailable` (asking later helps). Structured output is found out once: `json_schema`, else `json_object`, else
+`ModelUnavailable` (asking later helps). Structured output is found out once: `json_schema`, else `json_object`, else
 none, and remembered.
 """
 
@@ -18,7 +18,7 @@ import anyio
 import msgspec
 import openai
 
-from actors.ports.errors import EndpointUnavailable
+from actors.ports.errors import ModelUnavailable
 from adapters.chat.settings import EndpointSettings
 
 Mode = Literal["json_schema", "json_object", "text"]
@@ -100,7 +100,7 @@ class ChatEndpoint:
             deadline: time of the event loop when waiting ends, attempts included.
 
         Raises:
-            EndpointUnavailable: no answer within deadline and attempts, or one that says that it is the wrong door.
+            ModelUnavailable: no answer within deadline and attempts, or one that says that it is the wrong door.
         """
         why, after = "no time was left", 0.0
         for attempt in range(self._settings.attempts):
@@ -121,7 +121,7 @@ class ChatEndpoint:
             self.counts["retried"] += 1
             await anyio.sleep(pause)
         self.counts["unavailable"] += 1
-        raise EndpointUnavailable(f"{self._settings.model} at {self._settings.url}: {why}")
+        raise ModelUnavailable(f"{self._settings.model} at {self._settings.url}: {why}")
 
     async def _once(self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None) -> Reply:
         """One request; more while it is not known which kinds of structured output the endpoint has."""
@@ -193,7 +193,7 @@ class ChatEndpoint:
 
         Raises:
             _TryAgain: it may pass by itself.
-            EndpointUnavailable: somebody has to change a setting.
+            ModelUnavailable: somebody has to change a setting.
         """
         status, settings = declined.status, self._settings
         self.counts[f"status_{status}"] += 1
@@ -210,7 +210,7 @@ class ChatEndpoint:
             404: "there is no such model or path; look at url, which ends in /v1 as a rule, and model",
         }.get(status, "it redirects; name the final address in url" if 300 <= status < 400 else "look at url")
         self.counts["unavailable"] += 1
-        raise EndpointUnavailable(f"{settings.model} at {settings.url}: status {status}: {remedy}")
+        raise ModelUnavailable(f"{settings.model} at {settings.url}: status {status}: {remedy}")
 
     def _retry_after(self, value: str) -> float:
         """Seconds (RFC 9110, 10.2.3): a number or a date; 0 if it is neither."""

@@ -37,7 +37,7 @@ class HashingEmbedder:
         self._word_weight = word_weight
 
     async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of `texts`, `(n, d)` float32 of length 1; never raises `EmbedderUnavailable`."""
+        """Vectors of `texts`, `(n, d)` float32 of length 1; never raises `ModelUnavailable`."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
             self._add(vectors[row], text)

@@ -1,8 +1,8 @@
 """`OpenAIEmbedder`: texts to vectors by any endpoint that speaks OpenAI's `POST /v1/embeddings`, a local vLLM included.
 
 What it answers is checked before anybody sees it (`actors.ports.models`). An endpoint that is away, slow, or out
-of order is `EmbedderUnavailable` after a bounded number of tries; an endpoint that understood and will not have a text
-is `VectorsRefused`: then there is no use in asking for that text again.
+of order is `ModelUnavailable` after a bounded number of tries; an endpoint that understood and will not have a text
+is `AnswerRefused`: then there is no use in asking for that text again.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import openai
 from openai.types import CreateEmbeddingResponse
 
-from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.errors import AnswerRefused, ModelUnavailable
 from actors.ports.models import checked
 from adapters.chat.keys import checked_url, read_key
 
@@ -69,8 +69,8 @@ class OpenAIEmbedder:
         """Vectors of `texts`, `(n, d)` float32 of length 1; `(0, d)` for no texts.
 
         Raises:
-            EmbedderUnavailable: no answer within all tries, or the endpoint does not take the key or know the model.
-            VectorsRefused: a text was not taken, or the answer is no good.
+            ModelUnavailable: no answer within all tries, or the endpoint does not take the key or know the model.
+            AnswerRefused: a text was not taken, or the answer is no good.
         """
         parts = [await self._ask(texts[start : start + self._batch]) for start in range(0, len(texts), self._batch)]
         if not parts:
@@ -100,25 +100,25 @@ class OpenAIEmbedder:
                     dimensions=self._asked or openai.omit,
                 )
         except (TimeoutError, openai.APITimeoutError) as error:
-            raise EmbedderUnavailable(f"{where}: no answer within {self._retries + 1} tries") from error
+            raise ModelUnavailable(f"{where}: no answer within {self._retries + 1} tries") from error
         except openai.APIStatusError as error:
             if error.status_code in _REFUSALS:
-                raise VectorsRefused(f"{where}: HTTP {error.status_code} for {len(texts)} texts") from error
+                raise AnswerRefused(f"{where}: HTTP {error.status_code} for {len(texts)} texts") from error
             hint = f"; check {self._key_named}" if error.status_code in (401, 403) else ""
-            raise EmbedderUnavailable(f"{where}: HTTP {error.status_code}{hint}") from error
+            raise ModelUnavailable(f"{where}: HTTP {error.status_code}{hint}") from error
         except (openai.OpenAIError, ValueError) as error:
             # Not the error's own text: it may quote the request, or its headers.
-            raise EmbedderUnavailable(f"{where}: {type(error).__name__}") from error
+            raise ModelUnavailable(f"{where}: {type(error).__name__}") from error
         return checked(self._vectors(answer, len(texts)), len(texts), self._asked or None)
 
     def _vectors(self, answer: object, count: int) -> list[list[float]]:
         """The vectors of `answer` in the order of the texts."""
         data = answer.data if isinstance(answer, CreateEmbeddingResponse) else None
         if not isinstance(data, list):
-            raise VectorsRefused(f"embedder {self.id}: the answer is not a list of embeddings")
+            raise AnswerRefused(f"embedder {self.id}: the answer is not a list of embeddings")
         by_index = {getattr(one, "index", None): getattr(one, "embedding", None) for one in data}
         if len(data) != count or set(by_index) != set(range(count)):
-            raise VectorsRefused(f"embedder {self.id}: {len(data)} vectors for {count} texts, or not one for each")
+            raise AnswerRefused(f"embedder {self.id}: {len(data)} vectors for {count} texts, or not one for each")
         return [by_index[number] for number in range(count)]  # type: ignore[misc]
 
     def _connected(self) -> openai.AsyncOpenAI:

@@ -20,7 +20,7 @@ import msgspec
 
 from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
-from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiError, LiveApiRefused
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, LiveApiError, LiveApiRefused, ModelUnavailable
 from actors.ports.models import Grader, needs_reference
 from actors.ports.reference_calls import ReferenceCall
 from actors.ports.tool_answers.reader import flagged
@@ -96,7 +96,7 @@ class LiveEpisode:
             return 0.0
         try:
             grade = await self._grader.grade(self._task, self._steps, reference=self._reference)
-        except JudgeUnavailable as error:
+        except ModelUnavailable as error:
             raise EnvironmentFailed(f"no grade: {error}") from error
         if grade.score is None:
             raise EnvironmentFailed(f"no grade: {self._grader.name} abstains: {grade.reason}")

@@ -19,7 +19,7 @@ import msgspec
 
 from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Environment, Episode, Observation, Profile, Split
-from actors.ports.errors import EnvironmentFailed, JudgeUnavailable
+from actors.ports.errors import EnvironmentFailed, ModelUnavailable
 from actors.ports.models import Grader
 from actors.ports.reference_calls import Reached, SyntheticTaskSpec, replay, state_of
 
@@ -73,7 +73,7 @@ class SyntheticEpisode:
             reference = [call.call(number) for number, call in enumerate(self._spec.reference)]
             grade = await self._grader.grade(self._task, self._steps, reference=reference)
             if grade.score is None:  # no outcome, which is not a bad one
-                raise JudgeUnavailable(f"{self._grader.name} abstains: {grade.reason}")
+                raise ModelUnavailable(f"{self._grader.name} abstains: {grade.reason}")
             return grade.score
         if self._reached is None or await self.state() != self._reached.state:
             return 0.0

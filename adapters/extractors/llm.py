@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from actors.messages import Trajectory
-from actors.ports.errors import EndpointUnavailable, ExtractorUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Insight
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
@@ -91,13 +91,10 @@ class LlmExtractor:
         """The model's words; None if there are none to be read.
 
         Raises:
-            ExtractorUnavailable: as `Extractor.draw`.
+            ModelUnavailable: as `Extractor.draw`.
         """
         self._check_budget()
-        try:
-            reply = await self._endpoint.ask(messages, prompt.LESSONS, anyio.current_time() + self._settings.patience)
-        except EndpointUnavailable as error:
-            raise ExtractorUnavailable(str(error)) from error
+        reply = await self._endpoint.ask(messages, prompt.LESSONS, anyio.current_time() + self._settings.patience)
         self.tokens += reply.tokens
         self.cost += reply.cost
         self._spent.append((self._clock(), reply.tokens))
@@ -114,4 +111,4 @@ class LlmExtractor:
         most = self._settings.tokens_per_hour
         if sum(tokens for _, tokens in self._spent) >= most:
             self.counts["out_of_budget"] += 1
-            raise ExtractorUnavailable(f"{self.name}: {most} tokens of this hour are spent")
+            raise ModelUnavailable(f"{self.name}: {most} tokens of this hour are spent")

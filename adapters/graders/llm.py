@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from actors.messages import Step, Task, ToolCall, Trajectory
-from actors.ports.errors import EndpointUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Grade
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
@@ -94,7 +94,7 @@ class LlmGrader:
         messages = prompt.compose(task, steps, known, self._settings.shape, mark)
         try:
             reply = await self._endpoint.ask(messages, prompt.SCHEMA, anyio.current_time() + self._settings.patience)
-        except EndpointUnavailable as error:
+        except ModelUnavailable as error:
             return self._abstain("away", str(error))
         self.tokens, self.cost = self.tokens + reply.tokens, self.cost + reply.cost
         self._spent.append((time.monotonic(), reply.tokens))

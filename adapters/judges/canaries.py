@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from actors.messages import Attribution, Label, Step, ToolCall, Trajectory
-from actors.ports.errors import JudgeUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Judge
 
 _log = structlog.get_logger(__name__)
@@ -61,7 +61,7 @@ class CanaryJudge:
         """As the judge says.
 
         Raises:
-            JudgeUnavailable: the judge is away.
+            ModelUnavailable: the judge is away.
         """
         if self._rng.random() >= self._share:
             return self._saw(await self._judge.label(trajectory))
@@ -89,7 +89,7 @@ class CanaryJudge:
         with anyio.move_on_after(self._patience):
             try:
                 found = await self._judge.label(canary.trajectory)
-            except JudgeUnavailable:
+            except ModelUnavailable:
                 pass
             except Exception as error:
                 _log.warning("canary_lost", judge=self.name, error=type(error).__name__)

@@ -4,7 +4,7 @@
 
 One call labels all steps of a window. Nothing is ever guessed: refusals, garbage, partial and misnumbered answers are
 ABSTAIN on the steps that they leave open, each counted by reason in `counts`. Only an endpoint that cannot be reached
-is `JudgeUnavailable`. Labels of different models are not comparable, so the model that answered is part of the rubric.
+is `ModelUnavailable`. Labels of different models are not comparable, so the model that answered is part of the rubric.
 """
 
 import random
@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.errors import EndpointUnavailable, JudgeUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Judge
 from adapters.chat.endpoint import ChatEndpoint, Reply
 from adapters.chat.keys import read_key
@@ -82,7 +82,7 @@ class LlmJudge:
         """One label a step.
 
         Raises:
-            JudgeUnavailable: the endpoint does not answer, asks for patience, or refuses key, path or model.
+            ModelUnavailable: the endpoint does not answer, asks for patience, or refuses key, path or model.
         """
         labels = [abstention("beyond_windows")] * len(trajectory.steps)
         asked: list[list[prompt.Message]] = []
@@ -102,10 +102,10 @@ class LlmJudge:
             messages = prompt.compose(trajectory, window, self._settings.shape, mark)
             try:
                 reply = await self._endpoint.ask(messages, prompt.SCHEMA, deadline)
-            except EndpointUnavailable as error:
+            except ModelUnavailable:
                 # A long trajectory at a slow endpoint would otherwise be asked about for ever.
                 if not asked or anyio.current_time() < deadline:
-                    raise JudgeUnavailable(str(error)) from error
+                    raise
                 for number in range(window.numbers[0], len(labels)):
                     labels[number] = abstention("out_of_time")
                 self.counts["out_of_time"] += len(labels) - window.numbers[0]

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from actors.messages import Attribution, Label, StepLabel, Trajectory
-from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
+from actors.ports.errors import AdapterNotSetUp, ModelUnavailable
 from actors.ports.models import Judge
 from adapters.chat.settings import settings_of
 from adapters.named import adapter_named
@@ -85,10 +85,10 @@ class PanelJudge:
         """One label a step.
 
         Raises:
-            JudgeUnavailable: so many members are away that no quorum is left.
+            ModelUnavailable: so many members are away that no quorum is left.
         """
         answers: list[Attribution | None] = [None] * len(self._members)
-        away: dict[int, JudgeUnavailable] = {}
+        away: dict[int, ModelUnavailable] = {}
 
         async def ask(index: int, member: Judge) -> None:
             with anyio.move_on_after(self._timeout) as scope:
@@ -98,14 +98,14 @@ class PanelJudge:
                         answers[index] = found
                     else:
                         self._own[f"failed_{member.name}"] += 1
-                except JudgeUnavailable as error:
+                except ModelUnavailable as error:
                     away[index] = error
                 # Members may be of any origin; one that breaks must not take the others' votes along.
                 except Exception as error:
                     self._own[f"failed_{member.name}"] += 1
                     _log.warning("member_failed", member=member.name, error=f"{type(error).__name__}: {error}"[:200])
             if scope.cancelled_caught:
-                away[index] = JudgeUnavailable(f"{member.name}: no answer within {self._timeout:g} s")
+                away[index] = ModelUnavailable(f"{member.name}: no answer within {self._timeout:g} s")
 
         async with anyio.create_task_group() as group:
             for index, member in enumerate(self._members):
@@ -113,7 +113,7 @@ class PanelJudge:
         for index in away:
             self._own[f"away_{self._members[index].name}"] += 1
         if away and len(self._members) - len(away) < self._quorum:
-            raise JudgeUnavailable("; ".join(str(error) for error in away.values()))
+            raise ModelUnavailable("; ".join(str(error) for error in away.values()))
         return self._voted(trajectory, answers)
 
     def _voted(self, trajectory: Trajectory, answers: Sequence[Attribution | None]) -> Attribution:

@@ -64,7 +64,7 @@ class RulesJudge:
     rubric = "rules-1"
 
     async def label(self, trajectory: Trajectory) -> Attribution:
-        """One label a step; never raises `JudgeUnavailable`."""
+        """One label a step; never raises `ModelUnavailable`."""
         return Attribution(labels=judge(trajectory), judge=self.name, rubric=self.rubric)
 
 

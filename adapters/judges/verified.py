@@ -67,7 +67,7 @@ class VerifiedJudge:
         """One label a step.
 
         Raises:
-            JudgeUnavailable: the judge is away; evidence waits for it, so that a trajectory is judged once.
+            ModelUnavailable: the judge is away; evidence waits for it, so that a trajectory is judged once.
         """
         opinion = await self._judge.label(trajectory)
         self.rubric = f"verified-1({opinion.rubric})"

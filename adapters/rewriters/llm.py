@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from actors.ports.errors import EndpointUnavailable, RewriterFailed
+from actors.ports.errors import AnswerRefused
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
 from adapters.chat.quoting import quote
@@ -59,15 +59,12 @@ class LLMRewriter:
         fields = {"lesson": content, "goal": goal, "last_seen": step}
         case = json.dumps({name: quote(text, cap) for name, text in fields.items()})
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": case}]
-        try:
-            reply = await self._endpoint.ask(messages, None, anyio.current_time() + self._settings.timeout)
-        except EndpointUnavailable as error:
-            raise RewriterFailed(f"{who}: {error}") from error
+        reply = await self._endpoint.ask(messages, None, anyio.current_time() + self._settings.timeout)
         text = reply.content.strip()
         if reply.problem or reply.truncated:
-            raise RewriterFailed(f"{who}: {reply.problem or 'truncated'}")
+            raise AnswerRefused(f"{who}: {reply.problem or 'truncated'}")
         if len(text) > cap or "\n" in text:
-            raise RewriterFailed(f"{who}: the answer is too long, or more than a paragraph")
+            raise AnswerRefused(f"{who}: the answer is too long, or more than a paragraph")
         return text
 
     async def aclose(self) -> None:

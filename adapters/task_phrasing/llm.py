@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from actors.ports.errors import EndpointUnavailable, WordingFailed
+from actors.ports.errors import AnswerRefused, ModelUnavailable
 from actors.ports.models import Draft
 from adapters.chat.endpoint import ChatEndpoint
 from adapters.chat.keys import read_key
@@ -84,28 +84,27 @@ class LLMWording:
         """A goal for `draft`, as the model has it.
 
         Raises:
-            WordingFailed: unavailable, budget, or the answer is none.
+            ModelUnavailable: no answer in time, or the budget is spent.
+            AnswerRefused: the answer is none.
         """
         settings = self._settings
         if settings.budget_tokens and self.tokens >= settings.budget_tokens:
-            raise WordingFailed("budget", f"{self.tokens} tokens are spent (budget_tokens)")
+            raise ModelUnavailable(f"{self.tokens} tokens are spent (budget_tokens)")
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": self._shown(draft)}]
-        try:
-            reply = await self._endpoint.ask(messages, _SCHEMA, anyio.current_time() + settings.timeout)
-        except EndpointUnavailable as error:
-            raise WordingFailed("unavailable", str(error)) from error
+        reply = await self._endpoint.ask(messages, _SCHEMA, anyio.current_time() + settings.timeout)
         self.tokens += reply.tokens
         if reply.problem or reply.truncated:
-            raise WordingFailed(reply.problem or "truncated")
+            problem = reply.problem or "truncated"
+            raise AnswerRefused(problem, problem)
         try:
             goal = msgspec.json.decode(bare(reply.content), type=_Answer).goal.strip()
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise WordingFailed("not_json", str(error)) from error
+            raise AnswerRefused(str(error), "not_json") from error
         if not goal:
-            raise WordingFailed("empty")
+            raise AnswerRefused("it says nothing", "empty")
         # The goal will be a user's words in a prompt: what the model may have repeated must not be structure there.
         if quote(goal, settings.max_chars) != goal:
-            raise WordingFailed("unsafe", "it is too long, or has hidden characters, markup or roles")
+            raise AnswerRefused("it is too long, or has hidden characters, markup or roles", "unsafe")
         return goal
 
     async def aclose(self) -> None:

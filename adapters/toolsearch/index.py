@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.errors import AnswerRefused, ModelError, ModelUnavailable
 from actors.ports.models import Embedder, words_alone
 from actors.ports.search.texts import TextIndex, Texts, grams
 from actors.ports.search.words import words
@@ -204,10 +204,10 @@ class ToolIndex:
                     if slot in self._documents}  # fmt: skip
             try:
                 vectors = await self._embedder.embed([document.text for document in part.values()])
-            except VectorsRefused:
+            except AnswerRefused:
                 self.unembedded += len(part)
                 continue
-            except EmbedderUnavailable:
+            except ModelUnavailable:
                 self.unembedded += len(waiting) - start
                 return
             for (slot, document), vector in zip(part.items(), vectors, strict=True):
@@ -247,7 +247,7 @@ class ToolIndex:
             return None
         try:
             vectors = await self._embedder.embed([" ".join(text.split()) for text, _ in texts])
-        except (EmbedderUnavailable, VectorsRefused):
+        except ModelError:
             self.unembedded += 1
             return None
         vector = np.sum([weight * vector for (_, weight), vector in zip(texts, vectors, strict=True)], axis=0)

@@ -69,7 +69,6 @@ class Control:
         orders: Orders,
         retry: Callable[[str], Any],
         describe: dict[str, Any],
-        curator: Callable[[], Mapping[str, int]] = dict,
         learning: Callable[[], Mapping[str, Any]] = dict,
         sentinel: Callable[[], Mapping[str, Any]] = dict,
         fleet: Callable[[], Fleet] = Fleet,
@@ -93,7 +92,7 @@ class Control:
         self._store, self._registry, self._actors = store, registry, actors
         self._orders, self._retry, self._describe, self._clock = orders, retry, describe, clock
         self._fleet, self._halted, self._serving = fleet, halted, tuple(serving)
-        self._curator, self._sentinel, self._judge, self._routes = curator, sentinel, judge, tuple(routes)
+        self._sentinel, self._judge, self._routes = sentinel, judge, tuple(routes)
         self._learning, self._still = learning, still
         self._started = clock()
         self._parties: tuple[float, int] | None = None
@@ -154,7 +153,6 @@ class Control:
                     "production": sum(batch.production for batch in batches) / members if members else 0.0,
                     "sandbox": 1 - sum(batch.production for batch in batches) / members if members else 0.0,
                 },
-                "curator": dict(self._curator()),
                 "sentinel": dict(self._sentinel()),
                 "last_directive": directives[0] if directives else None,
                 "actors": [msgspec.to_builtins(state) for state in self._actors()],

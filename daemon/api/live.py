@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from actors.ports.errors import LiveApiMalformed, LiveApiRefused, LiveApiUnavailable, LiveToolUnknown
 from adapters.live import LiveApi
+from adapters.named import GROUP
 from daemon.api.request_parsing import read_body, who
-from daemon.composition.registry import GROUP
 from daemon.errors import OrderRefused
 from daemon.live.orders import AddOrder, CallOrder
 from daemon.live.registry import Live

@@ -38,8 +38,8 @@ class Catalogue:
     """An index over what files list, each API under its file's name; without files, over the sandbox's tools."""
 
     def __init__(self, config: Config, files: Sequence[Path]) -> None:
-        embedder, sandbox = values.adapter(config, "embedder"), config.sandbox
-        self.index = ToolIndex(registry.build("embedder", embedder.name, embedder.options))
+        sandbox = config.sandbox
+        self.index = ToolIndex(values.built(config, "embedder"))
         self._listed = [(file.stem, _tools_in(file)) for file in files]
         if not files and sandbox.environment:
             environment = registry.build("environment", sandbox.environment, sandbox.options)

@@ -26,7 +26,7 @@ from actors.messages import (
 )  # fmt: skip
 from actors.store import Store, StoreUnavailable
 from actors.store.browsing import MOST, SOURCES, Outcome, Wanted, browse
-from actors.store.stories import fate_of
+from actors.store.run_story import RunStory, run_story
 from daemon.errors import OrderRefused
 
 _SHOWN = 256
@@ -62,11 +62,11 @@ class TrajectoryApi:
                 return _error(404, f"no trajectory {key}; it may have been forgotten")
             run = found.trajectory if isinstance(found, Attributed) else found
             lessons = [await self._lesson(one) for one in run.experience_ids[:_LESSONS]]
-            feedback = await self._store.feedback_for(key)
-            fate = await self._store.ask(fate_of, key)
-            orders = await self._store.orders_of(key)
+            story = await self._store.ask(run_story, key)
         except StoreUnavailable as error:
             return _error(503, f"the store is away: {error}")
+        if not isinstance(story, RunStory):
+            return _error(404, f"no trajectory {key}; it was forgotten meanwhile")
         attribution = found.attribution if isinstance(found, Attributed) else None
         return _json(
             {
@@ -81,10 +81,10 @@ class TrajectoryApi:
                 "experience": lessons,
                 "feedback": [
                     {"at": said.received, "kind": said.kind, "outcome": said.outcome, "text": said.text}
-                    for said in feedback
+                    for said in story.reports
                 ],
                 "steps": _steps(run, attribution),
-                "lineage": {**fate, "batches": orders},
+                "lineage": {"dropped": story.dropped, "came": story.came, "batches": story.orders},
             }
         )  # fmt: skip
 

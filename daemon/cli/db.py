@@ -17,19 +17,19 @@ The store: SQLite in state_dir, or PostgreSQL, whichever [database] names.
 
 examples:
   evolved db status                               schema, size, what is kept since when
-  evolved db backup /backup/monday.tar            while the daemon runs; --with-keys for those too
+  evolved db backup /backup/monday                while the daemon runs; --with-keys for those too
   evolved db check                                pages, rows, audit trail, signatures
-  evolved db restore /backup/monday.tar           where nothing is in the way
+  evolved db restore /backup/monday               where nothing is in the way
 
 Exit status: 0; 1 check found something; 2 it cannot be done, and why.
 """
 BACKUP_HELP = """\
 Copy the store, and from state_dir manifests of versions, registered adapters and snapshots of lessons, into a new
-directory, or one tar file if the name ends in .tar. The daemon may run and write: what was committed when it began is
-in it. Keys only if asked for; weights are in state_dir/versions and state_dir/learner, for rsync to copy.
+directory. The daemon may run and write: what was committed when it began is in it. Keys only if asked for; weights are
+in state_dir/versions and state_dir/learner, for rsync to copy.
 
 examples:
-  evolved db backup /backup/monday.tar --config config.toml
+  evolved db backup /backup/monday --config config.toml
   evolved db backup /backup/all --with-keys     keep it where keys may be kept
 
 A store in PostgreSQL is not in it: pg_dump copies that. Traffic in the streams and in the spool is not in it either.
@@ -42,7 +42,7 @@ At its next start the daemon has the streams delivered again from their beginnin
 marked and not done again, what came after it is handled anew with the ids that it had.
 
 examples:
-  evolved db restore /backup/monday.tar --config config.toml
+  evolved db restore /backup/monday --config config.toml
 """
 
 
@@ -63,7 +63,7 @@ def add_db(add: Any) -> None:
 
     action("status", "schema, size, what is kept since when")
     backup = action("backup", "copy it while the daemon runs", BACKUP_HELP)
-    backup.add_argument("out", type=Path, metavar="OUT", help="a directory to make, or a file that ends in .tar")
+    backup.add_argument("out", type=Path, metavar="OUT", help="a directory to make")
     backup.add_argument("--with-keys", action="store_true", help="key files and secrets of live APIs too")
     restore = action("restore", "put a backup in place; the daemon must not run", RESTORE_HELP)
     restore.add_argument("source", type=Path, metavar="BACKUP", help="as `evolved db backup` wrote it")
@@ -72,7 +72,7 @@ def add_db(add: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from actors.store import StoreError
-    from daemon.errors import TransferFailed
+    from daemon.errors import CommandFailed
     from daemon.settings.reading import load
 
     config = load(arguments.config, arguments.set)
@@ -80,7 +80,7 @@ def _run(arguments: argparse.Namespace) -> int:
         actions = {"status": _status, "backup": _backup, "restore": _restore, "check": _check}
         return actions[arguments.action](arguments, config)
     except StoreError as error:
-        raise TransferFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
 
 
 def _say(text: str) -> None:
@@ -129,7 +129,7 @@ def _asked(config: "Config", question: Any) -> Any:
 def _backup(arguments: argparse.Namespace, config: "Config") -> int:
     from daemon.upkeep.backup import backup
 
-    made = backup(config, arguments.out, settings=arguments.config, with_keys=arguments.with_keys, say=_say)
+    made = backup(config, arguments.out, settings=arguments.config, with_keys=arguments.with_keys)
     told = {
         "backup": str(arguments.out), "schema": made.schema, "audit_head": made.head, "files": len(made.files),
         "bytes": sum(file.size for file in made.files), "keys": made.keys,
@@ -142,11 +142,12 @@ def _restore(arguments: argparse.Namespace, config: "Config") -> int:
     from daemon.api.why import when
     from daemon.upkeep.restore import restore
 
-    contents, settings = restore(config, arguments.source, say=_say)
+    contents, settings = restore(config, arguments.source, say=_say), arguments.source / "config.toml"
     told = {
         "restored": str(arguments.source), "made": when(contents.created), "schema": contents.schema,
         "audit_head": contents.head, "files": len(contents.files),
-        "settings": settings or "not in it", "keys": "restored" if contents.keys else "not in it",
+        "settings": str(settings) if settings.exists() else "not in it",
+        "keys": "restored" if contents.keys else "not in it",
     }  # fmt: skip
     _print(arguments, told)
     return 0

@@ -65,8 +65,8 @@ def run_environments(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace, config: "Config") -> int:
+    from adapters.named import installed
     from daemon.cli.output import OutputTable, print_json, screen
-    from daemon.composition.registry import installed
 
     found = {name: point.value for name, point in sorted(installed("environment").items())}
     if arguments.json:

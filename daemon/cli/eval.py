@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from daemon.cli.options import json_option
-from daemon.errors import EvalFailed
+from daemon.errors import CommandFailed
 
 if TYPE_CHECKING:
     from actors.statistics.intervals import Interval
@@ -62,7 +62,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
 
     for name in ("n", "tasks", "max_steps", "max_tokens"):
         if getattr(arguments, name) < 1:
-            raise EvalFailed(f"--{name.replace('_', '-')} must be 1 or more")
+            raise CommandFailed(f"--{name.replace('_', '-')} must be 1 or more")
     config = load(arguments.config, arguments.set)
     options = config.sandbox.options if arguments.env == config.sandbox.environment else {}
     environment = registry.build("environment", arguments.env, options)

@@ -17,7 +17,7 @@ from actors.ports.errors import EngineError
 from actors.rollout.harness.config import PLAIN, HarnessConfig
 from actors.system.errors import DependencyUnavailable
 from adapters.engines.client import EngineClient
-from daemon.errors import EvalFailed
+from daemon.errors import CommandFailed
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ async def evaluate(
         harness: in which attempts are played.
 
     Raises:
-        EvalFailed: the engine is away, there is no such family, or too many episodes broke down.
+        CommandFailed: the engine is away, there is no such family, or too many episodes broke down.
     """
     scores: dict[int, list[bool]] = {}
     began = time.monotonic()
@@ -63,7 +63,7 @@ async def evaluate(
         try:
             exam.task(0)
         except ValueError as error:
-            raise EvalFailed(f"--families {settings.families}: {error}") from error
+            raise CommandFailed(f"--families {settings.families}: {error}") from error
         version = await _version(engine)
         played = solved = 0
 
@@ -77,7 +77,7 @@ async def evaluate(
             lost = await exam.play(-1, dict.fromkeys(range(tasks), 0), record)
         except DependencyUnavailable as error:
             await _version(engine)  # says so if the engine is gone
-            raise EvalFailed(f"{error}; the engine at {url} answers, see what it and the environment log") from error
+            raise CommandFailed(f"{error}; the engine at {url} answers, see what it and the environment log") from error
         unchanged = await _version(engine) == version
     families = {
         name: summarize([scores[task] for task in numbers]) for name, numbers in exam.families(sorted(scores)).values()
@@ -121,6 +121,6 @@ async def _version(engine: EngineClient) -> int:
     try:
         return await engine.version()
     except EngineError as error:
-        raise EvalFailed(
+        raise CommandFailed(
             f"no engine answers at {engine.url}: {error}; start it (evolved engine --help), or name another (--engine)"
         ) from error

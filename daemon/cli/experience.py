@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from actors.messages.experience import ExperienceKind, ExperienceState
 from daemon.cli.options import json_option, settings_options
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 
 if TYPE_CHECKING:
     from daemon.experience.client import ExperienceClient
@@ -171,7 +171,7 @@ def _add(client: "ExperienceClient", given: argparse.Namespace) -> Any:
         try:
             detail = json.loads(given.detail.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise TransferFailed(f"--detail {given.detail}: {error}; give a file with a JSON object") from error
+            raise CommandFailed(f"--detail {given.detail}: {error}; give a file with a JSON object") from error
     body = {"when_to_use": given.when, "content": given.content, "kind": given.kind, "tenant": given.tenant}
     return client.call(Call("POST", "/api/experience", body=body | {"detail": detail, "reason": given.reason}))
 
@@ -203,12 +203,12 @@ def _text(name: str) -> str:
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        raise TransferFailed(f"{name}: {error.strerror}; name a file of `evolved experience export`") from error
+        raise CommandFailed(f"{name}: {error.strerror}; name a file of `evolved experience export`") from error
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise TransferFailed(f"{name}: line {line}: no UTF-8 ({error.reason}); nothing was taken in") from error
+        raise CommandFailed(f"{name}: line {line}: no UTF-8 ({error.reason}); nothing was taken in") from error
 
 
 def _tenants(given: list[str]) -> dict[str, str]:
@@ -217,7 +217,7 @@ def _tenants(given: list[str]) -> dict[str, str]:
         before, mark, after = text.partition("=")
         name, value = (before, after) if mark else ("*", before)
         if not name or not value or name in found:
-            raise TransferFailed(f"--tenant {text!r}: write OLD=NEW, each OLD once, or NEW alone for all others")
+            raise CommandFailed(f"--tenant {text!r}: write OLD=NEW, each OLD once, or NEW alone for all others")
         found[name] = value
     return found
 
@@ -237,7 +237,7 @@ def _write(text: str, arguments: argparse.Namespace) -> int:
         with open(os.open(arguments.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise TransferFailed(f"{arguments.out}: {error.strerror}; name a file that can be written") from error
+        raise CommandFailed(f"{arguments.out}: {error.strerror}; name a file that can be written") from error
     header = json.loads(text.partition("\n")[0])
     told = {"file": arguments.out, "lessons": header["count"], "sha256": header["sha256"]}
     if arguments.json:

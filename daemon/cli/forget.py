@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from daemon.cli.options import json_option
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 
 FORGET_HELP = """\
 Take out what came from somebody: trajectories with their calls and feedback, waiting and parked copies, batch files,
@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
     body: dict[str, Any] = {"trajectories": arguments.trajectory or [], "tenant": arguments.tenant or ""}
     body |= {"source": arguments.source or "", "reason": arguments.reason}
     if not arguments.dry_run and not arguments.reason.strip():
-        raise TransferFailed("why? give a --reason, it is kept in the audit trail; or --dry-run to look first")
+        raise CommandFailed("why? give a --reason, it is kept in the audit trail; or --dry-run to look first")
     talk = screen(sys.stderr)
     with connected(arguments, timeout=1800.0) as client:
 
@@ -64,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if not arguments.dry_run:
                 show_forgotten(found, talk)
                 if not nothing and not _agreed():
-                    raise TransferFailed("nothing was touched")
+                    raise CommandFailed("nothing was touched")
             elif arguments.json:
                 print_json(found)
                 return 0
@@ -81,6 +81,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise TransferFailed("nobody is there to be asked: give --yes; nothing was touched")
+        raise CommandFailed("nobody is there to be asked: give --yes; nothing was touched")
     print("forget it for good? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

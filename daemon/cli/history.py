@@ -106,14 +106,14 @@ def run_why(arguments: argparse.Namespace) -> int:
     from daemon.api.why import explain
     from daemon.cli.output import print_json
     from daemon.cli.why import show
-    from daemon.errors import TransferFailed
+    from daemon.errors import CommandFailed
 
     version = None if arguments.of_run else _version(arguments.name)
     if version is None:
         return _run_story(arguments)
     found = _asked(arguments, lambda connection: why(connection, version))
     if found is None:
-        raise TransferFailed(
+        raise CommandFailed(
             f"no version {version} in the store; `evolved history` lists them, "
             f"and `evolved why --run {arguments.name}` looks for a run of that name"
         )
@@ -135,11 +135,11 @@ def _run_story(arguments: argparse.Namespace) -> int:
     from actors.store.run_story import RunStory, run_story
     from daemon.api.run_story import lines, told, unknown
     from daemon.cli.output import print_json, screen
-    from daemon.errors import TransferFailed
+    from daemon.errors import CommandFailed
 
     found = _asked(arguments, lambda connection: run_story(connection, arguments.name))
     if not isinstance(found, RunStory):
-        raise TransferFailed(unknown(arguments.name, found))
+        raise CommandFailed(unknown(arguments.name, found))
     if arguments.json:
         print_json(told(found))
     else:
@@ -189,13 +189,13 @@ def _asked(arguments: argparse.Namespace, question: Any) -> Any:
     """The store's answer, read-only."""
     from actors.store.archive import ask
     from actors.store.errors import StoreError
-    from daemon.errors import TransferFailed
+    from daemon.errors import CommandFailed
 
     config = _config(arguments)
     try:
         return ask(config.store_url, question, config.database.password_file)
     except StoreError as error:
-        raise TransferFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
 
 
 def _config(arguments: argparse.Namespace) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.cli.options import json_option
-from daemon.errors import InstallRefused
+from daemon.errors import CommandFailed
 
 HELP = """\
 Writes systemd units, a user and settings, so that evolved runs as services from the next boot on. --dry-run shows
@@ -70,7 +70,7 @@ def _live(root: Path, commands: list[list[str]]) -> list[str]:
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise InstallRefused(f"{' '.join(command)} failed: {done.stderr.strip() or done.returncode}")
+            raise CommandFailed(f"{' '.join(command)} failed: {done.stderr.strip() or done.returncode}")
     return [" ".join(command) for command in commands]
 
 

@@ -16,7 +16,7 @@ from actors.tasks.questioner.state import QuestionerState, read, write
 from adapters.engines.client import EngineClient
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from daemon.composition import registry, values
-from daemon.errors import ConfigError, TasksFailed
+from daemon.errors import CommandFailed, ConfigError
 from daemon.settings.tables import Config
 
 
@@ -40,7 +40,7 @@ def opened(path: Path) -> QuestionerState:
     try:
         return read(path)
     except TaskFileMalformed as error:
-        raise TasksFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
 
 
 async def generate(
@@ -48,19 +48,19 @@ async def generate(
 ) -> QuestionerState:
     """Make tasks into `order.out`, which is whole after every round."""
     if order.out.exists() and not order.resume:
-        raise TasksFailed(f"{order.out} is there already; --resume goes on with it, another --out begins anew")
+        raise CommandFailed(f"{order.out} is there already; --resume goes on with it, another --out begins anew")
     if order.llm and not config.llm.url:
         raise ConfigError("--llm: llm.url is empty; name a chat model in [llm]")
     if not order.out.parent.is_dir():
-        raise TasksFailed(f"--out {order.out}: there is no directory {order.out.parent}")
+        raise CommandFailed(f"--out {order.out}: there is no directory {order.out.parent}")
     options = config.sandbox.options if order.environment == config.sandbox.environment else {}
     environment = registry.build("environment", order.environment, options)
     settings = msgspec.structs.replace(values.questioner(config), attempts=order.attempts if order.engine else 0)
     async with AsyncExitStack() as stack:
 
         def adapter(kind: str, chosen: values.Adapter) -> Any:
-            built = registry.build(kind, chosen.name, chosen.options) if chosen.name else None
-            if built is not None and hasattr(built, "aclose"):
+            built = registry.build(kind, *chosen)
+            if hasattr(built, "aclose"):
                 stack.push_async_callback(built.aclose)
             return built
 
@@ -86,11 +86,11 @@ async def generate(
 
             return await generator.run(order.count, saved)
         except QuestionerError as error:
-            raise TasksFailed(str(error)) from error
+            raise CommandFailed(str(error)) from error
         except OSError as error:
-            raise TasksFailed(f"{order.out} cannot be written: {error.strerror or error}") from error
+            raise CommandFailed(f"{order.out} cannot be written: {error.strerror or error}") from error
         except ValueError as error:
-            raise TasksFailed(f"sandbox.families = {settings.families!r}: {error}") from error
+            raise CommandFailed(f"sandbox.families = {settings.families!r}: {error}") from error
 
 
 def figures(state: QuestionerState) -> dict[str, Any]:

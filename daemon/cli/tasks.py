@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daemon.cli.options import json_option, settings_options
-from daemon.errors import TasksFailed
+from daemon.errors import CommandFailed
 
 if TYPE_CHECKING:
     from actors.tasks.questioner.state import QuestionerState
@@ -62,7 +62,7 @@ def run_tasks(arguments: argparse.Namespace) -> int:
 
     for name in ("count", "attempts"):
         if getattr(arguments, name) < 1:
-            raise TasksFailed(f"--{name} must be 1 or more")
+            raise CommandFailed(f"--{name} must be 1 or more")
     order = Order(
         environment=arguments.environment, count=arguments.count, seed=arguments.seed, out=arguments.out,
         resume=arguments.resume, llm=arguments.llm, engine=arguments.engine or "", attempts=arguments.attempts,

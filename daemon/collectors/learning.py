@@ -4,7 +4,7 @@ The same answer goes to `/api/status`, and so to `evolved status`, dashboard and
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,8 @@ from daemon.collectors.figures import counter, gauge
 STATES = ("moving", "waiting", "frozen")
 _SHOWN = 64
 """Agents in the answer, the busiest."""
+_REASONS = 32
+"""Different reasons; words of clients could be among them."""
 
 
 class LearningView:
@@ -127,16 +129,14 @@ def _agent(view: AgentView) -> dict[str, Any]:
     return {
         "agent": view.agent,
         "label": view.label,
-        "learning": told.learning,
+        "learning": view.learned > 0,
         "sentence": told.sentence,
         "remedy": told.remedy,
         "seen": view.seen,
         "runs": view.runs,
         "reported": view.reported,
-        "held_out": view.held_out,
-        "ordered": view.ordered,
         "learned": view.learned,
-        "reasons": view.reasons,
+        "reasons": _missed(view.came),
         "calls": view.calls,
         "calls_that_train": view.calls - sum(view.unfit.values()),
         "calls_sentence": calls.sentence,
@@ -147,18 +147,12 @@ def _agent(view: AgentView) -> dict[str, Any]:
 def _effect(agents: list[AgentView]) -> dict[str, Any]:
     """What production's runs came to; `learned` and the reasons are all of them."""
     views = [view for view in agents if view.agent != SANDBOX]
-    reasons: Counter[str] = Counter()
+    came: Counter[str] = Counter()
     no_gradient: Counter[str] = Counter()
     for view in views:
-        reasons.update(view.reasons)
+        came.update(view.came)
         no_gradient.update(view.no_gradient)
-        waits = {
-            "have no outcome yet": view.unreported,
-            "wait for an update": view.ready,
-            "are being trained on": view.training,
-        }
-        reasons.update({name: number for name, number in waits.items() if number})
-    runs, learned = sum(view.runs for view in views), sum(view.learned for view in views)
+    runs, learned, reasons = came.total(), came[LEARNED], _missed(came)
     return {
         "runs": runs,
         "reported": sum(view.reported for view in views),
@@ -166,12 +160,20 @@ def _effect(agents: list[AgentView]) -> dict[str, Any]:
         "learned": learned,
         "share": learned / runs if runs else None,
         "sentence": _share(learned, runs, reasons),
-        "reasons": dict(reasons.most_common()),
+        "reasons": reasons,
         "no_gradient": dict(no_gradient.most_common()),
     }
 
 
-def _share(learned: int, runs: int, reasons: Counter[str]) -> str:
+def _missed(came: Mapping[str, int]) -> dict[str, int]:
+    """What came of runs that nothing was learned from, the commonest first."""
+    reasons = Counter({why: number for why, number in came.items() if why != LEARNED})
+    shown = dict(reasons.most_common(_REASONS))
+    rest = reasons.total() - sum(shown.values())
+    return shown | ({"other": rest} if rest else {})
+
+
+def _share(learned: int, runs: int, reasons: Mapping[str, int]) -> str:
     if not runs:
         return ""
     rest = f"; of the rest {counted(reasons, 5)}" if reasons else ""

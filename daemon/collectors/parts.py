@@ -107,8 +107,6 @@ _CURATOR = {
     "guesses": "Unreported trajectories that may be trained on with a provisional outcome.",
     "waiting_groups": "Sandbox groups that could be ordered now.",
     "clusters": "Clusters of goals whose outcomes are remembered.",
-    "kinds_agents": "Agents whose neighbourhoods of goals are remembered.",
-    "kinds_neighbourhoods": "Those neighbourhoods: goals in free words that mean about the same.",
 }
 
 
@@ -152,14 +150,8 @@ def questioner_figures(questioner: Questioner) -> Iterator[Metric]:
 
 
 def curator_figures(curator: Curator) -> Iterator[Metric]:
-    figures = curator.figures
-    dropped, did = split({name: number for name, number in figures.items() if name not in _CURATOR}, "pool_")
-    yield counter("evolved_curator_records", "What the curator did.", did, "what")
-    yield counter(
-        "evolved_curator_pool", "What became of waiting trajectories and groups, by reason.", dropped, "reason"
-    )
     for name, about in _CURATOR.items():
-        yield gauge(f"evolved_curator_{name}", about, figures[name])
+        yield gauge(f"evolved_curator_{name}", about, curator.figures[name])
 
 
 _AGENTS = 20

@@ -22,7 +22,7 @@ def faults(config: Config) -> Iterator[str]:
     """What cannot work, each with its setting. Adapters are made to see it; environments are not, for some start worker
     processes. What was made is left to the end of the process, which has asked nobody anything."""
     looks: list[Callable[[], object]] = [
-        *(partial(_adapter, setting, values.adapter(config, kind), kind) for kind, setting in NAMED.items()),
+        *(partial(_adapter, config, kind, setting) for kind, setting in NAMED.items()),
         partial(_environment, config.sandbox.environment, config.sandbox.options),
         *(partial(configured, name, table) for name, table in config.apis.items() if name != ALLOW_HOSTS),
         partial(harness, config.sandbox, config.limits.turn_seconds), partial(values.questioner, config),
@@ -35,10 +35,9 @@ def faults(config: Config) -> Iterator[str]:
             yield str(error)
 
 
-def _adapter(setting: str, one: values.Adapter, kind: str) -> None:
+def _adapter(config: Config, kind: str, setting: str) -> None:
     try:
-        if one.name:
-            registry.build(kind, one.name, one.options)
+        values.built(config, kind)
     except ConfigError as error:
         raise ConfigError(f"{setting}: {error}") from error
 

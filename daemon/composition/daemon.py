@@ -95,7 +95,6 @@ class Daemon:
         self.supervisor = Supervisor(rng=random.Random(), notify=notify)
         self.times = VersionTimeline(self.clock)
         self._backpressure = Backpressure()
-        self.serving = config.serving
         self.routes: list[Route] = []
         """For the control API, of subsystems that are not always there."""
 
@@ -103,8 +102,8 @@ class Daemon:
         live, grader = self._live(), parts.adapter("grader")
         sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
         embedder = parts.adapter("embedder")
-        self.curriculum = values.curator(config).curriculum()
         self.kinds = Kinds()
+        self.curriculum = values.curator(config).curriculum(self.kinds.levels)
         environment = searching(sandbox, config.sandbox, embedder)
 
         # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
@@ -172,17 +171,17 @@ class Daemon:
 
     def _trajectories(self) -> None:
         """Calls to trajectories."""
-        engines = {name: self.parts.engines[name] for name in self.serving}
+        engines = self.parts.serving
         assembler = Assembler(
             values.assembler(self.config), store=self.store, clock=self.clock, serving=self.times.version,
-            ticks=time.monotonic, engine=engines[next(iter(self.serving))], engines=engines,
+            ticks=time.monotonic, engine=engines[next(iter(engines))], engines=engines,
         )  # fmt: skip
         self.act(assembler, shown.assembler_figures)
 
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
         attributor = Attributor(
-            values.attributor(self.config), judge=self.parts.adapter("judge"), store=self.store, clock=self.clock,
+            values.attributor(self.config), judge=self.parts.adapter("judge"), store=self.store,
         )  # fmt: skip
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
@@ -291,7 +290,7 @@ class Daemon:
         config, parts = self.config, self.parts
         key, keys = parts.provenance.key("gate"), parts.provenance.trusted("gate")
         swapper = Swapper(
-            values.swapper(config), store=self.store, engines={name: parts.engines[name] for name in self.serving},
+            values.swapper(config), store=self.store, engines=parts.serving,
             runner=swaps, versions=parts.versions, key=key, keys=keys, clock=self.clock, times=self.times,
             routes=config.state / ROUTES, weights={one.name: one.weight for one in config.engines},
             halted=self.kill.reason, kinds=self.kinds,
@@ -367,9 +366,9 @@ class Daemon:
         heads = Heads()
         control = Control(
             store=self.store, registry=parts.registry, actors=supervisor.state,
-            orders=self.orders, curator=lambda: self.curator.figures, sentinel=self.sentinel.status,
+            orders=self.orders, sentinel=self.sentinel.status,
             fleet=lambda: self.swapper.fleet, halted=self.kill.reason, learning=self.learning.status,
-            serving=tuple(self.serving), judge=self.attributor.report,
+            serving=tuple(parts.serving), judge=self.attributor.report,
             retry=partial(put_back, parts.bus, self.store), still=lambda: heads.still(time.monotonic()),
             describe={
                 "sandbox": config.sandbox.environment or None,

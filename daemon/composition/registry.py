@@ -1,23 +1,14 @@
-"""Adapters by name. They register by entry point (`evolved.adapters`, names such as `environment.travel`), ours too."""
+"""The adapters that the settings name, made, and what is wrong with them as a ConfigError."""
 
 import contextlib
 import difflib
 import inspect
 from collections.abc import Callable, Collection, Generator, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from actors.ports.errors import AdapterNotSetUp
+from adapters.named import installed
 from daemon.errors import ConfigError
-
-GROUP = "evolved.adapters"
-
-
-def installed(kind: str) -> dict[str, EntryPoint]:
-    """The adapters of `kind`, by name."""
-    return {
-        point.name.partition(".")[2]: point for point in entry_points(group=GROUP) if point.name.startswith(f"{kind}.")
-    }
 
 
 def find(kind: str, name: str) -> Any:

@@ -16,10 +16,8 @@ from actors.store import Store, StoreError, StoreMisconfigured
 from actors.store.leases import Lead
 from actors.system import runtime
 from actors.system.metrics import SystemMetrics
-from adapters.weights.http import HttpPull
 from daemon.api.listener import Listener
 from daemon.collectors.figures import Figures, register_host
-from daemon.composition import registry as adapters
 from daemon.composition import values
 from daemon.composition.engines import engine_clients
 from daemon.composition.lead import give_back, lead_figures, sole_use
@@ -28,7 +26,7 @@ from daemon.processes.bus_connection import open_bus
 from daemon.settings.control import reached_at
 from daemon.settings.tables import SHADOW, Config
 from daemon.upkeep.provenance import Provenance
-from daemon.upkeep.weights import source, weights_figures
+from daemon.upkeep.weights import source
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -63,12 +61,11 @@ class Resources:
         for engine in self.engines.values():
             await closing.enter_async_context(engine)
         self.shadow = self.engines[SHADOW]
+        self.serving = {name: self.engines[name] for name in config.serving}
         check = self.provenance.manifest_check()
         self.weights, http = source(config.weights, self.versions, keep=config.keep.versions, check=check)
         if http is not None:
             await closing.enter_async_context(http)
-        if isinstance(self.weights, HttpPull):
-            self.figures(weights_figures, self.weights)
         self.listener = Listener(config, self.registry)
 
     async def _opened_store(self) -> Store:
@@ -91,8 +88,7 @@ class Resources:
 
     def adapter(self, kind: str) -> Any:
         """The adapter of `kind` that the settings name, closed when the daemon ends; None if they name none."""
-        wanted = values.adapter(self.config, kind)
-        return self.closing(adapters.build(kind, wanted.name, wanted.options)) if wanted.name else None
+        return self.closing(values.built(self.config, kind))
 
     def closing(self, built: T) -> T:
         """`built`, closed when the daemon ends, if it can be."""

@@ -20,20 +20,16 @@ from actors.tasks.failures import FailureSettings
 from actors.tasks.questioner.settings import Preferences, QuestionerSettings
 from actors.tasks.searching import SearchSettings
 from actors.trajectories.assembler import AssemblerSettings
+from daemon.composition import registry
 from daemon.settings import toml
 from daemon.settings.pace import PACES
 from daemon.settings.tables import Config, Llm
 
 T = TypeVar("T", bound=msgspec.Struct)
+Adapter = tuple[str, dict[str, Any]]
+"""Its registered name, no name for none, and its keyword arguments."""
 TASKS_A_SEED = 10_000_000
 """Task numbers of one seed: people and agents try things in the lower half, the rollout plays the upper one."""
-
-
-class Adapter(msgspec.Struct, frozen=True):
-    """An adapter by its registered name, with its keyword arguments; no name: none."""
-
-    name: str = ""
-    options: dict[str, Any] = {}
 
 
 def adapter(config: Config, kind: str) -> Adapter:
@@ -41,7 +37,7 @@ def adapter(config: Config, kind: str) -> Adapter:
     if kind == "embedder":
         found = config.embeddings
         options = {"base_url": found.url, "model": found.model, "key_file": found.key_file}
-        return Adapter("openai", options) if found.url else Adapter("hashing")
+        return ("openai", options) if found.url else ("hashing", {})
     if kind == "judge":
         return _asking(config.judge.name, config.judge.options, config.llm, {"llm"})
     if kind == "grader":
@@ -51,7 +47,13 @@ def adapter(config: Config, kind: str) -> Adapter:
         "rewriter": config.lessons.rewrite,
         "wording": bool(config.tasks.prefer.get("style")),
     }
-    return chat(config) if wanted[kind] else Adapter()
+    return chat(config) if wanted[kind] else ("", {})
+
+
+def built(config: Config, kind: str) -> Any:
+    """That one, made; None if the settings name none."""
+    name, options = adapter(config, kind)
+    return registry.build(kind, name, options) if name else None
 
 
 def chat(config: Config) -> Adapter:
@@ -63,7 +65,7 @@ def _asking(name: str, options: Mapping[str, Any], llm: Llm, who: set[str]) -> A
     """The adapter `name`. Those in `who` ask [llm] where their options name no endpoint: its key goes to it alone."""
     shared = {"url": llm.url, "model": llm.model, "key_file": llm.key_file, **llm.options}
     asks = name in who and "url" not in options
-    return Adapter(name, {**(shared if asks else {}), **options})
+    return name, {**(shared if asks else {}), **options}
 
 
 def _settings(kind: type[T], *tables: msgspec.Struct, **own: Any) -> T:

@@ -14,9 +14,8 @@ from actors.ports.models import words_alone
 from adapters.weights import check_directory
 from daemon.cli.control_client import control_client
 from daemon.cli.status import fetch
-from daemon.composition import registry
+from daemon.composition import values
 from daemon.composition.checks import NAMED, faults
-from daemon.composition.values import adapter
 from daemon.doctor.base import CALL_SECONDS, Check, Finding, NotLooked, Scene, aside, fault, warning
 from daemon.errors import ConfigError, ControlUnreachable
 from daemon.processes.tap_settings import strict
@@ -121,9 +120,8 @@ async def _lessons(scene: Scene) -> Sequence[Finding]:
     config = scene.config
     if not config.lessons.per_prompt:
         return []
-    embedder = adapter(config, "embedder")
     try:
-        made = await aside(registry.build, "embedder", embedder.name, embedder.options)
+        made = await aside(values.built, config, "embedder")
     except ConfigError as error:
         raise NotLooked("the embedder cannot be made; the check of the adapters says why") from error
     close = getattr(made, "aclose", None)
@@ -146,7 +144,7 @@ async def _strict(scene: Scene) -> Sequence[Finding]:
         return []
     # Of these alone the work is to read what was said.
     readers = ("judge", "extractor", "rewriter", "wording", "grader")
-    named = [setting for kind, setting in NAMED.items() if kind in readers and adapter(scene.config, kind).name]
+    named = [setting for kind, setting in NAMED.items() if kind in readers and values.adapter(scene.config, kind)[0]]
     return [
         warning(
             'redact.kinds has "text": no run of production is trained on, no lesson is learned, and placeholders are '

@@ -17,7 +17,7 @@ from actors.messages.files import writing_whole
 from actors.store.archive import Archive, Kind
 from actors.store.errors import StoreError, StoreUnavailable
 from adapters.intake.jsonl import to_line
-from daemon.errors import ConfigError, TransferFailed
+from daemon.errors import CommandFailed, ConfigError
 from daemon.settings.tables import Config
 
 Report = Callable[[str], None]
@@ -58,7 +58,7 @@ def export(
             config.store_url, kind, since=since, until=until, tenant=tenant, password_file=config.database.password_file
         )
     except StoreError as error:
-        raise TransferFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
     progress, number = Progress(say, kind, len(archive)), 0
     try:
         with _writing(out) as file:
@@ -69,9 +69,9 @@ def export(
                 number += 1
                 progress.at(number)
     except StoreUnavailable as error:
-        raise TransferFailed(f"the store went away after {number} records: {error}") from error
+        raise CommandFailed(f"the store went away after {number} records: {error}") from error
     except OSError as error:
-        raise TransferFailed(f"{out}: {error.strerror or error}") from error
+        raise CommandFailed(f"{out}: {error.strerror or error}") from error
     return number
 
 

@@ -29,7 +29,7 @@ from actors.system.outgoing import Outgoing, outgoing
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from adapters.intake.jsonl import InvalidLine, from_chat, from_line, kind_of
 from adapters.redaction import Redactor
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 from daemon.ingest.jsonl_export import Progress, Report
 from daemon.processes.bus_connection import open_bus
 from daemon.processes.tap_settings import redaction
@@ -86,7 +86,7 @@ class Summary(msgspec.Struct):
 def import_file(config: Config, source: str, options: Options, *, say: Report) -> Summary:
     """Publish the records in the file `source`, or from standard input for "-"."""
     if source != "-" and not Path(source).is_file():
-        raise TransferFailed(f"{source}: no such file")
+        raise CommandFailed(f"{source}: no such file")
     if options.dry_run:
         return anyio.run(partial(_import, config, None, source, options, say))
 
@@ -118,7 +118,7 @@ async def _import(config: Config, bus: Bus | None, source: str, options: Options
                 progress.at(summary.lines)
     except _CLOSED as error:
         text = getattr(error, "strerror", None) or str(error)
-        raise TransferFailed(f"{source}, after line {summary.lines}: {text}") from error
+        raise CommandFailed(f"{source}, after line {summary.lines}: {text}") from error
     return summary
 
 

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +30,7 @@ from adapters.live.policy import PolicySettings
 from adapters.live.recording import Recordings
 from adapters.live.registry import KINDS, kind
 from adapters.live.toolset import LiveTools
-from daemon.composition.registry import GROUP
+from adapters.named import installed
 from daemon.errors import ConfigError, DaemonError, OrderRefused
 from daemon.live import record as live_record
 from daemon.live.orders import REMOTE, AddOrder, entry
@@ -359,8 +358,8 @@ def _typed(one: Entry) -> tuple[PolicySettings, Any]:
 
 
 def _installed() -> list[Entry]:
-    names = {point.name.partition(".")[2] for point in entry_points(group=GROUP) if point.name.startswith(f"{_KIND}.")}
-    return [Entry(name=name, kind="installed", origin="entry point") for name in sorted(names) if NAME.fullmatch(name)]
+    names = sorted(installed(_KIND))
+    return [Entry(name=name, kind="installed", origin="entry point") for name in names if NAME.fullmatch(name)]
 
 
 def _loaded(one: Entry) -> LiveApi:

@@ -6,30 +6,29 @@
     state/...        as below state_dir: manifests of versions, registered adapters, snapshots of lessons, FREEZE; keys/
                      and live secrets if asked for
 
-A directory, or one tar file if its name ends in .tar; it appears whole or not at all. Weights are not in it: versions/
+A directory; it appears whole or not at all. Weights are not in it: versions/
 and learner/ are files that are written once, for rsync to copy.
 """
 
 import hashlib
 import os
 import shutil
-import tarfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from sqlalchemy import Connection
 
 from actors.messages import MANIFEST, SIGNATURE
-from actors.messages.files import fsync, writing_whole
+from actors.messages.files import fsync
 from actors.store import StoreError
 from actors.store.archive import ask
 from actors.store.audit import Head, verify
 from actors.store.backup import copy
 from actors.store.engine import sqlite_file
 from actors.store.schema import check
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 from daemon.live.settings import SECRETS
 from daemon.settings.tables import Config
 
@@ -37,7 +36,6 @@ CONTENTS = "backup.json"
 DATABASE = "evolved.db"
 _ALWAYS = ("live/adapters.json", "versions/pinned", "lessons", "FREEZE", "routes.json")
 _SECRET = ("keys", SECRETS)
-Report = Callable[[str], None]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -62,32 +60,29 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[Entry, ...] = ()
 
 
-def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool, say: Report) -> Contents:
+def backup(config: Config, out: Path, *, settings: Path | None, with_keys: bool) -> Contents:
     """Write a backup to `out`."""
     if out.exists():
-        raise TransferFailed(f"{out} exists; a backup is never written over another, name a new one")
+        raise CommandFailed(f"{out} exists; a backup is never written over another, name a new one")
     aside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         aside.mkdir(parents=True, mode=0o700)
-        contents = _fill(config, aside, settings, with_keys, say)
-        if out.suffix == ".tar":
-            _pack(aside, out)
-        else:
-            aside.rename(out)
+        contents = _fill(config, aside, settings, with_keys)
+        aside.rename(out)
         fsync(out.parent)
     except StoreError as error:
-        raise TransferFailed(str(error)) from error
+        raise CommandFailed(str(error)) from error
     except OSError as error:
-        raise TransferFailed(f"{error.filename or out}: {error.strerror or error}; nothing was kept of it") from error
+        raise CommandFailed(f"{error.filename or out}: {error.strerror or error}; nothing was kept of it") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return contents
 
 
-def _fill(config: Config, aside: Path, settings: Path | None, with_keys: bool, say: Report) -> Contents:
+def _fill(config: Config, aside: Path, settings: Path | None, with_keys: bool) -> Contents:
     created, url, database = time.time(), config.store_url, sqlite_file(config.store_url)
     if database is not None:
-        copy(database, aside / DATABASE, lambda share: say(f"store: {share:.0%}"))
+        ask(url, partial(copy, target=aside / DATABASE))
         url = f"sqlite:///{aside / DATABASE}"
     schema, head = ask(url, _looked, config.database.password_file)
     names = [*_ALWAYS, *(_SECRET if with_keys else ())]
@@ -114,7 +109,7 @@ def _looked(connection: Connection) -> tuple[str, Head]:
     """The schema, and the end of the sound audit trail."""
     found = verify(connection)
     if found.problem:
-        raise TransferFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
+        raise CommandFailed(f"the audit trail is broken ({found.problem}): `evolved db check` tells more; look first")
     return check(connection), found.head
 
 
@@ -138,9 +133,3 @@ def digest(path: Path) -> str:
     """sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _pack(directory: Path, target: Path) -> None:
-    with writing_whole(target, mode=0o600) as file, tarfile.open(fileobj=file, mode="w") as tar:
-        for path in _files(directory):  # `CONTENTS` first, by its name
-            tar.add(path, arcname=str(path.relative_to(directory)))

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from daemon.errors import InstallRefused
+from daemon.errors import CommandFailed
 from daemon.settings.tables import Config
 
 UNITS = ("tap", "broker", "daemon", "learner", "engine")
@@ -38,15 +38,15 @@ def plan(
     """What there is to write for `units`, by path below the root."""
     unknown = sorted(set(units) - set(UNITS))
     if unknown:
-        raise InstallRefused(f"no unit {unknown[0]!r}; there are {', '.join(UNITS)}")
+        raise CommandFailed(f"no unit {unknown[0]!r}; there are {', '.join(UNITS)}")
     evolved = program or Path(sys.prefix) / "bin" / "evolved"
     if any(str(evolved).startswith(f"{hidden}/") for hidden in _HIDDEN):
-        raise InstallRefused(
+        raise CommandFailed(
             f"{evolved} cannot be seen by the services, which have no /home and a /tmp of their own; make the "
             "environment elsewhere: python3 -m venv /opt/evolved && /opt/evolved/bin/pip install evolved"
         )
     if not Path(config.state_dir).is_absolute():
-        raise InstallRefused(
+        raise CommandFailed(
             f"state_dir = {config.state_dir!r} is relative, and a service starts in no directory of yours; set "
             f'state_dir = "/{STATE}"'
         )
@@ -98,5 +98,5 @@ def install(todo: Mapping[str, bytes], root: Path) -> list[str]:
             path.chmod(0o600 if path.name == _ENGINE else 0o644)
             written.append(f"/{name}")
     except OSError as error:
-        raise InstallRefused(f"{error.filename}: {error.strerror}; run it as root, or give --root DIR") from error
+        raise CommandFailed(f"{error.filename}: {error.strerror}; run it as root, or give --root DIR") from error
     return written

@@ -8,13 +8,11 @@ Read-only, and only files that a manifest names. Loopback by default; on any oth
 
 import hmac
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio.to_thread
 import httpx
 import msgspec
-from prometheus_client.core import Metric
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -26,7 +24,6 @@ from actors.messages import MANIFEST, SIGNATURE, Manifest, bad_file
 from adapters.weights import Check, WeightSource
 from adapters.weights.http import HttpPull
 from adapters.weights.shared import SharedPath
-from daemon.collectors.figures import counter
 from daemon.errors import ConfigError
 from daemon.settings.secret import secret
 from daemon.settings.tables import Weights
@@ -104,17 +101,6 @@ def _token(file: str) -> str:
     if file and len(token) < _SHORTEST_TOKEN:
         raise ConfigError(f"weights.token_file {file}: the token is too short; {remedy}")
     return token
-
-
-def weights_figures(pull: HttpPull) -> Iterator[Metric]:
-    counts = dict(pull.counts)
-    yield counter("evolved_weights_pulled_bytes", "Bytes of versions that came here.", counts.pop("bytes"))
-    yield counter(
-        "evolved_weights_pull_events",
-        "Pulled: whole versions; resumed, cut: connections; corrupt: files with a wrong digest; disk_full; "
-        "unfinished: calls that ran out of time and go on later.",
-        counts, "what",
-    )  # fmt: skip
 
 
 def _error(status: int, message: str) -> Response:

@@ -36,7 +36,7 @@ RUNS = 60
 def learning() -> dict[str, Any]:
     """What the status says of it: it waits, with an agent that is learned from and one whose name would be markup."""
     agent = {
-        "since": START, "seen": START, "held_out": 0, "ordered": 0, "learned": 0, "reasons": {}, "calls": 40,
+        "since": START, "seen": START, "learned": 0, "reasons": {}, "calls": 40,
         "calls_that_train": 40, "calls_sentence": "all 40", "calls_remedy": "",
     }  # fmt: skip
     return {

@@ -220,6 +220,28 @@ def test_a_write_to_a_connection_that_is_closed_already_is_no_failure_of_the_act
     run(main)
 
 
+def test_a_request_that_nobody_heard_is_made_again(tmp_path, monkeypatch):
+    """As when the server that led the consumer dies: nobody says that the request is gone."""
+    publish, asked = Client.publish, []
+
+    async def unheard_at_first(client, subject, *arguments, **options):
+        if ".MSG.NEXT." in subject:
+            asked.append(subject)
+            if len(asked) == 1:
+                return
+        await publish(client, subject, *arguments, **options)
+
+    async def main(host):
+        async with running_broker(tmp_path) as broker, opened_bus(host, broker, tmp_path) as bus:
+            await bus.publish([Outgoing(TRAFFIC_EXCHANGE, "r1", b"x")])
+            monkeypatch.setattr(Client, "publish", unheard_at_first)
+            subscription = await bus.subscribe("d", [TRAFFIC_EXCHANGE])
+            with anyio.fail_after(within()):
+                return [one.id for one in await subscription.fetch(1, 3600.0)]
+
+    assert run(main) == ["r1"]
+
+
 def test_the_broker_wants_its_password_and_keeps_it_private(tmp_path):
     async def main(host):
         async with running_broker(tmp_path) as broker:

@@ -69,6 +69,8 @@ def test_a_password_from_a_file_opens_it_and_a_wrong_one_names_the_file(tmp_path
         Path(secret).write_text("wrong")
         assert "nats.secret_file = " + secret in refused(tmp_path, good)
         assert "nats://USER@HOST" in refused(tmp_path, Access(servers=(one.url,)))
+        (port,) = free_ports(1)
+        assert "nats://USER@HOST" in refused(tmp_path, Access(servers=(one.url, f"nats://127.0.0.1:{port}")))
 
 
 def test_a_credentials_file_opens_it_and_one_that_has_expired_is_named(tmp_path: Path) -> None:

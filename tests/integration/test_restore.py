@@ -1,7 +1,6 @@
 """The restore drill: a store that is filled from a real broker, backed up under writes, lost, and put back."""
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import anyio
@@ -16,7 +15,7 @@ from actors.system.bus import Bus, Subscription
 from actors.system.outgoing import outgoing
 from actors.system.runtime import run
 from actors.system.streams import TRAFFIC_EXCHANGE
-from daemon.errors import StartFailed, TransferFailed
+from daemon.errors import CommandFailed, StartFailed
 from daemon.processes.state_lock import state_lock
 from daemon.settings.reading import load
 from daemon.settings.tables import Config
@@ -68,7 +67,7 @@ async def handle(store: Store, subscription: Subscription, wanted: int, *, last:
 
 
 def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twice(tmp_path: Path) -> None:
-    state, out = tmp_path / "state", tmp_path / "monday.tar"
+    state, out = tmp_path / "state", tmp_path / "monday"
     config = settings(state)
 
     async def drill(host) -> None:
@@ -79,14 +78,12 @@ def test_what_a_restore_lost_comes_again_from_the_streams_and_nothing_counts_twi
                 assert await handle(store, subscription, 100) == (100, 0)
                 async with anyio.create_task_group() as group:
                     group.start_soon(handle, store, subscription, 120)
-                    made = await anyio.to_thread.run_sync(
-                        lambda: backup(config, out, settings=None, with_keys=False, say=quiet)
-                    )
+                    made = await anyio.to_thread.run_sync(lambda: backup(config, out, settings=None, with_keys=False))
                 await handle(store, subscription, 80, last=True)  # the broker has an ack for all of them
                 assert len(await store.open_exchanges()) == CALLS
 
             shutil.rmtree(state)  # the disk is gone
-            assert restore(config, out, say=quiet)[0] == made
+            assert restore(config, out, say=quiet) == made
             async with opened_store(config.store_url) as store:
                 before = len(await store.open_exchanges())
                 assert 100 <= before < CALLS
@@ -125,25 +122,25 @@ def made(tmp_path: Path) -> Config:
 
 
 def test_a_backup_holds_keys_only_if_asked_for(made: Config, tmp_path: Path) -> None:
-    plain = backup(made, tmp_path / "plain", settings=None, with_keys=False, say=quiet)
+    plain = backup(made, tmp_path / "plain", settings=None, with_keys=False)
     names = {entry.name for entry in plain.files}
     assert names == {
         "evolved.db", "state/versions/v000000/manifest.json", "state/versions/v000007/manifest.json",
         "state/live/adapters.json",
     }  # fmt: skip
-    everything = backup(made, tmp_path / "all", settings=None, with_keys=True, say=quiet)
+    everything = backup(made, tmp_path / "all", settings=None, with_keys=True)
     more = {entry.name for entry in everything.files} - names
     assert more == {"state/keys/gate/private.pem"}
     assert (tmp_path / "all").stat().st_mode & 0o077 == 0
-    with pytest.raises(TransferFailed, match="exists"):
-        backup(made, tmp_path / "all", settings=None, with_keys=True, say=quiet)
+    with pytest.raises(CommandFailed, match="exists"):
+        backup(made, tmp_path / "all", settings=None, with_keys=True)
 
 
 def test_what_is_in_the_way_is_named_and_the_spool_is_not(made: Config, tmp_path: Path) -> None:
-    out, old = tmp_path / "all.tar", tmp_path / "old"
-    backup(made, out, settings=None, with_keys=True, say=quiet)
+    out, old = tmp_path / "all", tmp_path / "old"
+    backup(made, out, settings=None, with_keys=True)
     with pytest.raises(
-        TransferFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
+        CommandFailed, match=r"is there already; nothing was changed.*mkdir OLD && mv .*evolved\.db"
     ) as told:
         restore(made, out, say=quiet)
     old.mkdir()
@@ -159,27 +156,18 @@ def test_what_is_in_the_way_is_named_and_the_spool_is_not(made: Config, tmp_path
 @pytest.mark.parametrize("name", ["evolved.db", "state/live/adapters.json", "backup.json"])
 def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(made: Config, tmp_path: Path, name: str) -> None:
     out = tmp_path / "plain"
-    backup(made, out, settings=None, with_keys=False, say=quiet)
+    backup(made, out, settings=None, with_keys=False)
     content = bytearray((out / name).read_bytes())
     content[len(content) // 2] ^= 1
     (out / name).write_bytes(content)
     before = sorted(made.state.rglob("*"))
-    with pytest.raises(TransferFailed, match="nothing was changed"):
+    with pytest.raises(CommandFailed, match="nothing was changed"):
         restore(made, out, say=quiet)
     assert sorted(path for path in made.state.rglob("*") if path.name != "daemon.lock") == before
 
 
-def test_a_backup_with_a_file_that_leads_out_of_it_is_refused(made: Config, tmp_path: Path) -> None:
-    out = tmp_path / "bad.tar"
-    with tarfile.open(out, "w") as tar:
-        tar.add(made.state / "live/adapters.json", arcname="../../escaped")
-    with pytest.raises(TransferFailed, match="cannot be unpacked"):
-        restore(made, out, say=quiet)
-    assert not (tmp_path.parent / "escaped").exists()
-
-
 def test_a_restore_is_refused_while_a_daemon_holds_the_directory(made: Config, tmp_path: Path) -> None:
-    backup(made, tmp_path / "b", settings=None, with_keys=False, say=quiet)
+    backup(made, tmp_path / "b", settings=None, with_keys=False)
     taken = pytest.raises(StartFailed, match="a daemon runs here; stop it first")
     with state_lock(made.state), state_lock(made.state), taken:  # two daemons may share it
         restore(made, tmp_path / "b", say=quiet)

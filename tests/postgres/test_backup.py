@@ -9,7 +9,7 @@ import pytest
 
 from actors.messages import Directive
 from actors.store import Store
-from daemon.errors import TransferFailed
+from daemon.errors import CommandFailed
 from daemon.settings.reading import load
 from daemon.upkeep.backup import backup
 from daemon.upkeep.restore import REWIND, restore
@@ -37,7 +37,7 @@ async def test_the_rest_is_put_back_beside_a_store_that_pg_restore_has_put_back(
     (config.state / "live/adapters.json").write_text("[]")
     calls = [exchange("a", number) for number in range(30)]
     await store.save([*calls, Directive(id="d", kind="freeze", reason="x", origin="control", created=1.0)])
-    made = backup(config, tmp_path / "b", settings=None, with_keys=False, say=quiet)
+    made = backup(config, tmp_path / "b", settings=None, with_keys=False)
     assert [entry.name for entry in made.files] == ["state/live/adapters.json"]
     plain = url.replace("postgresql+psycopg", "postgresql")
     run("pg_dump", "--format=custom", f"--file={tmp_path}/dump", plain)
@@ -45,7 +45,7 @@ async def test_the_rest_is_put_back_beside_a_store_that_pg_restore_has_put_back(
     for words in ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public"):
         run("psql", "-q", "-c", words, plain)
     shutil.rmtree(config.state / "live")
-    with pytest.raises(TransferFailed, match="schema none"):
+    with pytest.raises(CommandFailed, match="schema none"):
         restore(config, tmp_path / "b", say=quiet)
     run("pg_restore", "--dbname", plain, f"{tmp_path}/dump", check=False)
     restore(config, tmp_path / "b", say=quiet)

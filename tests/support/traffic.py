@@ -3,7 +3,12 @@
 import json
 from typing import Any
 
+from sqlalchemy import select
+
 from actors.messages import Exchange, Feedback, Hints, Sampling, VersionSpan, pack_array
+from actors.store import Store
+from actors.store.runs import bodies
+from actors.store.tables import Reports
 
 TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
 END = 2
@@ -157,3 +162,9 @@ def _blocks(message: dict) -> list[dict]:
         }
         for call in calls
     ]
+
+
+async def said_of(store: Store, run: str) -> list[Feedback]:
+    """What was said of the run with this id, oldest first."""
+    wanted = select(Reports.body).where(Reports.joined == run).order_by(Reports.received, Reports.id)
+    return await store.ask(bodies, wanted, Feedback)

@@ -16,7 +16,7 @@ import structlog
 
 from actors.experience.retrieval.pool import Space
 from actors.experience.retrieval.vectors import Rows
-from actors.ports.errors import EmbedderUnavailable, VectorsRefused, WrongDimension
+from actors.ports.errors import AnswerRefused, ModelError, ModelUnavailable, WrongDimension
 from actors.ports.models import Embedder, checked
 from actors.store import Store
 
@@ -79,7 +79,7 @@ class Embeddings:
             self._known = msgspec.msgpack.decode(data, type=_Known) if data else None
         try:
             vector = (await self._call([_PROBE], None))[0]
-        except (EmbedderUnavailable, VectorsRefused) as error:
+        except ModelError as error:
             _log.warning("embedder_not_probed", reason=f"{type(error).__name__}: {error}")
             return False
         return await self._note(vector)
@@ -116,12 +116,12 @@ class Embeddings:
         are missing, and counted.
 
         Raises:
-            EmbedderUnavailable: no answer in time.
+            ModelUnavailable: no answer in time.
             WrongDimension: another model answers; `space` is that model's now.
         """
         space = self.space
         if space is None:
-            raise EmbedderUnavailable("nobody knows yet what the embedder's vectors are like")
+            raise ModelUnavailable("nobody knows yet what the embedder's vectors are like")
         found = await self._halved(texts[:BATCH], space)
         if found:
             data = {digest(text): vector.tobytes() for text, vector in found.items()}
@@ -132,7 +132,7 @@ class Embeddings:
         """As `embed`; an answer that is no good is asked for again in halves: one bad text costs only itself."""
         try:
             return dict(zip(texts, await self._call(texts, space.dimension), strict=True))
-        except VectorsRefused as error:
+        except AnswerRefused as error:
             if isinstance(error, WrongDimension) and (await self.probe() or self.space != space):
                 raise
             if len(texts) == 1:
@@ -145,12 +145,12 @@ class Embeddings:
         """Vectors of a question's texts, `(n, d)`, with their space.
 
         Raises:
-            EmbedderUnavailable: no answer in time.
-            VectorsRefused: an answer that is no good, or another model's.
+            ModelUnavailable: no answer in time.
+            AnswerRefused: an answer that is no good, or another model's.
         """
         space = self.space
         if space is None:
-            raise EmbedderUnavailable("nobody knows yet what the embedder's vectors are like")
+            raise ModelUnavailable("nobody knows yet what the embedder's vectors are like")
         try:
             return space, await self._call(texts, space.dimension, _QUESTION_TIMEOUT)
         except WrongDimension:
@@ -170,12 +170,12 @@ class Embeddings:
             with anyio.fail_after(timeout):
                 answer = await self._embedder.embed(texts)
             return checked(answer, len(texts), dimension)
-        except (TimeoutError, EmbedderUnavailable) as error:
+        except (TimeoutError, ModelUnavailable) as error:
             self.unavailable += 1
             if isinstance(error, TimeoutError):
-                raise EmbedderUnavailable(f"no vectors within {timeout:g} s") from error
+                raise ModelUnavailable(f"no vectors within {timeout:g} s") from error
             raise
-        except VectorsRefused as error:
+        except AnswerRefused as error:
             self.refused[type(error).__name__] += 1
             raise
 

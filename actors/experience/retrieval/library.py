@@ -18,7 +18,7 @@ from actors.experience.retrieval.pool import LessonIndex, Query, Space, text_of
 from actors.experience.retrieval.ranking import Found, utility
 from actors.experience.retrieval.vectors import Rows
 from actors.messages import Experience
-from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.errors import ModelError, ModelUnavailable
 
 _log = structlog.get_logger(__name__)
 
@@ -85,16 +85,6 @@ class Library:
             if len(pool) > _MOST:
                 self._trim(pool)
 
-    async def remove(self, lessons: Iterable[Experience]) -> None:
-        """Take lessons away."""
-        for lesson in lessons:
-            pool = self._pools.get(lesson.tenant)
-            if pool is None:
-                continue
-            pool.remove(lesson.id)
-            if not len(pool):
-                del self._pools[lesson.tenant]
-
     async def embed(self, seconds: float) -> int:
         """Fetch or make vectors for what has none, for about so many seconds; how many texts still wait.
 
@@ -140,7 +130,7 @@ class Library:
         elif self._embeddings is not None:
             try:
                 space, vectors = await self._embeddings.question(texts)
-            except (EmbedderUnavailable, VectorsRefused) as error:
+            except ModelError as error:
                 self.by_words += 1
                 self._note_away(error)
             else:
@@ -166,7 +156,7 @@ class Library:
             return True
         try:
             found = await embeddings.embed(texts)
-        except (EmbedderUnavailable, VectorsRefused) as error:
+        except ModelError as error:
             self._note_away(error)
             if embeddings.space != self._space:
                 self._start_over(embeddings.space)
@@ -216,7 +206,7 @@ class Library:
     def _note_away(self, error: Exception) -> None:
         if not self._away:
             _log.warning("found_by_words_alone", reason=f"{type(error).__name__}: {error}")
-        if isinstance(error, EmbedderUnavailable):
+        if isinstance(error, ModelUnavailable):
             self._ask_again = max(self._ask_again, anyio.current_time() + _AWAY_SECONDS)
         self._away = True
 

@@ -11,7 +11,7 @@ import msgspec
 
 from actors.messages import Task, derived_id
 from actors.ports.environments import Environment
-from actors.ports.errors import WordingFailed
+from actors.ports.errors import AnswerRefused, ModelUnavailable
 from actors.ports.models import Draft, Embedder, TaskPhrasing
 from actors.ports.reference_calls import SyntheticTaskSpec, replay
 from actors.tasks.questioner.arguments import Values
@@ -271,8 +271,11 @@ class Generator:
         try:
             goal = " ".join((await self._wording.word(draft)).split())
             self._wordings_lost = 0
-        except WordingFailed as error:
-            self._wordings_lost += error.reason == "unavailable"
+        except ModelUnavailable:
+            self._wordings_lost += 1
+            self.state.count("wording.unavailable")
+            return proposal
+        except AnswerRefused as error:
             self.state.count(f"wording.{error.reason}")
             return proposal
         reason = unfit(goal, draft)

@@ -26,7 +26,7 @@ export function draw(data) {
       about(data),
       budget(data.budget),
       agreement(data.judges),
-      worked(data.judges),
+      costs(data.judges),
     ],
   };
 }
@@ -122,32 +122,20 @@ function agreement(pages) {
   );
 }
 
-function worked(pages) {
+function costs(pages) {
   if (!pages.length) return null;
   const columns = [
     "judge",
-    ...["judged", "labelled as before", "abstained", "tokens", "money"].map((name) => ({
-      name,
-      number: true,
-    })),
+    ...["tokens", "money"].map((name) => ({ name, number: true })),
   ];
   return section(
-    "Work",
+    "Cost of each judge",
     table(
-      "What judges did",
+      "What judges cost",
       columns,
       pages.map((page) => ({
         key: key(page),
-        cells: [
-          who(page),
-          count(page.judged),
-          count(page.cached),
-          Object.entries(page.abstained)
-            .map(([why, number]) => `${count(number)} ${why.replaceAll("_", " ")}`)
-            .join(", ") || "0",
-          figure(page.tokens),
-          figure(page.money),
-        ],
+        cells: [who(page), figure(page.tokens), figure(page.money)],
       })),
     ),
   );

@@ -9,7 +9,7 @@ import pytest
 from actors.experience import opinions
 from actors.experience.forgetting import forget
 from actors.messages import Trajectory
-from actors.ports.errors import ExtractorUnavailable
+from actors.ports.errors import ModelUnavailable
 from actors.ports.models import Insight
 from actors.store.erasing import Scope, Selector
 from tests.support.travelling import play
@@ -33,7 +33,7 @@ class Scripted:
 
     async def draw(self, successes: Sequence[Trajectory], failures: Sequence[Trajectory]) -> tuple[Insight, ...]:
         if self.away:
-            raise ExtractorUnavailable("away")
+            raise ModelUnavailable("away")
         self.shown.append([*successes, *failures])
         return self.lessons
 
@@ -159,7 +159,7 @@ async def test_goals_in_free_words_that_mean_about_the_same_make_one_question(
     asked = zip(cancels(4, "free"), ASKED, strict=False)
     runs = [msgspec.structs.replace(run, goal=goal, caller="") for run, goal in asked]
     for run in runs if told else ():
-        world.actor.kinds.tell(run)
+        world.actor.kinds.levels.tell(run)
     await world.see(*runs)
     await world.tick(30.0, times=2)
     assert [len(shown) for shown in model.shown] == ([4] if told else [])

@@ -3,7 +3,7 @@
 import random
 
 from actors.kinds.clusters import cluster_of
-from actors.kinds.levels import AGENTS, ENOUGH, GOALS, PLACES, REST, Levels
+from actors.kinds.levels import ENOUGH, KNOWN, PLACES, REST, Levels
 from actors.messages import Trajectory
 from tests.simulation.words import bfcl
 from tests.unit.actors.kinds.test_kinds import run
@@ -65,11 +65,11 @@ def test_strings_that_nobody_else_sends_are_one_kind_however_many_they_are() -> 
 def test_a_flood_of_one_party_pushes_out_no_kind_of_others() -> None:
     levels = told(*(run(n, goal, caller="quiet") for n, goal in enumerate(ASKED)))
     kind = levels.kind(ASKED[0])
-    for number in range(5 * GOALS):
+    for number in range(3 * KNOWN):
         words = f"{number:x}zq {number * 7919:x}wv".translate(str.maketrans("0123456789", "ghijklmnop"))
         levels.tell(run(number, words, caller="loud", role=f"odd#{number}"))
     assert levels.kind(ASKED[0]) == kind != REST
-    assert len(levels.to_save()) < 500 * (GOALS + AGENTS) + 1000 * PLACES
+    assert len(levels.to_save()) < 200 * KNOWN + 1000 * PLACES
 
 
 def test_asking_learns_nothing() -> None:

@@ -19,7 +19,7 @@ from actors.system.streams import (
     WORK_TRAIN,
 )
 from tests.support.credited import attributed
-from tests.support.traffic import exchange, feedback
+from tests.support.traffic import exchange, feedback, said_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 SECRET = b"the bank account of Ms Hyde"
@@ -70,7 +70,7 @@ async def test_a_trajectory_goes_with_its_calls_and_what_was_said_of_it(kept: Ke
         ("a",), ("x-acme-a-0", "x-acme-a-1"), ["early", "f-acme-a-1"],
     )  # fmt: skip
     assert await kept.store.trajectory("a") is None
-    assert await kept.store.feedback_for("a") == []
+    assert await said_of(kept.store, "a") == []
     assert await kept.store.trajectory("b") is not None
     assert len(await kept.store.exchanges(["x-acme-a-0", "x-acme-b-0"])) == 1
     keys = [f"{TRAJECTORY_CLOSED}:a", f"{TRAJECTORY_ATTRIBUTED}:a", f"{TRAFFIC_EXCHANGE}:x-acme-a-0"]

@@ -14,11 +14,11 @@ from actors.store import Joined, Store, StoreUnavailable
 from actors.store import settings as waits
 from actors.store.archive import ask
 from actors.store.integrity import check
-from actors.store.stories import history, numbers, why
+from actors.store.stories import history, numbers, orders_of, why
 from tests.support.credited import attributed
 from tests.support.full_disk import full_disk
 from tests.support.patience import within
-from tests.support.traffic import exchange
+from tests.support.traffic import exchange, said_of
 
 pytestmark = pytest.mark.anyio
 
@@ -50,14 +50,14 @@ async def test_lineage_leads_from_a_trajectory_to_what_served_it(store: Store) -
     await store.save([attributed("t"), order("b", "t"), candidate(1, "b"), candidate(2, "other")])
     await store.save([verdict(1, "promote"), serving(0, 5.0, "started"), serving(1, 20.0), serving(2, 30.0)])
     await store.save([serving(3, 40.0, "refused"), serving(4, 45.0, "rolled_back"), serving(0, 50.0)])
-    (batch,) = await store.orders_of("t")
+    (batch,) = await store.ask(orders_of, "t")
     (line,) = batch.versions
     assert (batch.batch_id, line.version, line.parent) == ("b", 1, 0)
     assert [judged.decision for judged in line.verdicts] == ["promote"]
     assert [(span.since, span.until) for span in line.served] == [(20.0, 30.0)]
     skipped = msgspec.structs.replace(candidate(1, "c"), id="skipped", answer="skipped")
     await store.save([msgspec.structs.replace(order("c", "t"), created=99.0), skipped])
-    assert [len(one.versions) for one in await store.orders_of("t")] == [1, 0], "it made none"
+    assert [len(one.versions) for one in await store.ask(orders_of, "t")] == [1, 0], "it made none"
 
 
 async def test_a_long_line_is_told_to_the_first_and_the_newest_versions_as_among_all(store: Store) -> None:
@@ -204,7 +204,7 @@ async def test_an_id_longer_than_an_index_takes_is_found_all_the_same(store: Sto
     for call in calls:
         step = Step(exchange_id=call.id, response_id=call.response_id)
         await store.save([Trajectory(id=f"t-{call.id}", tenant="acme", steps=(step,), started=1.0, ended=2.0)])
-    assert await store.feedback_for("t-x-acme-a-0") == [early]
+    assert await said_of(store, "t-x-acme-a-0") == [early]
     for said in ({"response_id": long}, {"custom_id": long}, {"trajectory_id": long}):
         found = Feedback(id="f", received=9_999_999_999.0, tenant="acme", **said)  # type: ignore[arg-type]
         assert await store.find_trajectory(found) == "t-x-acme-a-0"

@@ -7,7 +7,7 @@ import pytest
 from actors.messages import Message
 from actors.system.streams import TRAFFIC_EXCHANGE
 from tests.support.fakes import Clock
-from tests.support.traffic import exchange, feedback
+from tests.support.traffic import exchange, feedback, said_of
 from tests.unit.actors.trajectories.made import Bench, names, run_of, title
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def test_feedback_closes_the_trajectory_and_the_store_has_all_of_it(bench:
     (run,) = await bench.later(1.0)
     assert (names(run), run.outcome, run.closed_by) == ("a-0 a-1 a-2", 1.0, "feedback")
     assert await bench.store.trajectory(run.id) == run
-    assert [said.id for said in await bench.store.feedback_for(run.id)] == ["f-default-a-2"]
+    assert [said.id for said in await said_of(bench.store, run.id)] == ["f-default-a-2"]
     counts = await bench.store.counts()
     assert (counts["exchanges"], counts["exchanges_failed"], counts["exchanges_open"]) == (5, 1, 0)
     assert counts["trajectories_production"] == 1

@@ -8,7 +8,7 @@ from actors.credit.attributor import Attributor, AttributorSettings
 from actors.messages import Attributed, Attribution, Exchange, Feedback, Hints, OutcomeChanged, StepLabel, Trajectory
 from actors.system.streams import TRAJECTORY_CLOSED
 from tests.support.driving import Driver
-from tests.support.traffic import exchange
+from tests.support.traffic import exchange, said_of
 from tests.unit.actors.trajectories.made import Bench, title
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +81,7 @@ async def test_feedback_finds_its_run_whenever_it_comes(
         assert await bench.later() == []
         assert bench.assembler.counts["late_feedback"] == 1
     assert await bench.outcome(run) == 1.0
-    assert [one.id for one in await bench.store.feedback_for(run.id)] == ["f"]
+    assert [one.id for one in await said_of(bench.store, run.id)] == ["f"]
     assert (await bench.store.counts())["feedback_waiting"] == 0
 
 
@@ -94,7 +94,7 @@ async def test_of_what_memory_let_go_of_the_last_final_outcome_counts(bench: Ben
     await bench.see(*CALLS)
     (run,) = await bench.later()
     assert await bench.outcome(run) == 0.75
-    assert len(await bench.store.feedback_for(run.id)) == 3
+    assert len(await said_of(bench.store, run.id)) == 3
 
 
 async def test_another_tenants_ids_mean_nothing(bench: Bench) -> None:
@@ -142,7 +142,7 @@ async def test_who_names_the_trajectory_means_its_main_line_and_not_the_calls_be
     await bench.see(said(key="1", received=bench.now, trajectory_id="t-a"))
     await bench.restart()
     await bench.see(said(key="2", received=bench.now, trajectory_id="t-a"))
-    assert {one.id for one in await bench.store.feedback_for(run.id)} == {"1", "2"}
+    assert {one.id for one in await said_of(bench.store, run.id)} == {"1", "2"}
 
 
 @pytest.mark.parametrize("names", BY_STEP.values(), ids=BY_STEP)

@@ -46,22 +46,22 @@ async def test_the_dimension_is_learned_from_the_first_answer_and_follows_the_mo
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (listed([[1.0, 0.0], [0.0, 1.0]]), errors.VectorsRefused),
-        (listed([[1.0, 0.0]] * 4), errors.VectorsRefused),
+        (listed([[1.0, 0.0], [0.0, 1.0]]), errors.AnswerRefused),
+        (listed([[1.0, 0.0]] * 4), errors.AnswerRefused),
         (listed([[1.0, 0.0], [0.0, 1.0], [1.0]]), errors.WrongDimension),
         (listed([[], [], []]), errors.WrongDimension),
-        (listed([[1.0, 0.0], [0.0, float("nan")], [1.0, 1.0]]), errors.VectorsRefused),
-        (listed([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]), errors.VectorsRefused),
+        (listed([[1.0, 0.0], [0.0, float("nan")], [1.0, 1.0]]), errors.AnswerRefused),
+        (listed([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]), errors.AnswerRefused),
         (listed([[1.0, 0.0], None, [1.0, 1.0]]), errors.WrongDimension),
-        (listed([["x"], ["y"], ["z"]]), errors.VectorsRefused),
-        ((200, b'{"object": "list"}'), errors.VectorsRefused),
-        ((200, b'{"data": [{"index": 0}, {"index": 0}, {"index": 0}]}'), errors.VectorsRefused),
-        ((200, b"[]"), errors.VectorsRefused),
-        ((200, b"<html>busy</html>"), errors.EmbedderUnavailable),
-        ((200, b""), errors.EmbedderUnavailable),
-        ((400, b'{"error": {"message": "too long"}}'), errors.VectorsRefused),
-        ((401, b"{}"), errors.EmbedderUnavailable),
-        ((500, b"oops"), errors.EmbedderUnavailable),
+        (listed([["x"], ["y"], ["z"]]), errors.AnswerRefused),
+        ((200, b'{"object": "list"}'), errors.AnswerRefused),
+        ((200, b'{"data": [{"index": 0}, {"index": 0}, {"index": 0}]}'), errors.AnswerRefused),
+        ((200, b"[]"), errors.AnswerRefused),
+        ((200, b"<html>busy</html>"), errors.ModelUnavailable),
+        ((200, b""), errors.ModelUnavailable),
+        ((400, b'{"error": {"message": "too long"}}'), errors.AnswerRefused),
+        ((401, b"{}"), errors.ModelUnavailable),
+        ((500, b"oops"), errors.ModelUnavailable),
     ],
 )
 async def test_no_answer_that_is_not_vectors_gets_through(server: EmbeddingServer, answer, error, embedder):
@@ -73,7 +73,7 @@ async def test_no_answer_that_is_not_vectors_gets_through(server: EmbeddingServe
 
 async def test_tries_are_bounded_and_a_later_one_may_succeed(server: EmbeddingServer, embedder):
     server.script = lambda body: (503, b"{}")
-    with pytest.raises(errors.EmbedderUnavailable, match="503"):
+    with pytest.raises(errors.ModelUnavailable, match="503"):
         await embedder(retries=1).embed(["a"])
     assert len(server.asked) == 2
     answers = iter([(429, b"{}")])
@@ -83,7 +83,7 @@ async def test_tries_are_bounded_and_a_later_one_may_succeed(server: EmbeddingSe
 
 async def test_a_server_that_hangs_is_unavailable_in_time(server: EmbeddingServer, embedder):
     server.script = hanging(5.0)
-    with pytest.raises(errors.EmbedderUnavailable, match="no answer within 1 tries"):
+    with pytest.raises(errors.ModelUnavailable, match="no answer within 1 tries"):
         await embedder(timeout=0.2).embed(["a"])
 
 

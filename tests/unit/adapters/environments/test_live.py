@@ -9,7 +9,7 @@ import pytest
 
 from actors.messages import Step, Task, ToolCall
 from actors.ports.environments import Graded
-from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, JudgeUnavailable, LiveApiUnavailable
+from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, LiveApiUnavailable, ModelUnavailable
 from actors.ports.models import Grade
 from adapters.environments.live import LiveEnvironment
 from adapters.graders.ensemble import EnsembleGrader
@@ -41,7 +41,7 @@ class Away:
     name = "away"
 
     async def grade(self, task: Task, steps: Sequence[Step], *, reference: Sequence[ToolCall] = ()) -> Grade:
-        raise JudgeUnavailable("no answer")
+        raise ModelUnavailable("no answer")
 
 
 class Desk:

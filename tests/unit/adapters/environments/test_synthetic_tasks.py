@@ -9,7 +9,7 @@ import pytest
 
 from actors.messages import Step, Task, ToolCall
 from actors.ports.environments import Episode, Observation
-from actors.ports.errors import EnvironmentFailed, JudgeUnavailable
+from actors.ports.errors import EnvironmentFailed, ModelUnavailable
 from actors.ports.models import Grade
 from actors.ports.reference_calls import ReferenceCall
 from adapters.environments.synthetic_tasks import SyntheticTasks
@@ -117,7 +117,7 @@ async def test_a_graded_task_is_handed_to_the_grader_with_its_steps_and_an_abste
     assert await episode.evaluate() == 0.5
     assert [call.name for call in grader.reference] == ["search_flight"]
     grader.score = None
-    with pytest.raises(JudgeUnavailable, match="half abstains: so it is"):
+    with pytest.raises(ModelUnavailable, match="half abstains: so it is"):
         await episode.evaluate()
     assert [step.tool_calls[0].name if step.tool_calls else step.text for step in grader.seen] == ["weather", "Sunny."]
     with pytest.raises(EnvironmentFailed, match="without a grader"):

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from actors.messages import Attribution, StepLabel, Trajectory
-from actors.ports.errors import JudgeUnavailable
+from actors.ports.errors import ModelUnavailable
 from adapters.judges.canaries import CanaryJudge, check, draw
 from adapters.judges.screening import agent_speaks, speaks_to_judge
 from adapters.judges.verified import evidence
@@ -58,7 +58,7 @@ async def test_a_judge_that_goes_by_evidence_passes_or_is_silent():
 
 async def test_what_goes_wrong_with_a_canary_never_reaches_the_real_judgement():
     async def breaks(run: Trajectory) -> list[str]:
-        raise random.Random(run.id).choice((KeyError("x"), JudgeUnavailable("gone")))
+        raise random.Random(run.id).choice((KeyError("x"), ModelUnavailable("gone")))
 
     async def hangs(run: Trajectory) -> list[str]:
         await anyio.sleep_forever()
@@ -88,9 +88,9 @@ def test_every_canary_has_a_credit_that_evidence_does_not_contradict_and_passes_
 async def test_a_judge_that_is_away_is_said_to_be_and_sees_canaries_in_their_share_alone(share: float):
     async def gone(run: Trajectory) -> list[str]:
         asked.append(run.id)
-        raise JudgeUnavailable("gone")
+        raise ModelUnavailable("gone")
 
     asked: list[str] = []
-    with pytest.raises(JudgeUnavailable, match="gone"):
+    with pytest.raises(ModelUnavailable, match="gone"):
         await CanaryJudge(Knows(gone), share=share, rng=random.Random(1)).label(trajectory([], goal="x", id="other"))
     assert share or asked == ["other"]

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from actors.messages import Attribution
-from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
+from actors.ports.errors import AdapterNotSetUp, ModelUnavailable
 from adapters.chat.settings import Price
 from adapters.judges.canaries import CanaryJudge
 from adapters.judges.llm import LlmJudge, LlmSettings, make
@@ -267,7 +267,7 @@ AWAY = {
 @pytest.mark.parametrize(("script", "options", "asked", "said"), AWAY.values(), ids=AWAY)
 async def test_an_endpoint_that_is_away_is_tried_within_bounds_and_said_with_its_remedy(script, options, asked, said):
     async with judge_at(script, key="sk-secret", **options) as (judge, engine):
-        with pytest.raises(JudgeUnavailable, match=said) as caught:
+        with pytest.raises(ModelUnavailable, match=said) as caught:
             await judge.label(find_them_all())
     assert (len(engine.asked), judge.counts["unavailable"]) == (asked, 1)
     assert engine.asked[0].headers["authorization"] == "Bearer sk-secret"
@@ -276,7 +276,7 @@ async def test_an_endpoint_that_is_away_is_tried_within_bounds_and_said_with_its
 
 async def test_nobody_at_the_address_is_unavailable():
     judge = LlmJudge(LlmSettings(url="http://127.0.0.1:9/v1", model="strict", attempts=1))
-    with pytest.raises(JudgeUnavailable, match="cannot be reached"):
+    with pytest.raises(ModelUnavailable, match="cannot be reached"):
         await judge.label(find_them_all())
     await judge.aclose()
 
@@ -285,7 +285,7 @@ async def test_nobody_at_the_address_is_unavailable():
 async def test_retry_after_beyond_the_patience_ends_the_attempts(value: str):
     head = f"HTTP/1.1 429 X\r\nRetry-After: {value}\r\nContent-Length: 0\r\n\r\n".encode()
     async with judge_at(sends(head), patience=30.0) as (judge, engine):
-        with pytest.raises(JudgeUnavailable):
+        with pytest.raises(ModelUnavailable):
             await judge.label(find_them_all())
     assert len(engine.asked) == 1
 
@@ -314,7 +314,7 @@ async def test_endless_garbage_costs_a_bounded_amount_of_memory(status: int, out
             sent += 65536
 
     async with judge_at(flood, attempts=1) as (judge, _):
-        with contextlib.suppress(JudgeUnavailable):
+        with contextlib.suppress(ModelUnavailable):
             assert words_of(await judge.label(find_them_all())) == ["ABSTAIN"] * 3
     assert judge.counts[outcome] == 1
     assert sent < 32 << 20

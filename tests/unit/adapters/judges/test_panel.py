@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from actors.messages import Attribution, Label, StepLabel, Trajectory
-from actors.ports.errors import AdapterNotSetUp, JudgeUnavailable
+from actors.ports.errors import AdapterNotSetUp, ModelUnavailable
 from adapters.judges.panel import PanelJudge, make
 from tests.support.simulated_time import anyio_backend as anyio_backend
 from tests.support.travelling import call, trajectory
@@ -30,7 +30,7 @@ class Says:
         return Attribution(labels=labels, judge=self.name, rubric=self.rubric, tokens=10, cost=0.5, prompt_hash="h")
 
 
-GONE = JudgeUnavailable("gone")
+GONE = ModelUnavailable("gone")
 VOTES = {
     "more than half of all": ([Says("a", G, G, G), Says("b", G, B, A), Says("c", B, B, A)], {}, [G, B, A], {}),
     "one is away": ([Says("a", G, G, B), Says("b", G, B, B), Says("c", raises=GONE)], {}, [G, A, B], {"away_c": 1}),
@@ -60,8 +60,8 @@ async def test_the_reason_says_who_said_what_and_confidence_falls_with_dissent()
 
 
 async def test_without_a_quorum_of_members_the_panel_is_away_itself():
-    away = [Says(name, raises=JudgeUnavailable("gone")) for name in ("b", "c")]
-    with pytest.raises(JudgeUnavailable, match="gone"):
+    away = [Says(name, raises=ModelUnavailable("gone")) for name in ("b", "c")]
+    with pytest.raises(ModelUnavailable, match="gone"):
         await PanelJudge([Says("a", G, G, G), *away]).label(RUN)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from actors.ports.errors import EmbedderUnavailable, VectorsRefused
+from actors.ports.errors import AnswerRefused, ModelUnavailable
 from adapters.live import MAX_NAME, Operation
 from adapters.toolsearch import ToolIndex
 
@@ -102,7 +102,7 @@ class Moody:
         return np.array([[1.0, 0.0] if each else [0.0, 1.0] for each in about], dtype=np.float32)
 
 
-@pytest.mark.parametrize("mood", [EmbedderUnavailable("away"), VectorsRefused("no")])
+@pytest.mark.parametrize("mood", [ModelUnavailable("away"), AnswerRefused("no")])
 async def test_words_find_what_an_embedder_that_fails_does_not(mood: Exception) -> None:
     embedder = Moody("song")
     index = ToolIndex(embedder)

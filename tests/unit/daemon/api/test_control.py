@@ -25,9 +25,9 @@ class Controls(Desk):
     """A control API over a fresh store, with what it was ordered."""
 
     def __init__(self, store: Store, state: Path) -> None:
-        self.now, self.curator, self.sentinel = 50.0, dict[str, int](), dict[str, object]()
+        self.now, self.sentinel = 50.0, dict[str, object]()
         super().__init__(
-            store, state, lambda: self.now, describe={"sandbox": "travel"}, curator=lambda: self.curator,
+            store, state, lambda: self.now, describe={"sandbox": "travel"},
             sentinel=lambda: self.sentinel,
         )  # fmt: skip
         self.client = self.http()

@@ -64,7 +64,7 @@ OURS = ("/api/experience/forget", "/api/experience/export", "")
 COMMANDS = (
     "plan --model 7b", "promote 3", "rollback --reason x", "freeze", "thaw", "status", "history", "why 1",
     "audit verify", "provenance show", "keys list", "config", "forget --tenant acme --reason x --yes",
-    "db status", "db check", "db backup {tmp}/made-{number}.tar", "install --system --dry-run --root {tmp}/root",
+    "db status", "db check", "db backup {tmp}/made-{number}", "install --system --dry-run --root {tmp}/root",
     "environments list", "adapters list", "adapters remove crm", "adapters test crm",
     "adapters add crm --kind openapi --url https://crm.example", "experience list", "experience search book",
     "experience show l1", "experience add --when a --content b", "experience activate l1 --reason x",

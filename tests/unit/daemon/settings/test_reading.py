@@ -212,7 +212,7 @@ def test_keys_count_when_they_are_there_and_where_nobody_may_look(
 def test_an_endpoint_of_ones_own_never_gets_the_key_of_the_shared_one() -> None:
     shared = ["llm.url=http://l/v1", "llm.model=m", "llm.key_file=k", "judge.name=llm"]
     asked = {"url": "http://l/v1", "model": "m", "key_file": "k"}
-    assert values.adapter(load(None, shared), "judge").options == asked
-    assert values.adapter(load(None, [*shared, "judge.options.model=n"]), "judge").options == {**asked, "model": "n"}
+    assert values.adapter(load(None, shared), "judge")[1] == asked
+    assert values.adapter(load(None, [*shared, "judge.options.model=n"]), "judge")[1] == {**asked, "model": "n"}
     own = ["judge.options.url=http://j/v1", "judge.options.model=n"]
-    assert values.adapter(load(None, [*shared, *own]), "judge").options == {"url": "http://j/v1", "model": "n"}
+    assert values.adapter(load(None, [*shared, *own]), "judge")[1] == {"url": "http://j/v1", "model": "n"}

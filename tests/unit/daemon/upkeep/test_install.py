@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from daemon.cli.main import main
-from daemon.errors import InstallRefused
+from daemon.errors import CommandFailed
 from daemon.settings.reading import load
 from daemon.settings.tables import Config
 from daemon.upkeep import install
@@ -64,12 +64,12 @@ def test_installing_again_brings_units_up_to_date_and_leaves_changed_settings(tm
 
 @pytest.mark.parametrize("place", ["/home/me/.venv", "/root/venv", "/tmp/venv"])
 def test_a_program_that_the_services_could_not_see_is_refused(place: str) -> None:
-    with pytest.raises(InstallRefused, match="cannot be seen by the services"):
+    with pytest.raises(CommandFailed, match="cannot be seen by the services"):
         install.plan(load(None), b"", program=Path(place) / "bin" / "evolved")
 
 
 def test_what_cannot_be_installed_is_said() -> None:
-    with pytest.raises(InstallRefused, match=r"state_dir = .state. is relative.*/var/lib/evolved"):
+    with pytest.raises(CommandFailed, match=r"state_dir = .state. is relative.*/var/lib/evolved"):
         plan(config=load(None, ["state_dir=state"]))
-    with pytest.raises(InstallRefused, match="no unit 'taps'; there are tap"):
+    with pytest.raises(CommandFailed, match="no unit 'taps'; there are tap"):
         plan(("taps",))

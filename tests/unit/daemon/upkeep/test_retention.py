@@ -10,10 +10,11 @@ from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving
 from actors.store import Dropped, Joined, Store
 from actors.store.archive import ask
 from actors.store.integrity import check
+from actors.store.stories import orders_of
 from daemon.settings.tables import Keep
 from daemon.upkeep.retention import Retention
 from tests.support.credited import attributed
-from tests.support.traffic import exchange, feedback
+from tests.support.traffic import exchange, feedback, said_of
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
@@ -80,7 +81,7 @@ async def test_a_run_goes_with_its_age_its_feedback_with_it_and_its_calls_after_
     retention = kept.retention()
     await retention.round()
     assert await kept.there("old", "middle", "new") == ["middle", "new"]
-    assert await kept.store.feedback_for("old") == []
+    assert await said_of(kept.store, "old") == []
     # Whose key a run came with stands in its calls alone: they stay as long as it does, however old.
     ids = [f"x-default-{key}-0" for key in ("old", "middle", "new", "lone")]
     assert [call.id for call in await kept.store.exchanges(ids)] == [ids[1], ids[2]]
@@ -109,7 +110,7 @@ async def test_what_something_rests_on_stays_however_old(kept: Kept) -> None:
     everything = ("lesson", "retired", "task", "order", "trained", "pool")
     assert await kept.there(*everything) == ["lesson", "task", "order", "pool"]
     # Lineage of what was trained is there still.
-    (line,) = await kept.store.orders_of("trained")
+    (line,) = await kept.store.ask(orders_of, "trained")
     assert [version.version for version in line.versions] == [1]
 
 
