@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,7 +122,9 @@ class RecorderProcess:
             log.warning("redaction_too_costly", bytes=len(payload))
             record = self._left_out(raw, "its bodies took too long to search")
         except Exception as error:
-            log.exception("record_unreadable", id=raw.id)
+            # Its message may quote what is not redacted yet.
+            where = traceback.format_tb(error.__traceback__)[-1]
+            log.error("record_unreadable", id=raw.id, error=type(error).__name__, where=where)
             record = self._left_out(raw, f"a bug in reading it: {type(error).__name__}")
         self._began = 0.0
         if isinstance(record, Exchange):
