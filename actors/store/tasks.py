@@ -47,10 +47,10 @@ class TaskState(msgspec.Struct, frozen=True):
 
 def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: Collection[str] = ()) -> int:
     """Put `tasks` into the pool, but for those that rest on what was forgotten; how many are new."""
-    sources = {task.id: {task.id, *task_sources(task), *made_from} for task in tasks}
-    gone = tombstoned(connection, set[str]().union(*sources.values()))
+    sources = {task.id: {*task_sources(task), *made_from} for task in tasks}
+    gone = tombstoned(connection, set(sources).union(*sources.values()))
     known = set(connection.scalars(select(Tasks.id).where(among(Tasks.id, sources))))
-    fresh = {task.id: task for task in tasks if task.id not in known and not gone & sources[task.id]}
+    fresh = {task.id: task for task in tasks if task.id not in known and not gone & {task.id, *sources[task.id]}}
     rows = [
         {"id": key, "origin": task.origin, "created": now, **_columns(TaskState(task))} for key, task in fresh.items()
     ]

@@ -66,9 +66,14 @@ class Again(Curator):
 class Deaf(Curator):
     """Orders thrice, and then neither orders nor says why."""
 
+    orders = 0
+
     async def _order(self, records: list[Any]) -> Result:
-        if self.counts["orders"] < 3:
-            return await super()._order(records)
+        if self.orders < 3:
+            before = self.outstanding
+            result = await super()._order(records)
+            self.orders += self.outstanding is not None and self.outstanding is not before
+            return result
         self.started = False
         return Result(records)
 

@@ -14,7 +14,7 @@ from tests.simulation.weather import shown
 from tests.simulation.world import Ran, simulate
 
 SMALL = Cell(scenario="better", rate=10.0, feedback=1.0, agents=2, engines=3, faults=True, most=30)
-SEED = 25
+SEED = 0
 """In which the rarest faults strike."""
 
 
@@ -55,5 +55,5 @@ def test_what_is_rare_breaks_no_promise_where_it_is_not(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("bug", ["an engine is not resumed", "an outcome counted twice"])
 def test_a_planted_bug_breaks_its_promise(bug: str) -> None:
     promise, planted = BUGS[bug]
-    found = play(SMALL, 2, planted)
+    found = play(SMALL, 0, planted)
     assert [one.promise for one in found.broken][:1] == [promise]
