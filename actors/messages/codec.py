@@ -71,6 +71,14 @@ def _explained(data: bytes, error: Exception) -> MessageError:
     return MalformedMessage(f"{envelope.type} message: {error}")
 
 
+def kind_of(data: bytes) -> str:
+    """The tag of the message in `data`, "?" if it has none; the rest is skipped unread."""
+    try:
+        return _envelope.decode(data).type
+    except _UNREADABLE:
+        return "?"
+
+
 def encode_batch(items: Iterable[BatchItem]) -> bytes:
     """The content of a batch file."""
     return _encoder.encode(tuple(items))

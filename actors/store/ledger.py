@@ -111,8 +111,8 @@ def delete_dead_letter(connection: Connection, dead_id: str) -> None:
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Forget marks, sent outputs and unreadable calls from before `before` (unix seconds), which no stream can deliver
-    any more; how many. Letters that are still parked keep their marks."""
+    """Forget marks, sent outputs and letters without a subject from before `before` (unix seconds), which no stream can
+    deliver any more; how many. Letters that are still parked keep their marks."""
     parked = select(DeadLetters.input_id)
     wheres = (
         (Processed, (Processed.at < before, Processed.input_id.not_in(parked))),

@@ -251,7 +251,9 @@ def _stored(message: Msg) -> Exception | _Stored:
         stored = msgspec.json.decode(message.data, type=_Stored)
     except msgspec.DecodeError as error:
         return nats.errors.Error(f"no confirmation: {message.headers or error}")  # of 503: no stream takes it now
-    return stored if stored.error is None else APIError(**stored.error)
+    if stored.error is None:
+        return stored
+    return APIError(**{key: stored.error.get(key) for key in ("code", "description", "err_code")})
 
 
 def _outage(error: Exception, subject: str) -> BusUnavailable:

@@ -46,7 +46,7 @@ def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> E
     dialect = dialect_of(raw.path)
     response = _opened(raw, streamed, dialect)
     body, redacted, finds = _plain(raw.request), (), {}
-    if redactor is not None and not redactor.strict:
+    if redactor is not None:
         clean = redactor.bodies(body, response.data, response.error)
         body, redacted, finds = clean.request, clean.redacted, clean.finds
         response.data, response.error = clean.response, clean.error

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from actors.messages.codec import kind_of
 from actors.system.bus import Bus
 from actors.system.errors import DependencyUnavailable
 from actors.system.lifecycle import Lifecycle, Task
@@ -160,21 +161,9 @@ class Shipper:
             await anyio.to_thread.run_sync(partial(spool.sweep, aged=self._confirmed))
 
 
-class _Kind(msgspec.Struct):
-    """What tells the subject of a record; the rest is skipped unread."""
-
-    type: str = ""
-
-
-_kind = msgspec.msgpack.Decoder(_Kind)
-
-
 def _outgoing(record: Spooled) -> Outgoing:
     """A record for the bus. What is no message goes to the calls, whose reader parks it with the reason."""
-    try:
-        subject = TRAFFIC_FEEDBACK if _kind.decode(record.payload).type == "feedback" else TRAFFIC_EXCHANGE
-    except msgspec.DecodeError:
-        subject = TRAFFIC_EXCHANGE
+    subject = TRAFFIC_FEEDBACK if kind_of(record.payload) == "feedback" else TRAFFIC_EXCHANGE
     return Outgoing(subject, f"{subject}:{record.id.hex()}", record.payload)
 
 
