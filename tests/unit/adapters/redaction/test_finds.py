@@ -19,6 +19,7 @@ from tests.unit.adapters.redaction.made import MAIL, REDACTOR, answered, asked, 
 
 pytestmark = pytest.mark.promise
 PLANTS = plants(11, 1)
+DATA = Path(__file__).parents[3] / "data" / "planted"
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -85,10 +86,10 @@ def test_what_is_taken_out_and_what_stays() -> None:
 
 
 def planted(name: str) -> list[dict[str, str]]:
-    """Texts with a secret in each, 200 to work with (`frozen`) and 100 of other shapes that are only measured
-    (`sealed`); frozen before any pattern was looked at. They stand backwards in their file, for a repository with keys
-    in it is refused by whoever scans it."""
-    lines = (Path(__file__).parents[3] / "data" / "planted" / f"{name}.jsonl").read_text().splitlines()
+    """Texts with a secret in each, 200 to work with (`frozen`), 100 of other shapes that are only measured (`sealed`),
+    and 100 as strangers write them (`strangers`). They stand backwards in their file, for a repository with keys in it
+    is refused by whoever scans it."""
+    lines = (DATA / f"{name}.jsonl").read_text().splitlines()
     return [one | {part: one[part][::-1] for part in ("text", "secret")} for one in map(json.loads, lines)]
 
 
@@ -104,13 +105,21 @@ def stays(one: dict[str, str], redactor: Redactor) -> bool:
     return bool(where(forms.encode(), [one["secret"]]))
 
 
-@pytest.mark.parametrize(("name", "count"), [("frozen", 200), ("sealed", 100)])
-def test_of_the_frozen_lists_nine_in_ten_are_taken_out(name: str, count: int) -> None:
+@pytest.mark.parametrize(("name", "count", "most"), [("frozen", 200, 0), ("sealed", 100, 4), ("strangers", 100, 40)])
+def test_of_the_planted_lists_no_more_stay_than_did(name: str, count: int, most: int) -> None:
     made = planted(name)
     assert len(made) == count
     assert sum(stays(one, Redactor(RedactionSettings(kinds=()))) for one in made) >= count - 1
     left = [one["text"] for one in made if stays(one, REDACTOR)]
-    assert len(left) <= count // 10, left
+    print(f"{name}: found {count - len(left)} / {count}")
+    assert len(left) <= most, left
+
+
+def test_what_only_looks_like_a_secret_stays() -> None:
+    texts = [json.loads(line) for line in (DATA / "innocent.jsonl").read_text().splitlines()]
+    wrong = [text for text in texts if recorded(raw(asked(text))).finds]
+    print(f"innocent: found {len(wrong)} / {len(texts)}")
+    assert len(wrong) <= 1, wrong
 
 
 @given(JSON_VALUES, st.sampled_from(PLANTS), st.integers(0, 9))
