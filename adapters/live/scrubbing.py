@@ -14,8 +14,7 @@ from urllib.parse import quote, quote_plus
 
 from adapters.redaction import RedactionSettings
 from adapters.redaction.finder import Finder
-from adapters.redaction.placeholders import Placeholders
-from adapters.redaction.scrub import Scrub
+from adapters.redaction.walk import Walk
 
 _KINDS = ("private_key", "jwt", "api_key", "bearer", "credentials", "secret")
 _PLACEHOLDER = "[REDACTED:secret]"
@@ -35,51 +34,51 @@ class Scrubber:
         self._known = known
         self._seen: frozenset[str] = frozenset()
         self._forms: tuple[str, ...] = ()
-        self._finder = Finder(RedactionSettings(kinds=_KINDS), Placeholders())
+        self._finder = Finder(RedactionSettings(kinds=_KINDS))
         self.finds: Counter[str] = Counter()
         """What was taken out, by kind; `held` for the API's own."""
 
     def text(self, text: str) -> str:
         """`text` without secrets."""
         self._refresh()
-        return self._with(text, "", Scrub(self._finder))
+        return self._with(text, "", Walk(self._finder))
 
     def value(self, value: Any) -> Any:
         """A JSON value without secrets; what is nested beyond reason is left out."""
         self._refresh()
-        return self._walk(value, "", Scrub(self._finder), 0)
+        return self._walk(value, "", Walk(self._finder), 0)
 
-    def _walk(self, value: Any, key: str, scrub: Scrub, depth: int) -> Any:
+    def _walk(self, value: Any, key: str, walk: Walk, depth: int) -> Any:
         if depth > _DEEPEST:
             return None
         if isinstance(value, str):
-            return self._with(value, key, scrub)
+            return self._with(value, key, walk)
         if isinstance(value, dict):
             return {
-                self._with(str(name), "", scrub): self._walk(inner, str(name), scrub, depth + 1)
+                self._with(str(name), "", walk): self._walk(inner, str(name), walk, depth + 1)
                 for name, inner in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self._walk(inner, key, scrub, depth + 1) for inner in value]
+            return [self._walk(inner, key, walk, depth + 1) for inner in value]
         if isinstance(value, int) and not isinstance(value, bool):
             if str(value) in self._forms:
                 self.finds["held"] += 1
                 return _PLACEHOLDER
-            changed = scrub.number(value, key)
-            self.finds["number"] += changed != value
-            return changed
+            return self._found(value, key, walk)
         return value
 
-    def _with(self, text: str, key: str, scrub: Scrub) -> str:
+    def _with(self, text: str, key: str, walk: Walk) -> str:
         for form in self._forms:
             if form in text:
                 self.finds["held"] += text.count(form)
                 text = text.replace(form, _PLACEHOLDER)
-        before = dict(scrub.finds)
-        text = scrub.string(text, key)
-        for kind, count in scrub.finds.items():
-            self.finds[kind] += count - before.get(kind, 0)
-        return text
+        return self._found(text, key, walk)
+
+    def _found(self, value: Any, key: str, walk: Walk) -> Any:
+        before = dict(walk.finds)
+        value = walk.value(value, key)
+        self.finds.update({kind: count - before.get(kind, 0) for kind, count in walk.finds.items()})
+        return value
 
     def _refresh(self) -> None:
         known = self._known()

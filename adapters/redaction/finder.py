@@ -4,20 +4,20 @@ The same text always gives the same places, whatever call it stands in: stitchin
 with that of the next. The only thing from outside is a value that was found earlier in the same conversation.
 """
 
+import hashlib
+import hmac
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from adapters.redaction import credentials, identity, national, prose
-from adapters.redaction.columns import columns
-from adapters.redaction.detector import Clues, Detector, Spans
-from adapters.redaction.encoded import is_pair, spellings
-from adapters.redaction.placeholders import PLACEHOLDER, Placeholders
-from adapters.redaction.settings import KINDS, RedactionSettings, compiled
+from adapters.redaction import names, personal, secrets
+from adapters.redaction.detector import Clues, Detector, Spans, says
+from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key
+from adapters.redaction.spelt import columns, is_pair, may_be_spelt, spellings
 
+PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,32}(?::[0-9a-f]{8})?\]")
 _SHORTEST_KNOWN = 6
-_MOST_NAMES = 4096
 _MOST_ROUNDS = 8
 _EMBEDDED = re.compile(r";base64,[A-Za-z0-9+/=_-]{64,}")
 
@@ -34,47 +34,61 @@ class Edit(msgspec.Struct, frozen=True):
     """(value, kind) of the finds that were merged into it: each may be repeated alone, as the password of a URL."""
 
 
+class Placeholders:
+    """Makes what stands where something was taken out: `[REDACTED:email]`, or `[REDACTED:email:1f0c9a3e]` with a key.
+
+    The digits are worth their place for who learns from the text: a desk that serves two customers in one conversation
+    is a puzzle once both are `[REDACTED:email]`. Without a key they would give the value away (there are few card
+    numbers), so without a key there are none.
+    """
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._key = key
+
+    def of(self, kind: str, value: str) -> str:
+        """The same kind and value always give the same."""
+        return f"[REDACTED:{kind}:{self.digest(kind, value, 8)}]" if self._key else f"[REDACTED:{kind}]"
+
+    def digest(self, kind: str, value: str, digits: int) -> str:
+        """So many hex digits of the HMAC; says nothing of `value` to whoever has no key."""
+        message = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:digits]
+
+
 class Finder:
     """Knows what to search for."""
 
-    def __init__(self, settings: RedactionSettings, placeholders: Placeholders) -> None:
+    def __init__(self, settings: RedactionSettings) -> None:
         """
         Raises:
-            InvalidRedaction: an own pattern is no regular expression.
+            InvalidRedaction: an own pattern is no regular expression, or the key cannot be read.
         """
-        self._placeholders = placeholders
-        known = (*credentials.DETECTORS, *prose.DETECTORS, *identity.DETECTORS, *national.DETECTORS)
-        self._plain = [one for one in known if one.kind in settings.kinds]
+        self.placeholders = Placeholders(read_key(settings))
+        self._kinds = frozenset(settings.kinds)
+        self._plain = [one for one in (*secrets.DETECTORS, *personal.DETECTORS) if one.kind in self._kinds]
         self._detectors = [*self._plain]
-        if "secret" in settings.kinds:
+        if "secret" in self._kinds:
+            telling = says(names.COLUMNS, names.FOREIGN_PASSWORDS)
             self._detectors += (
-                Detector("secret", lambda clues: "\n" in clues.text and credentials.tells(clues.low), self._columns),
-                Detector("secret", _may_be_encoded, self._encoded),
+                Detector("secret", lambda clues: "\n" in clues.text and telling(clues), self._columns),
+                Detector("secret", may_be_spelt, self._spelt),
             )
         self._own = [
             (pattern.name, compiled(pattern.regex, f"redact.patterns[{number}].regex"))
             for number, pattern in enumerate(settings.patterns)
         ]
         self._rank = {kind: rank for rank, kind in enumerate((*(name for name, _ in self._own), *KINDS))}
-        self._allowed = frozenset(settings.allow)
-        self._allowed_patterns = [
-            compiled(regex, f"redact.allow[{number}]") for number, regex in enumerate(settings.allow_patterns)
+        self._allowed = [
+            compiled(text[1:-1] if is_regex(text) else re.escape(text), f"redact.allow[{number}]")
+            for number, text in enumerate(settings.allow)
         ]
-        self._names: dict[str, str] = {}
-        self._kinds = frozenset(settings.kinds)
-        self.fields = bool(self._kinds & {"secret", *credentials.PERSONAL_KINDS})
-        """Fields are judged by their name."""
-        self._numbers = "card" in settings.kinds
 
     def clean(self, texts: Sequence[str], known: Collection[str] = ()) -> bool:
         """Whether there is nothing in any of `texts`; the cheap way to find that out for most calls."""
         joined = "\n\x00\n".join(texts)
         clues = Clues(masked(joined))
-        if any(value in joined for value in known):
+        if any(value in joined for value in known) or any(one.finds(clues) for one in self._detectors):
             return False
-        for detector in self._detectors:
-            if detector.possible(clues) and next(detector.find(clues.text), None) is not None:
-                return False
         return not any(pattern.search(text) for _, pattern in self._own for text in texts)
 
     def edits(self, text: str, known: dict[str, str]) -> list[Edit]:
@@ -84,61 +98,62 @@ class Finder:
             known: kinds of the values that were found before, which are taken out wherever they stand.
         """
         edits: list[Edit] = []
-        # What is left between placeholders is searched again until nothing is found, so that doing it twice is the same
-        # as doing it once. One more round is the rule; the bound is for texts that were made to need many.
-        pieces = _between(text, [match.span() for match in PLACEHOLDER.finditer(text)] if "[REDACTED:" in text else [])
-        for _ in range(_MOST_ROUNDS):
-            left: list[tuple[int, int]] = []
-            for start, end in pieces:
-                found = self._search(text, start, end, known)
-                if found:
-                    edits += found
-                    left += _between(text, [(edit.start, edit.end) for edit in found], start, end)
-            if not (pieces := left):
-                break
-        edits.sort(key=lambda edit: edit.start)
+        at = 0
+        for match in (*(PLACEHOLDER.finditer(text) if "[REDACTED:" in text else ()), None):
+            edits += self._between(text, at, match.start() if match else len(text), known, _MOST_ROUNDS)
+            at = match.end() if match else at
         return edits
 
-    def named(self, key: str) -> str:
-        """`credentials.named`, remembered: the fields of a protocol are few and come with every call."""
-        name = self._names.get(key)
-        if name is None:
-            if len(self._names) >= _MOST_NAMES:
-                self._names.clear()
-            name = credentials.named(key)
-            self._names[key] = name = name if self.kind(name) in self._kinds else ""
-        return name
+    def _between(self, text: str, start: int, end: int, known: dict[str, str], rounds: int) -> Iterator[Edit]:
+        # What is left between placeholders is searched again until nothing is found, so that doing it twice is the same
+        # as doing it once. One more round is the rule; the bound is for texts that were made to need many.
+        found = self._search(text, start, end, known) if rounds and start < end else []
+        for edit in found:
+            yield from self._between(text, start, edit.start, known, rounds - 1)
+            yield edit
+            start = edit.end
+        if found:
+            yield from self._between(text, start, end, known, rounds - 1)
+
+    def field(self, name: str, value: str) -> Edit | None:
+        """The edit for the whole of `value`, if the name of its field tells."""
+        told = self.named(name)
+        return self.whole(self._kind(told), value) if told and names.named_secret(told, value) else None
+
+    def number(self, name: str, value: int) -> Edit | None:
+        """The edit for a number in JSON, by its digits or by the name of its field."""
+        digits = str(value)
+        if "card" in self._kinds and len(digits) > 12 and personal.is_card(digits):
+            return self.whole("card", digits)
+        told = self.named(name) if value > 99 and name else ""
+        return self.whole(self._kind(told), digits) if told and names.named_number(told, digits) else None
+
+    def named(self, name: str) -> str:
+        """`names.named`, of the kinds that are searched for."""
+        told = names.named(name)
+        return told if self._kind(told) in self._kinds else ""
 
     @staticmethod
-    def kind(name: str) -> str:
-        """The kind of a find in a field that `named` calls `name`."""
-        return name if name in credentials.PERSONAL_KINDS else "secret"
+    def _kind(told: str) -> str:
+        return told if told in names.PERSONAL_KINDS else "secret"
 
-    def number(self, value: int, key: str) -> str:
-        """The kind of a number in JSON, by its digits or by the name of its field; empty if it is to stay."""
-        digits = str(value)
-        if self._numbers and len(digits) > 12 and identity.is_card(digits):
-            return "card"
-        name = self.named(key) if self.fields and value > 99 and key else ""
-        return self.kind(name) if name and credentials.named_number(name, digits) else ""
-
-    def edit(self, kind: str, start: int, end: int, value: str) -> Edit | None:
-        """The edit for a value that was found in another way, unless it is allowed."""
-        return None if self._stays(value) else Edit(start, end, self._placeholders.of(kind, value), kind, value)
+    def whole(self, kind: str, value: str) -> Edit | None:
+        """The edit for all of `value`, which was found in another way, unless it is allowed."""
+        if self._stays(value):
+            return None
+        return Edit(0, len(value), self.placeholders.of(kind, value), kind, value)
 
     def _columns(self, text: str) -> Spans:
-        return columns(text, self.named, credentials.named_secret)
+        return columns(text, self.named, names.named_secret)
 
-    def _encoded(self, text: str) -> Spans:
+    def _spelt(self, text: str) -> Spans:
         for start, end, said in spellings(text):
             clues = Clues(said)
-            if is_pair(said) or any(
-                one.possible(clues) and next(one.find(said), None) is not None for one in self._plain
-            ):
+            if is_pair(said) or any(one.finds(clues) for one in self._plain):
                 yield start, end
 
     def _search(self, text: str, start: int, end: int, known: dict[str, str]) -> list[Edit]:
-        part = text if start == 0 and end == len(text) else text[start:end]
+        part = text[start:end]
         clues = Clues(masked(part))
         spans: list[tuple[int, int, str]] = []
         for detector in self._detectors:
@@ -151,8 +166,6 @@ class Finder:
             if value in part:
                 spans += ((*span, kind) for span in _words(part, value))
         spans = [span for span in spans if span[0] < span[1] and not self._stays(part[span[0] : span[1]])]
-        if not spans:
-            return []
         return [self._made(part, start, group) for group in _merged(spans)]
 
     def _made(self, part: str, offset: int, group: list[tuple[int, int, str]]) -> Edit:
@@ -160,47 +173,41 @@ class Finder:
         kind = min((span[2] for span in group), key=self._rank.__getitem__)
         value = part[start:end]
         inside = tuple((part[a:b], other) for a, b, other in group) if len(group) > 1 else ()
-        return Edit(offset + start, offset + end, self._placeholders.of(kind, value), kind, value, inside)
+        return Edit(offset + start, offset + end, self.placeholders.of(kind, value), kind, value, inside)
 
     def _stays(self, value: str) -> bool:
-        if value in self._allowed:
-            return True
-        return any(pattern.fullmatch(value) for pattern in self._allowed_patterns)
+        return any(pattern.fullmatch(value) for pattern in self._allowed)
 
 
-def _may_be_encoded(clues: Clues) -> bool:
-    return clues.long_run or "%" in clues.text or "&#" in clues.text
+def is_regex(text: str) -> bool:
+    """Whether what is allowed is a pattern, written `/.../`, rather than a value as it stands."""
+    return len(text) > 2 and text.startswith("/") and text.endswith("/")
 
 
-def _merged(spans: list[tuple[int, int, str]]) -> Iterable[list[tuple[int, int, str]]]:
+def _merged(spans: list[tuple[int, int, str]]) -> list[list[tuple[int, int, str]]]:
     """Those that overlap together: all of them goes, under the kind that ranks first."""
-    spans.sort()
-    group, last = [spans[0]], spans[0][1]
-    for span in spans[1:]:
-        if span[0] < last:
-            group.append(span)
-            last = max(last, span[1])
+    groups: list[list[tuple[int, int, str]]] = []
+    last = 0
+    for span in sorted(spans):
+        if groups and span[0] < last:
+            groups[-1].append(span)
         else:
-            yield group
-            group, last = [span], span[1]
-    yield group
+            groups.append([span])
+        last = max(last, span[1])
+    return groups
 
 
 def masked(text: str) -> str:
     """`text` with the payload of embedded files blanked, of the same length: it is no text, and long."""
-    if ";base64," not in text:
-        return text
-    return _EMBEDDED.sub(lambda match: " " * len(match[0]), text)
+    return _EMBEDDED.sub(lambda match: " " * len(match[0]), text) if ";base64," in text else text
 
 
 def is_worth_knowing(value: str) -> bool:
     """Whether other occurrences of `value` can be told from ordinary words and numbers."""
-    if len(value) < _SHORTEST_KNOWN:
-        return False
-    return len(value) >= 12 or not (value.isalpha() or value.isdigit())
+    return len(value) >= 12 or (len(value) >= _SHORTEST_KNOWN and not (value.isalpha() or value.isdigit()))
 
 
-def applied(text: str, edits: Sequence[Edit]) -> str:
+def applied(text: str, edits: Iterable[Edit]) -> str:
     """`text` after `edits`, which are in order."""
     parts: list[str] = []
     at = 0
@@ -210,22 +217,10 @@ def applied(text: str, edits: Sequence[Edit]) -> str:
     return "".join((*parts, text[at:]))
 
 
-def _words(text: str, value: str) -> Iterable[tuple[int, int]]:
+def _words(text: str, value: str) -> Iterator[tuple[int, int]]:
     at = text.find(value)
     while at >= 0:
         end = at + len(value)
         if not (at and text[at - 1].isalnum()) and not (end < len(text) and text[end].isalnum()):
             yield at, end
         at = text.find(value, end)
-
-
-def _between(text: str, gaps: list[tuple[int, int]], start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """What `gaps`, in order, leave of `text[start:end]`."""
-    pieces: list[tuple[int, int]] = []
-    for first, last in gaps:
-        if first > start:
-            pieces.append((start, first))
-        start = last
-    if (stop := len(text) if end is None else end) > start:
-        pieces.append((start, stop))
-    return pieces

@@ -8,25 +8,27 @@ not known to be clean does not touch the disk.
 
 import json
 import re
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from actors.messages import Exchange, Feedback
 from actors.messages.traffic import Part
-from adapters.redaction.bodies import collect, masked_tokens, may_carry_tokens, pieces, redact_request, redact_response
 from adapters.redaction.finder import Finder, applied
-from adapters.redaction.placeholders import Placeholders
-from adapters.redaction.scrub import Scrub
-from adapters.redaction.settings import RedactionSettings, read_key, require_valid
+from adapters.redaction.settings import RedactionSettings, require_valid
 from adapters.redaction.strict import Strict
+from adapters.redaction.tokens import may_carry_tokens, take_out
+from adapters.redaction.walk import Walk, pieces
 
-_UNREADABLE = "unreadable"
+_LEFT_OUT = "unreadable"
 """Kind of the find for a body that was left out because it could not be searched."""
 _TEXT = "text"
 """Kind of the find for a record whose texts are gone in strict mode."""
 _MULTIPART = b"--"
 _ESCAPED = re.compile(r'"((?:[^"\\]|\\.)*\\(?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
+_NO_JSON = (ValueError, RecursionError)
 
 
 class Clean(msgspec.Struct, frozen=True):
@@ -51,9 +53,9 @@ class Redactor:
         """
         require_valid(settings)
         self._enabled = bool(settings.kinds or settings.patterns or settings.strict)
-        placeholders = Placeholders(read_key(settings))
-        self._finder = Finder(settings, placeholders)
-        self._strict = Strict(placeholders, lambda name: self._finder.clean([name])) if settings.strict else None
+        self._finder = Finder(settings)
+        clean = self._finder.clean
+        self._strict = Strict(self._finder.placeholders, lambda name: clean([name])) if settings.strict else None
         self.strict = settings.strict
         """No free text is kept."""
 
@@ -63,10 +65,10 @@ class Redactor:
         """
         if not self._enabled or self.strict:
             return Clean(request, response, error)
-        scrub = Scrub(self._finder)
-        request, in_prompt = self._request(request, scrub)
-        response, in_response = self._response(response, scrub, in_prompt)
-        return Clean(request, response, scrub.string(error), _parts(in_prompt, in_response), scrub.finds)
+        walk = Walk(self._finder)
+        request, in_prompt = self._request(request, walk)
+        response, in_response = self._response(response, walk, in_prompt)
+        return Clean(request, response, walk.value(error), _parts(in_prompt, in_response), walk.finds)
 
     def message(self, exchange: Exchange) -> Exchange:
         """`exchange` redacted; the very same object if nothing was found. Of a part in which something was, no token
@@ -75,8 +77,8 @@ class Redactor:
         if not self._enabled:
             return exchange
         if self._strict is not None:
-            request = _structure(exchange.request, self._strict, model=exchange.status < 400)
-            response = _structure(exchange.response, self._strict)
+            request = self._strict.data(exchange.request, model=exchange.status < 400)
+            response = self._strict.data(exchange.response)
             return msgspec.structs.replace(
                 self._strict.exchange(exchange), request=request, response=response, redacted=("prompt", "response"),
                 finds=_sum(exchange.finds, {_TEXT: 1}),
@@ -110,85 +112,48 @@ class Redactor:
             return text, {}
         if self._strict is not None:
             return self._strict.text(text), {_TEXT: 1} if text else {}
-        scrub = Scrub(self._finder)
-        return scrub.string(text), scrub.finds
+        walk = Walk(self._finder)
+        return walk.value(text), walk.finds
 
-    def _request(self, data: bytes, scrub: Scrub) -> tuple[bytes, bool]:
+    def _request(self, data: bytes, walk: Walk) -> tuple[bytes, bool]:
         """The request, and whether something was taken out of it."""
-        before = sum(scrub.finds.values())
         try:
             body, encode = _decoded(data)
-            if self._is_clean(body, scrub):
-                return data, False
-            body = redact_request(body, scrub)
-        except (_NoJson, RecursionError):
+            body, found = walk.body(body)
+        except _NO_JSON:
             if not data.startswith(_MULTIPART) and not _is_text(data):
-                return _left_out(scrub)  # packed in a way of its own
-            text = self._loose(data, scrub)
-            return (text, True) if text != data else (data, False)
-        return (encode(body), True) if sum(scrub.finds.values()) > before else (data, False)
+                return _left_out(walk)  # packed in a way of its own
+            text = _loose(data, walk)
+            return text, text != data
+        return (encode(body) if found else data), found
 
-    def _response(self, data: bytes, scrub: Scrub, in_prompt: bool) -> tuple[bytes, bool]:
+    def _response(self, data: bytes, walk: Walk, in_prompt: bool) -> tuple[bytes, bool]:
         """The response, and whether something was taken out of it."""
         if not data:
             return data, False
-        before, scrub.taken = sum(scrub.finds.values()), {}
+        walk.taken = {}
         try:
             body, encode = _decoded(data)
-            if isinstance(body, list) and self._is_cut(body, scrub):
-                return _left_out(scrub)
-            if not self._is_clean(body, scrub):
-                body = redact_response(body, scrub)
-            found = sum(scrub.finds.values()) > before
-            dropped = (found or in_prompt) and masked_tokens(
-                body, _only_choice(body), scrub, prompt=in_prompt, response=found
-            )
-        except (_NoJson, RecursionError):
-            return self._unreadable(data, scrub, in_prompt)
+            if isinstance(body, list) and self._is_cut(body, walk):
+                return _left_out(walk)
+            body, found = walk.body(body)
+            dropped = (found or in_prompt) and isinstance(body, dict | list) and take_out(
+                body, self._finder, walk.taken, walk.known, prompt=in_prompt, response=found
+            )  # fmt: skip
+        except _NO_JSON:
+            text = _loose(data, walk)
+            if (text != data or in_prompt) and may_carry_tokens(data):
+                return _left_out(walk)  # there are ids in it that decode to what was found, and no telling where
+            return text, text != data
         return (encode(body) if found or dropped else data), found
 
-    def _unreadable(self, data: bytes, scrub: Scrub, in_prompt: bool) -> tuple[bytes, bool]:
-        """A response that is cut off, or in a form of its own."""
-        text = self._loose(data, scrub)
-        if (text != data or in_prompt) and may_carry_tokens(data):
-            return _left_out(scrub)  # there are ids in it that decode to what was found, and no telling where
-        return (text, True) if text != data else (data, False)
-
-    def _is_cut(self, events: list[Any], scrub: Scrub) -> bool:
+    def _is_cut(self, events: list[Any], walk: Walk) -> bool:
         """Whether a find lies across the events of a stream that could not be merged."""
-        for parts in pieces(events):
-            whole = "".join(parts)
-            for edit in self._finder.edits(whole, scrub.known):
-                if not any(whole[edit.start : edit.end] in part for part in parts):
-                    return True
-        return False
-
-    def _is_clean(self, body: Any, scrub: Scrub) -> bool:
-        texts: list[str] = []
-        try:
-            return not collect(body, texts, self._finder) and self._finder.clean(texts, scrub.known)
-        except RecursionError as error:
-            raise _NoJson from error
-
-    def _loose(self, data: bytes, scrub: Scrub) -> bytes:
-        """Bytes of no known form, as text: JSON that was cut off, a form, a file."""
-        text = scrub.string(data.decode("utf-8", "surrogateescape"))
-        if "\\" in text:
-            text = _ESCAPED.sub(lambda match: _unescaped(match, scrub), text)
-        return text.encode("utf-8", "surrogateescape")
-
-
-def _structure(data: bytes, strict: Strict, *, model: bool = True) -> bytes:
-    """A body in strict mode, with the name of its model or without; nothing of one that is no JSON object."""
-    try:
-        body = _decoded(data)[0] if data else None
-        if not isinstance(body, dict):
-            return b""
-        if not model:
-            body.pop("model", None)
-        return msgspec.json.encode(strict.body(body))
-    except (_NoJson, RecursionError):
-        return b""
+        return any(
+            not any(edit.value in part for part in parts)
+            for parts in pieces(events)
+            for edit in self._finder.edits("".join(parts), walk.known)
+        )
 
 
 def _is_text(data: bytes) -> bool:
@@ -199,50 +164,41 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _only_choice(body: Any) -> list[dict[str, Any]]:
-    """The choice of a response that has one."""
-    choices = body.get("choices") if isinstance(body, dict) else None
-    return choices if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict) else []
-
-
-class _NoJson(Exception):
-    """A body that is none, or too deep to be read."""
-
-
-def _decoded(data: bytes) -> tuple[Any, Any]:
+def _decoded(data: bytes) -> tuple[Any, Callable[[Any], bytes]]:
     """The JSON in `data`, and what encodes it.
 
     Raises:
-        _NoJson: there is none.
+        ValueError: there is none.
+        RecursionError: it is too deep to be read.
     """
     try:
         return msgspec.json.decode(data), msgspec.json.encode
     except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    except RecursionError as error:
-        raise _NoJson from error
-    try:
         # Engines in Python write NaN and halves of surrogate pairs, which are no JSON, and read them.
         return json.loads(data), lambda body: json.dumps(body).encode()
-    except (ValueError, RecursionError) as error:
-        raise _NoJson from error
 
 
-def _unescaped(match: re.Match[str], scrub: Scrub) -> str:
+def _loose(data: bytes, walk: Walk) -> bytes:
+    """Bytes of no known form, as text: JSON that was cut off, a form, a file."""
+    text = data.decode("utf-8", "surrogateescape")
+    text = applied(text, walk.edits(text))
+    if "\\" in text:
+        text = _ESCAPED.sub(lambda match: _unescaped(match, walk), text)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _unescaped(match: re.Match[str], walk: Walk) -> str:
     """A string literal in what is no JSON as a whole."""
     try:
         inner = json.loads(f'"{match[1]}"', strict=False)
     except ValueError:
         return match[0]
-    edits = scrub.edits(inner)
-    if not edits:
-        return match[0]
-    scrub.count(edits)
-    return json.dumps(applied(inner, edits))
+    edits = walk.edits(inner)
+    return json.dumps(applied(inner, edits)) if edits else match[0]
 
 
-def _left_out(scrub: Scrub) -> tuple[bytes, bool]:
-    scrub.finds[_UNREADABLE] = scrub.finds.get(_UNREADABLE, 0) + 1
+def _left_out(walk: Walk) -> tuple[bytes, bool]:
+    walk.finds[_LEFT_OUT] = walk.finds.get(_LEFT_OUT, 0) + 1
     return b"", True
 
 
@@ -252,6 +208,4 @@ def _parts(prompt: bool, response: bool) -> tuple[Part, ...]:
 
 
 def _sum(before: dict[str, int], found: dict[str, int]) -> dict[str, int]:
-    return {
-        kind: before.get(kind, 0) + found.get(kind, 0) for kind in (*before, *(k for k in found if k not in before))
-    }
+    return dict(Counter(before) + Counter(found))

@@ -19,7 +19,7 @@ import msgspec
 from actors.messages import Exchange, Feedback
 from actors.messages.dialects import dialect_at
 from actors.messages.traffic import Hints
-from adapters.redaction.placeholders import Placeholders
+from adapters.redaction.finder import Placeholders
 
 _COUNTS = frozenset(
     {
@@ -121,9 +121,17 @@ class Strict:
             return json.dumps(self.arguments(inner))
         return {"redacted": self._placeholders.of("arguments", _canonical(value))} if value else {}
 
-    def body(self, value: Any) -> Any:
-        """A request or a response as structure."""
-        return self._kept(value, "", 0)
+    def data(self, data: bytes, *, model: bool = True) -> bytes:
+        """A body as structure, with the name of its model or without; nothing of one that is no JSON object."""
+        try:
+            body = json.loads(data) if data else None
+            if not isinstance(body, dict):
+                return b""
+            if not model:
+                body.pop("model", None)
+            return msgspec.json.encode(self._kept(body, "", 0))
+        except (ValueError, RecursionError):
+            return b""
 
     def exchange(self, record: Exchange) -> Exchange:
         """`record` with nothing of a stranger's but its bodies, which are not looked at. Token ids and log-probs go,

@@ -45,8 +45,7 @@ def redaction(config: Config) -> RedactionSettings:
         strict=strict(config),
         kinds=tuple(kind for kind in redact.kinds if kind != "text"),
         patterns=tuple(PatternSettings(name=one.name, regex=one.regex) for one in redact.patterns),
-        allow=tuple(text for text in redact.allow if not _regex(text)),
-        allow_patterns=tuple(text[1:-1] for text in redact.allow if _regex(text)),
+        allow=tuple(redact.allow),
         key_file=str(key) if there(key) else "",
     )
     try:
@@ -59,7 +58,3 @@ def redaction(config: Config) -> RedactionSettings:
 def strict(config: Config) -> bool:
     """Whether all text goes, and nothing is trained on."""
     return "text" in config.redact.kinds
-
-
-def _regex(text: str) -> bool:
-    return len(text) > 2 and text.startswith("/") and text.endswith("/")

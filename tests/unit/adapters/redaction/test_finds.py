@@ -105,7 +105,7 @@ def stays(one: dict[str, str], redactor: Redactor) -> bool:
     return bool(where(forms.encode(), [one["secret"]]))
 
 
-@pytest.mark.parametrize(("name", "count", "most"), [("frozen", 200, 0), ("sealed", 100, 4), ("strangers", 100, 40)])
+@pytest.mark.parametrize(("name", "count", "most"), [("frozen", 200, 0), ("sealed", 100, 3), ("strangers", 100, 7)])
 def test_of_the_planted_lists_no_more_stay_than_did(name: str, count: int, most: int) -> None:
     made = planted(name)
     assert len(made) == count
@@ -184,8 +184,7 @@ def test_own_patterns_allowed_values_and_kinds() -> None:
     own = RedactionSettings(
         kinds=("email",),
         patterns=(PatternSettings(name="case", regex=r"case (?P<value>C-\d{5})"),),
-        allow=("help@example.com",),
-        allow_patterns=(r".*@example\.org",),
+        allow=("help@example.com", r"/.*@example\.org/", "+49 30 1234"),
     )
     key = "sk-proj-4fGh7JkLmN0pQrStUvWx12345678"
     text = f"case C-12345, help@example.com, x@example.org, {MAIL}, {key}"
@@ -213,11 +212,11 @@ def test_with_a_key_equal_values_can_be_told_from_others(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"kinds": ("emial",)}, "did you mean 'email'"),
+        ({"kinds": ("emial",)}, "'emial'; write some of .*email"),
         ({"patterns": (PatternSettings(name="x", regex="("),)}, r"patterns\[0\].regex"),
         ({"patterns": (PatternSettings(name="x", regex="a*"),)}, r"patterns\[0\].regex"),
         ({"patterns": (PatternSettings(name="email", regex="a"),)}, r"patterns\[0\].name"),
-        ({"allow_patterns": ("[",)}, r"redact\.allow"),
+        ({"allow": ("/[/",)}, r"redact\.allow"),
         ({"key_file": "/nowhere/key"}, "/nowhere/key"),
         ({"strict": True}, r"openssl rand.*placeholders"),
     ],

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from actors.dialects import DIALECTS, read_conversation
 from actors.messages import Exchange, Feedback, floats_array, ids_array, pack_array
+from adapters.redaction import RedactionSettings, Redactor
 from tests.support import byte_engine
-from tests.support.byte_engine import PATHS, Case
+from tests.support.byte_engine import PATHS, Case, answers_of, rendered, request_of
 from tests.support.plants import Plant, plants
 from tests.support.searching import where
 from tests.unit.adapters.redaction.made import (
@@ -49,8 +50,9 @@ def test_tool_arguments_stay_json_and_keep_what_is_around_a_find() -> None:
     arguments = '{"to":  "ann@example.com", "n": 1.50, "card": 4111111111111111, "q": "a \\"quoted\\" b@example.com"}'
     (message,) = messages({"role": "assistant", "tool_calls": [tool_call(arguments)]})
     got = message["tool_calls"][0]["function"]["arguments"]
-    assert got.startswith('{"to":  "[REDACTED:email]", "n": 1.50, "card": "[REDACTED:card]"')
-    assert json.loads(got)["q"] == 'a "quoted" [REDACTED:email]'
+    assert got == json.dumps(
+        {"to": "[REDACTED:email]", "n": 1.5, "card": "[REDACTED:card]", "q": 'a "quoted" [REDACTED:email]'}
+    )
 
 
 def test_fields_go_by_their_name_and_ids_of_calls_stay() -> None:
@@ -348,3 +350,26 @@ def test_ids_in_the_raw_messages_of_the_responses_api_go_too(streamed: bool) -> 
 
     assert kept(f"I am {MAIL}", "fine") == (("prompt",), False, True)
     assert kept("hi", MAIL) == (("response",), True, False)
+
+
+def test_two_finds_side_by_side_leave_both_of_their_stand_ins() -> None:
+    call = sampled(["to ", "ann.smith@example.com", " 4111 1111 1111 1111", " now"])
+    assert ids_array(call.response_ids).tolist() == [100, -1, -1, 103]
+    assert call.masked == ("[REDACTED:email] [REDACTED:card]",)
+
+
+@pytest.mark.parametrize("options", [{}, {"return_token_ids": True, "logprobs": True, "prompt_logprobs": 1}])
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("place", ["answer", "bare"])
+def test_wherever_an_answer_is_cut_no_token_gives_a_secret_back(
+    place: str, streamed: bool, options: dict[str, Any]
+) -> None:
+    """Whether it was the prompt's or the answer's, and whether the agent asked for the ids itself."""
+    case = Case(0, "chat", streamed, place, f"write to {MAIL} now", MAIL)
+    request = request_of(case) | options
+    events, whole = answers_of(case, list(rendered(request).encode()), tokens=True)
+    record = raw(request, events if streamed else whole, tokens_requested=not options)
+    assert where(msgspec.msgpack.encode(recorded(record, Redactor(RedactionSettings(kinds=())))), [MAIL])
+    for size in range(len(record.response) + 1):
+        cut = msgspec.structs.replace(record, response=record.response[:size], complete=False)
+        assert where(msgspec.msgpack.encode(recorded(cut)), [MAIL]) == {}, size

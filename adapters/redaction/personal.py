@@ -10,9 +10,13 @@ import re
 
 import phonenumbers
 from stdnum import iban, luhn
+from stdnum.br import cpf
+from stdnum.es import dni, nie
+from stdnum.fr import nir
+from stdnum.it import codicefiscale
 from stdnum.us import ssn
 
-from adapters.redaction.detector import Detector, Spans, lowered, matches, places, says
+from adapters.redaction.detector import Detector, Spans, long_words, lowered, matches, places, says
 
 _DOMAIN = re.compile(r"(?!\d+[.x])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])")
 _ASCII_DOMAIN = re.compile(r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9_@])")
@@ -86,7 +90,7 @@ def _emails(text: str) -> Spans:
 def _spelt_emails(text: str) -> Spans:
     if "at)" in text.lower() or "at]" in text.lower():
         yield from matches(_SPELT_EMAIL, text)
-    for at in places(lowered(text), (" at ",)):
+    for at, _ in places(lowered(text), (" at ",)):
         start = text.rfind(" ", max(0, at - 64), at) + 1
         if match := _SAID_EMAIL.match(text, max(start, at - 64)):
             yield match.span()
@@ -160,6 +164,88 @@ def _is_public(address: str) -> bool:
         return False
 
 
+_LABEL = (
+    r"(?:social.?security(?: number)?|ssn|nhs|national insurance|ni(?= (?:number|no))|nino|passport|passeport|pasaporte"
+    r"|passaporto?|paszport|reisepass|passnummer|driver'?s?.?licen[cs]e|driving.?licen[cs]e|führerschein"
+    r"|permis de conduire"
+    r"|personalausweis|ausweis(?:nummer|nr)?|identity card|id.?card|national.?id|identity number|cpf|cnh|dni|nie|nif"
+    r"|curp"
+    r"|rut|pesel|dow[oó]d|aadha+r|pan(?=[ _-]?(?:number|card|no))|nric|personnummer|henkilötunnus|cpr|fødselsnummer|bsn"
+    r"|burgerservicenummer|codice fiscale|sécurité sociale|num[ée]ro fiscal|steuer.?(?:id|nummer)"
+    r"|steueridentifikationsnummer"
+    r"|sozialversicherungsnummer|ahv|sin|social insurance|medicare|tfn|tax.?file|tax.?id|taxpayer|itin|taj|oib"
+    r"|jmbg|egn|cnp"
+    r"|(?:t\.?c\.? ?)?kimlik(?: numaras[ıi]m?)?|id(?=[ _-](?:number|no|nummer)\b)|num[eé]ro de identidad|c[eé]dula"
+    r"|身份证|マイナンバー|주민등록번호|инн|снилс|паспорт\w{0,2})"
+)
+_WORDS = (
+    "social", "sozialv", "ssn", "nhs", "insurance", "ni n",
+    "nino", "pass", "pasa", "paszport", "licen", "driv", "führerschein",
+    "permis",
+    "ausweis", "identity", "id card", "id_card", "idcard", "national", "cpf", "cnh", "dni", "nie", "nif", "curp", "rut",
+    "pesel", "dow", "aadha", "pan", "nric", "personnummer", "tunnus", "cpr", "selsnummer", "bsn", "burgerservice",
+    "codice",
+    "sécurité", "fiscal", "steuer", "ahv", "sin", "medicare", "tfn", "tax", "itin", "taj", "oib", "jmbg", "egn", "cnp",
+    "kimlik", "t.c", "tc ", "id num", "id no", "id-num", "id_num", "identidad", "dula",
+    "身份证", "マイナンバー", "주민", "инн", "снилс",
+)  # fmt: skip
+_LABELLED = re.compile(
+    rf"(?i){_LABEL}(?![a-z])(?:\s(?:del|de la|do|da|of the)\s[a-z]{{3,12}})?"
+    r"[ _-]?(?:number|nummer|nr|no|num|n°|id|card)?\.?[\"']?"
+    r"(?:\s?[:=：#]\s?|\s(?:is|was|ist|lautet|est|es|è|é|to|nr|no\.?)\s?:?\s?|是|は|\s{1,2}|\s?\(?[^\d\n]{0,3})[\"']?"
+    r"(?P<value>(?=[^\n]{0,24}\d)[A-Z0-9](?:[ ./-]?[A-Z0-9]){4,20})(?![\w-])"
+)
+_DIGITS = 4
+_REACH = 72
+"""Characters from the beginning of the word, within which the number must begin."""
+_CPF = re.compile(r"(?<![\w.-])\d{3}\.\d{3}\.\d{3}-\d{2}(?![\w-])")
+_DNI = re.compile(r"(?<![\w.-])(?:\d{8}-?[A-Z]|[XYZ]-?\d{7}-?[A-Z])(?![\w-])")
+_CODICE = re.compile(r"(?<![\w.-])[A-Z]{6}\d{2}[A-EHLMPR-T]\d{2}[A-Z]\d{3}[A-Z](?![\w-])")
+_NIR = re.compile(r"(?<![\w.-])[12] \d{2} \d{2} \d[\dAB] \d{3} \d{3} \d{2}(?![\w-])")
+
+
+def _grouped(text: str) -> Spans:
+    if "." in text:
+        yield from matches(_CPF, text, keep=cpf.is_valid)
+    yield from matches(_NIR, text, keep=nir.is_valid)
+
+
+def _lettered(text: str) -> Spans:
+    return matches(_DNI, text, keep=lambda found: dni.is_valid(found) or nie.is_valid(found))
+
+
+def _labelled(text: str) -> Spans:
+    low = lowered(text)
+    for at, _ in places(low, _WORDS):
+        if at and text[at - 1].isascii() and text[at - 1].isalpha():
+            continue
+        if not any(map(str.isdigit, text[at : at + _REACH])) or not (match := _LABELLED.match(text, at)):
+            continue
+        value = match["value"]
+        start = match.start("value")
+        # The word after a number looks like its last group: up to the last group with a digit, or one letter.
+        while (
+            " " in value and not any(map(str.isdigit, value.rpartition(" ")[2])) and len(value.rpartition(" ")[2]) > 1
+        ):
+            value = value.rpartition(" ")[0]
+        if is_number(value):
+            yield start, start + len(value)
+
+
+def is_number(value: str) -> bool:
+    """Whether `value`, after the name of such a number, may be one."""
+    digits = sum(map(str.isdigit, value))
+    bare = sum(map(str.isalnum, value))
+    return 6 <= bare <= 20 and (digits >= _DIGITS or (digits >= 2 and value.isupper() and " " not in value))
+
+
+def _codici(text: str) -> Spans:
+    for at, word in long_words(text, 16):
+        for match in _CODICE.finditer(word):
+            if codicefiscale.is_valid(match[0]):
+                yield at + match.start(), at + match.end()
+
+
 DETECTORS = (
     Detector("email", lambda clues: "@" in clues.text, _emails),
     Detector("email", says(("at)", "at]", " at ")), _spelt_emails),
@@ -168,4 +254,8 @@ DETECTORS = (
     Detector("ssn", lambda clues: clues.long_number or "ssn" in clues.low or "social" in clues.low, _ssns),
     Detector("phone", lambda clues: clues.long_number or "+" in clues.text or "00" in clues.text, _phones),
     Detector("ip", lambda clues: clues.text.count(".") > 2 or clues.text.count(":") > 1, _addresses),
+    Detector("national_id", lambda clues: clues.long_number, _grouped),
+    Detector("national_id", lambda clues: clues.number, _lettered),
+    Detector("national_id", lambda clues: clues.long_run, _codici),
+    Detector("national_id", says(_WORDS), _labelled),
 )

@@ -1,0 +1,233 @@
+"""One walk over one body: every place with something to search, in the order of the conversation.
+
+    body -> slots: (holder, place in it, text or number, name of its field) -> is anything in one? -> replaced in place
+
+Order matters, as what was found is taken out of what comes after it: a secret that was recognised by its surroundings
+(`password=...`) goes from later texts that repeat it without them. Only from later ones: what stands before must look
+as it did in the call before. A conversation is read message by message; within one message everything is known to
+everything, as a client may write its fields in another order than the engine did.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from adapters.redaction.finder import Edit, Finder, applied, is_worth_knowing
+from adapters.redaction.tokens import TOKEN_FIELDS
+
+Slot = tuple[Any, Any, Any, str | None]
+"""`holder[place]` is a text or a number, in a field of this name; without a name the place itself is the text."""
+
+_UNREAD = TOKEN_FIELDS - {"prompt_text"}
+_IDS = frozenset(
+    {
+        "id", "object", "type", "role", "tool_call_id", "tool_use_id", "call_id", "item_id", "previous_response_id",
+        "finish_reason", "stop_reason",
+    }
+)  # fmt: skip
+"""Made by the engine, or the caller's names for a call; they join records, and two that became one would merge them."""
+_JOINING = frozenset({"trajectory_id", "evolved_id"})
+_FREE = frozenset({"input", "arguments", "metadata", "parameters", "input_schema"})
+"""Objects whose fields are the user's own, whatever they are called."""
+_CONVERSATION = ("messages", "input", "prompt")
+_TURNS = (*_CONVERSATION, "output", "choices")
+"""Lists whose entries come one after the other; but choices do not see each other."""
+_TITLES = ("name", "key", "field", "label", "k", "type")
+_SHORTEST = 3
+_SMALLEST_CARD = 10**12
+_LONG_NAME = 12
+_MOST_KNOWN = 64
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
+_FILE = 1024
+
+
+class Walk:
+    """One call's redaction."""
+
+    def __init__(self, finder: Finder) -> None:
+        self.finder = finder
+        self.finds: dict[str, int] = {}
+        """What was taken out, by kind."""
+        self.known: dict[str, str] = {}
+        """Kinds by value, of what goes from all that follows."""
+        self.taken: dict[str, str] = {}
+        """Placeholders by value, of all that was taken out."""
+
+    @property
+    def count(self) -> int:
+        return sum(self.finds.values())
+
+    def body(self, body: Any) -> tuple[Any, bool]:
+        """`body`, redacted in place, and whether anything was found in it."""
+        if self._is_clean(body):
+            return body, False
+        before, box = self.count, [body]
+        for holder, place, name, free, apart in _units(box):
+            mine = self.known
+            self.known = dict(mine) if apart else mine
+            self._unit(holder, place, name, free)
+            self.known = mine
+        for name in [name for name in body if _tells(name, False)] if isinstance(body, dict) else ():
+            self._fill((body, name, name, None))
+        return box[0], self.count > before
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """Anything of a stranger's, in a field of this name if it is one's."""
+        box = [value]
+        for slot in self._slots(box, 0, name, True, json.loads):
+            self._fill(slot)
+        return box[0]
+
+    def edits(self, text: str, name: str = "") -> list[Edit]:
+        """What to take out of `text`; what was found is known from now on."""
+        field = self.finder.field(name, text) if name else None
+        return self._took([field] if field else self.finder.edits(text, self.known))
+
+    def _unit(self, holder: Any, place: Any, name: str, free: bool) -> None:
+        """What is found late in one message is taken out of its beginning too."""
+        known = -1
+        while len(self.known) > known:
+            known = len(self.known)
+            for slot in self._slots(holder, place, name, free, json.loads):
+                self._fill(slot)
+
+    def _is_clean(self, body: Any) -> bool:
+        texts: list[str] = []
+        for _, _, value, name in self._slots([body], 0, "", False, msgspec.json.decode):
+            if type(value) is int:
+                if self.finder.number(name or "", value):
+                    return False
+            elif name and self.finder.field(name, value):
+                return False
+            else:
+                texts.append(value)
+        return self.finder.clean(texts, self.known)
+
+    def _slots(self, holder: Any, place: Any, name: str, free: bool, read: Callable[[str], Any]) -> Iterator[Slot]:
+        """The slots of `holder[place]`. `free`: no field of it is the protocol's. JSON in a string is read as JSON, and
+        written anew if something was taken out of it."""
+        value = holder[place]
+        kind = type(value)
+        if kind is str:
+            if len(value) < _SHORTEST or is_file(value):
+                return
+            inner = container(value, read)
+            if inner is None or (name and self.finder.field(name, value)):
+                yield holder, place, value, name
+                return
+            box, before = [inner], self.count
+            yield from self._slots(box, 0, "", True, read)
+            if self.count > before:
+                holder[place] = json.dumps(box[0], ensure_ascii=False)
+        elif kind is dict:
+            title = self._title(value) if free else ""
+            for key in list(value):
+                part = value[key]
+                if part is None or part is True or part is False or _is_protocol(key, part, free):
+                    continue
+                told = title if title and key in ("value", "v") else key
+                yield from self._slots(value, key, told, free or (key in _FREE and type(part) is dict), read)
+                if _tells(key, free):
+                    yield value, key, key, None
+        elif kind is list:
+            for at, part in enumerate(value):
+                if type(part) is not int or name or part >= _SMALLEST_CARD:
+                    yield from self._slots(value, at, name if free else "", free, read)
+        elif kind is int and (value >= _SMALLEST_CARD or (name and value > 99)):
+            yield holder, place, value, name
+
+    def _title(self, value: dict[str, Any]) -> str:
+        """What says of `{"name": "password", "value": "..."}` what the value is, if it tells."""
+        if "value" not in value and "v" not in value:
+            return ""
+        titles = (value.get(title) for title in _TITLES)
+        return next((title for title in titles if isinstance(title, str) and self.finder.named(title)), "")
+
+    def _fill(self, slot: Slot) -> None:
+        holder, place, value, name = slot
+        if type(value) is int:
+            edit = self.finder.number(name or "", value)
+            edits = self._took([edit] if edit else [])
+        else:
+            edits = self.edits(value, name or "")
+        if edits and name is None:
+            holder[applied(value, edits)] = holder.pop(place)
+        elif edits:
+            holder[place] = applied(str(value), edits)
+
+    def _took(self, edits: list[Edit]) -> list[Edit]:
+        for edit in edits:
+            self.finds[edit.kind] = self.finds.get(edit.kind, 0) + 1
+            self.taken[edit.value] = edit.placeholder
+            for value, kind in ((edit.value, edit.kind), *edit.inside):
+                if len(self.known) < _MOST_KNOWN and is_worth_knowing(value):
+                    self.known.setdefault(value, kind)
+        return edits
+
+
+def _units(box: list[Any]) -> Iterator[tuple[Any, Any, str, bool, bool]]:
+    """(holder, place, name, free, apart) of what is read as one: what frames a conversation first, then its turns."""
+    body = box[0]
+    if not isinstance(body, dict):
+        yield box, 0, "", False, False
+        return
+    for name in sorted(body, key=_CONVERSATION.__contains__):
+        part = body[name]
+        if _is_protocol(name, part, False):
+            continue
+        if name in _TURNS and isinstance(part, list):
+            yield from ((part, at, "", False, name == "choices") for at in range(len(part)))
+        else:
+            yield body, name, name, name in _FREE and isinstance(part, dict), False
+
+
+def pieces(events: list[Any]) -> list[list[str]]:
+    """The strings of a list of events by their place: a stream cuts a text wherever it likes. What is the same in each
+    event was not cut.
+    """
+    places: dict[tuple[Any, ...], list[str]] = {}
+
+    def walk(value: Any, place: tuple[Any, ...]) -> None:
+        if isinstance(value, str):
+            places.setdefault(place, []).append(value)
+        elif isinstance(value, dict | list):
+            for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+                if not _is_protocol(name, part, False):
+                    walk(part, (*place, name))
+
+    for event in events:
+        walk(event, ())
+    return [parts for parts in places.values() if len(set(parts)) > 1]
+
+
+def container(text: str, read: Callable[[str], Any] = msgspec.json.decode) -> Any:
+    """The object or list that `text` is in JSON, or None."""
+    if text[0] not in "{[ \t\r\n" or (bare := text.strip())[:1] + bare[-1:] not in ("{}", "[]"):
+        return None
+    try:
+        return read(bare)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def is_file(text: str) -> bool:
+    """Whether `text` is an embedded file in base64, which holds no text and is long."""
+    if len(text) < _FILE:
+        return False
+    if text.startswith("data:") and ";base64," in text[:100]:
+        return True
+    return text.isascii() and not text.encode().translate(None, _BASE64)
+
+
+def _tells(name: str, free: bool) -> bool:
+    """Whether the name of a field may be more than a name: a customer's address, a key."""
+    return free or not name.isidentifier() or (len(name) > _LONG_NAME and any(map(str.isdigit, name)))
+
+
+def _is_protocol(name: Any, part: Any, free: bool) -> bool:
+    """Whether a field is none that anybody wrote text into."""
+    if free:
+        return name in _JOINING
+    return name in _UNREAD or (name in _IDS and type(part) is str)
