@@ -13,7 +13,6 @@ _RUNS = bytes(0x61 if (chr(code).isalnum() and code < 128) or code in b"-_." els
 _DIGITS = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _BETWEEN_DIGITS = b" -.()/\xc2\xa0"
 """What people write between the digits of one number; the last two are the no-break space."""
-_LOWER = {code: code + 32 for code in range(65, 91)}
 _LONG_RUN, _LONG_NUMBER, _NUMBER = b"a" * 16, b"0" * 9, b"0" * 7
 
 
@@ -25,7 +24,7 @@ class Clues:
     def __init__(self, text: str) -> None:
         data = text.encode("utf-8", "surrogatepass")
         self.text = text
-        self.low = text.lower()
+        self.low = lowered(text)
         self.ascii = len(data) == len(text)
         self.long_run = _LONG_RUN in data.translate(_RUNS)
         """16 or more letters, digits and `-_.` in a row: the shortest key of a known form."""
@@ -49,9 +48,8 @@ class Detector(msgspec.Struct, frozen=True):
 
 
 def lowered(text: str) -> str:
-    """`text` in lower case, of the same length: a few letters become two."""
-    low = text.lower()
-    return low if len(low) == len(text) else text.translate(_LOWER)
+    """`text` in lower case, of the same length: one letter of Unicode's, a Turkish one, would become two."""
+    return text.replace("\u0130", "i").lower()
 
 
 def matches(pattern: re.Pattern[str], text: str, group: int | str = 0, *, keep: Keep = lambda found: True) -> Spans:

@@ -14,10 +14,11 @@ import msgspec
 from adapters.redaction import names, personal, secrets
 from adapters.redaction.detector import Clues, Detector, Spans, says
 from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key
-from adapters.redaction.spelt import columns, is_pair, may_be_spelt, spellings
+from adapters.redaction.spelt import columns, inserted, is_pair, may_be_spelt, spellings
 
 PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,32}(?::[0-9a-f]{8})?\]")
 _SHORTEST_KNOWN = 6
+_LONGEST_NAME = 100
 _MOST_ROUNDS = 8
 _EMBEDDED = re.compile(r";base64,[A-Za-z0-9+/=_-]{64,}")
 
@@ -71,6 +72,7 @@ class Finder:
             telling = says(names.COLUMNS, names.FOREIGN_PASSWORDS)
             self._detectors += (
                 Detector("secret", lambda clues: "\n" in clues.text and telling(clues), self._columns),
+                Detector("secret", says(("insert",)), self._inserted),
                 Detector("secret", may_be_spelt, self._spelt),
             )
         self._own = [
@@ -130,7 +132,7 @@ class Finder:
 
     def named(self, name: str) -> str:
         """`names.named`, of the kinds that are searched for."""
-        told = names.named(name)
+        told = names.named(name) if len(name) <= _LONGEST_NAME else ""
         return told if self._kind(told) in self._kinds else ""
 
     @staticmethod
@@ -145,6 +147,9 @@ class Finder:
 
     def _columns(self, text: str) -> Spans:
         return columns(text, self.named, names.named_secret)
+
+    def _inserted(self, text: str) -> Spans:
+        return inserted(text, self.named, names.named_secret)
 
     def _spelt(self, text: str) -> Spans:
         for start, end, said in spellings(text):

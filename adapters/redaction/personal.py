@@ -58,16 +58,20 @@ _AMERICAN = re.compile(
 )
 _LABELLED_PHONE = re.compile(
     r"(?i)(?:(?<![a-z])(?:tel(?:ephone|efon|éfono|éphone)?|phone|mobile?|móvil|handy|cell|fax|whatsapp"
-    r"|call (?:me|us) (?:at|on)|caller|msisdn"
+    r"|(?:me|us|mich|uns|moi|nous)(?: back)? (?:at|on|under|unter|au)|ll[aá]m\w{1,6} al|caller|msisdn"
     r"|(?:my|meine|mon|mi|il mio|mijn|meu|moj) (?:n[uú]mm?ero?|numéro|nummer|number))"
     r"|电话|手机|電話|телефон)(?:[ _-]?(?:number|nummer|no|nr))?\.?[\"']?\s{0,2}"
     r"(?:[:=：]|\b(?:is|ist|est|es|è|é)\b)?\s{0,2}[\"']?"
-    r"(?P<number>[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]|\.\d)"
+    r"(?P<number>(?!\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d\d)[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]|\.\d)"
 )
-_MOBILE = re.compile(r"(?<![\w.+/-])(?:0[67](?:[ .-]\d\d){4}|01[5-7]\d[ /-]\d{6,8}|07\d{3} \d{3} ?\d{3})(?![\w-]|\.\d)")
-"""As people write the numbers of French, German and British mobiles."""
+_MOBILE = re.compile(
+    r"(?<![\w.+/-])(?:0[67](?:[ .-]\d\d){4}|01[5-7]\d[ /-]\d{6,8}|07\d{3} \d{3} ?\d{3}|02\d \d{4} \d{4})"
+    r"(?![\w-]|\.\d)"
+)
+"""As people write the numbers of French, German and British mobiles, and of British cities."""
 _PHONE_WORDS = (
-    "tel", "phone", "mobil", "móvil", "handy", "cell", "fax", "whatsapp", "call", "num", "núm",
+    "tel", "phone", "mobil", "móvil", "handy", "cell", "fax", "whatsapp", "call", "num", " me", " us", "mich",
+    "uns", "-moi", "nous", "llam", "llám", "núm",
     "电话", "手机", "電話", "телефон",
 )  # fmt: skip
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")

@@ -39,7 +39,10 @@ _FORMS = (
 _API_KEY = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(_FORMS) + ")", re.ASCII)
 _SHORTEST = 16
 _TELEGRAM = re.compile(r"(?<!\w)\d{8,10}:AA[\w-]{32,}", re.ASCII)
-_HASH = re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|argon2\w{1,2}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+-]{20,}")
+_HASH = re.compile(
+    r"\$(?:\d[abxy]?|[yPHS]|apr1|sha\d{0,3}|md5|argon2\w{1,2}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+-]{20,}"
+    r"|\{(?:S?(?:SHA|MD5)\d{0,3}|CRYPT)\}[\w+/=$.]{20,}|(?:pbkdf2_\w{3,8}|scrypt|argon2)\$[\w.-]{1,24}\$[\w.$/+=,-]{20,}"
+)
 """A password's hash, as crypt(3) and its like write it: it can be guessed at."""
 _WEBHOOK = re.compile(
     r"hooks\.zapier\.com/hooks/catch/([\w/]{8,})|hooks\.slack\.com/services/([\w/]{20,})|discord(?:app)?\.com/api/webhooks/([\w/-]{20,})",
@@ -64,16 +67,17 @@ _ENDING = re.compile(r"(?:(?![\u0e00-\u0e7f\u3000-\ud7ff])[\w.-]){0,24}(?:\sπρ
 _NO_PASSWORD = re.compile(r"pass(?!w|phrase|code|ord|e?s?(?![a-z]))|pw(?:d[a-z]|[a-ce-z])")
 _JOINED = re.compile(
     # How a name is joined to its value; the value, in quotes that may be escaped, or up to what ends a word.
-    r"(?:\\{0,3}[\"'`]?(?P<sign>\s{0,3}(?:=>|:=|=|:|：|>)\s{0,3})|(?P<list>[\"']\s?,\s?(?=[\"']))|(?P<call>\((?=[\"']))"
+    r"(?:\\{0,3}[\"'`]?(?P<sign>\s{0,3}(?:=>|:=|=|:|：|>)\s{0,3}(?:[|>][+-]?\s{1,24})?"
+    r"|\s{1,3}value\s?=\s?|</[\w:]{1,20}>\s{0,40}<[\w:]{1,20}>)|(?P<list>[\"']\s?,\s?(?=[\"']))|(?P<call>\((?=[\"']))"
     r"|\s(?:is|was|ist|lautet|es|est|è)\s{1,3}:?\s{0,2}|(?P<option>\s(?=[^\s-]))|是|は|为)"
     r"(?:\\{0,3}(?P<quote>[\"'`„“«])(?P<quoted>[^\"'`“”»\\\x00\n]{3,400})|(?P<bare>[^\s\"'`,;<>&\\|\x00“”»]{3,400}))"
 )
 _LINE_END = re.compile(r"[\"';, \t]{0,3}(?:[\r\n]|\Z)")
 _VERB = (
-    r"(?:is|was|are|be|to|ist|war|lautet|lautete|es|era|est|était|è|era|é|jest|je|on|är|er|là|adalah|van|való"
+    r"(?:is|was|are|be|to|stays|remains|ist|war|bleibt|hei(?:ß|ss)t|lautet|lautete|c'est|sera|será|es|era|est|était|è|era|é|jest|je|on|är|er|là|adalah|van|való"
     r"|ni|ay|és|e|este|είναι|е|คือ|هي|هو|है|это|היא)"
 )
-_VALUE = r"[\"'`“«„(]{0,1}(?P<value>[!-~]{4,128})"
+_VALUE = r"[\"'`“«„(]{0,1}(?P<value>[!-~\u00c0-\u024f]{4,128})"
 _SAID = re.compile(
     r"(?i)(?P<fill>[^\n.!?;:=]{0,48}?)"
     rf"(?:\s{{0,3}}[:=：]\s{{0,3}}|\s{_VERB}(?:\s(?:still|now|currently|again|aktuell|jetzt|noch|aún|ahora|toujours|ancora))?"
@@ -86,7 +90,9 @@ _USED = re.compile(
     r"(?:pass|kennw|mot de passe|contrase|clave|senha|parol|wacht)"
 )
 _PAIR = re.compile(
-    r"(?i)(?:zugangsdaten|anmeldedaten|credentials?|login(?: data)?|logins)\s?[:=]\s?[\w.@+-]{2,64}\s?[/|,]\s?" + _VALUE
+    r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins|sign(?:ed)?[ -]in)"
+    r"(?:\s?[:=]|\s(?:is|are|with|as|using|mit|als|con|avec))\s?[\w.@+-]{2,64}"
+    r"(?:\s?[/|,]\s?|:(?!\d{2,5}(?:[/,;\s]|$)))" + _VALUE
 )
 _PLACEHOLDER = re.compile(
     r"[\[{(<$%*].*|.*[(\[{].*[)\]}]|.*\*\*\*.*|https?://.*|.*\.(?:com|org|html?|py|md|json|txt|ya?ml)"
@@ -97,12 +103,15 @@ _PLACEHOLDER = re.compile(
 _CODE = re.compile(
     r"(?i)(?<![a-z0-9])(?:pin(?:[- ]?(?:code|number|nummer))?|tan|otp|cvv2?|cvc2?|csc"
     r"|(?:verification|security|access|door|gate|alarm|unlock"
-    r"|login|log-in|one[- ]time|auth\w{0,12}|2fa|mfa|sms|sign-?in"
+    r"|safe|lockbox|garage|login|log-in|one[- ]time|auth\w{0,12}|2fa|mfa|sms|sign-?in"
     r"|recovery|entry)[- ]?(?:pass)?code|(?:bestätigungs|sicherheits|zugangs|prüf"
-    r"|anmelde)code|code (?:de (?:vérification|sécurité)|secret|confidentiel)|geheimzahl|clave secreta"
-    r"|c[oó]digo de (?:verificaci[oó]n|seguridad|acceso|verifica[cç][aã]o)|codice di (?:verifica|sicurezza)|код\w{0,3}"
-    r"|验证码|認証コード|인증번호)"
-    r"(?![a-z])(?P<fill>[^\n.!?;:=\d]{0,32}?)(?:\s{0,2}[:=：#]\s{0,2}|\s(?:is|was|ist|lautet|est|es|è|é|это)\s{1,2}"
+    r"|anmelde|tür|tor|haustür|tresor|alarm)code|digicode|code (?:secret|confidentiel|(?:de |du |d['’]|de la |de l['’])"
+    r"(?:vérification|sécurité|porte|portail|immeuble|entrée|alarme|digicode|coffre|carte))|geheimzahl|clave secreta"
+    r"|c[oó]digo de (?:verificaci[oó]n|seguridad|acceso|verifica[cç][aã]o"
+    r"|la (?:puerta|alarma)|la entrada|da porta)|codice (?:di (?:verifica|sicurezza)|della porta|del cancello)"
+    r"|код\w{0,3}|验证码|認証コード|인증번호)"
+    r"(?![a-z])(?P<fill>[^\n.!?;:=\d]{0,32}?)(?:\s{0,2}[:=：#]\s{0,2}"
+    r"|\s(?:is|was|ist|lautet|est|es|è|é|это)(?:\s(?:now|still|jetzt|noch|le|la|el|il|o))?\s{1,2}"
     r"|(?:是|为|は|는|은)\s?|\s{1,2})[\"']?(?P<value>\d{3,8})(?![\w.]*\d)(?!\s?(?:%|EUR|USD|€|\$))"
 )
 _CODE_WORDS = (
@@ -146,9 +155,10 @@ _USERINFO = re.compile(r"://([A-Za-z0-9_-]{20,200})@")
 _STATED = re.compile(
     r"(?i)\bidentified\s+(?:with\s+\S{1,40}\s+)?by\s+['\"](?P<by>[^'\"\n]{4,128})['\"]"
     r"|\bwith\s+(?:encrypted\s+)?password\s+'(?P<password>[^'\n]{4,128})'"
+    r"|convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"](?P<secure>[^'\"\n]{4,128})['\"]"
     r"|wifi:[^\n]{0,80}?[;:]p:(?P<wifi>(?:\\.|[^;\n]){4,63});"
 )
-"""SQL's `CREATE USER`, and what a network's QR code says."""
+"""SQL's `CREATE USER`, PowerShell's way to make a credential, and what a network's QR code says."""
 _RANDOM = re.compile(
     r"(?<![A-Za-z0-9+/=_.-])(?:[A-Za-z0-9]{2,20}[.~_-]{1,2}){0,3}(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])"
     r"(?=[A-Za-z0-9_-]{0,60}[a-z])[A-Za-z0-9_-]{36,200}(?:==?)?(?![A-Za-z0-9+/=_-])"
@@ -222,7 +232,8 @@ def _value(match: re.Match[str], text: str, name: str) -> tuple[int, int] | None
     value = match["quoted"] if quoted else match["bare"].rstrip(".:!?)]}")
     end = start + len(value)
     sign = match["sign"] or ""
-    before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+    floor = max(0, match.start() - _LONGEST_INDENT)
+    before = text[max(floor, text.rfind("\n", floor, match.start()) + 1) : match.start()]
     on_its_own = " " not in before.strip() and _LINE_END.match(text, end) is not None
     tight = sign.strip() == sign and text[end : end + 1] not in ("(", ".", "[")
     alone = sign != "" and (tight or on_its_own)
@@ -237,24 +248,39 @@ def _said(text: str) -> Spans:
         if _NO_PASSWORD.match(low, at):
             continue
         end = _ending(text, end)
-        for pattern in (_SAID, _NEXT):
-            match = pattern.match(text, end)
-            span = _trimmed(match) if match else None
-            if match is None or span is None:
-                continue
-            near = pattern is _SAID and not match["fill"].strip()
-            introduced = pattern is _SAID or _mixed(match["value"]) or _near_user(low, at)
-            if looks_secret(text[slice(*span)], near=near) and introduced:
-                yield span
-    for pattern, words in ((_USED, _USES), (_PAIR, _PAIRS)):
-        if any(word in low for word in words):
-            for match in pattern.finditer(text):
-                if (span := _trimmed(match)) and looks_secret(text[slice(*span)], near=False):
-                    yield span
+        yield from _verbs(text, end)
+        match = _NEXT.match(text, end)
+        span = _trimmed(match) if match and (_mixed(match["value"]) or _near_user(low, at)) else None
+        if span and looks_secret(text[slice(*span)], near=False):
+            yield span
+    if any(word in low for word in _USES):
+        yield from _looking(_USED, text)
+
+
+def _verbs(text: str, end: int) -> Spans:
+    """What a verb or a colon behind the name says of it: the first that looks like one, as in `is still set to ...`."""
+    near = True
+    for _ in range(_MOST_HOPS):
+        match = _SAID.match(text, end)
+        if match is None:
+            return
+        near = near and not match["fill"].strip()
+        span = _trimmed(match)
+        if span and looks_secret(text[slice(*span)], near=near):
+            yield span
+            return
+        end, near = match.start("value"), False
+
+
+def _looking(pattern: re.Pattern[str], text: str) -> Spans:
+    for match in pattern.finditer(text):
+        if (span := _trimmed(match)) and looks_secret(text[slice(*span)], near=False):
+            yield span
 
 
 def _trimmed(match: re.Match[str]) -> tuple[int, int] | None:
-    value = match["value"].rstrip("\"'`.,;:)]}>")
+    value = match["value"].rstrip("\"'`.,;:>")
+    value = value if any(mark in value for mark in "([{") else value.rstrip("\"'`.,;:)]}>")
     start = match.start("value")
     return (start, start + len(value)) if len(value) > 3 else None
 
@@ -268,11 +294,11 @@ def looks_secret(value: str, *, near: bool) -> bool:
     if _PLACEHOLDER.fullmatch(value):
         return False
     digits, letters = any(map(str.isdigit, value)), any(map(str.isalpha, value))
-    marks = not value.isalnum() and any(mark in value for mark in "!@#$%^&*+?~")
+    marks = any(mark in value[1:-1] for mark in "!@#$%^&*+?~")
     if letters and digits:
         return len(value) >= (5 if near else 7)
     if letters and marks:
-        return len(value) >= 8 and not value.istitle()
+        return len(value) >= 8 and (near or not value.istitle())
     if near and digits:
         return len(value) >= 4
     return letters and value.count("-") >= 2 and len(value) >= 16  # words of a passphrase
@@ -349,13 +375,15 @@ _HINTS = (*PASSWORDS, *SECRETS)
 _SAYING = (*PASSWORDS, "pw")
 _TOLD = ("password", "token", "code")
 _LONGEST_NAME = 40
+_LONGEST_INDENT = 200
+_MOST_HOPS = 3
 _RANDOM_LENGTH = 36
 _HASHED = ("sha1-", "sha256-", "sha384-", "sha512-")
 _ENOUGH_TURNS = 0.33
 """Of a word's characters: a word of random letters and digits changes between their kinds at every second one, names of
 things at every tenth."""
 _USES = ("use ", "using ", "take ", "enter ", "from ", "verwende", "nimm", "utilis", "usa", "gebruik")
-_PAIRS = ("zugangsdaten", "anmeldedaten", "credential", "login")
+_PAIRS = ("zugangsdaten", "anmeldedaten", "cred", "login", "log in", "logged in", "sign in", "signed in")
 _LABELLED = (
     (_KEYED, ("key ", "token ", "secret ", "keys ", "tokens ")),
     (_SIGNED, ("sig", "appid=", "api_key=", "apikey=", "sess", "sid=")),
@@ -376,11 +404,12 @@ DETECTORS = (
     Detector("credentials", lambda clues: "://" in clues.text and "@" in clues.text, _url_passwords),
     Detector("credentials", says(("curl",)), lambda text: matches(_CURL, text, 1)),
     Detector("secret", says(_HINTS, FOREIGN_PASSWORDS), lambda text: chain(_fields(text), _said(text))),
+    Detector("secret", says(_PAIRS), lambda text: _looking(_PAIR, text)),
     Detector("secret", says(_CODE_WORDS), _codes),
     Detector("secret", says(("cookie",)), _cookies),
     Detector("secret", says((*_COMMANDS, "echo")), _commands),
     Detector("secret", lambda clues: clues.text.count(":") > 3, lambda text: matches(_PGPASS, text, 1)),
     Detector("secret", says(("phrase", "mnemonic", "seed")), lambda text: matches(_PHRASE, text, 1)),
     Detector("secret", lambda clues: clues.long_run, _random),
-    Detector("secret", says(("identified", "with password", "wifi:")), _stated),
+    Detector("secret", says(("identified", "with password", "securestring", "wifi:")), _stated),
 )

@@ -15,11 +15,17 @@ _DELIMITERS = ("|", "\t", ";", ",", ":")
 _GAPS = re.compile(r"\s{2,}")
 _RULE = re.compile(r"[\s|+:=-]+")
 _LONGEST_HEADER = 1000
+_LONGEST_ROW = 20_000
 _NO_TITLE = frozenset("=()[]{}<>\"'")
 
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,65536}={0,2}(?![A-Za-z0-9+/=_-])")
 _PERCENT = re.compile(r"(?:[\w.+~-]|%[0-9A-Fa-f]{2}){3,300}")
-_REFERENCES = re.compile(r"[^\s<>\"]{0,80}(?:&#(?:\d{2,5}|x[0-9A-Fa-f]{2,4});)[^\s<>\"]{0,160}")
+_REFERENCES = re.compile(r"&#(?:\d{2,5}|x[0-9A-Fa-f]{2,4});[^\s<>\"]{0,160}")
+_LONGEST_BEFORE = 80
+_INSERT = re.compile(r"(?i)\binsert\s{1,9}into\s{1,9}[\w.`\"\[\]]{1,120}\s{0,9}\(([^()]{1,1000})\)\s{0,9}values")
+_STRING = r"'((?:[^'\\]|''|\\.)*+)'"
+_ROW = re.compile(rf"\s{{0,40}},?\s{{0,40}}\(((?:[^()']|{_STRING}|\([^()']*+\))*+)\)", re.DOTALL)
+_CELL = re.compile(rf"(?:^|,)\s*+(?:{_STRING}|([^,'\s]*+))", re.DOTALL)
 _PAIR = re.compile(r"[\w.@+-]{1,64}:(?=\S*\d)(?=\S*[a-z])(?=\S*[^a-z\d])\S{5,128}")
 _SHORTEST = 16
 _WORDS = 0.97
@@ -36,9 +42,12 @@ def columns(text: str, named: Callable[[str], str], secret: Callable[[str, str],
     """
     low, done = lowered(text), 0
     words = COLUMNS if low.isascii() else (*COLUMNS, *FOREIGN_PASSWORDS)
-    for start in sorted({low.rfind("\n", 0, at) + 1 for at, _ in places(low, words)}):
-        stop = _line_end(text, start)
-        if start < done or stop - start > _LONGEST_HEADER:
+    for at, _ in sorted(places(low, words)):
+        if at < done:
+            continue
+        start = low.rfind("\n", done, at) + 1 or done
+        done = stop = _line_end(text, at)
+        if stop - start > _LONGEST_HEADER:
             continue
         delimiter, count, header = _header(text[start:stop].rstrip("\r"), named)
         ruled = delimiter != ""
@@ -46,6 +55,8 @@ def columns(text: str, named: Callable[[str], str], secret: Callable[[str, str],
             first = stop + 1
             stop = _line_end(text, first)
             line = text[first:stop].rstrip("\r")
+            if len(line) > _LONGEST_ROW:
+                break
             if line and _RULE.fullmatch(line):
                 ruled = True
                 continue
@@ -92,7 +103,27 @@ def _cells(line: str, start: int, delimiter: str) -> Iterator[tuple[int, int]]:
 
 def _quoted(line: str) -> list[str]:
     """The cells of a line of CSV, in which a comma may stand in quotes."""
-    return re.findall(r'(?:^|(?<=,))((?:"(?:[^"]|"")*"|[^,"])*)(?:,|$)', line)
+    cells, open_quote = [""], False
+    for at, part in enumerate(line.split(",")):
+        if at and open_quote:
+            cells[-1] += "," + part
+        else:
+            cells[at and len(cells) :] = [part]
+        open_quote ^= part.count('"') % 2 == 1
+    return cells
+
+
+def inserted(text: str, named: Callable[[str], str], secret: Callable[[str, str], bool]) -> Spans:
+    """The same of the rows of SQL's `INSERT INTO users (name, password) VALUES (...), (...)`."""
+    for match in _INSERT.finditer(text):
+        titles = [named(title.strip(' \r\n\t`"[]')) for title in match[1].split(",")]
+        at = match.end() if any(titles) else len(text)
+        while row := _ROW.match(text, at):
+            at, cells = row.end(), list(_CELL.finditer(row[1]))
+            for title, cell in zip(titles, cells, strict=False):
+                value = cell.lastindex or 0
+                if title and len(cells) == len(titles) and secret(title, cell[value]):
+                    yield row.start(1) + cell.start(value), row.start(1) + cell.end(value)
 
 
 def spellings(text: str) -> Iterator[tuple[int, int, str]]:
@@ -102,11 +133,20 @@ def spellings(text: str) -> Iterator[tuple[int, int, str]]:
         for match in _BASE64.finditer(word):
             if said := _decoded(match[0]):
                 yield at + match.start(), at + match.end(), said
-    for sign, pattern, read in (("%", _PERCENT, unquote), ("&#", _REFERENCES, html.unescape)):
-        if sign in text:
-            for match in pattern.finditer(text):
-                if sign in match[0] and (said := read(match[0])) != match[0]:
-                    yield match.start(), match.end(), said
+    if "%" in text:
+        for match in _PERCENT.finditer(text):
+            if "%" in match[0] and (said := unquote(match[0])) != match[0]:
+                yield *match.span(), said
+    if "&#" in text:
+        for match in _REFERENCES.finditer(text):
+            start = match.start()
+            while start and match.start() - start < _LONGEST_BEFORE and _is_bare(text[start - 1]):
+                start -= 1
+            yield start, match.end(), html.unescape(text[start : match.end()])
+
+
+def _is_bare(one: str) -> bool:
+    return not one.isspace() and one not in '<>"'
 
 
 def may_be_spelt(clues: Clues) -> bool:
