@@ -19,7 +19,19 @@ FOREIGN_PASSWORDS = (
     "كلمة المرور", "كلمة السر", "סיסמ", "รหัสผ่าน",
 )  # fmt: skip
 """Those that no ASCII text has."""
-SECRETS = ("pw", "secret", "token", "key", "credential", "cvv", "cvc", "auth", "mnemonic")
+SECRETS = (
+    "pw",
+    "secret",
+    "token",
+    "key",
+    "schl\u00fcssel",
+    "schluessel",
+    "credential",
+    "cvv",
+    "cvc",
+    "auth",
+    "mnemonic",
+)
 """Words in the names of other secrets."""
 _PERSONAL = ("ssn", "phone", "telefon", "mobile", "tax", "pesel", "cpf", "card", "pin", "licen", "iban")
 COLUMNS = (*PASSWORDS, *SECRETS, *_PERSONAL)
@@ -48,7 +60,9 @@ _TABLE = tuple(
          r"|mot_de_passe|motdepasse|mdp|senha|wachtwoord|has[lł]o|heslo|lozinka|парол\w{0,2}|密码|密碼|パスワード|비밀번호|[sş]ifre"
          r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_)?(?:pass|pw)|clave"),
         ("token", r"token|psk|appid|sid|phpsessid|j?sessionid|auth|\w*(?:secret|_token|api_?key)|credentials?"
-         r"|\w*(?:access|private|secret|signing|account|encryption|master|storage|shared|auth)_?key(?:_base)?|\w*secrets"),
+         r"|\w*(?:access|private|secret|signing|account|encryption|master|storage|shared|auth|wifi|wlan|network"
+         r"|licen[cs]e|recovery|activation)_?key(?:_base)?|\w*secrets"
+         r"|\w*(?:wlan|wifi|netzwerk|api|zugangs|geheim|lizenz)_?schl(?:ü|ue)ssel"),
     )
 )  # fmt: skip
 _PLAIN = frozenset(
@@ -121,7 +135,7 @@ def stated_secret(name: str, value: str, *, quoted: bool, alone: bool) -> bool:
     if low in _PLAIN or REFERENCE.fullmatch(value) or any(map(str.isspace, value)):
         return False
     if any(map(str.isdigit, value)):
-        return True
+        return name != "token" or len(value) >= 6
     if name == "password" and (quoted or alone) and value.isalpha():
         return len(value) > 4 and low not in _ABOUT and not any(word in low for word in ("pass", "pwd", "secret"))
     return quoted and (not _SYMBOLS.isdisjoint(value) or not (value.islower() or value.istitle() or value.isupper()))

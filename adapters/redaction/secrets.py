@@ -95,13 +95,13 @@ _PAIR = re.compile(
     r"(?:\s?[/|,]\s?|:(?!\d{2,5}(?:[/,;\s]|$)))" + _VALUE
 )
 _PLACEHOLDER = re.compile(
-    r"[\[{(<$%*].*|.*[(\[{].*[)\]}]|.*\*\*\*.*|https?://.*|.*\.(?:com|org|html?|py|md|json|txt|ya?ml)"
+    r"[\[{(<$%*].*|.*[(\[{].*[)\]}]|[A-Za-z_$][\w.$]*\(.*|.*\*\*\*.*|https?://.*|.*\.(?:com|org|html?|py|md|json|txt|ya?ml)"
     # An address, whose password it is about; a date, a version, a measure.
     r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
     r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*|v?\d+(?:\.\d+)+\S*|\d{1,2}:\d\d.*|\d+[A-Za-z%]{1,4}|[A-Za-z]\d{1,3}"
 )
 _CODE = re.compile(
-    r"(?i)(?<![a-z0-9])(?:pin(?:[- ]?(?:code|number|nummer))?|tan|otp|cvv2?|cvc2?|csc"
+    r"(?i)(?<![a-z0-9])(?:pin(?:[- ]?(?:code|number|nummer))?|passcode|tan|otp|cvv2?|cvc2?|csc"
     r"|(?:verification|security|access|door|gate|alarm|unlock"
     r"|safe|lockbox|garage|login|log-in|one[- ]time|auth\w{0,12}|2fa|mfa|sms|sign-?in"
     r"|recovery|entry)[- ]?(?:pass)?code|(?:bestätigungs|sicherheits|zugangs|prüf"
@@ -131,13 +131,29 @@ _COMMAND = re.compile(
     r"(?:\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,120}?\s-p(?=\S)|\bsshpass\s+-p\s?"
     r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
     r"|\bredis-cli\b[^\n|;]{0,80}?\s-a\s+|\bsqlcmd\b[^\n|;]{0,120}?\s-P\s?|\bopenssl\b[^\n|;]{0,80}?\s-k\s+"
+    r"|\b(?:smbclient|rpcclient|smbget)\b[^\n|;]{0,120}?\s-U\s?['\"]?[^\s%'\"]{1,64}%"
+    r"|\bnet\s+use\b[^\n|;]{0,120}?\s/user:\S{1,64}\s+"
     r"|\b(?:curl|http|wget)\b[^\n|;]{0,120}?\s-(?:u|a)\s+['\"]?[^\s:'\"]{1,64}:)"
     r"['\"]?([^\s'\"]{3,200})"
 )
 _PIPED = re.compile(
     r"\becho\s+(?:-\w\s+)?['\"]?(?:\w{1,32}:)?([^\s'\"|:]{4,128})['\"]?\s*\|\s*(?:sudo\s+-S|(?:sudo\s+)?chpasswd)"
 )
-_COMMANDS = ("mysql", "mariadb", "sshpass", "login", "redis-cli", "curl", "wget", "http ", "sqlcmd", "openssl")
+_COMMANDS = (
+    "mysql",
+    "mariadb",
+    "sshpass",
+    "login",
+    "redis-cli",
+    "curl",
+    "wget",
+    "http ",
+    "sqlcmd",
+    "openssl",
+    "smb",
+    "rpcclient",
+    "net use",
+)
 _PGPASS = re.compile(r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$")
 _PHRASE = re.compile(
     r"(?i)(?:seed|recovery|mnemonic|secret|backup)[- ]?(?:phrase|words?|seed)?[^\n]{0,24}?[:\s\"'“]"
@@ -156,9 +172,10 @@ _STATED = re.compile(
     r"(?i)\bidentified\s+(?:with\s+\S{1,40}\s+)?by\s+['\"](?P<by>[^'\"\n]{4,128})['\"]"
     r"|\bwith\s+(?:encrypted\s+)?password\s+'(?P<password>[^'\n]{4,128})'"
     r"|convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"](?P<secure>[^'\"\n]{4,128})['\"]"
+    r"|(?:login|auth|credentials?)\s?=?\s?\(\s?[\"'][^\"'\n]{1,64}[\"'],\s?[\"'](?P<couple>[^\"'\n]{4,128})[\"']\s?\)"
     r"|wifi:[^\n]{0,80}?[;:]p:(?P<wifi>(?:\\.|[^;\n]){4,63});"
 )
-"""SQL's `CREATE USER`, PowerShell's way to make a credential, and what a network's QR code says."""
+"""What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`); a network's QR code."""
 _RANDOM = re.compile(
     r"(?<![A-Za-z0-9+/=_.-])(?:[A-Za-z0-9]{2,20}[.~_-]{1,2}){0,3}(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])"
     r"(?=[A-Za-z0-9_-]{0,60}[a-z])[A-Za-z0-9_-]{36,200}(?:==?)?(?![A-Za-z0-9+/=_-])"
@@ -214,11 +231,16 @@ def _fields(text: str) -> Spans:
         while start and at - start < _LONGEST_NAME and (text[start - 1].isalnum() or text[start - 1] in "_-."):
             start -= 1
         name = text[start:seen]
-        if match["option"] and not name.startswith("-"):
+        if (match["option"] and not name.startswith("-")) or (match["list"] and not _is_couple(text, start, match)):
             continue
         kind = named(name.lstrip("-")) or named(" ".join((*text[max(0, start - 24) : start].split()[-1:], name)))
         if kind in _TOLD and (span := _value(match, text, kind)):
             yield span
+
+
+def _is_couple(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether a name and a value are all that is in brackets, rather than two words of a list."""
+    return text[max(0, start - 2) : start - 1] in _OPENING and text[match.end() + 1 : match.end() + 2] in _CLOSING
 
 
 def _ending(text: str, at: int) -> int:
@@ -349,7 +371,7 @@ def _random(text: str) -> Spans:
             yield from matches(pattern, text, 1, keep=_is_key)
     for at, word in long_words(text, _RANDOM_LENGTH):
         for match in _RANDOM.finditer(word):
-            hashed = match[0].lower().startswith(_HASHED) or word[: match.start()].endswith("/")
+            hashed = match[0].lower().startswith(_PUBLIC) or word[: match.start()].endswith("/")
             if not hashed and _turns(match[0]) >= _ENOUGH_TURNS:
                 yield at + match.start(), at + match.end()
 
@@ -361,7 +383,7 @@ def _is_key(value: str) -> bool:
 def _stated(text: str) -> Spans:
     for match in _STATED.finditer(text):
         value = match[match.lastgroup or 0]
-        if not _PLACEHOLDER.fullmatch(value) and (match["password"] or not value.isalpha()):
+        if not _PLACEHOLDER.fullmatch(value) and stated_secret("password", value, quoted=True, alone=True):
             yield match.span(match.lastgroup or 0)
 
 
@@ -375,14 +397,17 @@ _HINTS = (*PASSWORDS, *SECRETS)
 _SAYING = (*PASSWORDS, "pw")
 _TOLD = ("password", "token", "code")
 _LONGEST_NAME = 40
+_OPENING, _CLOSING = tuple("([{"), tuple(")]}")
 _LONGEST_INDENT = 200
 _MOST_HOPS = 3
 _RANDOM_LENGTH = 36
-_HASHED = ("sha1-", "sha256-", "sha384-", "sha512-")
+_PUBLIC = ("sha1-", "sha256-", "sha384-", "sha512-", "aaaa")
+"""How a digest begins, and a public key of SSH."""
 _ENOUGH_TURNS = 0.33
 """Of a word's characters: a word of random letters and digits changes between their kinds at every second one, names of
 things at every tenth."""
 _USES = ("use ", "using ", "take ", "enter ", "from ", "verwende", "nimm", "utilis", "usa", "gebruik")
+_STATING = ("identified", "with password", "encrypted password", "securestring", "login", "auth", "credential", "wifi:")
 _PAIRS = ("zugangsdaten", "anmeldedaten", "cred", "login", "log in", "logged in", "sign in", "signed in")
 _LABELLED = (
     (_KEYED, ("key ", "token ", "secret ", "keys ", "tokens ")),
@@ -411,5 +436,5 @@ DETECTORS = (
     Detector("secret", lambda clues: clues.text.count(":") > 3, lambda text: matches(_PGPASS, text, 1)),
     Detector("secret", says(("phrase", "mnemonic", "seed")), lambda text: matches(_PHRASE, text, 1)),
     Detector("secret", lambda clues: clues.long_run, _random),
-    Detector("secret", says(("identified", "with password", "securestring", "wifi:")), _stated),
+    Detector("secret", says(_STATING), _stated),
 )

@@ -9,10 +9,8 @@ everything, as a client may write its fields in another order than the engine di
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-
-import msgspec
 
 from adapters.redaction.finder import Edit, Finder, applied, is_worth_knowing
 from adapters.redaction.tokens import TOKEN_FIELDS
@@ -76,7 +74,7 @@ class Walk:
     def value(self, value: Any, name: str = "") -> Any:
         """Anything of a stranger's, in a field of this name if it is one's."""
         box = [value]
-        for slot in self._slots(box, 0, name, True, json.loads):
+        for slot in self._slots(box, 0, name, True):
             self._fill(slot)
         return box[0]
 
@@ -90,12 +88,12 @@ class Walk:
         known = -1
         while len(self.known) > known:
             known = len(self.known)
-            for slot in self._slots(holder, place, name, free, json.loads):
+            for slot in self._slots(holder, place, name, free):
                 self._fill(slot)
 
     def _is_clean(self, body: Any) -> bool:
         texts: list[str] = []
-        for _, _, value, name in self._slots([body], 0, "", False, msgspec.json.decode):
+        for _, _, value, name in self._slots([body], 0, "", False):
             if type(value) is int:
                 if self.finder.number(name or "", value):
                     return False
@@ -105,7 +103,7 @@ class Walk:
                 texts.append(value)
         return self.finder.clean(texts, self.known)
 
-    def _slots(self, holder: Any, place: Any, name: str, free: bool, read: Callable[[str], Any]) -> Iterator[Slot]:
+    def _slots(self, holder: Any, place: Any, name: str, free: bool) -> Iterator[Slot]:
         """The slots of `holder[place]`. `free`: no field of it is the protocol's. JSON in a string is read as JSON, and
         written anew if something was taken out of it."""
         value = holder[place]
@@ -113,12 +111,12 @@ class Walk:
         if kind is str:
             if len(value) < _SHORTEST or is_file(value):
                 return
-            inner = container(value, read)
+            inner = container(value)
             if inner is None or (name and self.finder.field(name, value)):
                 yield holder, place, value, name
                 return
             box, before = [inner], self.count
-            yield from self._slots(box, 0, "", True, read)
+            yield from self._slots(box, 0, "", True)
             if self.count > before:
                 holder[place] = json.dumps(box[0], ensure_ascii=False)
         elif kind is dict:
@@ -128,13 +126,13 @@ class Walk:
                 if part is None or part is True or part is False or _is_protocol(key, part, free):
                     continue
                 told = title if title and key in ("value", "v") else key
-                yield from self._slots(value, key, told, free or (key in _FREE and type(part) is dict), read)
+                yield from self._slots(value, key, told, free or (key in _FREE and type(part) is dict))
                 if _tells(key, free):
                     yield value, key, key, None
         elif kind is list:
             for at, part in enumerate(value):
                 if type(part) is not int or name or part >= _SMALLEST_CARD:
-                    yield from self._slots(value, at, name if free else "", free, read)
+                    yield from self._slots(value, at, name if free else "", free)
         elif kind is int and (value >= _SMALLEST_CARD or (name and value > 99)):
             yield holder, place, value, name
 
@@ -202,14 +200,22 @@ def pieces(events: list[Any]) -> list[list[str]]:
     return [parts for parts in places.values() if len(set(parts)) > 1]
 
 
-def container(text: str, read: Callable[[str], Any] = msgspec.json.decode) -> Any:
-    """The object or list that `text` is in JSON, or None."""
+def container(text: str) -> Any:
+    """The object or list that `text` is in JSON; None also if a field stands in it twice, as one of them would not be
+    read, and yet be kept."""
     if text[0] not in "{[ \t\r\n" or (bare := text.strip())[:1] + bare[-1:] not in ("{}", "[]"):
         return None
     try:
-        return read(bare)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+        return json.loads(bare, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
         return None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a field stands there twice")
+    return fields
 
 
 def is_file(text: str) -> bool:
