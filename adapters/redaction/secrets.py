@@ -383,7 +383,11 @@ def _is_key(value: str) -> bool:
 def _stated(text: str) -> Spans:
     for match in _STATED.finditer(text):
         value = match[match.lastgroup or 0]
-        if not _PLACEHOLDER.fullmatch(value) and stated_secret("password", value, quoted=True, alone=True):
+        if match["couple"]:
+            tells = stated_secret("password", value, quoted=True, alone=True)
+        else:
+            tells = match["password"] or not value.isalpha()
+        if tells and not _PLACEHOLDER.fullmatch(value):
             yield match.span(match.lastgroup or 0)
 
 

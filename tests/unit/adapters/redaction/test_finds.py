@@ -87,8 +87,8 @@ def test_what_is_taken_out_and_what_stays() -> None:
 
 def planted(name: str) -> list[dict[str, str]]:
     """Texts with a secret in each, 200 to work with (`frozen`), 100 of other shapes that are only measured (`sealed`),
-    and 100 as strangers write them (`strangers`). They stand backwards in their file, for a repository with keys in it
-    is refused by whoever scans it."""
+    100 as strangers write them (`strangers`), and 90 more of those, of which 73 went before anything was made for them
+    (`blind`). They stand backwards in their file, for a repository with keys in it is refused by whoever scans it."""
     lines = (DATA / f"{name}.jsonl").read_text().splitlines()
     return [one | {part: one[part][::-1] for part in ("text", "secret")} for one in map(json.loads, lines)]
 
@@ -105,7 +105,9 @@ def stays(one: dict[str, str], redactor: Redactor) -> bool:
     return bool(where(forms.encode(), [one["secret"]]))
 
 
-@pytest.mark.parametrize(("name", "count", "most"), [("frozen", 200, 0), ("sealed", 100, 3), ("strangers", 100, 7)])
+@pytest.mark.parametrize(
+    ("name", "count", "most"), [("frozen", 200, 0), ("sealed", 100, 3), ("strangers", 100, 4), ("blind", 90, 3)]
+)
 def test_of_the_planted_lists_no_more_stay_than_did(name: str, count: int, most: int) -> None:
     made = planted(name)
     assert len(made) == count
@@ -119,7 +121,7 @@ def test_what_only_looks_like_a_secret_stays() -> None:
     texts = [json.loads(line) for line in (DATA / "innocent.jsonl").read_text().splitlines()]
     wrong = [text for text in texts if recorded(raw(asked(text))).finds]
     print(f"innocent: found {len(wrong)} / {len(texts)}")
-    assert len(wrong) <= 1, wrong
+    assert wrong == []
 
 
 @given(JSON_VALUES, st.sampled_from(PLANTS), st.integers(0, 9))
@@ -164,7 +166,7 @@ def test_long_hostile_texts_take_time_in_proportion() -> None:
         "a@", "@a.", "1 ", "1-", "+1 ", "eyJ", "eyJa.", "sk-", "sk-a", "password=", "password: '", "://a:", "a(at)b.",
         "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "AA00 ", "a_b_", "a_", "(212) ", "tel ", "\\", '"', "{",
         "[REDACTED:", "x", "0", "key", "api_key", ":AA", "hooks.slack.com/services/", "SG.a.", "bearer ", "-u a:", "00",
-        "é@", "密码是",
+        "é@", "密码是", "password is ", "key ", "a,key\n", "&#65;", "insert into a (pin) values (", "me at 1",
     ]  # fmt: skip
     seeds += ["".join(rng.choice("a1@.-_ :=+\"'/(") for _ in range(7)) for _ in range(20)]
 

@@ -55,6 +55,11 @@ def test_tool_arguments_stay_json_and_keep_what_is_around_a_find() -> None:
     )
 
 
+def test_a_field_that_stands_twice_in_tool_arguments_is_read_twice() -> None:
+    (message,) = messages({"role": "assistant", "tool_calls": [tool_call(f'{{"q": "{MAIL}", "q": "x"}}')]})
+    assert message["tool_calls"][0]["function"]["arguments"] == '{"q": "[REDACTED:email]", "q": "x"}'
+
+
 def test_fields_go_by_their_name_and_ids_of_calls_stay() -> None:
     fields = {
         "password": "sesame", "client_secret": "q8Zk2mPx91", "next_page_token": "q8Zk2mPx91q8Zk2mPx91", "cvv": 123,
@@ -370,6 +375,6 @@ def test_wherever_an_answer_is_cut_no_token_gives_a_secret_back(
     events, whole = answers_of(case, list(rendered(request).encode()), tokens=True)
     record = raw(request, events if streamed else whole, tokens_requested=not options)
     assert where(msgspec.msgpack.encode(recorded(record, Redactor(RedactionSettings(kinds=())))), [MAIL])
-    for size in range(len(record.response) + 1):
+    for size in range(0, len(record.response) + 1, 1 + len(record.response) // 150):
         cut = msgspec.structs.replace(record, response=record.response[:size], complete=False)
         assert where(msgspec.msgpack.encode(recorded(cut)), [MAIL]) == {}, size
