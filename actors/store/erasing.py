@@ -6,12 +6,13 @@ A trajectory takes with it its calls, what was said of it, its side calls, and t
 conversation. Ids stay, in lineage and audit trail. Tombstones live until no stream can deliver a record again.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select, true, update
+from sqlalchemy import Connection, delete, select, true, update
 
 from actors.messages import (
     Attributed,
@@ -29,12 +30,10 @@ from actors.store import outcomes
 from actors.store.columns import among
 from actors.store.engine import chunks, insert_new
 from actors.store.runs import bodies
-from actors.store.stories import spans
+from actors.store.stories import answers, spans
 from actors.store.tables import (
     Batches,
-    BatchMembers,
     Calls,
-    CandidateBatches,
     Candidates,
     DeadLetters,
     Forgotten,
@@ -107,15 +106,22 @@ def find(connection: Connection, selector: Selector) -> Scope:
     if selector.caller or selector.trajectories:
         runs |= _kindred(connection, runs)
     calls.update(connection.scalars(select(Calls.id).where(among(Calls.trajectory_id, runs))))
-    there = connection.scalar(select(func.count()).where(among(Runs.id, runs))) or 0
-    batches = set(connection.scalars(select(BatchMembers.batch_id).where(among(BatchMembers.trajectory_id, runs))))
-    orders = bodies(connection, select(Batches.body).where(among(Batches.id, batches)).order_by(Batches.id), BatchOrder)
-    answered = connection.scalars(select(CandidateBatches.batch_id).where(among(CandidateBatches.batch_id, batches)))
+    there = connection.execute(select(Runs.id, Runs.batch_id).where(among(Runs.id, runs))).all()
+    orders = select(Batches.body).order_by(Batches.id)
+    if len(there) == len(runs):  # else those that are gone are looked for among what each order names
+        orders = orders.where(among(Batches.id, {row.batch_id for row in there}))
+    held = {one.id: one for one in bodies(connection, orders, BatchOrder) if not runs.isdisjoint(one.trajectories)}
+    heard = answers(connection, held)
+    seen = defaultdict[int, set[str]](set)
+    for answer in heard:
+        if answer.answer == "trained":
+            orders_of_it = (held[key] for key in answer.batch_ids if key in held)
+            seen[answer.version].update(*(runs.intersection(one.trajectories) for one in orders_of_it))
     return Scope(
-        trajectories=tuple(sorted(runs)), gone=len(runs) - there, exchanges=tuple(sorted(calls)),
-        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))), batches=tuple(sorted(batches)),
-        unanswered=tuple(sorted(batches.difference(answered))), files=tuple(order.path for order in orders),
-        versions=tuple(_touched(connection, runs)),
+        trajectories=tuple(sorted(runs)), gone=len(runs) - len(there), exchanges=tuple(sorted(calls)),
+        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))), batches=tuple(held),
+        unanswered=tuple(key for key in held if not any(key in one.batch_ids for one in heard)),
+        files=tuple(order.path for order in held.values()), versions=tuple(_touched(connection, seen)),
     )  # fmt: skip
 
 
@@ -140,16 +146,8 @@ def _feedback(connection: Connection, selector: Selector, runs: set[str], calls:
     return found.union(key for key, *_ in waiting(connection, calls))
 
 
-def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
-    """Versions trained on some of `runs`, and those that descend from them, by version."""
-    trained = (
-        select(Candidates.version, func.count(BatchMembers.trajectory_id.distinct()))
-        .join(CandidateBatches, CandidateBatches.candidate_id == Candidates.id)
-        .join(BatchMembers, BatchMembers.batch_id == CandidateBatches.batch_id)
-        .where(among(BatchMembers.trajectory_id, runs))
-        .group_by(Candidates.version)
-    )
-    seen = {version: number for version, number in connection.execute(trained)}
+def _touched(connection: Connection, seen: Mapping[int, set[str]]) -> list[Touched]:
+    """The versions `seen`, each with the runs that it was trained on, and those that descend from them, by version."""
     if not seen:
         return []
     heirs = set(seen)
@@ -158,7 +156,10 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
     heirs.update(version for version, parent in connection.execute(lines) if parent in heirs)
     serving = sorted((span.version, span.engine) for span in spans(connection, min(heirs)) if span.until is None)
     return [
-        Touched(version=one, trajectories=seen.get(one, 0), engines=tuple(name for at, name in serving if at == one))
+        Touched(
+            version=one, trajectories=len(seen.get(one, ())),
+            engines=tuple(name for at, name in serving if at == one),
+        )
         for one in sorted(heirs)
     ]
 
@@ -170,12 +171,12 @@ def tombstone(connection: Connection, now: float, selector: Selector, scope: Sco
     for kind, name in ((_TENANT, selector.tenant), (_CALLER, selector.caller)):
         if name:
             connection.execute(delete(Forgotten).where(Forgotten.kind == kind, Forgotten.name == name))
-            insert_new(connection, Forgotten, [{"kind": kind, "name": name, "before": now, "at": now}])
+            insert_new(connection, Forgotten, [{"kind": kind, "name": name, "at": now}])
 
 
 def entomb(connection: Connection, ids: Iterable[str], now: float) -> None:
     """Tombstones for these records: whatever rests on them is refused."""
-    rows = [{"kind": _ID, "name": key, "before": 0.0, "at": now} for key in dict.fromkeys(ids)]
+    rows = [{"kind": _ID, "name": key, "at": now} for key in dict.fromkeys(ids)]
     insert_new(connection, Forgotten, rows)
 
 
@@ -189,7 +190,7 @@ def parts(scope: Scope) -> Iterator[Scope]:
 def erase(connection: Connection, scope: Scope) -> None:
     """Delete the records of `scope`, a part. May be done again.
 
-    Members of orders stay: they are ids, and tell which versions saw them.
+    Orders stay: they name runs by id alone, and tell which versions saw them.
     """
     if scope.trajectories:
         # What a judge said quotes runs, and is found by their tenant alone; by nothing where a run is gone already.
@@ -234,8 +235,8 @@ def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
     if not records or connection.scalar(select(Forgotten.name).limit(1)) is None:
         return set()  # almost always
     plain = [record.trajectory if isinstance(record, Attributed) else record for record in records]
-    wanted = select(Forgotten.kind, Forgotten.name, Forgotten.before).where(Forgotten.kind != _ID)
-    spans = {(kind, name): before for kind, name, before in connection.execute(wanted)}
+    wanted = select(Forgotten.kind, Forgotten.name, Forgotten.at).where(Forgotten.kind != _ID)
+    spans = {(kind, name): at for kind, name, at in connection.execute(wanted)}
     gone = {record.id for record in plain if spans and _spanned(record, spans)}
     grounds = [(record.id, {record.id, *_grounds(record)}) for record in plain]
     gone |= tombstoned(connection, set[str]().union(*(rests for _, rests in grounds)))

@@ -7,7 +7,6 @@ from actors.store.outcomes import GIVEN_UP
 from actors.store.runs import bodies
 from actors.store.tables import (
     Batches,
-    BatchMembers,
     CandidateBatches,
     Candidates,
     Directives,
@@ -34,8 +33,7 @@ def outstanding(connection: Connection) -> BatchOrder | None:
     if order is None:
         return None
     answered = select(CandidateBatches.batch_id).where(CandidateBatches.batch_id == order.id)
-    members = select(Runs.id).join(BatchMembers, BatchMembers.trajectory_id == Runs.id)
-    given_up = members.where(BatchMembers.batch_id == order.id, Runs.came == GIVEN_UP)
+    given_up = select(Runs.id).where(Runs.batch_id == order.id, Runs.came == GIVEN_UP)
     return None if any(connection.scalar(one.limit(1)) for one in (answered, given_up)) else order
 
 

@@ -2,7 +2,7 @@
 
 A trajectory goes with its feedback; its calls go after it, never before: forgetting finds it by them. What is never
 taken: trajectories that a batch may still use, or that one in training holds; sources of lessons in use or on trial,
-and of tasks that are still played; orders that a version came of, with their members; everything audited; dead letters.
+and of tasks that are still played; orders that a version came of; everything audited; dead letters.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,6 @@ from actors.store import outcomes, policy
 from actors.store.lessons import experiences
 from actors.store.tables import (
     Batches,
-    BatchMembers,
     Calls,
     CandidateBatches,
     Candidates,
@@ -58,7 +57,7 @@ def protected(connection: Connection) -> set[str]:
     lessons = [lesson for lesson in experiences(connection) if lesson.state in ("candidate", "active")]
     played = select(TaskSources.source).join(Tasks, Tasks.id == TaskSources.task_id).where(Tasks.state != "retired")
     open_orders = select(Batches.id).where(_no_version)
-    training = select(BatchMembers.trajectory_id).where(BatchMembers.batch_id.in_(open_orders))
+    training = select(Runs.id).where(Runs.batch_id.in_(open_orders))
     return {
         *(source for lesson in lessons for source in lesson.sources),
         *connection.scalars(played), *connection.scalars(training),
@@ -83,8 +82,6 @@ def drop(connection: Connection, kind: Kind, ids: Sequence[str], before: float) 
     if kind == "trajectories":
         connection.execute(delete(Reports).where(Reports.joined.in_(going)))
         outcomes.forget(connection, going)
-    elif kind == "batches":
-        connection.execute(delete(BatchMembers).where(BatchMembers.batch_id.in_(going)))
     return len(going)
 
 

@@ -10,7 +10,7 @@ from actors.messages import Attributed, Trajectory, decode
 from actors.statistics.parties import party_of
 from actors.store.columns import among, lookup
 from actors.store.lessons import experiences
-from actors.store.stories import Order, orders_of
+from actors.store.stories import Order, order_of
 from actors.store.tables import Calls, Reports, Runs, Tasks, TaskSources, Uses
 
 
@@ -56,7 +56,8 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     used: dict[str, int]
     """By actor that has taken the outcome in: the newest revision that it has."""
     reports: tuple[Report, ...]
-    orders: tuple[Order, ...]
+    order: Order | None
+    """That holds it."""
     lessons: tuple[str, ...]
     """Lessons that name it as a source, with their state: `ID (active)`."""
     tasks: tuple[str, ...]
@@ -77,7 +78,7 @@ def run_story(connection: Connection, name: str) -> RunStory | Literal["open"] |
     more = {
         "trajectory_id": newest.id, "others": len(runs) - 1, "party": party_of(newest.tenant, newest.caller),
         "cut_off": run.cut_off if isinstance(run, Trajectory) else "", "used": _used(connection, newest.id),
-        "reports": _reports(connection, newest.id), "orders": orders_of(connection, newest.id),
+        "reports": _reports(connection, newest.id), "order": order_of(connection, newest.batch_id) if newest.batch_id else None,
         "lessons": [f"{one.id} ({one.state})" for one in experiences(connection) if newest.id in one.sources],
         "tasks": _tasks(connection, newest.id),
     }  # fmt: skip

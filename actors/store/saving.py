@@ -84,8 +84,6 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     for guess in of[Guessed]:
         connection.execute(update(Runs).where(Runs.id == guess.id).values(guessed=guess.outcome))
     for order in of[BatchOrder]:
-        members = [{"batch_id": order.id, "trajectory_id": member} for member in order.trajectories]
-        insert_new(connection, t.BatchMembers, members)
         unused = among(Runs.id, order.trajectories), Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(batch_id=order.id))
     for candidate in of[Candidate]:

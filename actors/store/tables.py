@@ -121,7 +121,7 @@ class Runs(Record, named="trajectories"):
     """Trajectory whose conversation it goes on with; empty for none."""
     attributed: Mapped[bool]
     batch_id: Mapped[str]
-    """Batch that used it; empty if none did."""
+    """The one order that holds it; empty if none does."""
     dropped: Mapped[str]
     """Why no batch will use it; empty while one may."""
     came: Mapped[str]
@@ -143,6 +143,7 @@ class Runs(Record, named="trajectories"):
         # All that the gate's evidence is chosen by, so that looking for it reads no row.
         Index("ix_trajectories_exam", "source", "attributed", "ended", "id", "tenant", "caller", "outcome"),
         Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
+        _some("ix_trajectories_batch", "batch_id <> ''", "batch_id"),
         _some("ix_trajectories_dropped", "dropped <> ''", "dropped"),
         _some("ix_trajectories_side", "side_of <> ''", "side_of"),
         _some("ix_trajectories_continues", "continues <> ''", "continues"),
@@ -207,13 +208,6 @@ class Batches(Record):
     created: Mapped[Time]
 
 
-class BatchMembers(Base):
-    """Which trajectories an order holds."""
-
-    batch_id: Mapped[Key]
-    trajectory_id: Mapped[Link]
-
-
 class Candidates(Record):
     """A weight version."""
 
@@ -271,10 +265,8 @@ class Forgotten(Base):
     """A tombstone: what was forgotten does not come back over the streams."""
 
     kind: Mapped[Key]
-    """"id" of a record; "tenant" or "caller": everything of theirs from before `before`."""
+    """"id" of a record; "tenant" or "caller": everything of theirs from before `at`."""
     name: Mapped[Key]
-    before: Mapped[float]
-    """Unix seconds; 0 for ids."""
     at: Mapped[Time]
 
 

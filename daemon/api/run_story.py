@@ -106,7 +106,7 @@ def _outcome(story: RunStory) -> str:
 def _came(story: RunStory) -> list[str]:
     """What became of the run in training, and of its outcome elsewhere."""
     told: list[str] = []
-    order = story.orders[-1] if story.orders else None
+    order = story.order
     if story.guessed is not None:
         told.append(f"ordered with a provisional outcome of {story.guessed:.2f}: nobody had reported it")
     if order is not None:

@@ -8,7 +8,7 @@ import { version } from "./parts.js";
 function fate(run, step) {
   if (!run.trainable) return `masked: ${run.why_not || "not trainable"}`;
   if (run.lineage.dropped) return `left out: ${run.lineage.dropped.replaceAll("_", " ")}`;
-  if (!run.lineage.batches.length) return "waits for a batch";
+  if (!run.lineage.batch) return "waits for a batch";
   const how = step.label === "ABSTAIN" ? ", credit from the outcome alone" : "";
   const came = run.lineage.came;
   if (came && came !== "learned") return `not trained on: ${came.replaceAll("_", " ")}`;

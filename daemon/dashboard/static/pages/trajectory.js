@@ -149,8 +149,8 @@ function reported(run) {
 const quiet = (reason) => reason.replaceAll("_", " ");
 
 function lineage(run) {
-  const { batches, dropped, came } = run.lineage;
-  if (!batches.length)
+  const { batch, dropped, came } = run.lineage;
+  if (!batch)
     return section(
       "Lineage",
       el(
@@ -164,42 +164,36 @@ function lineage(run) {
   return section(
     "Lineage",
     el(
-      "ol",
-      { class: "lineage" },
-      batches.map((batch) =>
-        el(
-          "li",
-          { "data-key": batch.batch_id },
-          el("p", {}, "Batch ", el("code", {}, batch.batch_id.slice(0, 12)), ", ordered ", time(batch.created)),
-          batch.versions.length
-            ? el(
-                "ul",
+      "div",
+      { class: "lineage", "data-key": batch.batch_id },
+      el("p", {}, "Batch ", el("code", {}, batch.batch_id.slice(0, 12)), ", ordered ", time(batch.created)),
+      batch.versions.length
+        ? el(
+            "ul",
+            {},
+            batch.versions.map((each) =>
+              el(
+                "li",
                 {},
-                batch.versions.map((each) =>
-                  el(
-                    "li",
-                    {},
-                    "trained into ",
-                    version(each.version),
-                    " from ",
-                    version(each.parent),
-                    ", ",
-                    time(each.trained),
-                    verdicts(each),
-                    served(each),
-                  ),
-                ),
-              )
-            : null,
-          came === "learned"
-            ? null
-            : el(
-                "p",
-                { class: "soft" },
-                came ? `Nothing was learned from it: ${quiet(came)}.` : "The learner has not answered yet.",
+                "trained into ",
+                version(each.version),
+                " from ",
+                version(each.parent),
+                ", ",
+                time(each.trained),
+                verdicts(each),
+                served(each),
               ),
-        ),
-      ),
+            ),
+          )
+        : null,
+      came === "learned"
+        ? null
+        : el(
+            "p",
+            { class: "soft" },
+            came ? `Nothing was learned from it: ${quiet(came)}.` : "The learner has not answered yet.",
+          ),
     ),
   );
 }

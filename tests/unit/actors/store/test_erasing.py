@@ -146,26 +146,30 @@ async def test_side_calls_and_continuations_go_too_to_any_depth(kept: Kept) -> N
 
 
 async def test_versions_that_saw_it_are_listed_with_their_heirs_and_where_they_serve(kept: Kept) -> None:
-    await kept.run("a")
-    await kept.run("b")
-    order = BatchOrder(id="o", path="/b/o.batch", sha256="", size=0, trajectories=("a", "b"), created=1.0)
-    late = BatchOrder(id="late", path="/b/late.batch", sha256="", size=0, trajectories=("a",), created=2.0)
+    for key in ("a", "b", "c", "d"):
+        await kept.run(key, continues="a" if key in "cd" else "")
 
-    def version(number: int, *batches: str) -> Candidate:
+    def order(key: str, *runs: str) -> BatchOrder:
+        return BatchOrder(id=key, path=f"/b/{key}.batch", sha256="", size=0, trajectories=runs)
+
+    def version(number: int, *batches: str, answer: str = "trained") -> Candidate:
         return Candidate(
-            id=f"v{number}", version=number, parent=number - 1, path="", files=(), manifest="", batch_ids=batches
-        )
+            id=f"v{number} {answer}", version=number, parent=number - 1, path="", files=(), manifest="",
+            batch_ids=batches, answer=answer,
+        )  # fmt: skip
 
     serving = Serving(id="s", engine="one", version=3, previous=1, path="", result="swapped", since=9.0)
-    await kept.store.save([order, late, version(1), version(2, "o"), version(3), serving])
+    await kept.store.save([order("o", "a", "b"), order("late", "c"), order("skipped", "d"), serving])
+    # An answer to a skipped order names the version that stands, which saw nothing of it.
+    await kept.store.save([version(1), version(1, "skipped", answer="skipped"), version(2, "o"), version(3)])
     scope = await kept.forget(Selector(trajectories=("a",)))
     assert scope.versions == (
         Touched(version=2, trajectories=1), Touched(version=3, trajectories=0, engines=("one",)),
     )  # fmt: skip
-    assert (scope.batches, scope.unanswered) == (("late", "o"), ("late",))
-    assert scope.files == ("/b/late.batch", "/b/o.batch")
+    assert (scope.batches, scope.unanswered) == (("late", "o", "skipped"), ("late",))
+    assert scope.files == ("/b/late.batch", "/b/o.batch", "/b/skipped.batch")
     again = await kept.forget(Selector(trajectories=("a",)))
-    assert again.versions == scope.versions
+    assert again.versions == scope.versions, "found by what the order names"
     assert again.empty
 
 
@@ -246,7 +250,7 @@ REACHED = {
 BY_LESSON = {"experiences", "embeddings"}
 """By what is done to lessons."""
 ONLY_IDS_AND_FIGURES = {
-    "batches", "batch_members", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
+    "batches", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
     "processed", "forgotten", "state", "leases",
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "what is too old": lambda c: [
         due(c, kind, 5.0, 9) for kind in ("trajectories", "feedback", "exchanges", "batches")
     ],
-    "what is to be forgotten": lambda c: find(c, Selector(caller="k", trajectories=("a",))),
+    "what is to be forgotten": lambda c: find(c, Selector(caller="k")),
     "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")
