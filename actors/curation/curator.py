@@ -142,7 +142,7 @@ class Curator(Actor):
         await self._fill(now)
         await self._ask_of_agents(now)
         self.started = True
-        orders = await store.batches(KEEP_FILES + 1)
+        orders = await store.newest(BatchOrder, KEEP_FILES + 1)
         await anyio.to_thread.run_sync(self._files.clean, {order.id for order in orders})
         _log.info(
             "curator_started",
@@ -173,14 +173,14 @@ class Curator(Actor):
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
         self.frozen = await self._store.frozen()
         self.heard = Heard(self.heard.since)
-        for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
+        for candidate in sorted(await self._store.newest(Candidate, REMEMBERED), key=lambda one: one.created):
             self._trained(candidate)
-        for directive in reversed(await self._store.directives(REMEMBERED)):
+        for directive in reversed(await self._store.newest(Directive, REMEMBERED)):
             self.heard.directive(directive)
         head = await self._store.head()
         if head is not None:
             self.pool.freshness.trained(head)
-        for serving in reversed(await self._store.servings(limit=_SERVINGS)):
+        for serving in reversed(await self._store.newest(Serving, _SERVINGS)):
             self.pool.freshness.serves(serving)
 
     async def _fill(self, now: float) -> None:

@@ -136,9 +136,9 @@ class Gatekeeper(Actor):
         return (last.created if judged and last is not None else newest.created) + _PATIENCE
 
     async def start(self) -> None:
-        verdicts = await self._store.verdicts(limit=100)
+        verdicts = await self._store.newest(Verdict, 100)
         refused = {verdict.manifest for verdict in verdicts if _REFUSED in verdict.measurements}
-        candidates = await self._store.candidates(limit=REMEMBERED)
+        candidates = await self._store.newest(Candidate, REMEMBERED)
         self._lineage = Lineage((item.version, item.parent) for item in candidates)
         head = await self._store.head()
         self._newest = head if head is not None and head.manifest not in refused else None
@@ -207,11 +207,11 @@ class Gatekeeper(Actor):
         last = self._last
         if last is None or last.decision != "promote":
             return None
-        servings = await self._store.servings(limit=1)
+        servings = await self._store.newest(Serving, 1)
         if servings and servings[0].since >= last.created:
             return None
         # What waits for a trial is dropped with it.
-        orders = await self._store.directives(limit=REMEMBERED)
+        orders = await self._store.newest(Directive, REMEMBERED)
         return None if any(one.kind == "rollback" and one.created >= last.created for one in orders) else last
 
     async def _look(self, candidate: Candidate, heard: Sequence[Message] = ()) -> Result:
@@ -377,7 +377,7 @@ class Gatekeeper(Actor):
     async def _condemned(self, candidate: Candidate) -> Comparison | None:
         """A rejection if `candidate`, or a version between it and what serves, was rolled back or given up."""
         incumbent, since = await self._serves()
-        orders = await self._store.directives(limit=REMEMBERED)
+        orders = await self._store.newest(Directive, REMEMBERED)
         ended = [order for order in reversed(orders) if order.kind in _ENDED and "follow" not in order.details]
         bad = {number(order, "version"): order for order in ended}
         for version in self._lineage.line(candidate.version):
@@ -414,7 +414,7 @@ class Gatekeeper(Actor):
         return self._last
 
     async def _servings(self) -> list[Serving]:
-        servings = await self._store.servings(limit=1000)
+        servings = await self._store.newest(Serving, 1000)
         return [item for item in servings if item.result in ("started", "swapped") and item.engine != self._shadow_name]
 
     async def _incumbent(self) -> int:

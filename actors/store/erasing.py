@@ -157,7 +157,8 @@ def _touched(connection: Connection, seen: Mapping[int, set[str]]) -> list[Touch
     serving = sorted((span.version, span.engine) for span in spans(connection, min(heirs)) if span.until is None)
     return [
         Touched(
-            version=one, trajectories=len(seen.get(one, ())),
+            version=one,
+            trajectories=len(seen.get(one, ())),
             engines=tuple(name for at, name in serving if at == one),
         )
         for one in sorted(heirs)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, true
 
+from actors.messages import Serving
 from actors.store import outcomes, policy
 from actors.store.lessons import experiences
 from actors.store.tables import (
@@ -94,7 +95,7 @@ def on_trial(connection: Connection) -> set[int]:
 def served_last(connection: Connection, number: int) -> set[int]:
     """The `number` versions that each engine served last, the one that it serves among them."""
     by_engine: dict[str, dict[int, None]] = {}
-    for one in policy.servings(connection, None, 10_000):  # newest first
+    for one in policy.newest(connection, Serving, 10_000):
         if one.result in policy.LOADED:
             by_engine.setdefault(one.engine, {})[one.version] = None
     return {version for versions in by_engine.values() for version in list(versions)[:number]}

@@ -75,10 +75,11 @@ def run_story(connection: Connection, name: str) -> RunStory | Literal["open"] |
     newest = runs[0]
     body = decode(newest.body)
     run = body.trajectory if isinstance(body, Attributed) else body
+    order = order_of(connection, newest.batch_id) if newest.batch_id else None
     more = {
         "trajectory_id": newest.id, "others": len(runs) - 1, "party": party_of(newest.tenant, newest.caller),
         "cut_off": run.cut_off if isinstance(run, Trajectory) else "", "used": _used(connection, newest.id),
-        "reports": _reports(connection, newest.id), "order": order_of(connection, newest.batch_id) if newest.batch_id else None,
+        "reports": _reports(connection, newest.id), "order": order,
         "lessons": [f"{one.id} ({one.state})" for one in experiences(connection) if newest.id in one.sources],
         "tasks": _tasks(connection, newest.id),
     }  # fmt: skip

@@ -140,15 +140,10 @@ class Store(Database):
     task_states = _question(pool.task_states)
     mark_tasks = _change(pool.mark)
     task_counts = _question(pool.task_counts)
-    batches = _question(policy.batches)
+    newest = _question(policy.newest)
     outstanding = _question(policy.outstanding)
-    candidates = _question(policy.candidates)
     head = _question(policy.head)
-    verdicts = _question(policy.verdicts)
-    servings = _question(policy.servings)
     first_served = _question(policy.first_served)
-    last_serving = _question(policy.last_serving)
-    directives = _question(policy.directives)
     frozen = _question(policy.frozen)
 
     async def counts(self) -> dict[str, int]:

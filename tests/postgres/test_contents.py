@@ -55,7 +55,7 @@ async def test_text_is_sorted_by_its_bytes_whatever_the_language_of_the_database
 async def test_numbers_have_64_bits(store: Store, postgres: Cluster, database: str):
     large = 2**40 + 1
     await store.save([Candidate(id="c", version=large, parent=large - 1, path="", files=(), manifest="")])
-    assert [one.version for one in await store.candidates()] == [large]
+    assert [one.version for one in await store.newest(Candidate)] == [large]
     kinds = rows(
         postgres.url(database),
         "SELECT DISTINCT data_type FROM information_schema.columns WHERE table_schema = 'public'",

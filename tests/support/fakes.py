@@ -15,7 +15,6 @@ from actors.kinds.holdout import held_out
 from actors.messages import (
     Attributed,
     Candidate,
-    Directive,
     Exchange,
     Experience,
     Feedback,
@@ -24,7 +23,6 @@ from actors.messages import (
     Task,
     ToolCall,
     Trajectory,
-    Verdict,
     VersionSpan,
     derived_id,
 )
@@ -37,6 +35,7 @@ from actors.system.actor import Result
 from actors.system.errors import DependencyUnavailable
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 class FakeStore:
@@ -66,21 +65,14 @@ class FakeStore:
     async def frozen(self) -> bool:
         return self.is_frozen
 
-    async def candidates(self, limit: int = 100) -> list[Candidate]:
-        return self._of(Candidate, "version", limit)
+    async def newest(self, kind: type[M], limit: int = 100, *, engine: str | None = None) -> list[M]:
+        time = {Candidate: "version", Serving: "since"}.get(kind, "created")
+        found = self._of(kind, time, 10_000)
+        return [item for item in found if engine in (None, getattr(item, "engine", None))][:limit]
 
     async def head(self) -> Candidate | None:
         moves = [one for one in self._of(Candidate, "created", 10_000) if one.answer in ("trained", "went_back")]
         return max(moves, key=lambda one: (one.created, one.version), default=None)
-
-    async def verdicts(self, limit: int = 100) -> list[Verdict]:
-        return self._of(Verdict, "created", limit)
-
-    async def directives(self, limit: int = 100) -> list[Directive]:
-        return self._of(Directive, "created", limit)
-
-    async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
-        return [item for item in self._of(Serving, "since", 10_000) if engine in (None, item.engine)][:limit]
 
     async def first_served(self) -> int | None:
         made = [one for one in self._of(Serving, "since", 10_000) if one.result in ("started", "swapped")]

@@ -89,7 +89,7 @@ async def test_an_order_names_a_file_with_its_members(bench: Bench) -> None:
         decode_batch(data[:-1])
     assert (order.sha256, order.size) == (hashlib.sha256(data).hexdigest(), len(data))
     assert (order.groups, order.production, order.min_version) == (1, 0, 0)
-    assert [stored.id for stored in await bench.store.batches()] == [order.id]
+    assert [stored.id for stored in await bench.store.newest(BatchOrder)] == [order.id]
 
 
 async def test_freeze_stops_ordering_and_thaw_goes_on(bench: Bench) -> None:
@@ -119,7 +119,7 @@ async def test_a_crash_before_the_commit_gives_the_same_order_again(bench: Bench
     (order,) = await bench.credit(*items)
     assert bench.files() == [Path(order.path).name]
     await bench.credit(*items)
-    assert len(await bench.store.batches()) == 1
+    assert len(await bench.store.newest(BatchOrder)) == 1
 
 
 async def test_a_full_disk_is_waited_out_and_the_order_comes_when_there_is_room(

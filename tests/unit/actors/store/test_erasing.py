@@ -193,7 +193,7 @@ async def test_what_an_actor_makes_of_forgotten_things_is_neither_written_nor_se
     assert [item.id.split(":")[1] for item in written or ()] == ["sound", "given-up"]
     assert await kept.store.trajectory("rebuilt") is None
     assert [lesson.id for lesson in await kept.store.experiences()] == ["given-up"]
-    assert await kept.store.batches() == []
+    assert await kept.store.newest(BatchOrder) == []
     assert (await kept.store.counts())["forgotten_refused"] == 3
     # What was refused of traffic is gone for whoever else has it in hand; a lesson may be drawn again from others.
     assert await kept.store.tombstoned(["rebuilt", "drawn", "order"]) == {"rebuilt"}

@@ -122,7 +122,7 @@ async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None
     version = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("answered",))
     await kept.store.save([*orders, version])
     await kept.retention().round()
-    assert {order.id for order in await kept.store.batches()} == {"answered", "newest"}
+    assert {order.id for order in await kept.store.newest(BatchOrder)} == {"answered", "newest"}
 
 
 @pytest.mark.promise
