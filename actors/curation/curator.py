@@ -184,14 +184,13 @@ class Curator(Actor):
             self.pool.freshness.serves(serving)
 
     async def _fill(self, now: float) -> None:
-        """The pool, with what is neither used nor dropped: what nobody has reported a page at a time."""
+        """The pool, with what is neither used nor dropped, a page at a time."""
         room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
         self.effects["pool full"] += await self._store.drop_unused(room, "pool full")
         self.effects["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
-        self._put(await self._store.unused(room), now)
         after = (-1.0, "")
-        while page := await self._store.unreported(after, _PAGE):
+        while page := await self._store.unused(after, _PAGE):
             self._put(page, now)
             await checkpoint()
             after = (page[-1].trajectory.ended, page[-1].id)
@@ -205,17 +204,14 @@ class Curator(Actor):
         """Fill the pool; order if it is time."""
         records: list[Message] = []
         latest = await self._store.latest(self.name, [received.message for received in batch])
-        # After a restart the pool has, and may have ordered, what the stream has yet to deliver. And what was in an
-        # order is in no other one, whatever is reported of it later.
-        settled = await self._store.settled(list(latest.runs))
         for received in batch:
             match received.message:
                 case Attributed(id=key):
                     item = latest.runs[key]
                     self.provisional.saw(item.trajectory, exam=self._kept(item))
-                    records += self._take(item, latest, settled)
+                    records += self._take(item, latest)
                 case OutcomeChanged(id=key) if key in latest.runs:
-                    records += self._take(latest.runs[key], latest, settled)
+                    records += self._take(latest.runs[key], latest)
                 case Candidate() as candidate:
                     records.append(candidate)
                     self._answered(candidate)
@@ -244,11 +240,13 @@ class Curator(Actor):
         await self._guess(now)
         return await self._order([])
 
-    def _take(self, item: Attributed, latest: Latest, settled: set[str]) -> list[Message]:
+    def _take(self, item: Attributed, latest: Latest) -> list[Message]:
         """Into the pool; and once a revision to curriculum and estimates, but for what is the gate's."""
         run = item.trajectory
-        if item.id not in settled:
-            settled.add(item.id)  # a batch may tell of it twice
+        # After a restart the pool has, and may have ordered, what the stream has yet to deliver. And what was in an
+        # order is in no other one, whatever is reported of it later.
+        if item.id not in latest.settled:
+            latest.settled.add(item.id)  # a batch may tell of it twice
             self.pool.add(item, self._clock())
         if run.source == "probe" or self._kept(item) or not latest.news(run):
             return []

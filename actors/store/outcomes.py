@@ -40,6 +40,8 @@ class Latest(msgspec.Struct, frozen=True):
     whose newer outcome comes."""
     used: dict[str, int]
     """By id: the newest revision of its outcome that the actor has taken in."""
+    settled: set[str]
+    """Those that a batch used or the curator dropped."""
 
     def news(self, run: Trajectory) -> bool:
         """Whether the outcome of `run` is one that the actor has not taken in; from now on it has."""
@@ -125,17 +127,20 @@ def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> L
     items = {one.id: one for one in messages if isinstance(one, Attributed)}
     told = {(one.id, one.revision) for one in messages if isinstance(one, OutcomeChanged)}
     mine = (Uses.trajectory_id == Runs.id) & (Uses.actor == actor)
-    rows = select(Runs.id, Runs.outcome, Runs.revision, func.max(Uses.revision)).outerjoin(Uses, mine).group_by(Runs.id)
-    found = connection.execute(rows.where(among(Runs.id, {*items, *(key for key, _ in told)})))
-    known = {key: (outcome, revision, used) for key, outcome, revision, used in found}
+    settled = ((Runs.batch_id != "") | (Runs.dropped != "")).label("settled")
+    rows = select(Runs.id, Runs.outcome, Runs.revision, settled, func.max(Uses.revision).label("used"))
+    mine_too = rows.outerjoin(Uses, mine).group_by(Runs.id)
+    found = connection.execute(mine_too.where(among(Runs.id, {*items, *(key for key, _ in told)})))
+    known = {row.id: row for row in found}
     for key, item in items.items():
-        outcome, revision, _ = known.get(key, (None, 0, None))
-        if outcome is not None and (item.trajectory.outcome is None or revision > item.trajectory.outcome_revision):
-            items[key] = revised(item, outcome, revision)
-    wanted = [key for key, revision in told if key not in items and key in known and known[key][1] == revision]
+        row, run = known.get(key), item.trajectory
+        if row and row.outcome is not None and (run.outcome is None or row.revision > run.outcome_revision):
+            items[key] = revised(item, row.outcome, row.revision)
+    wanted = [key for key, revision in told if key not in items and key in known and known[key].revision == revision]
     credited = select(Runs.body).where(among(Runs.id, wanted), Runs.attributed)
     items |= {item.id: item for item in runs.bodies(connection, credited, Attributed)}
-    return Latest(items, {key: used for key, (*_, used) in known.items() if used is not None})
+    used = {key: row.used for key, row in known.items() if row.used is not None}
+    return Latest(items, used, {key for key, row in known.items() if row.settled})
 
 
 def newest_late(connection: Connection, since: float, limit: int) -> list[str]:

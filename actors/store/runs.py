@@ -5,7 +5,7 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import Connection, Select, func, select, update
 
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Exchange, Feedback, Trajectory, decode
@@ -140,23 +140,17 @@ def _without_credit(connection: Connection, statement: Select[Any]) -> list[Traj
 _UNUSED = (Runs.attributed, Runs.batch_id == "", Runs.dropped == "")
 
 
-def unused(connection: Connection, limit: int) -> list[Attributed]:
-    """Attributed trajectories with an outcome that neither a batch used nor the curator dropped: the newest `limit`,
-    oldest first."""
-    wanted = select(Runs.body).where(*_UNUSED, Runs.outcome.is_not(None))
-    return bodies(connection, wanted.order_by(Runs.ended.desc(), Runs.id.desc()).limit(limit), Attributed)[::-1]
-
-
-def unreported(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
-    """The same without an outcome, those that come after (end, id), oldest first: there may be thousands of them."""
+def unused(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
+    """Attributed trajectories that neither a batch used nor the curator dropped, those that come after (end, id),
+    oldest first: there may be thousands of them."""
     ended, key = after
     later = (Runs.ended > ended) | ((Runs.ended == ended) & (Runs.id > key))
-    wanted = select(Runs.body).where(*_UNUSED, Runs.outcome.is_(None), later)
-    return bodies(connection, wanted.order_by(Runs.ended, Runs.id).limit(limit), Attributed)
+    wanted = select(Runs.body).where(*_UNUSED, later).order_by(Runs.ended, Runs.id).limit(limit)
+    return bodies(connection, wanted, Attributed)
 
 
 def drop_unused(connection: Connection, room: int, reason: str, *, reported: bool = True) -> int:
-    """Drop what `unused` (or, not `reported`, `unreported`) has beyond the newest `room`; how many that are. Of those
+    """Drop what `unused` has, with an outcome or not `reported`, beyond the newest `room`; how many that are. Of those
     that ended at the same moment as the last that has room, all are left."""
     alike = (*_UNUSED, Runs.outcome.is_not(None) if reported else Runs.outcome.is_(None))
     newest = select(Runs.ended).where(*alike).order_by(Runs.ended.desc()).limit(1)
@@ -166,31 +160,18 @@ def drop_unused(connection: Connection, room: int, reason: str, *, reported: boo
     return connection.execute(update(Runs).where(*alike, Runs.ended < last).values(dropped=reason)).rowcount
 
 
-def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Those of the trajectories `ids` that a batch used or the curator dropped."""
-    done = (Runs.batch_id != "") | (Runs.dropped != "")
-    return set(connection.scalars(select(Runs.id).where(among(Runs.id, ids), done)))
-
-
 def recent_outcomes(
-    connection: Connection, *, source: str, since: float = 0.0, limit: int = 100, until: float = inf
-) -> list[OutcomeRow]:
-    """Trajectories that ended from `since` on, and before `until`, newest first, those without an outcome included."""
-    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, Runs.source == source)
-
-
-def judged_outcomes(
-    connection: Connection, version: int, *, since: float = 0.0, limit: int = 100, until: float = inf
-) -> list[OutcomeRow]:
-    """As `recent_outcomes`: production trajectories that `version` alone sampled and that have an outcome."""
-    alone = Runs.source == "production", Runs.max_version == version, Runs.min_version == version
-    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, *alone, Runs.outcome.is_not(None))
-
-
-def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
+    connection: Connection, *, source: str = "production", version: int | None = None, since: float = 0.0,
+    until: float = inf, limit: int = 100,
+) -> list[OutcomeRow]:  # fmt: skip
+    """Trajectories that ended from `since` on, and before `until`, newest first, those without an outcome included; of
+    a `version` those that it alone sampled and that have one."""
     columns = (getattr(Runs, name) for name in OutcomeRow.__struct_fields__)
-    wanted = select(*columns).where(*where).order_by(Runs.ended.desc(), Runs.id).limit(limit)
-    return [OutcomeRow(**one._asdict()) for one in connection.execute(wanted)]
+    wanted = select(*columns).where(Runs.source == source, Runs.ended >= since, Runs.ended < until)
+    if version is not None:
+        wanted = wanted.where(Runs.max_version == version, Runs.min_version == version, Runs.outcome.is_not(None))
+    found = connection.execute(wanted.order_by(Runs.ended.desc(), Runs.id).limit(limit))
+    return [OutcomeRow(**one._asdict()) for one in found]
 
 
 def reporting_parties(connection: Connection, limit: int) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,22 +80,19 @@ class FakeStore:
         return made[-1].version if made else None
 
     async def recent_outcomes(
-        self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        runs = [run for run in self._of(Trajectory, "ended", 100_000) if source in (None, run.source)]
+        self, *, source: str = "production", version: int | None = None, since: float = 0.0, until: float = inf,
+        limit: int = 100,
+    ) -> list[OutcomeRow]:  # fmt: skip
+        runs = [run for run in self._of(Trajectory, "ended", 100_000) if source == run.source]
+        if version is not None:
+            runs = [run for run in runs if run.outcome is not None and run.min_version == run.max_version == version]
         return [
             OutcomeRow(
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
                 max_version=run.max_version, goal=run.goal,
             )
-            for run in runs if run.ended >= since and (until is None or run.ended < until)
+            for run in runs if since <= run.ended < until
         ][:limit]  # fmt: skip
-
-    async def judged_outcomes(
-        self, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        rows = await self.recent_outcomes(source="production", since=since, limit=100_000, until=until)
-        return [r for r in rows if r.outcome is not None and r.min_version == r.max_version == version][:limit]
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(run, "") for run in self._of(Trajectory, "ended", 100_000) if run.id in set(ids)]

@@ -110,7 +110,7 @@ class World:
         return {
             "exam": [(item.id, item.trajectory.outcome, item.trajectory.provisional) for item in exam],
             "outcomes": {row.id: row.outcome for row in rows},
-            "of the version": {row.id: row.outcome for row in await self.store.judged_outcomes(0)},
+            "of the version": {row.id: row.outcome for row in await self.store.recent_outcomes(version=0)},
             "kinds": sorted((piece.id, piece.value) for piece in self.curator.kinds.estimates.pieces()),
             "model": sorted(self.curator.provisional.model.runs),
             "evidence": await reported_runs(self.store, 1000),

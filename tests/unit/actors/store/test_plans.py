@@ -20,7 +20,7 @@ from actors.store.waiting import claimed
 pytestmark = pytest.mark.anyio
 RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source="production", started=0.0, ended=1.0)
 ASKED: dict[str, Callable[[Connection], object]] = {
-    "outcomes of a version": lambda c: runs.judged_outcomes(c, 7, limit=384, until=5.0),
+    "outcomes of a version": lambda c: runs.recent_outcomes(c, version=7, limit=384, until=5.0),
     "exam": lambda c: runs.exam(c, reported=True, limit=256),
     "versions": lambda c: (history(c, 50), numbers(c)),
     "why": lambda c: why(c, 7),

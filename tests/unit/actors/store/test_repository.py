@@ -98,11 +98,11 @@ async def test_outcomes_of_a_version_are_the_newest_there_are_however_many_runs_
             attributed("played", ended=9.0, min_version=3, max_version=3, source="sandbox"),
         ]
     )
-    assert [row.id for row in await store.judged_outcomes(3, limit=2)] == ["told 3", "told 2"]
-    assert [row.id for row in await store.judged_outcomes(3, since=1.0, until=3.0)] == ["told 2", "told 1"]
+    assert [row.id for row in await store.recent_outcomes(version=3, limit=2)] == ["told 3", "told 2"]
+    assert [row.id for row in await store.recent_outcomes(version=3, since=1.0, until=3.0)] == ["told 2", "told 1"]
     said = Feedback(id="f", received=9.0, outcome=0.0)
     await store.save([said, Joined(id="f", trajectory_id="open 7", outcome=0.0)])
-    assert [(row.id, row.outcome) for row in await store.judged_outcomes(3, limit=1)] == [("open 7", 0.0)]
+    assert [(row.id, row.outcome) for row in await store.recent_outcomes(version=3, limit=1)] == [("open 7", 0.0)]
     assert [row.id for row in await store.recent_outcomes(source="production", until=2.0)] == ["told 1", "told 0"]
 
 
@@ -120,9 +120,11 @@ async def test_attribution_adds_to_a_trajectory_and_happens_once(store: Store) -
 async def test_what_unused_leaves_out_for_want_of_room_can_be_dropped_with_its_reason(store: Store) -> None:
     items = [attributed(f"t{number}", ended=float(number)) for number in range(6)]
     await store.save([*items, order("o", "t0")])
-    assert await store.settled(["t0", "t1", "none"]) == {"t0"}
+    assert (await store.latest("x", items[:2])).settled == {"t0"}
     assert await store.drop_unused(3, "pool full") == 2
-    assert [item.id for item in await store.unused(10)] == ["t3", "t4", "t5"]
+    assert (await store.latest("x", items)).settled == {"t0", "t1", "t2"}
+    assert [item.id for item in await store.unused((0.0, ""), 2)] == ["t3", "t4"]
+    assert [item.id for item in await store.unused((4.0, "t4"), 2)] == ["t5"]
     assert (await store.counts())["dropped_pool_full"] == 2
     assert await store.drop_unused(3, "pool full") == 0
 
@@ -227,7 +229,5 @@ async def test_the_exam_is_fair_to_parties_however_loud_one_is(store: Store) -> 
 
 
 async def test_an_id_with_nul_is_taken_for_no_other(store: Store) -> None:
-    await store.save([attributed("u", ended=0.0), attributed("v", ended=9.0)])
-    await store.drop_unused(1, "old")
-    assert await store.settled(["u\0x", "v"]) == set()
-    assert await store.settled(["u"]) == {"u"}
+    await store.save([attributed("u"), attributed("v")])
+    assert [run.id for run, _ in await store.closed_runs(["u\0x", "v"])] == ["v"]
