@@ -3,7 +3,7 @@
     feedback finds its run -> `hear` -> the run's row, by revisions -> `trajectory.outcome`, published with the commit
                                      -> who takes it in notes the revision (`Used`), and takes it in once
 
-What a run came to in training is in its own row: `dropped`, `batch_id`, `came`. A report that comes when the run is in
+What a run came to in training is in its own row: `batch_id`, `came`. A report that comes when the run is in
 an order changes what is known of it, and trains nothing again.
 """
 
@@ -127,7 +127,7 @@ def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> L
     items = {one.id: one for one in messages if isinstance(one, Attributed)}
     told = {(one.id, one.revision) for one in messages if isinstance(one, OutcomeChanged)}
     mine = (Uses.trajectory_id == Runs.id) & (Uses.actor == actor)
-    settled = ((Runs.batch_id != "") | (Runs.dropped != "")).label("settled")
+    settled = ((Runs.batch_id != "") | (Runs.came != "")).label("settled")
     rows = select(Runs.id, Runs.outcome, Runs.revision, settled, func.max(Uses.revision).label("used"))
     mine_too = rows.outerjoin(Uses, mine).group_by(Runs.id)
     found = connection.execute(mine_too.where(among(Runs.id, {*items, *(key for key, _ in told)})))

@@ -31,7 +31,7 @@ PAGE = 200
 Kind = Literal["trajectories", "feedback", "exchanges", "judgements", "batches"]
 
 
-_waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.dropped == "")
+_waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.came == "")
 """A batch may still use the trajectory."""
 _no_version = ~exists().where(CandidateBatches.batch_id == Batches.id)
 _ROWS: Mapping[Kind, tuple[Any, Any, ColumnElement[bool], tuple[Any, ...]]] = {

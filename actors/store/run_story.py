@@ -47,7 +47,6 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     why_not: str
     cut_off: str
     """What cut its last answer off, where that leaves its outcome without meaning."""
-    dropped: str
     came: str
     outcome: float | None
     revision: int

@@ -137,7 +137,7 @@ def _without_credit(connection: Connection, statement: Select[Any]) -> list[Traj
     return [run for run in both if isinstance(run, Trajectory)]
 
 
-_UNUSED = (Runs.attributed, Runs.batch_id == "", Runs.dropped == "")
+_UNUSED = (Runs.attributed, Runs.batch_id == "", Runs.came == "")
 
 
 def unused(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
@@ -157,7 +157,7 @@ def drop_unused(connection: Connection, room: int, reason: str, *, reported: boo
     last = connection.scalar(newest.offset(max(0, room - 1)))
     if last is None:
         return 0
-    return connection.execute(update(Runs).where(*alike, Runs.ended < last).values(dropped=reason)).rowcount
+    return connection.execute(update(Runs).where(*alike, Runs.ended < last).values(came=reason)).rowcount
 
 
 def recent_outcomes(
@@ -204,8 +204,8 @@ def counts(connection: Connection) -> dict[str, int]:
     def total(table: type[t.Base], *where: Any) -> int:
         return connection.scalar(select(func.count()).select_from(table).where(*where)) or 0
 
-    def grouped(column: Any, prefix: str) -> dict[str, int]:
-        found = connection.execute(select(column, func.count()).where(column != "").group_by(column))
+    def grouped(column: Any, prefix: str, *where: Any) -> dict[str, int]:
+        found = connection.execute(select(column, func.count()).where(column != "", *where).group_by(column))
         return {f"{prefix}{name.replace(' ', '_')}": number for name, number in found}
 
     return {
@@ -220,5 +220,5 @@ def counts(connection: Connection) -> dict[str, int]:
         "dead_letters": total(t.DeadLetters),
         "outbox": total(t.Outbox, t.Outbox.published.is_(False)),
         **grouped(Runs.source, "trajectories_"),
-        **grouped(Runs.dropped, "dropped_"),
+        **grouped(Runs.came, "dropped_", Runs.batch_id == ""),
     }

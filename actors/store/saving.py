@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, true, update
 
 from actors.messages import (
     Attributed,
@@ -100,10 +100,9 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     taken = [{"trajectory_id": one.id, "actor": one.actor, "revision": one.revision} for one in of[Used]]
     insert_new(connection, t.Uses, taken)
     for dropped in of[Dropped]:
-        unused = Runs.id == dropped.id, Runs.dropped == "", Runs.batch_id == ""
-        connection.execute(update(Runs).where(*unused).values(dropped=dropped.reason))
-        if dropped.reason == outcomes.GIVEN_UP:  # its order is; unless that is answered, nothing came of the run
-            connection.execute(update(Runs).where(Runs.id == dropped.id, Runs.came == "").values(came=dropped.reason))
+        given_up = dropped.reason == outcomes.GIVEN_UP  # its order is; what it answered before stands
+        unused = Runs.id == dropped.id, Runs.came == "", true() if given_up else Runs.batch_id == ""
+        connection.execute(update(Runs).where(*unused).values(came=dropped.reason))
     saved.head = audit.append(connection, records, now)
     return saved
 
@@ -169,6 +168,6 @@ def _run(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
     attributed = isinstance(record, Attributed)
     return {
         **_columns(Runs, run, record), "revision": run.outcome_revision, "told": None, "guessed": None,
-        "attributed": attributed, "cluster": record.cluster if attributed else "", "batch_id": "", "dropped": "",
+        "attributed": attributed, "cluster": record.cluster if attributed else "", "batch_id": "",
         **agents.columns(run),
     }  # fmt: skip

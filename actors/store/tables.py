@@ -122,10 +122,8 @@ class Runs(Record, named="trajectories"):
     attributed: Mapped[bool]
     batch_id: Mapped[str]
     """The one order that holds it; empty if none does."""
-    dropped: Mapped[str]
-    """Why no batch will use it; empty while one may."""
     came: Mapped[str]
-    """What came of it in a batch: learned, or why nothing was; empty before an answer."""
+    """What came of it: learned, why nothing was, or why no batch will use it; empty while that is open."""
     agent: Mapped[str]
     """Whose run it is; empty for nobody's."""
     label: Mapped[str]
@@ -137,14 +135,14 @@ class Runs(Record, named="trajectories"):
         # All that `actors.store.agents` asks for, so that it reads no row.
         Index(
             "ix_trajectories_agents",
-            *("ended", "agent", "dropped", "came", "unfit_why", "batch_id", "outcome", "calls", "unfit", "label"),
+            *("ended", "agent", "came", "unfit_why", "batch_id", "outcome", "calls", "unfit", "label"),
         ),
         Index("ix_trajectories_recent", "source", "ended"),
         # All that the gate's evidence is chosen by, so that looking for it reads no row.
         Index("ix_trajectories_exam", "source", "attributed", "ended", "id", "tenant", "caller", "outcome"),
-        Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
+        Index("ix_trajectories_pool", "attributed", "batch_id", "came", "ended"),
         _some("ix_trajectories_batch", "batch_id <> ''", "batch_id"),
-        _some("ix_trajectories_dropped", "dropped <> ''", "dropped"),
+        _some("ix_trajectories_dropped", "came <> '' AND batch_id = ''", "came"),
         _some("ix_trajectories_side", "side_of <> ''", "side_of"),
         _some("ix_trajectories_continues", "continues <> ''", "continues"),
         _some("ix_trajectories_told", "told IS NOT NULL", "told"),

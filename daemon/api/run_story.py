@@ -113,11 +113,11 @@ def _came(story: RunStory) -> list[str]:
         told.append(_in_order(story, order))
         if story.told is not None and story.told > (order.created or 0.0):
             told.append("reported when it was in that order: it is not trained on again")
-    elif story.dropped == "held out":
+    elif story.came == "held out":
         told.append("is evidence of the gate, and so never trained on")
-    elif story.dropped:
-        late = story.dropped == "no outcome" and story.outcome is not None
-        told.append(f"not trained on: {'its outcome came too late' if late else story.dropped}")
+    elif story.came:
+        late = story.came == "no outcome" and story.outcome is not None
+        told.append(f"not trained on: {'its outcome came too late' if late else story.came}")
     elif not story.side_of:
         told.append("may still be trained on" if story.attributed else "waits for its credit before it is trained on")
     return [*told, *(words for actor, words in _USES.items() if actor in story.used)]

@@ -84,7 +84,7 @@ class TrajectoryApi:
                     for said in story.reports
                 ],
                 "steps": _steps(run, attribution),
-                "lineage": {"dropped": story.dropped, "came": story.came, "batch": story.order},
+                "lineage": {"came": story.came, "batch": story.order},
             }
         )  # fmt: skip
 

@@ -149,15 +149,15 @@ function reported(run) {
 const quiet = (reason) => reason.replaceAll("_", " ");
 
 function lineage(run) {
-  const { batch, dropped, came } = run.lineage;
+  const { batch, came } = run.lineage;
   if (!batch)
     return section(
       "Lineage",
       el(
         "p",
         {},
-        dropped
-          ? [tag("plain", "left out"), ` ${quiet(dropped)}: no batch will use it.`]
+        came
+          ? [tag("plain", "left out"), ` ${quiet(came)}: no batch will use it.`]
           : "No batch has used it yet.",
       ),
     );
