@@ -110,9 +110,11 @@ def _adopt(connection: Connection, key: str, outcome: float, revision: int, told
         connection.execute(update(Runs).where(Runs.id == key).values(values))
 
 
-def revised(record: R, outcome: float, revision: int) -> R:
-    """`record` with this outcome."""
+def revised(record: R, outcome: float | None, revision: int) -> R:
+    """`record` with this outcome, if that is newer than its own."""
     run = record.trajectory if isinstance(record, Attributed) else record
+    if outcome is None or (run.outcome is not None and revision <= run.outcome_revision):
+        return record
     told: Any = msgspec.structs.replace(run, outcome=outcome, outcome_revision=revision)
     if isinstance(record, Attributed):
         told = msgspec.structs.replace(record, trajectory=told)
@@ -129,13 +131,9 @@ def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> L
     mine = (Uses.trajectory_id == Runs.id) & (Uses.actor == actor)
     settled = ((Runs.batch_id != "") | (Runs.came != "")).label("settled")
     rows = select(Runs.id, Runs.outcome, Runs.revision, settled, func.max(Uses.revision).label("used"))
-    mine_too = rows.outerjoin(Uses, mine).group_by(Runs.id)
-    found = connection.execute(mine_too.where(among(Runs.id, {*items, *(key for key, _ in told)})))
-    known = {row.id: row for row in found}
-    for key, item in items.items():
-        row, run = known.get(key), item.trajectory
-        if row and row.outcome is not None and (run.outcome is None or row.revision > run.outcome_revision):
-            items[key] = revised(item, row.outcome, row.revision)
+    rows = rows.outerjoin(Uses, mine).where(among(Runs.id, {*items, *(key for key, _ in told)})).group_by(Runs.id)
+    known = {row.id: row for row in connection.execute(rows)}
+    items |= {key: revised(items[key], row.outcome, row.revision) for key, row in known.items() if key in items}
     wanted = [key for key, revision in told if key not in items and key in known and known[key].revision == revision]
     credited = select(Runs.body).where(among(Runs.id, wanted), Runs.attributed)
     items |= {item.id: item for item in runs.bodies(connection, credited, Attributed)}

@@ -151,13 +151,10 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
     known = {key: (outcome, revision) for key, outcome, revision in connection.execute(bare)}
     labels: list[dict[str, Any]] = []
     for record in records:
-        if not isinstance(record, Attributed) or record.id not in known:
-            continue
-        (outcome, revision), run = known.pop(record.id), record.trajectory
-        if outcome is not None and (run.outcome is None or revision > run.outcome_revision):
-            # Feedback came between closing and attribution: the row keeps what it knows.
-            record = outcomes.revised(record, outcome, revision)
-        labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
+        if isinstance(record, Attributed) and record.id in known:
+            # Feedback may have come between closing and attribution: the row keeps what it knows.
+            body = encode(outcomes.revised(record, *known.pop(record.id)))
+            labels.append({"which": record.id, "kind": record.cluster, "content": body})
     if labels:
         values = {"attributed": True, "cluster": bindparam("kind"), "body": bindparam("content")}
         connection.execute(update(Runs).where(Runs.id == bindparam("which")).values(values), labels)

@@ -136,7 +136,7 @@ class Store(Database):
     offer = _dated(pool.offer)
     task_states = _question(pool.task_states)
     mark_tasks = _change(pool.mark)
-    task_counts = _question(pool.task_counts)
+    task_count = _question(pool.task_count)
     newest = _question(policy.newest)
     outstanding = _question(policy.outstanding)
     head = _question(policy.head)

@@ -142,23 +142,20 @@ def _between(connection: Connection, low: int, high: int) -> list[Version]:
     made = _by_version(bodies(connection, newest, Serving))
     wanted = select(Verdicts.body).where(Verdicts.version.between(low, high)).order_by(Verdicts.created)
     verdicts = _by_version(bodies(connection, wanted, Verdict))
-    served = _by_version(spans(connection, low, high))
-    setbacks = {number: back for number, back in _ordered_back(connection).items() if low <= number <= high}
-    for number, servings in made.items():
-        setbacks.setdefault(number, []).extend(
-            Setback(at=item.since, kind=item.result, who=item.engine, reason=item.reason)
-            for item in servings
-            if item.result not in LOADED
-        )
+    served, back = _by_version(spans(connection, low, high)), _ordered_back(connection)
     found: list[Version] = []
-    for number in sorted({*candidates, *verdicts, *made, *setbacks}):
-        told = candidates.get(number)
+    for number in sorted({*candidates, *verdicts, *made, *(one for one in back if low <= one <= high)}):
+        told, swaps = candidates.get(number), tuple(made[number])
+        refused = (
+            Setback(at=one.since, kind=one.result, who=one.engine, reason=one.reason)
+            for one in swaps if one.result not in LOADED
+        )  # fmt: skip
         found.append(
             Version(
                 version=number, parent=told and told.parent, trained=told and told.created,
                 manifest=told.manifest if told else "", verdicts=tuple(verdicts[number]),
-                served=tuple(served[number]), swaps=tuple(made.get(number, ())),
-                setbacks=tuple(sorted(setbacks.get(number, ()), key=lambda item: item.at)),
+                served=tuple(served[number]), swaps=swaps,
+                setbacks=tuple(sorted((*back[number], *refused), key=lambda one: one.at)),
             )
         )  # fmt: skip
     return found
@@ -177,14 +174,14 @@ def _candidates(connection: Connection, low: int, high: int) -> dict[int, Candid
     return {candidate.version: candidate for candidate in heard if candidate.answer == "trained"}
 
 
-def _ordered_back(connection: Connection) -> dict[int, list[Setback]]:
+def _ordered_back(connection: Connection) -> defaultdict[int, list[Setback]]:
     """Orders to take a version back, by version."""
-    found: dict[int, list[Setback]] = {}
+    found: defaultdict[int, list[Setback]] = defaultdict(list)
     for directive in bodies(connection, select(Directives.body).where(Directives.kind == "rollback"), Directive):
         bad = directive.details.get("version", "")
         if bad.isdecimal():
             setback = Setback(at=directive.created, kind="rollback", who=directive.origin, reason=directive.reason)
-            found.setdefault(int(bad), []).append(setback)
+            found[int(bad)].append(setback)
     return found
 
 
