@@ -9,10 +9,10 @@ conversation. Ids stay, in lineage and audit trail. Tombstones live until no str
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, select, true, update
+from sqlalchemy import Connection, delete, select, true
 
 from actors.messages import (
     Attributed,
@@ -46,7 +46,6 @@ from actors.store.tables import (
 )
 from actors.store.waiting import waiting
 
-K = TypeVar("K")
 _PAGE = 500
 _ID, _TENANT, _CALLER = "id", "tenant", "caller"
 
@@ -212,23 +211,16 @@ def remove_tasks(connection: Connection, ids: Sequence[str]) -> None:
 
 def sweep(connection: Connection) -> None:
     """Take forgotten records out of the outbox and of the parked ones."""
-    waiting_ones = connection.execute(select(Outbox.sequence, Outbox.data).where(~Outbox.published))
-    for sequence in _concerned(connection, {sequence: data for sequence, data in waiting_ones}):
-        connection.execute(update(Outbox).where(Outbox.sequence == sequence).values(published=True, data=b""))
-    for part in chunks(connection.scalars(select(DeadLetters.id)).all(), _PAGE):
-        parked = connection.execute(select(DeadLetters.id, DeadLetters.data).where(among(DeadLetters.id, part)))
-        gone = _concerned(connection, {key: data for key, data in parked})
-        connection.execute(delete(DeadLetters).where(among(DeadLetters.id, gone)))
-
-
-def _concerned(connection: Connection, bodies: Mapping[K, bytes]) -> set[K]:
-    """Keys of those of `bodies` that are forgotten."""
-    read: dict[K, Message] = {}
-    for key, data in bodies.items():
-        with suppress(MessageError):  # parked because nobody can read it
-            read[key] = decode(data)
-    gone = refused(connection, list(read.values()))
-    return {key for key, message in read.items() if message.id in gone}
+    copies: tuple[tuple[Any, Any], ...] = ((Outbox, Outbox.sequence), (DeadLetters, DeadLetters.id))
+    for table, key in copies:
+        for part in chunks(connection.scalars(select(key).where(table.data != b"")).all(), _PAGE):
+            read: dict[Any, Message] = {}
+            for place, data in connection.execute(select(key, table.data).where(key.in_(part))):
+                with suppress(MessageError):  # parked because nobody can read it
+                    read[place] = decode(data)
+            gone = refused(connection, list(read.values()))
+            places = [place for place, message in read.items() if message.id in gone]
+            connection.execute(delete(table).where(key.in_(places)))
 
 
 def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
