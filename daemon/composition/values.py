@@ -8,17 +8,10 @@ import msgspec
 from actors.credit.attributor import AttributorSettings
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
-from actors.deployment.swapper import SwapperSettings
 from actors.experience.probing_round import ProbeSettings
-from actors.gate.drift import DriftSettings
-from actors.gate.gatekeeper import GatekeeperSettings
-from actors.gate.prompts import PromptSettings
 from actors.gate.sandbox_trial import SandboxTrialSettings
-from actors.monitoring.settings import Actions
 from actors.rollout.settings import RolloutSettings
-from actors.tasks.failures import FailureSettings
 from actors.tasks.questioner.settings import Preferences, QuestionerSettings
-from actors.tasks.searching import SearchSettings
 from actors.trajectories.assembler import AssemblerSettings
 from daemon.composition import registry
 from daemon.settings import toml
@@ -107,26 +100,16 @@ def rollout(config: Config) -> RolloutSettings:
     )  # fmt: skip
 
 
-def failures(config: Config) -> FailureSettings:
-    return FailureSettings(enabled="failures" in config.tasks.make, families=config.sandbox.families)
-
-
-def search(config: Config) -> SearchSettings:
-    return _settings(SearchSettings, config.sandbox, step_timeout=config.limits.turn_seconds)
-
-
 def questioner(config: Config) -> QuestionerSettings:
     """Raises ConfigError: tasks.prefer has what no preference is."""
     prefer = toml.convert(config.tasks.prefer, Preferences, "tasks.prefer")
     return QuestionerSettings(families=config.sandbox.families, prefer=prefer)
 
 
-def gatekeeper(config: Config) -> GatekeeperSettings:
+def gate_seconds(config: Config) -> float:
+    """What a verdict costs decides how soon the next one comes."""
     pace = PACES[config.profile]
-    return GatekeeperSettings(
-        gate_every=config.gate.every, tick_seconds=pace.gate_tick_seconds,
-        gate_seconds=pace.gate_seconds if config.sandbox.environment else pace.replay_gate_seconds,
-    )  # fmt: skip
+    return pace.gate_seconds if config.sandbox.environment else pace.replay_gate_seconds
 
 
 def sandbox_trial(config: Config) -> SandboxTrialSettings:
@@ -137,21 +120,6 @@ def sandbox_trial(config: Config) -> SandboxTrialSettings:
     )  # fmt: skip
 
 
-def prompts(config: Config) -> PromptSettings:
-    pace = PACES[config.profile]
-    return _settings(PromptSettings, pace, config.sandbox, most=pace.prompts)
-
-
-def drift(config: Config) -> DriftSettings:
-    pace = PACES[config.profile]
-    return _settings(DriftSettings, pace, most=pace.drift_rows)
-
-
-def swapper(config: Config) -> SwapperSettings:
+def canary(config: Config) -> CanarySettings:
     trial, pace = config.trial, PACES[config.profile]
-    canary = CanarySettings(runs=trial.runs, deadline_seconds=60.0 * trial.minutes, seconds=pace.trial_seconds)
-    return _settings(SwapperSettings, pace, swap_timeout=config.limits.swap_seconds, canary=canary)
-
-
-def sentinel(config: Config) -> Actions:
-    return _settings(Actions, config.watch)
+    return CanarySettings(runs=trial.runs, deadline_seconds=60.0 * trial.minutes, seconds=pace.trial_seconds)

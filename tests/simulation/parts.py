@@ -9,12 +9,12 @@ from actors.credit.attributor import Attributor, AttributorSettings
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
-from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.deployment.swapper import Swapper
 from actors.experience.experiencer import Experiencer
-from actors.gate.drift import DriftCheck, DriftSettings
-from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.drift import DriftCheck
+from actors.gate.gatekeeper import Gatekeeper
 from actors.gate.panel import Panel
-from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.gate.replay_trial import ReplayTrial
 from actors.gate.sandbox_trial import Trial
 from actors.kinds.kinds import Kinds
 from actors.monitoring.sentinel import Sentinel
@@ -92,16 +92,16 @@ class Parts:
                 )  # fmt: skip
             case "gatekeeper":
                 # No checks of prompts and of safety: they ask for words, and these policies have none.
-                replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=store)
-                checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=store)]
+                replay = ReplayTrial(engine=world.shadow, store=store)
+                checks = [DriftCheck(engine=world.shadow, store=store)]
                 trial = Unlucky(Panel(trial=replay, checks=checks), world.cell.luck)
                 return Gatekeeper(
-                    GatekeeperSettings(), store=store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
+                    store=store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
                     trial=trial, versions=versions, key=world.key, clock=clock, times=self.times,
                 )  # fmt: skip
             case "swapper":
                 return Swapper(
-                    SwapperSettings(), store=store, engines=world.serving, runner=self.swaps, versions=versions,
+                    canary=CanarySettings(), store=store, engines=world.serving, runner=self.swaps, versions=versions,
                     key=world.key, keys=self.keys, clock=clock, times=self.times, kinds=self.kinds,
                 )  # fmt: skip
             case "sentinel":

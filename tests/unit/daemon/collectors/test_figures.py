@@ -9,7 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from actors.credit.attributor import Attributor, AttributorSettings
-from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.deployment.canary import CanarySettings
+from actors.deployment.swapper import Swapper
 from actors.messages import Attribution, Exchange, Message, Serving, Step, StepLabel, Trajectory
 from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Received
@@ -63,8 +64,8 @@ async def test_an_engine_that_is_away_has_no_version(tmp_path: Path) -> None:
     engines = {"a": FakeEngine("a"), "b": FakeEngine("b")}
     key, keys = key_pair(tmp_path / "keys")
     swapper = Swapper(
-        SwapperSettings(), store=FakeStore(), engines=engines, runner=FakeRunner(*engines.values()), versions=tmp_path,
-        key=key, keys=keys, clock=Clock(),
+        canary=CanarySettings(), store=FakeStore(), engines=engines, runner=FakeRunner(*engines.values()),
+        versions=tmp_path, key=key, keys=keys, clock=Clock(),
     )  # fmt: skip
     engines["b"].down = True
     await swapper.start()
