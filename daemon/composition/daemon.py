@@ -175,17 +175,21 @@ class Daemon:
 
     def _trajectories(self) -> None:
         """Calls to trajectories."""
-        engines = self.parts.serving
+        config, engines = self.config, self.parts.serving
         assembler = Assembler(
-            values.assembler(self.config), store=self.store, clock=self.clock, serving=self.times.version,
+            idle_seconds=60.0 * config.runs.idle_minutes, keys_share_runs=config.runs.across_keys,
+            processed_logprobs=[one.name for one in config.engines if one.logprobs == "processed"],
+            store=self.store, clock=self.clock, serving=self.times.version,
             ticks=time.monotonic, engine=engines[next(iter(engines))], engines=engines,
         )  # fmt: skip
         self.act(assembler, shown.assembler_figures)
 
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
+        judge, limits = self.config.judge, self.config.limits
         attributor = Attributor(
-            values.attributor(self.config), judge=self.parts.adapter("judge"), store=self.store,
+            judge=self.parts.adapter("judge"), concurrency=limits.judge_calls, share=judge.share,
+            tokens_per_day=judge.tokens_per_day, store=self.store,
         )  # fmt: skip
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
@@ -203,9 +207,9 @@ class Daemon:
         self.act(navigator, shown.navigator_figures)
         prober = tester = None
         if environment is not None:
-            probe = values.probe(config)
-            player = engine_player(parts.shadow, probe)
-            prober = Prober(probe, environment=environment, player=player, clock=self.clock)
+            player = engine_player(parts.shadow, config.sandbox.max_steps, config.sandbox.max_tokens)
+            families = config.sandbox.families or None
+            prober = Prober(environment=environment, player=player, clock=self.clock, families=families)
             tester = SkillReplayer(environment, config.sandbox.families)
         experiencer = Experiencer(
             store=self.store, prober=prober, clock=self.clock, draw=config.lessons.draw, embedder=embedder,

@@ -5,14 +5,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actors.credit.attributor import AttributorSettings
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
-from actors.experience.probing_round import ProbeSettings
 from actors.gate.sandbox_trial import SandboxTrialSettings
 from actors.rollout.settings import RolloutSettings
 from actors.tasks.questioner.settings import Preferences, QuestionerSettings
-from actors.trajectories.assembler import AssemblerSettings
 from daemon.composition import registry
 from daemon.settings import toml
 from daemon.settings.pace import PACES
@@ -67,17 +64,6 @@ def _settings(kind: type[T], *tables: msgspec.Struct, **own: Any) -> T:
     return kind(**{name: there[name] for name in kind.__struct_fields__ if name in there} | own)
 
 
-def assembler(config: Config) -> AssemblerSettings:
-    return AssemblerSettings(
-        idle_seconds=60.0 * config.runs.idle_minutes, keys_share_runs=config.runs.across_keys,
-        processed_logprobs=tuple(one.name for one in config.engines if one.logprobs == "processed"),
-    )  # fmt: skip
-
-
-def attributor(config: Config) -> AttributorSettings:
-    return _settings(AttributorSettings, config.judge, concurrency=config.limits.judge_calls)
-
-
 def curator(config: Config) -> CuratorSettings:
     """Where there is no sandbox, no group will ever come, and none is waited for."""
     train = config.train
@@ -85,10 +71,6 @@ def curator(config: Config) -> CuratorSettings:
         CuratorSettings, PACES[config.profile], train, production_per_batch=train.runs,
         groups_per_batch=train.groups if config.sandbox.environment else 0,
     )  # fmt: skip
-
-
-def probe(config: Config) -> ProbeSettings:
-    return _settings(ProbeSettings, config.sandbox)
 
 
 def rollout(config: Config) -> RolloutSettings:

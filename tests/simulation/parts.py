@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
@@ -19,7 +19,7 @@ from actors.gate.sandbox_trial import Trial
 from actors.kinds.kinds import Kinds
 from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Actor
-from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.assembler import Assembler
 from actors.versions.version_timeline import VersionTimeline
 from adapters.judges.rules import RulesJudge
 from daemon.collectors.learning import LearningView
@@ -82,9 +82,9 @@ class Parts:
         world, store, clock, versions = self.world, self.world.store, self.world.clock, self.state / "versions"
         match name:
             case "assembler":
-                return Assembler(AssemblerSettings(), store=store, clock=clock)
+                return Assembler(store=store, clock=clock)
             case "attributor":
-                return Attributor(AttributorSettings(), judge=RulesJudge(), store=store, clock=clock)
+                return Attributor(judge=RulesJudge(), store=store, clock=clock)
             case "curator":
                 return Curator(
                     CuratorSettings(groups_per_batch=0), store=store, batches=self.state / "batches", clock=clock,

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from prometheus_client import CollectorRegistry
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper
 from actors.messages import Attribution, Exchange, Message, Serving, Step, StepLabel, Trajectory
@@ -37,8 +37,8 @@ class Judge:
 
 async def test_what_a_judge_did_and_cost_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.credit.attributor.BLIND_SHARE", 1.0)
-    settings = AttributorSettings(tokens_per_day=2500, concurrency=1)
-    attributor, registry = Attributor(settings, judge=Judge()), CollectorRegistry()
+    attributor = Attributor(tokens_per_day=2500, concurrency=1, judge=Judge())
+    registry = CollectorRegistry()
     # A hundred twice, once of it blind; of the next hundred labels go before trials.
     batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(200)]
     await attributor.handle(batch[:100])
