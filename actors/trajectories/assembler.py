@@ -12,7 +12,7 @@ memory, bounded, and is rebuilt from the store at every start.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -33,21 +33,6 @@ _log = structlog.get_logger(__name__)
 _REMEMBERED_TRAJECTORIES = 2000
 
 
-class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When trajectories close, and what is read of their calls."""
-
-    idle_seconds: float = 900.0
-    """Without a call for so long, a trajectory is over."""
-    keys_share_runs: bool = False
-    """Calls with different agent keys of one tenant join one trajectory where they name the same trajectory,
-    conversation, response or tool call, as agents do that hand work over and have keys of their own. Off, such an id
-    means nothing under another key: who knows it cannot write into another's run."""
-    processed_logprobs: tuple[str, ...] = ()
-    """Engines, by the names of the tap's upstreams, that give log-probs of what they sampled from (vLLM:
-    `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties do not hinder
-    training."""
-
-
 class Assembler(Actor):
     """Actor: traffic in, closed trajectories out."""
 
@@ -61,7 +46,6 @@ class Assembler(Actor):
 
     def __init__(
         self,
-        settings: AssemblerSettings,
         *,
         store: Store,
         clock: Callable[[], float],
@@ -69,6 +53,9 @@ class Assembler(Actor):
         ticks: Callable[[], float] | None = None,
         engine: Engine | None = None,
         engines: Mapping[str, Defaulting] | None = None,
+        idle_seconds: float = 900.0,
+        keys_share_runs: bool = False,
+        processed_logprobs: Collection[str] = (),
         limits: Limits | None = None,
     ) -> None:
         """
@@ -79,12 +66,20 @@ class Assembler(Actor):
                 skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
             engines: say how they sample what a request does not speak of; of others it is taken that they do nothing.
+            idle_seconds: without a call for so long, a trajectory is over.
+            keys_share_runs: calls with different agent keys of one tenant join one trajectory where they name the same
+                trajectory, conversation, response or tool call, as agents do that hand work over and have keys of their
+                own. Off, such an id means nothing under another key: who knows it cannot write into another's run.
+            processed_logprobs: engines, by the names of the tap's upstreams, that give log-probs of what they sampled
+                from (vLLM: `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties
+                do not hinder training.
         """
         self._defaults = EngineDefaults(engines or {}, ticks or clock)
         self._rerender = Rerenderer(engine)
-        self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
+        self._store, self._clock, self._serving = store, clock, serving
+        self._keys_share_runs, self._processed_logprobs = keys_share_runs, processed_logprobs
         self._ticks = ticks or clock
-        self._limits = msgspec.structs.replace(limits or Limits(), idle_seconds=settings.idle_seconds)
+        self._limits = msgspec.structs.replace(limits or Limits(), idle_seconds=idle_seconds)
         self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
@@ -103,7 +98,7 @@ class Assembler(Actor):
         now = self._ticks()
         self._stitcher = Stitcher(self._limits)
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
-            keys = of_run(run, keys_share_runs=self._settings.keys_share_runs)
+            keys = of_run(run, keys_share_runs=self._keys_share_runs)
             self._stitcher.remember_keys(keys, run.id, run.ended)
         opened = await self._store.open_exchanges(self._limits.max_turns)
         rerendered = await self._rerender([one for one in opened if one.redacted], self._version)
@@ -155,10 +150,9 @@ class Assembler(Actor):
         return [long] if long is not None else []
 
     def _read(self, exchange: Exchange, rerendered: Mapping[str, Rerendered]) -> ParsedExchange:
-        settings = self._settings
         return read_turn(
-            self._defaults.applied(exchange), settings.processed_logprobs, self._version(exchange),
-            keys_share_runs=settings.keys_share_runs, rerendered=rerendered.get(exchange.id),
+            self._defaults.applied(exchange), self._processed_logprobs, self._version(exchange),
+            keys_share_runs=self._keys_share_runs, rerendered=rerendered.get(exchange.id),
         )  # fmt: skip
 
     def _version(self, exchange: Exchange) -> int:

@@ -26,7 +26,7 @@ from actors.messages import Exchange, Trajectory, decode, ids_array, steps_array
 from actors.store import Store
 from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
-from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.assembler import Assembler
 from actors.trajectories.stitching import Limits
 from daemon.ingest.shipper import Shipper, ShipperMetrics
 from tests.support.byte_engine import (
@@ -151,7 +151,7 @@ async def passed_through(
             metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
         )  # fmt: skip
         assembler = Assembler(
-            AssemblerSettings(), store=store, clock=time.time, serving=lambda engine, started, ended: 0,
+            store=store, clock=time.time, serving=lambda engine, started, ended: 0,
             engine=ByteTokenizer(), limits=Limits(missing_seconds=0.1),
         )  # fmt: skip
         supervisor.add("shipper", shipper.run)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from sqlalchemy import select
 
 from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
@@ -13,11 +12,10 @@ from actors.messages import Attributed, Feedback, OutcomeChanged, Step, Task, To
 from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
-from actors.store.tables import TaskSources
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks import failures
-from actors.tasks.failures import FailureSettings, LiveFailures
+from actors.tasks.failures import LiveFailures
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
@@ -73,7 +71,7 @@ class Bench:
 
     def make(self, searcher=None) -> LiveFailures:
         return LiveFailures(
-            FailureSettings(), store=self.store, environment=TravelDesk(), mix="AB", kinds=self.urged,
+            store=self.store, environment=TravelDesk(), families="AB", kinds=self.urged,
             searcher=searcher, exam=lambda key: self.exam,
         )  # fmt: skip
 
@@ -117,19 +115,6 @@ async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store:
     assert bench.actor.counts == {"seen": 3, "urged": 3}
     await bench.actor.tick()
     assert len(bench.urged.clusters) == 1, "each failure is used once"
-
-
-async def test_a_kind_that_the_environment_has_and_the_sandbox_does_not_play_becomes_its_own_tasks(
-    store: Store,
-) -> None:
-    bench = Bench(store)
-    await bench.met(*[run(f"f{n}", "C", good=False) for n in range(3)])
-    tasks = await bench.tasks()
-    assert len(tasks) == 6
-    assert {task.origin for task in tasks} == {"environment"}, "its own verifier judges them"
-    assert {task.spec["family"] for task in tasks} == {"C"}
-    made_from = await store.ask(lambda c: c.scalars(select(TaskSources.source).distinct()).all())
-    assert sorted(made_from) == ["f0", "f1", "f2"]
 
 
 async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_run_that_succeeded(store: Store) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from actors.messages import Exchange, Feedback, Hints, Message, Trajectory, pack_array
 from actors.store import Store
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
-from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.assembler import Assembler
 from actors.trajectories.builder import build_all
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Closing, Limits, Stitcher
@@ -120,10 +120,9 @@ class Bench:
     def __init__(self, store: Store) -> None:
         self.store, self.now = store, 5000.0
 
-    async def restart(self, settings: AssemblerSettings | None = None, **fields: Any) -> None:
+    async def restart(self, **fields: Any) -> None:
         """As after kill -9: what was in memory is gone."""
-        rules = settings or AssemblerSettings(idle_seconds=60.0)
-        self.assembler = Assembler(rules, store=self.store, **({"clock": lambda: self.now} | fields))
+        self.assembler = Assembler(store=self.store, **({"clock": lambda: self.now, "idle_seconds": 60.0} | fields))
         self.driver = Driver(self.assembler, self.store)
         await self.assembler.start()
 

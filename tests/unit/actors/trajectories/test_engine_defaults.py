@@ -6,7 +6,6 @@ import pytest
 from actors.messages import Sampling
 from actors.messages.sampling import NUMBERS
 from actors.ports.errors import EngineRejected, EngineUnavailable
-from actors.trajectories.assembler import AssemblerSettings
 from actors.trajectories.engine_defaults import EngineDefaults
 from tests.support.traffic import exchange, feedback
 from tests.unit.actors.trajectories.made import Bench
@@ -80,7 +79,7 @@ async def test_an_engine_that_does_not_say_is_not_believed_to_do_nothing(error: 
 
 async def test_a_run_says_how_it_was_really_sampled(bench: Bench) -> None:
     for name, why, rows in (("processed", "", [(0.7, QWEN.processing)]), ("raw", "temperature", [])):
-        await bench.restart(AssemblerSettings(processed_logprobs=("processed",)), engines={name: Engine(QWEN)})
+        await bench.restart(processed_logprobs=("processed",), engines={name: Engine(QWEN)})
         await bench.see(exchange(name, 0, engine=name, sampling=UNSAID), feedback(name, 0, 1.0))
         (run,) = await bench.later()
         assert run.why_not == why

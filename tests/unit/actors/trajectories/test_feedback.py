@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.messages import Attributed, Attribution, Exchange, Feedback, Hints, OutcomeChanged, StepLabel, Trajectory
 from actors.system.streams import TRAJECTORY_CLOSED
 from tests.support.driving import Driver
@@ -48,7 +48,7 @@ def of_step(**fields: Any) -> Feedback:
 
 
 async def labels(bench: Bench, run: Trajectory) -> list[str]:
-    attributor = Driver(Attributor(AttributorSettings(), judge=Good(), store=bench.store), bench.store)
+    attributor = Driver(Attributor(judge=Good(), store=bench.store), bench.store)
     (found,) = await attributor.feed(TRAJECTORY_CLOSED, run)
     assert isinstance(found, Attributed)
     return [label.label for label in found.attribution.labels]
