@@ -112,8 +112,6 @@ class Curator(Actor):
         self.outstanding: BatchOrder | None = None
         """The order that no version has answered yet."""
         self._sent_at, self._attempts = 0.0, 0
-        self.frozen = False
-        """Whether a freeze stops ordering."""
         self.started = False
         """Whether the books have been read."""
 
@@ -149,7 +147,7 @@ class Curator(Actor):
             waiting=self.pool.waiting,
             head=self.pool.freshness.head,
             outstanding=self.outstanding.id if self.outstanding else None,
-            frozen=self.frozen,
+            frozen=self.heard.frozen,
         )
 
     async def _learn_clusters(self) -> None:
@@ -171,11 +169,10 @@ class Curator(Actor):
 
     async def _learn_policy(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
-        self.frozen = await self._store.frozen()
         self.heard = Heard(self.heard.since)
         for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
             self._trained(candidate)
-        for directive in reversed(await self._store.directives(REMEMBERED)):
+        for directive in reversed(await self._store.directives(REMEMBERED, ("freeze", "thaw"))):
             self.heard.directive(directive)
         head = await self._store.head()
         if head is not None:
@@ -227,8 +224,6 @@ class Curator(Actor):
                     if kind == "drift":
                         self.kinds.drifted(directive.details)
                         await self._save_kinds()
-                    elif kind in ("freeze", "thaw"):
-                        self.frozen = kind == "freeze"
                 case _:
                     pass
         return await self._order(records)
@@ -316,8 +311,8 @@ class Curator(Actor):
 
     async def _order(self, records: list[Message]) -> Result:
         outputs: list[Output] = []
-        selected = self.pool.select(self._clock()) if self.outstanding is None and not self.frozen else []
-        if selected:
+        may = self.outstanding is None and not self.heard.frozen
+        if may and (selected := self.pool.select(self._clock())):
             order = await anyio.to_thread.run_sync(self._files.write, selected, self._clock())
             self.outstanding, self._sent_at, self._attempts = order, self._clock(), 1
             runs = [item.attributed.trajectory for item in selected]

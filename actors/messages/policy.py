@@ -7,7 +7,6 @@ import msgspec
 from actors.messages.base import Message
 from actors.messages.trajectory import Attributed
 
-Role = Literal["train", "baseline"]
 ServingResult = Literal["started", "swapped", "refused", "rolled_back"]
 Answer = Literal["trained", "skipped", "failed", "went_back"]
 
@@ -28,8 +27,6 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     """One attributed trajectory in a batch."""
 
     attributed: Attributed
-    role: Role = "train"
-    """`baseline` members are counted in means and never trained on."""
     estimate: Estimate | None = None
     """What a run without a group is compared with; None: nothing is known of its like, or it has a group."""
     kind: tuple[str, str] = ("", "")

@@ -1,5 +1,7 @@
 """What was ordered, learned, judged and served, as functions of a connection."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, select
 
 from actors.messages import BatchOrder, Candidate, Directive, Serving, Verdict
@@ -76,9 +78,10 @@ def first_served(connection: Connection) -> int | None:
     return connection.scalar(loaded.order_by(Servings.since, Servings.id).limit(1))
 
 
-def directives(connection: Connection, limit: int = 100) -> list[Directive]:
-    """Directives, newest first."""
+def directives(connection: Connection, limit: int = 100, kinds: Sequence[str] = ()) -> list[Directive]:
+    """Directives, newest first; of these `kinds`, if any are named."""
     newest = select(Directives.body).order_by(Directives.created.desc(), Directives.id)
+    newest = newest.where(Directives.kind.in_(kinds)) if kinds else newest
     return bodies(connection, newest.limit(limit), Directive)
 
 

@@ -90,7 +90,7 @@ class LearningView:
         for view in views:
             dropped.update(view.dropped)
         return Facts(
-            now=self._clock(), heard=curator.heard, halted=self._halted(), frozen=curator.frozen,
+            now=self._clock(), heard=curator.heard, halted=self._halted(),
             ordered=None if order is None else order.created,
             ordered_runs=0 if order is None else len(order.trajectories),
             fresh=pool.fresh, fresh_needed=settings.production_per_batch, behind=pool.behind,

@@ -236,8 +236,8 @@ class Daemon:
                 clock=self.clock,
             )  # fmt: skip
         failures = LiveFailures(
-            values.failures(config), store=self.store, environment=environment, mix=config.sandbox.families or None,
-            kinds=curriculum, searcher=searcher,
+            values.failures(config), store=self.store, environment=environment, kinds=curriculum,
+            searcher=searcher,
         )  # fmt: skip
         self.act(failures, stall_seconds=LONG)
         player = Rollout(

@@ -43,7 +43,7 @@ class Rooms:
         elif name == "experiencer":
             made = Experiencer(prober=None, clock=lambda: 100.0, **more)
         else:
-            made = LiveFailures(FailureSettings(), environment=TravelDesk(), mix=None, kinds=Curriculum(), **more)
+            made = LiveFailures(FailureSettings(), environment=TravelDesk(), kinds=Curriculum(), **more)
         return Driver(made, self.store)
 
     async def do(self, step: str) -> None:

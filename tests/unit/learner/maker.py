@@ -54,7 +54,6 @@ def item(
     *,
     id: str = "t",
     cluster: str = "c",
-    role: str = "train",
     rows: Sequence[TokenRow] = (),
     **fields: Any,
 ) -> BatchItem:
@@ -65,7 +64,7 @@ def item(
     told = {"rows": tuple(rows), "started": 0.0, "ended": 1.0, "source": source, **fields}
     run = Trajectory(id=id, steps=steps, outcome=outcome, **told)
     judged = Attribution(labels=tuple(StepLabel(names[c]) for c in labels), judge="test", rubric="1")
-    return BatchItem(attributed=Attributed(id=id, trajectory=run, attribution=judged, cluster=cluster), role=role)
+    return BatchItem(attributed=Attributed(id=id, trajectory=run, attribution=judged, cluster=cluster))
 
 
 def token_batch(lengths: npt.ArrayLike, mask: npt.ArrayLike, **columns: Any) -> TrajectoryBatch:
