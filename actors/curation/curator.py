@@ -20,7 +20,6 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, TrainingPool
 from actors.curation.waiting import ORDER_SECONDS, Heard
 from actors.kinds.holdout import held_out
-from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, OutcomeChanged, Serving
 from actors.messages.lineage import REMEMBERED
 from actors.provisional.outcome_model import STATE, learn
@@ -41,8 +40,8 @@ from actors.system.streams import (
 __all__ = ["Curator", "CuratorSettings"]
 
 _log = structlog.get_logger(__name__)
-_KINDS, _LEVELS = "curator/kinds", "curator/levels"
-"""State: what `Kinds` and the curriculum's `Levels` have saved."""
+_KINDS = "curator/kinds"
+"""State: what `Kinds` has saved."""
 _KINDS_SECONDS = 60.0
 """How often those are saved, if they have changed: a kill costs so many seconds of outcomes, and no run."""
 _GUESS_SECONDS = 10.0
@@ -83,23 +82,22 @@ class Curator(Actor):
         batches: Path,
         clock: Callable[[], float],
         curriculum: Curriculum | None = None,
-        kinds: Kinds | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
         Args:
             batches: directory of the batch files; the learner must be able to read it.
-            curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
-            kinds: told of production's outcomes and asked what was to be expected of a run.
+            curriculum: told of outcomes and asked for the order of clusters, with the kinds that tell what was to be
+                expected of a run; share it with the rollout.
             exam: whether a production trajectory, by id, is the gate's.
         """
         self.settings, self._store, self._files, self._clock = settings, store, BatchFiles(batches), clock
-        self.kinds = kinds or Kinds()
-        self.curriculum = curriculum or settings.curriculum(self.kinds.levels)
+        self.curriculum = curriculum or settings.curriculum()
         """What it knows of the clusters."""
+        self.kinds = self.curriculum.kinds
         self.provisional = Provisional()
         """What happened after runs, and how likely it makes their success."""
-        self.pool = TrainingPool(settings, self.curriculum, kinds=self.kinds, exam=exam)
+        self.pool = TrainingPool(settings, self.curriculum, exam=exam)
         """What waits, and what was dropped by reason."""
         self._kinds_saved = self._guessed = self._asked = float("-inf")
         self._rebuilt: dict[str, int] = {}
@@ -128,10 +126,9 @@ class Curator(Actor):
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now, store = self._clock(), self._store
-        self.curriculum.levels.load(await store.state_get(_LEVELS))
+        self.kinds.load(await store.state_get(_KINDS))
         await self._learn_clusters()
         self.pool.clear()
-        self.kinds.load(await store.state_get(_KINDS))
         self.provisional = Provisional()
         self.provisional.model.load(await store.state_get(STATE))
         await self._learn_policy()
@@ -261,7 +258,7 @@ class Curator(Actor):
         self._kinds_saved = self._clock()
         self.kinds.erase(await self._store.tombstoned(self.kinds.runs))
         self.provisional.erase(await self._store.tombstoned(self.provisional.runs))
-        for key, part in ((_KINDS, self.kinds), (_LEVELS, self.curriculum.levels), (STATE, self.provisional.model)):
+        for key, part in ((_KINDS, self.kinds), (STATE, self.provisional.model)):
             data = part.to_save()
             if data is not None:
                 await self._store.state_put(key, data)

@@ -16,7 +16,6 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
-from actors.kinds.levels import Levels
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.bounded import Bounded
 from actors.provisional.waiting import Chance
@@ -68,10 +67,10 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Replay among the groups: theirs is the share of the whole batch, whatever production brings."""
         return min(1.0, self.replay_share / (1.0 - self.production_share))
 
-    def curriculum(self, levels: Levels | None = None) -> Curriculum:
+    def curriculum(self, kinds: Kinds | None = None) -> Curriculum:
         """A fresh one by these settings."""
         replay_share = min(self.group_replay, 1.0 - self.mix_share)
-        return Curriculum(levels, replay_share=replay_share, mix_share=self.mix_share)
+        return Curriculum(kinds, replay_share=replay_share, mix_share=self.mix_share)
 
 
 class _Group:
@@ -101,7 +100,6 @@ class TrainingPool:
         settings: CuratorSettings,
         curriculum: Curriculum | None = None,
         *,
-        kinds: Kinds | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
@@ -109,8 +107,8 @@ class TrainingPool:
             exam: whether a production trajectory, by id, is the gate's and never trained on.
         """
         self._settings, self.held_out = settings, exam
-        self._kinds = kinds or Kinds()
-        self._curriculum = curriculum or settings.curriculum(self._kinds.levels)
+        self._curriculum = curriculum or settings.curriculum()
+        self._kinds = self._curriculum.kinds
         self.clear()
 
     def clear(self) -> None:

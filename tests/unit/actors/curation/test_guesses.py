@@ -14,7 +14,7 @@ def pool(*, exam: bool = False, reported: int = 40, batch: int = 4) -> TrainingP
     for number in range(reported):
         kinds.tell(attributed(f"past{number}", outcome=float(number % 2), caller=f"k{number % 5}").trajectory)
     rules = CuratorSettings(groups_per_batch=0, production_per_batch=batch, max_staleness=4, provisional=True)
-    return TrainingPool(rules, kinds=kinds, exam=lambda key: exam)
+    return TrainingPool(rules, rules.curriculum(kinds), exam=lambda key: exam)
 
 
 def guess(into: TrainingPool, item: Attributed, chance: float = 0.9, weight: float = 1.0) -> bool:
