@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from actors.curation.batch_files import KEEP_FILES, BatchFiles
 from actors.curation.curriculum import Curriculum
-from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, TrainingPool
+from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, CuratorSettings, TrainingPool
 from actors.curation.waiting import ORDER_SECONDS, Heard
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, OutcomeChanged, Serving
@@ -48,6 +48,8 @@ _GUESS_SECONDS = 10.0
 """How often the outcome model is asked what it can say: what it rests on comes minutes after the runs."""
 _GUESSED = 64
 """Unreported runs that it is asked about at a look: their bodies are read from the store."""
+_UNREPORTED = 16_384
+"""Production runs whose outcome is waited for over a restart: at ten runs a minute a day of them."""
 _PAGE = 256
 """Runs that a start reads, or outcomes that it learns from, between two breaths of the event loop."""
 _AGENTS_SECONDS = 30.0
@@ -182,7 +184,7 @@ class Curator(Actor):
         room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
         self.effects["pool full"] += await self._store.drop_unused(room, "pool full")
-        self.effects["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
+        self.effects["no outcome"] += await self._store.drop_unused(_UNREPORTED, "no outcome", reported=False)
         self._put(await self._store.unused(room), now)
         after = (-1.0, "")
         while page := await self._store.unreported(after, _PAGE):
@@ -283,8 +285,10 @@ class Curator(Actor):
             self.provisional.give_again()
         if not self.settings.provisional:
             return
-        for chance in self.provisional.due(now, _GUESSED):
-            item = await self._store.trajectory(chance.id)
+        due = self.provisional.due(now, _GUESSED)
+        settled = await self._store.settled([chance.id for chance in due])
+        for chance in due:
+            item = None if chance.id in settled else await self._store.trajectory(chance.id)
             if isinstance(item, Attributed):
                 self.pool.guess(item, chance)
 

@@ -21,8 +21,6 @@ from actors.messages.bounded import Bounded
 from actors.provisional.waiting import Chance
 from actors.store import Dropped
 
-UNREPORTED = 16_384
-"""Production runs that wait for their outcome: at ten runs a minute a day of them."""
 GUIDED_STALENESS = 1
 """Like `max_staleness`, of rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
 MIN_GROUP = 4
@@ -115,9 +113,6 @@ class TrainingPool:
         """Forget what waits, and what is fresh."""
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
-        self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
-        """Production of which nobody has said yet how it went, without its texts: when the outcome has come the body is
-        fetched from the store."""
         self._guesses: Bounded[str, tuple[Attributed, Chance]] = Bounded(POOL_PRODUCTION)
         """Unreported runs of which the outcome model may speak; they take what room reported ones leave."""
         self._drops: list[Dropped] = []
@@ -163,7 +158,8 @@ class TrainingPool:
         return drops
 
     def add(self, item: Attributed, now: float) -> None:
-        """Take in an attributed trajectory, or a newer word on its outcome; what is here already changes nothing."""
+        """Take in an attributed trajectory, or a newer word on its outcome; what is here already changes nothing, nor
+        does production of which nobody has said yet how it went: the store has it."""
         run = item.trajectory
         if run.source == "production":
             self._add_production(item)
@@ -173,12 +169,12 @@ class TrainingPool:
             self._drop("no group" if run.source == "sandbox" else run.source, item.id)
 
     def guess(self, item: Attributed, chance: Chance) -> None:
-        """Take in what the outcome model makes of a run, if it waits unreported."""
-        if item.id in self.unreported and item.trajectory.outcome is None and not self._unfit(item):
+        """Take in what the outcome model makes of a run that waits unreported."""
+        if item.trajectory.outcome is None and not self._unfit(item) and not self.held_out(item.id):
             self._guesses[item.id] = (item, chance)
 
     def drop_guesses(self) -> None:
-        """Forget them all; their runs wait for a report as before."""
+        """Forget them all; their runs wait for a report, or for the next model."""
         self._guesses.clear()
 
     def select(self, now: float) -> list[BatchItem]:
@@ -211,16 +207,10 @@ class TrainingPool:
             return
         self._production.pop(item.id, None)
         if run.outcome is not None:
-            self.unreported.pop(item.id, None)
             self._guesses.pop(item.id, None)
         if reason := self._unfit(item) or ("held out" if self.held_out(item.id) else ""):
             self._drop(reason, item.id)
-        elif run.outcome is None:
-            # Production's usual case: it is said hours later, if at all.
-            self.unreported[item.id] = msgspec.structs.replace(run, goal="", tools=b"", steps=run.steps[:0], rows=())
-            if len(self.unreported) > UNREPORTED:
-                self._drop("no outcome", self.unreported.popitem(last=False)[0])
-        else:
+        elif run.outcome is not None:
             self._production[item.id] = item
             if len(self._production) > POOL_PRODUCTION:
                 self._drop("pool full", self._production.popitem(last=False)[0])
@@ -257,11 +247,9 @@ class TrainingPool:
             if gone := self._gone(item.trajectory):
                 del self._production[key]
                 self._drop(gone, key)
-        for key, run in list(self.unreported.items()):
-            if self._gone(run):
-                del self.unreported[key]
-                self._guesses.pop(key, None)
-                self._drop("no outcome", key)
+        for key, (item, _) in list(self._guesses.items()):
+            if self._gone(item.trajectory):
+                del self._guesses[key]
         for group in self._groups.values():
             for member in list(group.members):
                 if gone := self._gone(member.trajectory):
@@ -319,10 +307,9 @@ class TrainingPool:
         So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has.
         """
         item, said = self._guesses.pop(unit.name)
-        self.unreported.pop(unit.name, None)
         estimate = self._kinds.estimate(item.trajectory)
         assert estimate is not None
-        outcome = estimate.mean + said.weight * (said.chance - estimate.mean)
+        outcome = estimate + said.weight * (said.chance - estimate)
         run = msgspec.structs.replace(item.trajectory, outcome=outcome, provisional=True)
         return self._alone(msgspec.structs.replace(item, trajectory=run))
 

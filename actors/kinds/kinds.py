@@ -14,7 +14,7 @@ from actors.kinds.agents import Agent, Agents
 from actors.kinds.estimates import Estimates, Piece
 from actors.kinds.levels import Levels
 from actors.kinds.neighbourhoods import Leader
-from actors.messages import Estimate, Trajectory, agent_of, concerns
+from actors.messages import Trajectory, agent_of, concerns
 from actors.statistics.parties import party_of
 
 _log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ class Kinds:
             party, path = party_of(run.tenant, run.caller), self._path(run)
             self.estimates.tell(Piece(run.id, party, agent_of(run), path, run.outcome, run.max_version))
 
-    def estimate(self, run: Trajectory) -> Estimate | None:
+    def estimate(self, run: Trajectory) -> float | None:
         """Success that was to be expected of `run`, its own outcome left out; None while nothing is known."""
         return self.estimates.estimate(self._path(run), version=run.max_version, without=run.id)
 

@@ -15,7 +15,6 @@ from actors.messages import (
     Attribution,
     BatchItem,
     BatchOrder,
-    Estimate,
     Step,
     StepLabel,
     TokenRow,
@@ -153,8 +152,6 @@ def tiny_model(directory: Path, seed: int = 0) -> Path:
 def expecting(items: Sequence[BatchItem], means: Mapping[str, float]) -> list[BatchItem]:
     """`items`, with what was to be expected of those of some clusters."""
     return [
-        msgspec.structs.replace(one, estimate=Estimate(mean=means[name], variance=0.01, evidence=9.0, version=0))
-        if (name := one.attributed.cluster) in means
-        else one
+        msgspec.structs.replace(one, estimate=means[name]) if (name := one.attributed.cluster) in means else one
         for one in items
     ]
