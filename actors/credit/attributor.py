@@ -19,7 +19,7 @@ import structlog
 from prometheus_client import Histogram
 
 from actors.credit.asking import Asking, Reason, Refusal
-from actors.credit.budget import Budget
+from actors.credit.judge_stats import JudgeStats
 from actors.credit.judgement_cache import JudgementCache, content_hash, silent
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
@@ -72,10 +72,9 @@ class Attributor(Actor):
         """
         self._judge, self._share, self._store, self._clock = judge, share, store, clock
         self._tokens_per_day = tokens_per_day
-        self.budget = Budget(tokens_per_day, clock)
-        self._judgements = JudgementCache(self.budget, store)
-        self.stats = self._judgements.stats
-        self.asking = Asking(judge, self.budget, concurrency, self._judgements.spent)
+        self.stats = JudgeStats(tokens_per_day, clock)
+        self._judgements = JudgementCache(self.stats, store)
+        self.asking = Asking(judge, self.stats, concurrency)
         self._flying: dict[str, anyio.Event] = {}
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
         """Trajectories that the judge labelled, that it had labelled before, and that people did; steps with feedback;
@@ -121,8 +120,8 @@ class Attributor(Actor):
             "away": self.asking.away,
             "budget": {
                 "limits": {"tokens_per_day": self._tokens_per_day},
-                "spent": self.budget.spent(),
-                "used_up": self.budget.used_up(),
+                "spent": self.stats.today,
+                "used_up": self.stats.used_up(),
             },
             "counts": dict(self.counts),
             "judges": self.stats.report(),

@@ -286,7 +286,7 @@ class Swapper(Actor):
         if look.version is None:
             return None
         wanted = self._plan()
-        want = wanted.goal(name, frozen=self._held, canary=name)
+        want = wanted.goal(name)
         if want is None and wanted.gave_up.get(name):
             self._waits[name] = "did not take what is stable"
         # What the first engine came up with is where everything starts from, also for a trial that waits for it. Later

@@ -1,6 +1,6 @@
 """What was ordered, learned, judged and served, as functions of a connection."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, select
@@ -32,11 +32,16 @@ _ANSWERS = 256
 """Newest answers of the learner among which the last that moved it is looked for."""
 
 
-def newest(connection: Connection, kind: type[M], limit: int = 100, *, engine: str | None = None) -> list[M]:
-    """What was ordered, made, judged, served (refusals included) or directed, newest first; versions highest first."""
+def newest(
+    connection: Connection, kind: type[M], limit: int = 100, *, engine: str | None = None, kinds: Sequence[str] = ()
+) -> list[M]:
+    """What was ordered, made, judged, served (refusals included) or directed, newest first; versions highest first.
+    Servings of one `engine`, and directives of some `kinds`, if they are named."""
     table, time = _KINDS[kind]
     wanted = select(table.body).order_by(time.desc(), table.id).limit(limit)
-    return bodies(connection, wanted if engine is None else wanted.where(Servings.engine == engine), kind)
+    if engine is not None:
+        wanted = wanted.where(Servings.engine == engine)
+    return bodies(connection, wanted.where(Directives.kind.in_(kinds)) if kinds else wanted, kind)
 
 
 def outstanding(connection: Connection) -> BatchOrder | None:

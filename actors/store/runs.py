@@ -149,6 +149,11 @@ def unused(connection: Connection, after: tuple[float, str], limit: int) -> list
     return bodies(connection, wanted, Attributed)
 
 
+def still_unused(connection: Connection, ids: Sequence[str]) -> list[Attributed]:
+    """Those of these ids that `unused` has."""
+    return bodies(connection, select(Runs.body).where(*_UNUSED, Runs.id.in_(ids)), Attributed)
+
+
 def drop_unused(connection: Connection, room: int, reason: str, *, reported: bool = True) -> int:
     """Drop what `unused` has, with an outcome or not `reported`, beyond the newest `room`; how many that are. Of those
     that ended at the same moment as the last that has room, all are left."""

@@ -126,6 +126,7 @@ class Store(Database):
     agents = _question(agents.agents)
     recent_closed = _question(runs.recent_closed)
     unused = _question(runs.unused)
+    still_unused = _question(runs.still_unused)
     drop_unused = _change(runs.drop_unused)
     newest_late = _question(outcomes.newest_late)
     latest = _question(outcomes.latest)

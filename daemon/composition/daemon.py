@@ -107,7 +107,7 @@ class Daemon:
         sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
         embedder = parts.adapter("embedder")
         self.kinds = Kinds()
-        self.curriculum = values.curator(config).curriculum(self.kinds.levels)
+        self.curriculum = values.curator(config).curriculum(self.kinds)
         environment = searching(sandbox, config.sandbox, embedder)
 
         # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
@@ -222,7 +222,7 @@ class Daemon:
         """Labelled trajectories to orders for the learner."""
         curator = Curator(
             values.curator(self.config), store=self.store, batches=self.config.state / "batches", clock=self.clock,
-            curriculum=self.curriculum, kinds=self.kinds,
+            curriculum=self.curriculum,
         )  # fmt: skip
         self.parts.figures(shown.provisional_figures, curator)
         self.parts.figures(shown.outcome_figures, self.store)

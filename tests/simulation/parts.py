@@ -86,9 +86,10 @@ class Parts:
             case "attributor":
                 return Attributor(judge=RulesJudge(), store=store, clock=clock)
             case "curator":
+                rules = CuratorSettings(groups_per_batch=0)
                 return Curator(
-                    CuratorSettings(groups_per_batch=0), store=store, batches=self.state / "batches", clock=clock,
-                    kinds=self.kinds,
+                    rules, store=store, batches=self.state / "batches", clock=clock,
+                    curriculum=rules.curriculum(self.kinds),
                 )  # fmt: skip
             case "gatekeeper":
                 # No checks of prompts and of safety: they ask for words, and these policies have none.

@@ -101,7 +101,7 @@ async def test_what_was_spent_and_judged_outlives_a_restart(store_url):
         await actor.start()
         result = await actor.handle(batch)
         costs = [record.attribution.cost for record in result.records if isinstance(record, Attributed)]
-        assert actor.budget.spent().money_day == 10.0
+        assert actor.stats.today.money_day == 10.0
     assert len(judge.asked) == 20
     assert sum(costs) == 0.0
     (own, everywhere) = [page for page in actor.stats.all() if page.tenant in ("default", "*")]
@@ -126,7 +126,7 @@ async def test_what_was_paid_for_is_kept_though_the_process_is_killed_before_its
         await Attributor(concurrency=1, judge=judge, store=store, clock=anyio.current_time).handle(batch)
     actor = Attributor(concurrency=1, judge=judge, store=store, clock=anyio.current_time)
     await actor.start()
-    assert actor.budget.spent().tokens_day == 500
+    assert actor.stats.today.tokens_day == 500
     await actor.handle(batch)
     assert len(judge.asked) == 6 + 5
     await store.aclose()

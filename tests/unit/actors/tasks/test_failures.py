@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from sqlalchemy import select
 
 from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
@@ -12,6 +13,7 @@ from actors.messages import Attributed, Feedback, OutcomeChanged, Step, Task, To
 from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
+from actors.store.tables import TaskSources
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks import failures
@@ -63,15 +65,15 @@ class Urged(Curriculum):
 
 
 class Bench:
-    """Failures of a desk whose sandbox plays the families A and B."""
+    """Failures of a desk; of its tasks the curriculum knows the families A and B."""
 
     def __init__(self, store: Store, exam: bool = False) -> None:
         self.store, self.urged, self.exam = store, Urged(), exam
         self.actor = self.make()
 
-    def make(self, searcher=None) -> LiveFailures:
+    def make(self, searcher=None, kinds: Curriculum | None = None) -> LiveFailures:
         return LiveFailures(
-            store=self.store, environment=TravelDesk(), families="AB", kinds=self.urged,
+            store=self.store, environment=TravelDesk(), families=None, kinds=kinds or self.urged,
             searcher=searcher, exam=lambda key: self.exam,
         )  # fmt: skip
 
@@ -106,7 +108,7 @@ async def outcome(task: Task, calls: list[ToolCall]) -> float | None:
     return await episode.evaluate()
 
 
-async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store: Store) -> None:
+async def test_a_kind_that_the_curriculum_knows_has_its_weight_raised(store: Store) -> None:
     bench = Bench(store)
     failing = [run(f"f{n}", "A", good=False) for n in range(3)]
     await bench.met(*failing)
@@ -115,6 +117,18 @@ async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store:
     assert bench.actor.counts == {"seen": 3, "urged": 3}
     await bench.actor.tick()
     assert len(bench.urged.clusters) == 1, "each failure is used once"
+
+
+async def test_a_kind_that_the_environment_has_and_nobody_knows_becomes_its_own_tasks(store: Store) -> None:
+    bench = Bench(store)
+    bench.actor = bench.make(kinds=Curriculum())
+    await bench.met(*[run(f"f{n}", "C", good=False) for n in range(3)])
+    tasks = await bench.tasks()
+    assert len(tasks) == 6
+    assert {task.origin for task in tasks} == {"environment"}, "its own verifier judges them"
+    assert {task.spec["family"] for task in tasks} == {"C"}
+    made_from = await store.ask(lambda c: c.scalars(select(TaskSources.source).distinct()).all())
+    assert sorted(made_from) == ["f0", "f1", "f2"]
 
 
 async def test_a_kind_that_no_task_has_is_made_in_other_worlds_by_the_way_of_a_run_that_succeeded(store: Store) -> None:
