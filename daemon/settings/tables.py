@@ -80,7 +80,6 @@ class Tap(Table, frozen=True):
     tls_key: str
     require_key: bool
     spool_dir: str
-    workers: Annotated[int, msgspec.Meta(ge=1, le=64)]
     capture_tokens: bool
 
 
