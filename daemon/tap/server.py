@@ -30,6 +30,7 @@ from daemon.tap.place import Place, Told, admin_port, told
 from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
 from daemon.tap.request import Held
+from daemon.tap.route_table import table_path
 from daemon.tap.router import Router
 from daemon.tap.routes import EngineRoute, MirrorRoute
 from daemon.tap.routing import Routing
@@ -91,7 +92,8 @@ class Tap:
             )
             for one, address in upstreams_of(settings)
         ]
-        self.router = Router(upstreams, rng=random.Random())
+        table = table_path(os.environ, self.place.directory.parent)
+        self.router = Router(upstreams, table=table, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self.router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
         capture = Capture(tokens=settings.capture_tokens)
