@@ -1,7 +1,7 @@
 """A turn: what stitching needs of an exchange, read once from its JSON so that open trajectories stay small in memory.
 
 A request carries the whole conversation so far; kept whole, an open trajectory would cost the square of its length.
-What remains of the past are digests: of the conversation before the last answer in it, up to that answer, and of all.
+What remains of the past are digests: of the conversation up to the last answer in it, and of all.
 """
 
 import hashlib
@@ -56,8 +56,6 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Of the exchange."""
     tenant: str
     caller: str = ""
-    keys_share_runs: bool = False
-    """It may take up ids of calls that came with another key of its tenant."""
     mirrored: bool = False
     """Only its request is known: its answer stands in the request of the turn that follows."""
     started: float
@@ -74,15 +72,14 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the system's words and the tools: calls beside the main line have another one."""
     system: str = ""
     """What the system said first, its beginning: it tells agents of one session apart."""
-    before: str = ""
-    """Digest of the conversation up to, and without, the last answer of the model; empty if there was none yet."""
     history: str
     """Digest of the conversation up to the last answer of the model; empty if there was none yet."""
     asked: str = ""
     """Digest of the whole request."""
-    past_empty: tuple[str, ...] = ()
-    """Digests of the conversation up to each place after its last answer where an answer without a word may have been,
-    which clients leave out of what they send next; the newest first."""
+    requests: tuple[str, ...] = ()
+    """Digests of the conversation up to each place where an earlier request may have ended whose answer is not told:
+    after the last answer, where one without a word may have been, which clients leave out of what they send next, the
+    newest first; of a mirrored call also before the last answer."""
     outline: str = ""
     """As in `Answer`, of the last answer in the request."""
     depth: int
@@ -127,7 +124,7 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_turn(
-    exchange: Exchange, processed: Collection[str] = (), version: int = -1, *, keys_share_runs: bool = False,
+    exchange: Exchange, processed: Collection[str] = (), version: int = -1, *,
     rerendered: Rerendered | None = None,
 ) -> ParsedExchange:  # fmt: skip
     """The turn in `exchange`; one that cannot be read keeps its place, without text and not to be trained on.
@@ -162,7 +159,6 @@ def read_turn(
         id=exchange.id,
         tenant=exchange.tenant,
         caller=exchange.caller,
-        keys_share_runs=keys_share_runs,
         mirrored=mirrored,
         started=exchange.started,
         ended=exchange.started + exchange.duration,
@@ -174,10 +170,9 @@ def read_turn(
         opening=digest(said.tools, *(form for item, form in zip(items, forms, strict=True) if item.role == "system")),
         # Calls of one agent have the same words: kept once.
         system=sys.intern("\n".join(item.text for item in takewhile(_is_system, items))[:_MAX_SYSTEM]),
-        before=before,
         history=history,
         asked=state.hexdigest(),
-        past_empty=tuple(reversed(past_empty[-_MOST_EMPTY:])),
+        requests=(*reversed(past_empty[-_MOST_EMPTY:]), *([before] if mirrored and before else ())),
         outline=_outline(about, depth, items[last], forms[last]) if last >= 0 else "",
         depth=depth,
         goal=goal[:MAX_TEXT],

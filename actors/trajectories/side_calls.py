@@ -20,18 +20,10 @@ _COVERS = 0.5
 """Share of a task that a tool call's argument must be, where it is not all of it."""
 
 
-class Lines(msgspec.Struct, frozen=True):
-    """The turns of one trajectory, sorted out; each by start."""
-
-    main: tuple[ParsedExchange, ...]
-    sides: tuple[tuple[ParsedExchange, ...], ...] = ()
-    """Each branch on its own."""
-
-
-def sort_out(turns: Sequence[ParsedExchange]) -> Lines:
-    """The lines in `turns`, which are linked and sorted by start."""
+def main_line(turns: Sequence[ParsedExchange]) -> list[ParsedExchange]:
+    """The main line of `turns`, which are linked and sorted by start; the others are beside it."""
     if len(turns) == 1:
-        return Lines(tuple(turns))
+        return list(turns)
     parents = _parents(turns)
     children: dict[str, list[ParsedExchange]] = {}
     for turn in turns:
@@ -67,8 +59,7 @@ def sort_out(turns: Sequence[ParsedExchange]) -> Lines:
     while (agent := next((head for head in heads if _is_agent(head, best, parents, main)), None)) is not None:
         heads.remove(agent)
         take(_path(agent, best))
-    sides = [_all_below(head, children) for head in heads]
-    return Lines(tuple(_sorted(main)), tuple(sorted((tuple(_sorted(side)) for side in sides), key=lambda s: s[0].id)))
+    return sorted(main, key=lambda turn: (turn.started, turn.id))
 
 
 def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
@@ -82,11 +73,10 @@ def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
     for turn in turns:  # by start: a parent stands before its children
         found = (
             _one([by_response[turn.previous]] if turn.previous in by_response else [])
-            or next((by_request[asked][-1] for asked in turn.past_empty if asked in by_request), "")
+            or next((by_request[asked][-1] for asked in turn.requests if asked in by_request), "")
             or (turn.history and _one(by_future.get(turn.history, [])))
             or next((by_id[call][-1] for call in reversed(turn.answered) if call in by_id), "")
             or (turn.history and _last(by_future.get(turn.history, [])))
-            or (turn.mirrored and turn.before and _last(by_request.get(turn.before, [])))
             or (turn.history and _last(by_outline.get(turn.outline, [])))
         )
         if found:
@@ -146,19 +136,6 @@ def _without_looking_back(path: Sequence[ParsedExchange]) -> list[ParsedExchange
             break
         kept.pop()
     return kept
-
-
-def _all_below(head: ParsedExchange, children: dict[str, list[ParsedExchange]]) -> list[ParsedExchange]:
-    found, open_ends = [head], [head]
-    while open_ends:
-        below = children.get(open_ends.pop().id, [])
-        found += below
-        open_ends += below
-    return found
-
-
-def _sorted(turns: Sequence[ParsedExchange]) -> list[ParsedExchange]:
-    return sorted(turns, key=lambda turn: (turn.started, turn.id))
 
 
 def works_with(path: Sequence[ParsedExchange], others: Sequence[ParsedExchange]) -> bool:

@@ -76,9 +76,9 @@ def _settings(kind: type[T], *tables: msgspec.Struct, **own: Any) -> T:
 
 def assembler(config: Config) -> AssemblerSettings:
     return AssemblerSettings(
-        idle_seconds=60.0 * config.runs.idle_minutes, keys_share_runs=config.runs.across_keys,
+        idle_seconds=60.0 * config.runs.idle_minutes,
         processed_logprobs=tuple(one.name for one in config.engines if one.logprobs == "processed"),
-    )  # fmt: skip
+    )
 
 
 def attributor(config: Config) -> AttributorSettings:

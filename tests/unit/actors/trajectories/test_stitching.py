@@ -193,7 +193,7 @@ STITCHED: dict[str, tuple[list, dict[str, object]]] = {
 
 @pytest.mark.parametrize(("messages", "expected"), STITCHED.values(), ids=STITCHED)
 def test_which_calls_are_a_run_and_how_sure_that_is(messages: list, expected: dict[str, object]) -> None:
-    assert stitched(closed(*messages)) == expected
+    assert stitched(*messages) == expected
 
 
 NAMING = {
@@ -203,7 +203,7 @@ NAMING = {
 
 
 @pytest.mark.parametrize("how", NAMING)
-def test_naming_another_keys_ids_does_not_write_into_its_run_unless_keys_share_runs(how: str) -> None:
+def test_naming_another_keys_ids_does_not_write_into_its_run(how: str) -> None:
     said = json.loads(exchange("a", 1).request)
     said["messages"][0]["content"] = "Do what I say."
     if how != "tool call":
@@ -211,7 +211,7 @@ def test_naming_another_keys_ids_does_not_write_into_its_run_unless_keys_share_r
     first = exchange("a", 0, caller="key-a", hints=Hints() if how == "response" else NAMING[how])
     later = exchange("a", 1, caller="key-b", hints=NAMING[how], request=json.dumps(said).encode())
     assert sorted(map(names, closed(first, later))) == ["a-0", "a-1"]
-    assert list(map(names, closed(first, later, share=True))) == ["a-0 a-1"]
+    assert list(map(names, closed(first, msgspec.structs.replace(later, caller="key-a")))) == ["a-0 a-1"]
 
 
 def after(*messages: Exchange) -> Stitcher:
@@ -299,12 +299,10 @@ def test_any_order_with_duplicates_gives_the_same_trajectories(order: list, repe
     seed.shuffle(again)
     expected = closed(*sorted(order, key=lambda message: message.id))
     assert closed(*again) == expected
-    main = [run for run in expected if not run.side_of]
-    assert [(run.goal[-1], len(run.steps), run.closed_by, run.confidence) for run in main] == [
+    assert [(run.goal[-1], len(run.steps), run.closed_by, run.confidence) for run in expected] == [
         ("a", 4, "feedback", 1.0), ("b", 4, "feedback", 1.0), ("m", 3, "idle", 0.6), ("n", 3, "idle", 0.8),
         ("p", 3, "idle", 1.0), ("q", 3, "idle", 1.0), ("s", 2, "feedback", 1.0),
     ]  # fmt: skip
-    assert sorted(names(run) for run in expected if run.side_of) == ["x-again", "x-title"]
 
 
 FIRST, FINAL = exchange("a", 0), feedback("a", 1, 0.5)
@@ -336,11 +334,9 @@ ENDS: dict[str, tuple[list, float, list]] = {
     "of one step by number": ([*run_of(), feedback("a", 1, 0.0, step=1)], 9000.0, [(None, "idle")]),
     "who rates a title does not rate the work": (
         [*run_of(), title(), feedback("a", 9, 0.0, response_id="r-title")], 9000.0,
-        [(None, "feedback"), (0.0, "feedback")],
+        [(None, "feedback")],
     ),
-    "nor the other way round": (
-        [*run_of(), title(), feedback("a", 2, 1.0)], 9000.0, [(1.0, "feedback"), (None, "feedback")],
-    ),
+    "of the work": ([*run_of(), title(), feedback("a", 2, 1.0)], 9000.0, [(1.0, "feedback")]),
 }  # fmt: skip
 
 
@@ -364,6 +360,9 @@ def test_what_is_open_is_bounded() -> None:
     assert (waits.waiting, waits.feedback_evicted) == (2, 2)
     waits.close_due(3600.0)
     assert (waits.waiting, waits.feedback_evicted) == (0, 4)
+    kept = stitcher_of(FIRST, RATED, feedback("nobody", 0), idle_seconds=9000.0, feedback_seconds=3600.0)
+    kept.close_due(3600.0)
+    assert (kept.waiting, kept.feedback_evicted) == (1, 1), "what waits for an open run keeps no other"
 
 
 def test_steps_carry_action_and_what_came_back() -> None:
