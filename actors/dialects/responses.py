@@ -158,7 +158,8 @@ def _item(entry: dict[str, Any]) -> Item | None:
         return Item("tool", text, (), call_id if isinstance(call_id, str) else "")
     if kind.endswith("_call"):
         arguments = entry.get("arguments", entry.get("input", entry.get("action")))
-        return Item("assistant", "", (tool_call(entry.get("name") or kind, arguments, call_id),), "", refs)
+        name = entry.get("name") or kind.removesuffix("_call")
+        return Item("assistant", "", (tool_call(name, arguments, call_id),), "", refs)
     return None
 
 

@@ -26,7 +26,7 @@ from actors.trajectories.builder import build
 from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
 from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
-from actors.trajectories.rerendering import Rerendered, Rerenderer
+from actors.trajectories.rerendering import Rerenderer, Sampled
 from actors.trajectories.stitching import Closing, Limits, Stitcher
 
 _log = structlog.get_logger(__name__)
@@ -134,7 +134,7 @@ class Assembler(Actor):
         """Close what is due."""
         return self._result([], self._stitcher.close_due(self._ticks()))
 
-    def _take(self, exchange: Exchange, records: list[Message], rerendered: Mapping[str, Rerendered]) -> list[Closing]:
+    def _take(self, exchange: Exchange, records: list[Message], rerendered: Mapping[str, Sampled]) -> list[Closing]:
         records.append(exchange)
         if not stitchable(exchange):
             answered = 0 < exchange.status < 400
@@ -151,7 +151,7 @@ class Assembler(Actor):
         long = self._stitcher.close_long(turn)
         return [long] if long is not None else []
 
-    def _read(self, exchange: Exchange, rerendered: Mapping[str, Rerendered]) -> ParsedExchange:
+    def _read(self, exchange: Exchange, rerendered: Mapping[str, Sampled]) -> ParsedExchange:
         return read_turn(
             self._defaults.applied(exchange), self._settings.processed_logprobs, self._version(exchange),
             rerendered=rerendered.get(exchange.id),

@@ -106,14 +106,14 @@ def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence
 def _versions(turn: ParsedExchange) -> npt.NDArray[np.int32]:
     """Weights that the run is of: those known of a call that is not trained on too, as whoever compares versions asks
     who served all of it; that they are not known keeps nobody else out."""
-    versions = ids_array(turn.versions)
+    versions = ids_array(turn.tokens.versions)
     return versions[versions >= 0] if turn.why_not else versions
 
 
 def _too_much(turns: Sequence[ParsedExchange]) -> str:
     """Why a run is not trained on whose answers are mostly placeholders; empty if they are not."""
-    masked = sum(turn.masked for turn in turns)
-    left = sum(len(turn.response_ids) // 4 - sum(turn.stand_in) for turn in turns)
+    masked = sum(turn.tokens.masked for turn in turns)
+    left = sum(len(turn.tokens.response_ids) // 4 - sum(turn.tokens.stand_in) for turn in turns)
     return MOSTLY_MASKED if masked > MOST_MASKED * (masked + left) else ""
 
 
@@ -177,25 +177,26 @@ def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[
     where: list[int] = []
     newest: dict[str, int] = {}
     for number, turn in enumerate(turns):
-        if turn.why_not or not turn.response_ids:
+        tokens = turn.tokens
+        if turn.why_not or not tokens.response_ids:
             where.append(-1)
             continue
         at = newest.get(roles[number], -1)
         # A row is redacted or is not: what was sampled before the first find keeps its recorded log-probs.
-        if at >= 0 and rows[at].redacted != turn.redacted:
+        if at >= 0 and rows[at].redacted != tokens.redacted:
             at = -1
         same = at >= 0 and (rows[at].temperature, rows[at].processing) == (turn.temperature, turn.processing)
-        if not same or not rows[at].continued_by(turn.prompt_ids):
-            rows.append(RowBuilder(turn.temperature, redacted=turn.redacted, processing=turn.processing))
+        if not same or not rows[at].continued_by(tokens.prompt_ids):
+            rows.append(RowBuilder(turn.temperature, redacted=tokens.redacted, processing=turn.processing))
             at = newest[roles[number]] = len(rows) - 1
         rows[at].extend(
             number,
-            prompt=turn.prompt_ids,
-            sampled=turn.response_ids,
-            logprobs=turn.logprobs,
-            versions=turn.versions,
-            stand_in=turn.stand_in,
-            masked=turn.masked,
+            prompt=tokens.prompt_ids,
+            sampled=tokens.response_ids,
+            logprobs=tokens.logprobs,
+            versions=tokens.versions,
+            stand_in=tokens.stand_in,
+            masked=tokens.masked,
         )
         where.append(at)
     return tuple(row.pack() for row in rows), where

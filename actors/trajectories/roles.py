@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from actors.dialects import digest
 from actors.messages import Handoff
-from actors.ports.parsed_calls import listed_tools
+from actors.ports.parsed_calls import offered
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 _HEAD = 400
@@ -38,7 +38,7 @@ def roles_of(turns: Sequence[ParsedExchange]) -> list[str]:
     Args:
         turns: of one trajectory, by start.
     """
-    tools = [tool_names(turn.tools) for turn in turns]
+    tools = [frozenset(offered(turn.tools)) for turn in turns]
     texts = [_plain(turn.system) for turn in turns]
     firsts: list[int] = []
     """Of each role, the number of its first turn."""
@@ -79,16 +79,6 @@ def handoffs(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[Han
         if before != after:
             found.append(Handoff(source=before, target=after, step=number, via=_via(turns, number)))
     return tuple(found)
-
-
-def tool_names(tools: bytes) -> frozenset[str]:
-    """Names of the tools in a request's tool list, whatever the dialect."""
-    names: set[str] = set()
-    for tool in listed_tools(tools):
-        inner = tool.get("function", tool)
-        name = inner.get("name") if isinstance(inner, dict) else None
-        names.add(name if isinstance(name, str) else str(tool.get("type", "")))
-    return frozenset(names)
 
 
 def _plain(system: str) -> str:

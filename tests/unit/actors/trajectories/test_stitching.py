@@ -476,8 +476,8 @@ def test_a_call_that_cannot_be_trained_on_keeps_only_itself_out() -> None:
         ({"redacted": ("prompt",)}, "redacted prompt", "redacted prompt"),
         ({"redacted": ("response",)}, "redacted response", "redacted response"),
         (GREEDY, "temperature 0", "temperature 0"),
-        ({"sampling": Sampling(forced=True, bent_by="logit_bias")}, "logit_bias", "logit_bias"),
-        ({"sampling": Sampling(forced=True, bent_by="strict tools")}, "", ""),
+        ({"sampling": Sampling(bent_by="logit_bias")}, "logit_bias", "logit_bias"),
+        ({"sampling": Sampling(bent_by="strict tools")}, "", ""),
         # What scales or cuts the distribution, and nothing else.
         ({"sampling": Sampling(temperature=0.7)}, "temperature", ""),
         ({"sampling": Sampling(top_p=0.9)}, "top_p", ""),
@@ -494,7 +494,7 @@ def test_what_is_not_trainable_says_why_by_whether_log_probs_are_of_what_was_sam
 
 @pytest.mark.parametrize("shaped_by", ["forced tool choice", "structured output", "strict tools"])
 def test_a_call_that_a_grammar_shaped_may_train_and_says_so(shaped_by: str) -> None:
-    found = read_turn(exchange("a", 1, sampling=Sampling(forced=True, bent_by=shaped_by)))
+    found = read_turn(exchange("a", 1, sampling=Sampling(bent_by=shaped_by)))
     assert (found.why_not, found.processing) == ("", Processing(grammar=True))
 
 
