@@ -84,7 +84,7 @@ class Assembler(Actor):
         self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
-        duplicate, late, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
+        duplicate, continued, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
         rendered)."""
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
@@ -141,13 +141,9 @@ class Assembler(Actor):
             self.counts["other_endpoint" if answered else "failed"] += 1
             return []
         turn = self._read(exchange, rerendered)
-        late = self._stitcher.late_for(turn)
         if not self._stitcher.add(turn, self._ticks()):
             self.counts["duplicate"] += 1
             return []
-        if late:
-            self.counts["late"] += 1
-            _log.info("exchange_late", exchange=exchange.id, trajectory=late)
         long = self._stitcher.close_long(turn)
         return [long] if long is not None else []
 
@@ -185,6 +181,7 @@ class Assembler(Actor):
             records += [Joined(id=one.id, trajectory_id=run.id) for one in built.aside]
             outputs.append(Output(TRAJECTORY_CLOSED, run))
             self.counts["side_calls"] += len(built.beside)
+            self.counts["continued"] += bool(run.continues)
             self.counts[f"closed_{run.closed_by}"] += 1
             for step in run.steps:
                 if step.why_not:

@@ -123,10 +123,8 @@ def outcome_of(feedback: Sequence[Feedback]) -> float | None:
     What is about one step alone says nothing of the whole.
     """
     told = [f for f in feedback if f.outcome is not None and f.whole]
-    for wanted in ([f for f in told if f.final and f.kind == "outcome"], [f for f in told if f.final], told):
-        if wanted:
-            return max(wanted, key=lambda f: (f.received, f.id)).outcome
-    return None
+    best = max(told, key=lambda f: (f.final and f.kind == "outcome", f.final, f.received, f.id), default=None)
+    return None if best is None else best.outcome
 
 
 def _names(turns: Sequence[ParsedExchange]) -> set[str]:

@@ -115,14 +115,6 @@ class Stitcher:
         """Whether the turn is here or was. Its record's id says so: engines repeat response ids."""
         return turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed
 
-    def late_for(self, turn: ParsedExchange) -> str:
-        """Id of the closed trajectory that `turn` should have been in; empty if it is in time."""
-        if turn.explicit and explicit(turn) in self._makers:
-            return ""
-        if not turn.explicit and self._origins(turn):
-            return ""
-        return self._continued(turn)[0]
-
     def add(self, turn: ParsedExchange, now: float) -> bool:
         """Take in a turn; False if it is known."""
         if self.knows(turn):

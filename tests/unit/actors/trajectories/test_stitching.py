@@ -238,8 +238,11 @@ EXPLICIT = exchange("s", 0, explicit=True, started=100.0)
         (EXPLICIT, exchange("n", 0, hints=Hints(trajectory_id="s"), started=2000.0), ""),
     ],
 )
-def test_a_call_for_a_closed_trajectory_is_late(first: Exchange, later: Exchange, of: str) -> None:
-    assert after(first).late_for(read_turn(later)) == of
+def test_a_call_for_a_closed_trajectory_continues_it(first: Exchange, later: Exchange, of: str) -> None:
+    stitcher = after(first)
+    stitcher.add(read_turn(later), 2000.0)
+    (run,) = built(stitcher.close_due(9000.0))
+    assert run.continues == of
 
 
 def test_a_user_who_comes_back_after_the_end_continues_the_conversation() -> None:
