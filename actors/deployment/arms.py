@@ -298,8 +298,6 @@ class ArmsCount:
 
 def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:
     """True: it was on trial. By the weights that sampled it; of several engines by the engine where it does not say."""
-    if run.side_of:
-        return None
     version = run.min_version if run.min_version == run.max_version else None
     if run.started < trial.since:
         return False if alone and version == stable and run.ended < trial.since else None

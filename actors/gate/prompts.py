@@ -166,7 +166,7 @@ def _chosen(runs: Sequence[HeldOut], most: int) -> list[str]:
 def _prompt(exchange: Exchange, number: int, max_tokens: int) -> dict[str, Any] | None:
     """The prompt in `exchange`; None if it cannot be replayed as a chat completion."""
     # A strict tool leaves the model its choice.
-    plain = not exchange.sampling.forced or exchange.sampling.bent_by == "strict tools"
+    plain = exchange.sampling.bent_by in ("", "strict tools")
     usable = exchange.status == 200 and exchange.complete and plain
     if not usable or dialect_at(exchange.endpoint) != "chat" or len(exchange.request) > _MAX_BYTES:
         return None

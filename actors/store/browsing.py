@@ -20,7 +20,6 @@ SCANNED = 20_000
 _SHOWN = (
     Runs.id, Runs.source, Runs.tenant, Runs.goal, Runs.outcome, Runs.started, Runs.ended, Runs.min_version,
     Runs.max_version, Runs.cluster, Runs.closed_by, Runs.trainable, Runs.why_not, Runs.batch_id, Runs.came,
-    Runs.side_of,
 )  # fmt: skip
 
 Outcome = Literal["", "success", "failure", "unknown"]

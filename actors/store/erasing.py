@@ -125,14 +125,12 @@ def find(connection: Connection, selector: Selector) -> Scope:
 
 
 def _kindred(connection: Connection, runs: set[str]) -> set[str]:
-    """Side calls of `runs`, and what goes on with them, to any depth."""
+    """`runs`, and what goes on with them, to any depth."""
     known, fresh = set[str](), set(runs)
     while fresh:
         known |= fresh
-        children = set[str]()
-        for parent in (Runs.side_of, Runs.continues):
-            children.update(connection.scalars(select(Runs.id).where(among(parent, fresh), parent != "")))
-        fresh = children - known
+        goes_on = select(Runs.id).where(among(Runs.continues, fresh), Runs.continues != "")
+        fresh = set(connection.scalars(goes_on)) - known
     return known
 
 
@@ -142,7 +140,7 @@ def _feedback(connection: Connection, selector: Selector, runs: set[str], calls:
     if selector.tenant:
         theirs |= Reports.tenant == selector.tenant
     found = set(connection.scalars(select(Reports.id).where(theirs)))
-    return found.union(key for key, *_ in waiting(connection, calls))
+    return found.union(waiting(connection, calls))
 
 
 def _touched(connection: Connection, seen: Mapping[int, set[str]]) -> list[Touched]:

@@ -42,7 +42,6 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     closed_by: str
     min_version: int
     max_version: int
-    side_of: str
     attributed: bool
     why_not: str
     cut_off: str

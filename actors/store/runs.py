@@ -5,7 +5,7 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, func, select, update
+from sqlalchemy import Connection, Select, func, select, text, update
 
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Exchange, Feedback, Trajectory, decode
@@ -61,7 +61,7 @@ def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) 
     by_call = {step.exchange_id: number for number, step in enumerate(run.steps)}
     by_response = {step.response_id: number for number, step in enumerate(run.steps)}
     # A caller that gives an id twice means the newer call.
-    calls = select(Calls.custom_id, Calls.id).where(Calls.trajectory_id == run.id, Calls.custom_id != "")
+    calls = select(Calls.custom_id, Calls.id).where(Calls.trajectory_id == run.id, Calls.custom_id != "", ~Calls.beside)
     by_custom = {custom: by_call.get(key) for custom, key in connection.execute(calls.order_by(Calls.started))}
     meant: list[tuple[int, Feedback]] = []
     for said in told:
@@ -73,26 +73,35 @@ def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) 
     return meant
 
 
-def find_trajectory(connection: Connection, feedback: Feedback) -> str:
+def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool = False) -> str:
     """Id of the closed trajectory that `feedback` means; empty if there is none.
 
-    Ids that callers make up may come again: the newest trajectory that had begun when the feedback came is meant.
+    Ids that callers make up may come again: the newest trajectory that had begun when the feedback came is meant; of
+    one that several keys of a tenant name, that of its own key.
+
+    Args:
+        beside: it names a call beside the main line, and not one of its steps.
     """
-    calls = (
-        select(Calls.trajectory_id)
-        .where(Calls.tenant == feedback.tenant, Calls.trajectory_id != "")
-        .order_by((Calls.started <= feedback.received).desc(), Calls.started.desc())
-    )
-    # Who names the trajectory means its main line.
-    main = calls.join(Runs, Runs.id == Calls.trajectory_id).where(Runs.side_of == "")
+    mine = Calls.tenant == feedback.tenant, Calls.trajectory_id != "", Calls.beside.is_(beside)
+    newest = (Calls.started <= feedback.received).desc(), Calls.started.desc()
+    calls = select(Calls.trajectory_id).where(*mine).order_by(*newest)
+    keys = select(Calls.caller).where(*mine, Calls.explicit == lookup(feedback.trajectory_id)).distinct().limit(2)
     own = select(Runs.id).where(Runs.tenant == feedback.tenant)
+    several = bool(feedback.trajectory_id) and len(connection.scalars(keys).all()) > 1
+    theirs = calls.where(Calls.caller == feedback.caller) if several else calls
     tries = (
         (calls, Calls.id, feedback.exchange_id), (calls, Calls.response_id, feedback.response_id),
-        (calls, Calls.custom_id, feedback.custom_id), (main, Calls.explicit, feedback.trajectory_id),
+        (calls, Calls.custom_id, feedback.custom_id), (theirs, Calls.explicit, feedback.trajectory_id),
         (own, Runs.id, feedback.trajectory_id),
     )  # fmt: skip
-    named = (wanted.where(column == lookup(name)).limit(1) for wanted, column, name in tries if name)
-    return next((found for one in named if (found := connection.scalar(one))), "")
+    wanted = (question.where(column == lookup(name)).limit(1) for question, column, name in tries if name)
+    return next((found for one in wanted if (found := connection.scalar(one))), "")
+
+
+def calls_beside(connection: Connection, limit: int) -> list[tuple[str, str, str]]:
+    """The newest calls beside a main line: (call, tenant, trajectory)."""
+    wanted = select(Calls.id, Calls.tenant, Calls.trajectory_id).where(text("beside")).order_by(Calls.started.desc())
+    return [(call, tenant, run) for call, tenant, run in connection.execute(wanted.limit(limit))]
 
 
 def trajectory(connection: Connection, trajectory_id: str) -> Attributed | Trajectory | None:

@@ -28,7 +28,7 @@ from actors.store import agents, audit, outcomes
 from actors.store import tables as t
 from actors.store.columns import among, lookup
 from actors.store.engine import insert_new
-from actors.store.records import Dropped, Guessed, Joined, Used
+from actors.store.records import Beside, Dropped, Guessed, Joined, Used
 from actors.store.tables import Calls, Reports, Runs
 from actors.store.waiting import NAMES, claimed, named
 from actors.system.outgoing import Outgoing
@@ -39,7 +39,7 @@ _SIMPLE: dict[type[Message], type[t.Base]] = {
     Directive: t.Directives,
 }  # fmt: skip
 """Kinds whose rows are inserted once and never touched again."""
-_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Joined, Dropped, Guessed, Used)
+_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Beside, Joined, Dropped, Guessed, Used)
 
 
 def stitchable(exchange: Exchange) -> bool:
@@ -81,6 +81,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     insert(connection, Reports, of[Feedback], lambda said: {"joined": "", "effect": "", **named(said)})
     insert(connection, Calls, of[Exchange], _of_call)
     fresh = _trajectories(connection, [*of[Trajectory], *of[Attributed]])
+    _claim(connection, ((one.id, one.trajectory_id) for one in of[Beside]), beside=True)
     for guess in of[Guessed]:
         connection.execute(update(Runs).where(Runs.id == guess.id).values(guessed=guess.outcome))
     for order in of[BatchOrder]:
@@ -91,7 +92,8 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         insert_new(connection, t.CandidateBatches, links)
         outcomes.answered(connection, candidate)
     joins: list[Joined] = of[Joined]
-    joins += claimed(connection, of[Trajectory], {joined.id for joined in joins})
+    calls_beside = [one.id for one in of[Beside]]
+    joins += claimed(connection, of[Trajectory], calls_beside, {joined.id for joined in joins})
     if joins:
         found = {"joined": bindparam("where"), **dict.fromkeys(NAMES)}
         where = [{"said": one.id, "where": one.trajectory_id} for one in joins]
@@ -127,6 +129,7 @@ def _shared(table: type[t.Base], kind: type[msgspec.Struct]) -> tuple[str, ...]:
 def _of_call(call: Exchange) -> dict[str, Any]:
     return {
         "response_id": lookup(call.response_id), "custom_id": lookup(call.hints.custom_id), "trajectory_id": "",
+        "beside": False,
         "explicit": lookup(call.hints.trajectory_id or call.hints.conversation), "stitched": stitchable(call),
     }  # fmt: skip
 
@@ -142,11 +145,7 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
     runs = {key: one.trajectory if isinstance(one, Attributed) else one for key, one in fresh.items()}
     insert_new(connection, Runs, [_run(record, runs[key]) for key, record in fresh.items()])
     production = (run for run in runs.values() if run.source == "production")
-    claims = [{"call": step.exchange_id, "run": run.id} for run in production for step in run.steps]
-    if claims:
-        # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
-        claim = update(Calls).where(Calls.id == bindparam("call")).values(trajectory_id=bindparam("run"))
-        connection.execute(claim, claims)
+    _claim(connection, ((step.exchange_id, run.id) for run in production for step in run.steps))
     bare = select(Runs.id, Runs.outcome, Runs.revision).where(ids, ~Runs.attributed)
     known = {key: (outcome, revision) for key, outcome, revision in connection.execute(bare)}
     labels: list[dict[str, Any]] = []
@@ -159,6 +158,14 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
         values = {"attributed": True, "cluster": bindparam("kind"), "body": bindparam("content")}
         connection.execute(update(Runs).where(Runs.id == bindparam("which")).values(values), labels)
     return set(fresh)
+
+
+def _claim(connection: Connection, calls: Iterable[tuple[str, str]], *, beside: bool = False) -> None:
+    """(call, its trajectory)"""
+    if claims := [{"call": call, "run": run} for call, run in calls]:
+        # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
+        claim = update(Calls).where(Calls.id == bindparam("call"))
+        connection.execute(claim.values(trajectory_id=bindparam("run"), beside=beside), claims)
 
 
 def _run(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:

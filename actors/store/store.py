@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Connection
 
 from actors.messages import Message, OutcomeChanged
-from actors.store import agents, erasing, judgements, ledger, lessons, outcomes, policy, runs
+from actors.store import agents, erasing, judgements, ledger, lessons, outcomes, policy, runs, waiting
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
@@ -125,6 +125,8 @@ class Store(Database):
     exam = _question(runs.exam)
     agents = _question(agents.agents)
     recent_closed = _question(runs.recent_closed)
+    calls_beside = _question(runs.calls_beside)
+    place = _question(waiting.place)
     unused = _question(runs.unused)
     still_unused = _question(runs.still_unused)
     drop_unused = _change(runs.drop_unused)

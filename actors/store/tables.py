@@ -58,6 +58,8 @@ class Calls(Record, named="exchanges"):
     caller: Mapped[str]
     trajectory_id: Mapped[str]
     """Trajectory that it ended up in; empty while open."""
+    beside: Mapped[bool]
+    """It is off the main line of that, and none of its steps."""
     started: Mapped[float]
     status: Mapped[int]
     stitched: Mapped[bool]
@@ -69,6 +71,7 @@ class Calls(Record, named="exchanges"):
         Index("ix_exchanges_explicit", "tenant", "explicit"),
         _some("ix_exchanges_custom", "custom_id <> ''", "tenant", "custom_id"),
         _some("ix_exchanges_failed", "status >= 400", "status"),
+        _some("ix_exchanges_beside", "beside", "started"),
     )
 
 
@@ -115,8 +118,6 @@ class Runs(Record, named="trajectories"):
     closed_by: Mapped[str]
     trainable: Mapped[bool]
     why_not: Mapped[str]
-    side_of: Mapped[str]
-    """Trajectory whose side call it is; empty for a main line."""
     continues: Mapped[str]
     """Trajectory whose conversation it goes on with; empty for none."""
     attributed: Mapped[bool]
@@ -143,7 +144,6 @@ class Runs(Record, named="trajectories"):
         Index("ix_trajectories_pool", "attributed", "batch_id", "came", "ended"),
         _some("ix_trajectories_batch", "batch_id <> ''", "batch_id"),
         _some("ix_trajectories_dropped", "came <> '' AND batch_id = ''", "came"),
-        _some("ix_trajectories_side", "side_of <> ''", "side_of"),
         _some("ix_trajectories_continues", "continues <> ''", "continues"),
         _some("ix_trajectories_told", "told IS NOT NULL", "told"),
         _some("ix_trajectories_judged", "outcome IS NOT NULL", "source", "max_version", "ended"),

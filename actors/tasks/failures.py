@@ -184,7 +184,7 @@ class LiveFailures(Actor):
 
     def _fails(self, item: Attributed) -> bool:
         run = item.trajectory
-        if run.source != "production" or run.side_of or not template_of(run.goal):
+        if run.source != "production" or not template_of(run.goal):
             return False
         failed = run.outcome < _BELOW if run.outcome is not None else loops(run.steps)
         if failed and self._exam(run.id):

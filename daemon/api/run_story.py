@@ -78,8 +78,6 @@ def lines(story: RunStory) -> list[str]:
     ]
     if story.others:
         told.append(f"           {story.others} older runs have that name too")
-    if story.side_of:
-        told.append(f"           beside the main line of {story.side_of}: nothing learns from it")
     if story.why_not:
         told.append(f"           its tokens cannot be trained on: {story.why_not}")
     if story.cut_off:
@@ -118,7 +116,7 @@ def _came(story: RunStory) -> list[str]:
     elif story.came:
         late = story.came == "no outcome" and story.outcome is not None
         told.append(f"not trained on: {'its outcome came too late' if late else story.came}")
-    elif not story.side_of:
+    else:
         told.append("may still be trained on" if story.attributed else "waits for its credit before it is trained on")
     return [*told, *(words for actor, words in _USES.items() if actor in story.used)]
 

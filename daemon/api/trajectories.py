@@ -74,7 +74,7 @@ class TrajectoryApi:
                 "started": run.started, "ended": run.ended, "closed_by": run.closed_by,
                 "min_version": run.min_version, "version": run.max_version, "trainable": run.trainable,
                 "why_not": run.why_not, "stitching": run.confidence, "continues": run.continues,
-                "side_of": run.side_of, "task_id": run.task_id, "group": run.group, "origin": run.origin,
+                "task_id": run.task_id, "group": run.group, "origin": run.origin,
                 "cluster": found.cluster if isinstance(found, Attributed) else "",
                 "judged": None if attribution is None else _judged(attribution),
                 "handoffs": run.handoffs,

@@ -177,7 +177,7 @@ class Daemon:
         """Calls to trajectories."""
         config, engines = self.config, self.parts.serving
         assembler = Assembler(
-            idle_seconds=60.0 * config.runs.idle_minutes, keys_share_runs=config.runs.across_keys,
+            idle_seconds=60.0 * config.runs.idle_minutes,
             processed_logprobs=[one.name for one in config.engines if one.logprobs == "processed"],
             store=self.store, clock=self.clock, serving=self.times.version,
             ticks=time.monotonic, engine=engines[next(iter(engines))], engines=engines,

@@ -107,7 +107,6 @@ class Redact(Table, frozen=True):
 
 class Runs(Table, frozen=True):
     idle_minutes: Above
-    across_keys: bool
 
 
 class Judge(Table, frozen=True):

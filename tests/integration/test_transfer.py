@@ -20,7 +20,7 @@ from actors.system.lifecycle import Lifecycle
 from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler
-from actors.trajectories.builder import build_all
+from actors.trajectories.builder import build
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Closing
 from daemon.cli.main import main
@@ -92,7 +92,7 @@ async def filled(state: Path) -> None:
         for number, run in enumerate(RUNS):
             mine = tuple(read_turn(call) for call in calls if call.id.startswith(f"x-default-{run}-"))
             closing = Closing(turns=mine, links={}, feedback=(feedback(run, 2, number / 2),), closed_by="feedback")
-            (built,) = build_all(closing)
+            built = build(closing)
             labels = (StepLabel("BAD", 0.5, "why"),) * STEPS
             credit = Attribution(labels=labels, judge="theirs", rubric="9")
             await store.save([Attributed(id=built.run.id, trajectory=built.run, attribution=credit, cluster="c")])

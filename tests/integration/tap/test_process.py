@@ -208,9 +208,7 @@ def test_sockets_are_taken_by_name_and_children_hear_nothing_of_them() -> None:
     assert environment == {"HOME": "/"}
 
 
-@pytest.mark.parametrize(
-    ("names", "complaint"), [("postgres", "knows agents and mirror"), ("agents", "ListenStream=")]
-)
+@pytest.mark.parametrize(("names", "complaint"), [("postgres", "knows agents and mirror"), ("agents", "ListenStream=")])
 def test_a_descriptor_that_cannot_be_used_is_named(names: str, complaint: str) -> None:
     code = (
         "import os; from daemon.tap.sockets import inherited\n"

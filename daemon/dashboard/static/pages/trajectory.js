@@ -67,7 +67,6 @@ function about(run) {
     ],
     run.stitching < 1 ? ["stitching", `${percent(run.stitching)} sure`] : null,
     run.continues ? ["continues", link(["trajectories", run.continues], run.continues.slice(0, 12))] : null,
-    run.side_of ? ["beside", link(["trajectories", run.side_of], run.side_of.slice(0, 12))] : null,
   ]);
 }
 

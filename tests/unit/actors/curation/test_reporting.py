@@ -144,7 +144,7 @@ def test_each_agent_has_its_sentence_and_its_remedy(agent: AgentView, sentence: 
     [
         (0, {}, "none yet", ""),
         (40, {}, "all 40", ""),
-        (40, {"side call": 20, "no token ids from /v1/messages": 6},
+        (40, {"the lesson moved between turns": 20, "no token ids from /v1/messages": 6},
          "35 % of 40; 6 are of runs that called /v1/messages, and their engine gave no token ids there", "install"),
     ],
 )  # fmt: skip

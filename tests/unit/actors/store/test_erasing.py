@@ -135,14 +135,13 @@ async def test_an_agent_key_takes_whole_trajectories_that_it_had_a_call_in(kept:
     assert {one.id for one in await kept.store.unjoined_feedback()} == {"f3", "f4"}, "what named an open run goes too"
 
 
-async def test_side_calls_and_continuations_go_too_to_any_depth(kept: Kept) -> None:
+async def test_continuations_go_too_to_any_depth(kept: Kept) -> None:
     await kept.run("a")
-    await kept.run("title", side_of="a")
     await kept.run("later", continues="a")
     await kept.run("last", continues="later")
     await kept.run("other")
     scope = await kept.forget(Selector(trajectories=("a",)))
-    assert scope.trajectories == ("a", "last", "later", "title")
+    assert scope.trajectories == ("a", "last", "later")
 
 
 async def test_versions_that_saw_it_are_listed_with_their_heirs_and_where_they_serve(kept: Kept) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from actors.messages import Step, Trajectory
+from actors.messages import Feedback, Step, Trajectory
 from actors.store import Store, runs
 from actors.store.agents import agents
 from actors.store.browsing import Wanted, browse
@@ -15,7 +15,7 @@ from actors.store.erasing import Selector, find
 from actors.store.outcomes import newest_late
 from actors.store.retention import due
 from actors.store.stories import history, numbers, why
-from actors.store.waiting import claimed
+from actors.store.waiting import claimed, place
 
 pytestmark = pytest.mark.anyio
 RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source="production", started=0.0, ended=1.0)
@@ -27,7 +27,11 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "agents": lambda c: agents(c, 5.0),
     "page of runs": lambda c: browse(c, Wanted(tenant="t", words="w", after=(5.0, "a"))),
     "late outcomes": lambda c: newest_late(c, 5.0, 64),
-    "what waited for a run": lambda c: claimed(c, [RUN], ()),
+    "what waited for a run": lambda c: claimed(c, [RUN], ["z"], ()),
+    "whose a report is": lambda c: place(
+        c, Feedback(id="f", received=1.0, trajectory_id="t", exchange_id="x", response_id="r", custom_id="u")
+    ),
+    "calls beside a run": lambda c: runs.calls_beside(c, 2000),
     "what is too old": lambda c: [
         due(c, kind, 5.0, 9) for kind in ("trajectories", "feedback", "exchanges", "batches")
     ],

@@ -269,8 +269,8 @@ COUNTED = {
         False, {"seen": 3, "no_way": 3, "urged": 3},
     ),
     "held out": (lambda: failing(family="C"), True, {"held_out": 3}),
-    "successes, side calls and the sandbox's own": (
-        lambda: [run("a", "C", good=True), *failing(1, side_of="a"), *failing(1, source="sandbox")], False, {},
+    "successes and the sandbox's own": (
+        lambda: [run("a", "C", good=True), *failing(1, source="sandbox")], False, {},
     ),
     "in circles without an outcome": (
         lambda: [attributed("loop", steps=CIRCLES * 6, outcome=None), attributed("calm", steps=CIRCLES, outcome=None)],
