@@ -147,7 +147,7 @@ async def passed_through(
         await store.open()
         supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         shipper = Shipper(
-            [spool], bus,
+            spool, bus,
             metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
         )  # fmt: skip
         assembler = Assembler(
