@@ -2,7 +2,7 @@
 
 A trajectory goes with its feedback; its calls go after it, never before: forgetting finds it by them. What is never
 taken: trajectories that a batch may still use, or that one in training holds; sources of lessons in use or on trial,
-and of tasks that are still played; orders that a version came of, with their members; everything audited; dead letters.
+and of tasks that are still played; orders that a version came of; everything audited; dead letters.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,20 +10,17 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, true
 
-from actors.store import outcomes, policy
+from actors.store import outcomes
 from actors.store.lessons import experiences
 from actors.store.tables import (
     Batches,
-    BatchMembers,
     Calls,
     CandidateBatches,
-    Candidates,
     Judgements,
     Reports,
     Runs,
     Tasks,
     TaskSources,
-    Verdicts,
 )
 
 PAGE = 200
@@ -31,7 +28,7 @@ PAGE = 200
 Kind = Literal["trajectories", "feedback", "exchanges", "judgements", "batches"]
 
 
-_waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.dropped == "")
+_waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.came == "")
 """A batch may still use the trajectory."""
 _no_version = ~exists().where(CandidateBatches.batch_id == Batches.id)
 _ROWS: Mapping[Kind, tuple[Any, Any, ColumnElement[bool], tuple[Any, ...]]] = {
@@ -58,7 +55,7 @@ def protected(connection: Connection) -> set[str]:
     lessons = [lesson for lesson in experiences(connection) if lesson.state in ("candidate", "active")]
     played = select(TaskSources.source).join(Tasks, Tasks.id == TaskSources.task_id).where(Tasks.state != "retired")
     open_orders = select(Batches.id).where(_no_version)
-    training = select(BatchMembers.trajectory_id).where(BatchMembers.batch_id.in_(open_orders))
+    training = select(Runs.id).where(Runs.batch_id.in_(open_orders))
     return {
         *(source for lesson in lessons for source in lesson.sources),
         *connection.scalars(played), *connection.scalars(training),
@@ -83,24 +80,7 @@ def drop(connection: Connection, kind: Kind, ids: Sequence[str], before: float) 
     if kind == "trajectories":
         connection.execute(delete(Reports).where(Reports.joined.in_(going)))
         outcomes.forget(connection, going)
-    elif kind == "batches":
-        connection.execute(delete(BatchMembers).where(BatchMembers.batch_id.in_(going)))
     return len(going)
-
-
-def on_trial(connection: Connection) -> set[int]:
-    """Versions newer than the newest that the gate has decided on."""
-    decided = select(func.coalesce(func.max(Verdicts.version), -1)).where(Verdicts.decision != "hold")
-    return set(connection.scalars(select(Candidates.version).where(Candidates.version > decided.scalar_subquery())))
-
-
-def served_last(connection: Connection, number: int) -> set[int]:
-    """The `number` versions that each engine served last, the one that it serves among them."""
-    by_engine: dict[str, dict[int, None]] = {}
-    for one in policy.servings(connection, None, 10_000):  # newest first
-        if one.result in policy.LOADED:
-            by_engine.setdefault(one.engine, {})[one.version] = None
-    return {version for versions in by_engine.values() for version in list(versions)[:number]}
 
 
 def used_bytes(connection: Connection) -> tuple[int, int]:
