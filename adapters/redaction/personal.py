@@ -70,8 +70,8 @@ _MOBILE = re.compile(
 )
 """As people write the numbers of French, German and British mobiles, and of British cities."""
 _PHONE_WORDS = (
-    "tel", "phone", "mobil", "móvil", "handy", "cell", "fax", "whatsapp", "call", "num", " me", " us", "mich",
-    "uns", "-moi", "nous", "llam", "llám", "núm",
+    "tel", "phone", "mobil", "móvil", "handy", "cell", "fax", "whatsapp", "call", "num", "me at", "me on",
+    "us at", "us on", "unter", " back ", "-moi", "nous", "llam", "llám", "núm",
     "电话", "手机", "電話", "телефон",
 )  # fmt: skip
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")

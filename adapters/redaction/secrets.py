@@ -411,7 +411,18 @@ _ENOUGH_TURNS = 0.33
 """Of a word's characters: a word of random letters and digits changes between their kinds at every second one, names of
 things at every tenth."""
 _USES = ("use ", "using ", "take ", "enter ", "from ", "verwende", "nimm", "utilis", "usa", "gebruik")
-_STATING = ("identified", "with password", "encrypted password", "securestring", "login", "auth", "credential", "wifi:")
+_STATING = (
+    "identified",
+    "with password",
+    "encrypted password",
+    "securestring",
+    "login(",
+    "auth(",
+    "auth=",
+    "auth =",
+    "credential",
+    "wifi:",
+)
 _PAIRS = ("zugangsdaten", "anmeldedaten", "cred", "login", "log in", "logged in", "sign in", "signed in")
 _LABELLED = (
     (_KEYED, ("key ", "token ", "secret ", "keys ", "tokens ")),

@@ -151,7 +151,7 @@ class Walk:
         else:
             edits = self.edits(value, name or "")
         if edits and name is None:
-            holder[applied(value, edits)] = holder.pop(place)
+            holder[applied(place, edits)] = holder.pop(place)
         elif edits:
             holder[place] = applied(str(value), edits)
 
