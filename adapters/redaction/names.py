@@ -135,7 +135,7 @@ def stated_secret(name: str, value: str, *, quoted: bool, alone: bool) -> bool:
     if low in _PLAIN or REFERENCE.fullmatch(value) or any(map(str.isspace, value)):
         return False
     if any(map(str.isdigit, value)):
-        return name != "token" or len(value) >= 6
+        return True
     if name == "password" and (quoted or alone) and value.isalpha():
         return len(value) > 4 and low not in _ABOUT and not any(word in low for word in ("pass", "pwd", "secret"))
     return quoted and (not _SYMBOLS.isdisjoint(value) or not (value.islower() or value.istitle() or value.isupper()))

@@ -87,7 +87,7 @@ _NEXT = re.compile(rf"(?i)(?:\s[a-z]{{2,5}})?\s{{1,3}}{_VALUE}")
 _USED = re.compile(
     rf"(?i)(?:use|using|take|enter|from|verwende|nimm|utilise[rz]?|usa|usar|gebruik)\s+{_VALUE}"
     r"\s+(?:as|for|to|als|comme|como|come)\s(?:[^\n.!?]{0,24}\s)?"
-    r"(?:pass|kennw|mot de passe|contrase|clave|senha|parol|wacht)"
+    rf"(?:{'|'.join((*PASSWORDS, *FOREIGN_PASSWORDS))})"
 )
 _PAIR = re.compile(
     r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins|sign(?:ed)?[ -]in)"
