@@ -57,6 +57,13 @@ def matches(pattern: re.Pattern[str], text: str, group: int | str = 0, *, keep: 
     return (match.span(group) for match in pattern.finditer(text) if keep(match[group]))
 
 
+def near(pattern: re.Pattern[str], text: str, at: int, before: int, reach: int) -> Iterator[re.Match[str]]:
+    """What begins around `at`, whole if it ends further off."""
+    for found in pattern.finditer(text, max(0, at - before), at + reach):
+        if match := pattern.match(text, found.start()):
+            yield match
+
+
 def has(low: str, words: Iterable[str]) -> bool:
     """Whether one of `words` stands in a text in lower case."""
     for word in words:  # noqa: SIM110 - half of what `any` takes

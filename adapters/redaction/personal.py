@@ -16,7 +16,7 @@ from stdnum.fr import nir
 from stdnum.it import codicefiscale
 from stdnum.us import ssn
 
-from adapters.redaction.detector import Detector, Spans, long_words, lowered, matches, places, says
+from adapters.redaction.detector import Detector, Spans, long_words, lowered, matches, near, places, says
 
 _DOMAIN = re.compile(r"(?!\d+[.x])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])")
 _ASCII_DOMAIN = re.compile(r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9_@])")
@@ -49,7 +49,7 @@ _IBAN = re.compile(
     r"\d\d(?<=[A-Za-z]{2}\d\d)(?<![A-Za-z0-9][A-Za-z]{2}\d\d)"
     r"(?:[ \u00a0-]?[A-Za-z0-9]{4}){2,7}(?:[ \u00a0-]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
 )
-_SSN = re.compile(r"(?<![\w.-])\d{3}([ -])\d{2}\1\d{4}(?![\w-]|\.\d)")
+_SSN = re.compile(r"\d(?<![\w.-]\d)\d\d([ -])\d{2}\1\d{4}(?![\w-]|\.\d)")
 _LABELLED_SSN = re.compile(r"(?i)(?:\bssn|social.security)[^\d\n]{0,20}(\d{3}[ -]?\d{2}[ -]?\d{4})(?!\d)")
 _INTERNATIONAL = re.compile(r"(?<![\w.+-])(?:\+|00)[1-9](?:[ .()/\u00a0\u2011-]{0,2}\d){6,14}(?![\w-]|\.\d)")
 _AMERICAN = re.compile(
@@ -142,9 +142,10 @@ def _phones(text: str) -> Spans:
             yield match.span()
     yield from matches(_AMERICAN, text)
     yield from matches(_MOBILE, text)
-    low = text.lower()
-    if any(word in low for word in _PHONE_WORDS):
-        yield from matches(_LABELLED_PHONE, text, "number")
+    for at, _ in places(lowered(text), _PHONE_WORDS):
+        if any(map(str.isdigit, text[at : at + _REACH])):
+            for match in near(_LABELLED_PHONE, text, at, _BEFORE, _REACH):
+                yield match.span("number")
 
 
 def is_phone(number: str) -> bool:
@@ -202,10 +203,12 @@ _LABELLED = re.compile(
 _DIGITS = 4
 _REACH = 72
 """Characters from the beginning of the word, within which the number must begin."""
-_CPF = re.compile(r"(?<![\w.-])\d{3}\.\d{3}\.\d{3}-\d{2}(?![\w-])")
+_BEFORE = 16
+"""Characters before it, where what it is a part of begins."""
+_CPF = re.compile(r"\d(?<![\w.-]\d)\d\d\.\d{3}\.\d{3}-\d{2}(?![\w-])")
 _DNI = re.compile(r"(?<![\w.-])(?:\d{8}-?[A-Z]|[XYZ]-?\d{7}-?[A-Z])(?![\w-])")
 _CODICE = re.compile(r"(?<![\w.-])[A-Z]{6}\d{2}[A-EHLMPR-T]\d{2}[A-Z]\d{3}[A-Z](?![\w-])")
-_NIR = re.compile(r"(?<![\w.-])[12] \d{2} \d{2} \d[\dAB] \d{3} \d{3} \d{2}(?![\w-])")
+_NIR = re.compile(r"[12](?<![\w.-][12]) \d{2} \d{2} \d[\dAB] \d{3} \d{3} \d{2}(?![\w-])")
 
 
 def _grouped(text: str) -> Spans:

@@ -11,7 +11,7 @@ like a secret.
 import re
 from itertools import chain, pairwise
 
-from adapters.redaction.detector import Clues, Detector, Spans, long_words, lowered, matches, places, says
+from adapters.redaction.detector import Clues, Detector, Spans, long_words, lowered, matches, near, places, says
 from adapters.redaction.names import FOREIGN_PASSWORDS, PASSWORDS, REFERENCE, SECRETS, named, stated_secret
 
 _FORMS = (
@@ -160,7 +160,7 @@ _PHRASE = re.compile(
     r"((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})(?![a-z])"
 )
 _KEYED = re.compile(
-    r"(?i)(?:api|access|private|secret|account|auth|signing|license|wallet)?[ _-]?(?:key|token|secret)s?\s{1,2}[\"'`(]?"
+    r"(?i)(?:key|token|secret)s?\s{1,2}[\"'`(]?"
     r"((?=[^\s\"'`]{0,200}\d)(?=[^\s\"'`]{0,200}[A-Za-z])[A-Za-z0-9+/_.=~-]{20,400})"
 )
 _SIGNED = re.compile(
@@ -343,7 +343,7 @@ def _codes(text: str) -> Spans:
     for at, _ in places(low, _CODE_WORDS):
         # What comes before the word belongs to its name; a number must stand behind it, or this is some other code.
         if any(map(str.isdigit, text[at : at + _CODE_REACH])):
-            for match in _CODE.finditer(text, max(0, at - 16), at + _CODE_REACH):
+            for match in near(_CODE, text, at, 16, _CODE_REACH):
                 yield match.span("value")
     if any(word in low for word in (" to ver", " to conf", " to log", " to sign", " is your", " is the", "for ver")):
         for match in _CODE_FIRST.finditer(text):
