@@ -20,7 +20,7 @@ from adapters.redaction.finder import Finder, applied
 from adapters.redaction.settings import RedactionSettings, require_valid
 from adapters.redaction.strict import Strict
 from adapters.redaction.tokens import may_carry_tokens, take_out
-from adapters.redaction.walk import Walk, pieces
+from adapters.redaction.walk import Walk, pieces, unique
 
 _LEFT_OUT = "unreadable"
 """Kind of the find for a body that was left out because it could not be searched."""
@@ -118,6 +118,7 @@ class Redactor:
     def _request(self, data: bytes, walk: Walk) -> tuple[bytes, bool]:
         """The request, and whether something was taken out of it."""
         try:
+            json.loads(data, object_pairs_hook=unique)  # of two fields of one name only the last would be read
             body, encode = _decoded(data)
             body, found = walk.body(body)
         except _NO_JSON:

@@ -134,9 +134,11 @@ def _spans(whole: bytes, finder: Finder, taken: Mapping[str, str], known: dict[s
         if value not in taken and (edit := finder.whole(kind, value)):
             spans += _places(whole, value, edit.placeholder)
     text = whole.decode("utf-8", "surrogateescape")
+    at = end = 0
     for edit in finder.edits(text, known):
-        start = len(text[: edit.start].encode("utf-8", "surrogateescape"))
+        start = end + len(text[at : edit.start].encode("utf-8", "surrogateescape"))
         end = start + len(text[edit.start : edit.end].encode("utf-8", "surrogateescape"))
+        at = edit.end
         spans.append((start, end, edit.placeholder.encode()))
     merged: list[_Span] = []
     for start, end, placeholder in sorted(spans):

@@ -206,12 +206,16 @@ def container(text: str) -> Any:
     if text[0] not in "{[ \t\r\n" or (bare := text.strip())[:1] + bare[-1:] not in ("{}", "[]"):
         return None
     try:
-        return json.loads(bare, object_pairs_hook=_unique)
+        return json.loads(bare, object_pairs_hook=unique)
     except (ValueError, RecursionError):
         return None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    Raises:
+        ValueError: a field stands there twice.
+    """
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a field stands there twice")

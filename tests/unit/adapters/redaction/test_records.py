@@ -55,7 +55,9 @@ def test_tool_arguments_stay_json_and_keep_what_is_around_a_find() -> None:
     )
 
 
-def test_a_field_that_stands_twice_in_tool_arguments_is_read_twice() -> None:
+def test_a_field_that_stands_twice_is_read_twice() -> None:
+    request = f'{{"messages": [{{"role": "user", "content": "{MAIL}", "content": "x"}}]}}'.encode()
+    assert recorded(raw(request)).request == request.replace(MAIL.encode(), b"[REDACTED:email]")
     (message,) = messages({"role": "assistant", "tool_calls": [tool_call(f'{{"q": "{MAIL}", "q": "x"}}')]})
     assert message["tool_calls"][0]["function"]["arguments"] == '{"q": "[REDACTED:email]", "q": "x"}'
 
