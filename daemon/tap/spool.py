@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -140,6 +141,15 @@ class SpoolWriter:
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
+    def append(self, records: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Write these in the caller's own thread, and sync: for who waits for the disk, instead of `start` and `offer`.
+        False if the quota forbids it; after an OSError some may have been written. One call at a time.
+        """
+        if not self._put(records):
+            return False
+        self._sync()
+        return True
+
     def _run(self) -> None:
         while not self._closing.is_set():
             self._rest()
@@ -203,20 +213,24 @@ class SpoolWriter:
         return batch
 
     def _write(self, batch: list[tuple[bytes, bytes]]) -> None:
-        size = sum(len(payload) + HEADER.size for _, payload in batch)
         try:
-            fits = self._room(size + (FRAME_BYTES - HEADER.size) * len(batch) + HEAD_BYTES)
-            if fits:
-                head = b"" if self._size else segment_head(self._mark)
-                self._append(head + b"".join([frame(record_id, payload, self._mark) for record_id, payload in batch]))
+            fits = self._put(batch)
         except OSError:
             self._queue.extendleft(reversed(batch))
             raise
-        self._taken_bytes += size
-        if fits:
-            self.written += len(batch)
-        else:
+        self._taken_bytes += sum(len(payload) + HEADER.size for _, payload in batch)
+        if not fits:
             self.shed_disk += len(batch)
+
+    def _put(self, batch: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Append `batch`; False if the quota forbids it."""
+        size = sum(len(payload) + FRAME_BYTES for _, payload in batch)
+        if not self._room(size + HEAD_BYTES):
+            return False
+        head = b"" if self._size else segment_head(self._mark)
+        self._append(head + b"".join([frame(record_id, payload, self._mark) for record_id, payload in batch]))
+        self.written += len(batch)
+        return True
 
     def _room(self, size: int) -> bool:
         """Make sure of an open segment that can take `size` bytes; False if the quota forbids it."""

@@ -153,10 +153,10 @@ def _redactor() -> Redactor:
 
 def otlp(data: bytes) -> None:
     """An export of traces, in both encodings, bare and compressed."""
-    with contextlib.suppress(wire.OtlpError):
+    with contextlib.suppress(wire.Refused):
         wire.inflated(data, "gzip", 1 << 20)
     for encoding in ("json", "protobuf"):
-        with contextlib.suppress(wire.OtlpError):
+        with contextlib.suppress(wire.Refused):
             wire.decode(encoding, data)
 
 
