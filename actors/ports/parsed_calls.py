@@ -1,4 +1,4 @@
-"""Tool calls and tool lists, read from the JSON in which they come."""
+"""Tool calls and tool lists, read from the JSON in which they come, and whether the one fits the other."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
+from actors.ports.json_schema import fits
 
 
 class ParsedCall(msgspec.Struct, frozen=True):
@@ -31,8 +32,24 @@ def read_call(call: ToolCall) -> ParsedCall:
     return ParsedCall(call.name, arguments if isinstance(arguments, dict) else None)
 
 
-def listed_tools(tools: bytes) -> list[dict[str, Any]]:
-    """The tools in a request's tool list (JSON), whatever the dialect; empty where none can be read."""
+def offered(tools: bytes | Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where none can be read.
+
+    A tool of the engine's own, which has no name (`{"type": "web_search"}`), stands under its type.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for tool in _listed(tools) if isinstance(tools, bytes) else tools:
+        function = tool.get("function", tool)
+        if not isinstance(function, Mapping):
+            continue
+        name = function.get("name", tool.get("type"))
+        if isinstance(name, str):
+            schema = function.get("parameters", function.get("input_schema"))
+            found[name] = schema if isinstance(schema, dict) else {}
+    return found
+
+
+def _listed(tools: bytes) -> list[dict[str, Any]]:
     try:
         listed = json.loads(tools) if tools else []
     except (ValueError, RecursionError):
@@ -40,13 +57,15 @@ def listed_tools(tools: bytes) -> list[dict[str, Any]]:
     return [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
 
 
-def offered(tools: bytes | Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where it has none."""
-    found: dict[str, dict[str, Any]] = {}
-    for tool in listed_tools(tools) if isinstance(tools, bytes) else tools:
-        function = tool.get("function", tool)
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if isinstance(name, str):
-            schema = function.get("parameters", function.get("input_schema"))
-            found[name] = schema if isinstance(schema, dict) else {}
-    return found
+def fault(call: ToolCall, tools: Mapping[str, Any]) -> str:
+    """What is wrong with `call`, empty if nothing is; any name will do where no tools were offered.
+
+    What passes here may still be refused by the tool, what fails here is surely wrong.
+    """
+    arguments = read_call(call).arguments
+    if arguments is None:
+        return "arguments are no JSON object"
+    if tools and call.name not in tools:
+        # One of the engine's own is called by the beginning of its type: `web_search_preview`.
+        return "" if any(name.startswith(f"{call.name}_") for name in tools) else "no such tool"
+    return "" if fits(arguments, tools.get(call.name, True)) else "arguments do not fit the tool's schema"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from actors.dialects import digest
 from actors.messages import Handoff
-from actors.ports.parsed_calls import listed_tools
+from actors.ports.parsed_calls import offered
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 _HEAD = 400
@@ -83,12 +83,7 @@ def handoffs(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[Han
 
 def tool_names(tools: bytes) -> frozenset[str]:
     """Names of the tools in a request's tool list, whatever the dialect."""
-    names: set[str] = set()
-    for tool in listed_tools(tools):
-        inner = tool.get("function", tool)
-        name = inner.get("name") if isinstance(inner, dict) else None
-        names.add(name if isinstance(name, str) else str(tool.get("type", "")))
-    return frozenset(names)
+    return frozenset(offered(tools))
 
 
 def _plain(system: str) -> str:

@@ -48,6 +48,7 @@ _PHRASES = re.compile(rf"\b(?:{'|'.join(phrases.PHRASES)})", re.IGNORECASE)
 _FOREIGN = re.compile("|".join(phrases.FOREIGN), re.IGNORECASE)
 _SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{'|'.join(phrases.SUCCESS)})", re.IGNORECASE)
 _NOTHING = re.compile(_MARKS + f"(?:{'|'.join(phrases.FOUND_NOTHING)})", re.IGNORECASE)
+_RECORD = re.compile(_MARKS + f"(?:{'|'.join(phrases.RECORDS)})", re.IGNORECASE)
 _NAMES = re.compile(
     _MARKS + r"-?ERR\b|\bE(?:ACCES|PERM|NOENT|EXIST|NOTDIR|ISDIR|INVAL|MFILE|NOSPC|ROFS|PIPE|TIMEDOUT|CONNREFUSED|"
     r"CONNRESET|CONNABORTED|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRINUSE|NOTEMPTY|BUSY|NOMEM|AGAIN|CANCELED)\b|"
@@ -56,23 +57,24 @@ _NAMES = re.compile(
     r"OUT_OF_RANGE|UNIMPLEMENTED|UNAUTHENTICATED|UNAUTHORIZED)\b"
 )
 """Names of errors in capitals: errno, Redis, the codes of gRPC and what is formed like them."""
-_CELLS = re.compile(r"[,;\t](?! )")
+_CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
 _WORKED = re.compile(
     _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
     r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
     re.IGNORECASE,
 )
-_REMOVED = re.compile(
-    _MARKS + r"(?:note\W{1,3})?[^\n]{0,80}\b(?:removed|omitted|cleared|elided) to save\b", re.IGNORECASE
-)
+_CODE = r"(?:if|for|while|return|throw|raise|except|const|let|var)\b[^\n]{0,200}[;:{,]$"
 _LAID_OUT = re.compile(
-    r"^\s{0,8}(?:#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
+    rf"^\s{{0,8}}(?:{_CODE}|"
+    r"#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
     r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |[0-9a-f]{7,40} |"
     r"\[File: |diff --git|@@ |<\w|\S{1,200}:\d+[:-])"
 )
 """The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
-_BLOCKS = re.compile(r"^\s{0,8}(?:```|\"\"\"|#{1,6} \w|try:|\|.*\|$)", re.MULTILINE)
-"""Further lines that no message has."""
+_BLOCKS = re.compile(
+    rf"\s{{0,8}}(?:```|\"\"\"|#{{1,6}} \w|try:|\|.*\|$|{_CODE}|\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d)"
+)
+"""Lines of source, tables and logs: no message of several lines has one."""
 
 _EXIT = re.compile(
     r"(?:\bexit(?:ed)?(?: with)?(?: an?)?(?: non-?zero)?(?: error)?(?: \(?(?:POSIX )?(?:exit )?)?(?: ?code| ?status)"
@@ -138,13 +140,6 @@ def says_failed(text: str) -> bool:
     return _message(text.strip(), lines) or _broken(lines, tail)
 
 
-def unclear(text: str) -> bool:
-    """Whether `text`, which does not say that the call failed, leaves it open: it was taken away, or exit code 1."""
-    if _REMOVED.match(text.strip()[:_SENTENCE]):
-        return True
-    return _exit_code(text[:_HEAD].strip(), text[-_TAIL:].strip()) == NO
-
-
 def _exit_code(head: str, tail: str) -> int | None:
     """The exit code that the end of an output states, or its first line."""
     found: Iterable[str] = _EXIT.findall(tail[-400:])
@@ -161,10 +156,13 @@ def _message(text: str, lines: list[str]) -> bool:
         return False
     if _HTTP_FIRST.match(first) or _ERROR_HEAD.match(first) or _VALIDATION.match(first):
         return True
-    if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or any(map(_BLOCKS.match, lines[1:])):
+    if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or (len(lines) > 1 and any(map(_BLOCKS.match, lines))):
         return False
     plain = _QUOTED.sub("_", text)[:_MESSAGE]
     if _WORKED.match(plain) or _SUCCESS.search(plain):
+        return False
+    record = _RECORD.match(plain)
+    if record and not _HEADS.match(plain) and not _PHRASES.search(record[1] or ""):
         return False
     beginning = plain[:_SENTENCE]
     if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
