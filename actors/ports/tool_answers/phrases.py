@@ -28,7 +28,8 @@ PHRASES = (
     r"not (?:allowed|supported|permitted|authori[sz]ed|available|recogni[sz]ed|enabled|implemented|defined)\b",
     r"not (?:performed|executed|saved|sent|created|updated|deleted|completed|processed|refunded|cancell?ed|booked|"
     r"applied|accepted|changed|of type|accessible|reachable|visible)\b",
-    r"(?:does|do) not (?:support|have|match|belong|accept|allow|include|cover)\b", r"doesn't (?:support|match|belong)\b",
+    r"(?:does|do) not (?:support|have|match|belong|accept|allow|include|cover)\b",
+    r"(?:doesn|don|didn)['’]t (?:support|match|belong|include|respond)\b", r"nothing was \w+ed\b",
     r"must (?:be|have|provide|contain|specify|not|match|include|start)\b", r"should not be (?:blank|empty|null)\b",
     r"cannot\b", r"can['’]t\b", r"can (?:not be|only)\b", r"could not\b", r"couldn't\b", r"unable to\b", r"failed\b",
     r"failure\b",
@@ -53,7 +54,8 @@ PHRASES = (
     r"expected\b.{1,80}\b(?:got|but|found|received|to be)\b", r"not ok\b", r"(?:has|have|had) no (?!\w+s\b)",
     r"unexpected (?:token|end|"
     r"response|status|type|value|character|(?:keyword )?argument|eof)\b", r"(?:division|modulo) by zero\b",
-    r"session (?:has )?(?:ended|expired)\b", r"(?:log|sign) in (?:again|first)\b", r"only (?:possible|allowed|permitted)\b",
+    r"session (?:has )?(?:ended|expired)\b", r"(?:log|sign) in (?:again|first)\b",
+    r"only (?:possible|allowed|permitted)\b",
     r"(?:needs|requires) (?:\w+ ){0,2}(?:approval|authori[sz]ation|permission)\b", r"is not in\b",
     r"isn't (?:a|an|in|valid|supported|allowed)\b",
     r"exited with an error\b", r"syntax error", r"(?:an|was an) (?:unexpected |unknown |internal )?error\b",
@@ -79,13 +81,6 @@ FOUND_NOTHING = (
     "結果はありません",
     "該当する", r"nessun risultato",
 )  # fmt: skip
-RECORDS = (
-    r"((?:[\w'’-]{1,20} ){0,3}(?:notes?|comments?|subject|ticket|summary|reviews?|transcript|article|section|clause|"
-    r"e-?mail|flight|policy|faq|feedback|complaint|post)\b[^\n:]{0,60}):(?:\s|$)",
-    r"(?:the )?(?:patient|customer|buyer|caller|guest|driver) (?:says|said|denie[sd]|refused|report(?:s|ed)|"
-    r"wants|wrote|complain(?:s|ed)|called|asked)\b",
-)  # fmt: skip
-"""How something begins that was looked up, and may tell of any mishap; the label is a group."""
 FOREIGN = (
     # German
     "fehler", "fehlgeschlagen", "gescheitert", "ungültig",

@@ -65,11 +65,11 @@ OK = [
     '{"error": null}\n{"error": "no order"}',
     '{"rows": [1, 2, 3',
 ]  # fmt: skip
-WRONG = {"build": 6, "unseen": 4, "later": 3}
+WRONG = {"build": 6, "unseen": 4, "later": 3, "strange": 20, "blind": 21}
 
 
 def test_of_the_labelled_answers_no_more_are_told_wrong_than_ever() -> None:
-    """719 answers of APIs, MCP servers, frameworks and runtimes, of which the reader was built on 455."""
+    """996 answers of APIs, MCP servers, frameworks, runtimes and by hand, of which the reader was built on 641."""
     wrong = {part: [c.text for c in load(part) if failed(c.text) != (c.label == "failed")] for part in WRONG}
     assert {part: len(texts) for part, texts in wrong.items()} == WRONG, wrong
 
