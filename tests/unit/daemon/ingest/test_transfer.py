@@ -36,7 +36,7 @@ async def test_an_import_waits_for_the_broker_and_says_where_it_stopped(tmp_path
         await publish(1.0)
     assert 0 < len(bus.published) < CALLS
     assert f"before line {len(bus.published) + 1} is in" in str(stopped.value)
-    assert "the broker takes nothing" in said[0]
+    assert any("the broker takes nothing" in line for line in said)
     async with anyio.create_task_group() as group:
         group.start_soon(publish, 60.0)
         while len(bus.published) < CALLS:
