@@ -1,6 +1,7 @@
 """Tool calls and tool lists, read from the JSON in which they come, and whether the one fits the other."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,9 @@ import msgspec
 
 from actors.messages import ToolCall
 from actors.ports.json_schema import fits
+
+_EDITION = re.compile(r"(_use)?(_preview)?(_\d{4}_\d{2}_\d{2})?$")
+"""Of a built-in tool's kind, such as `web_search_preview_2025_03_11`."""
 
 
 class ParsedCall(msgspec.Struct, frozen=True):
@@ -33,19 +37,19 @@ def read_call(call: ToolCall) -> ParsedCall:
 
 
 def offered(tools: bytes | Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where none can be read.
-
-    A tool of the engine's own, which has no name (`{"type": "web_search"}`), stands under its type.
-    """
+    """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where it has none. A tool
+    that is built into the engine has the name of its kind, as its calls have it."""
     found: dict[str, dict[str, Any]] = {}
     for tool in _listed(tools) if isinstance(tools, bytes) else tools:
         function = tool.get("function", tool)
         if not isinstance(function, Mapping):
             continue
-        name = function.get("name", tool.get("type"))
+        name, kind = function.get("name"), function.get("type")
         if isinstance(name, str):
             schema = function.get("parameters", function.get("input_schema"))
             found[name] = schema if isinstance(schema, dict) else {}
+        elif isinstance(kind, str):
+            found[_EDITION.sub("", kind)] = {}
     return found
 
 
@@ -66,6 +70,5 @@ def fault(call: ToolCall, tools: Mapping[str, Any]) -> str:
     if arguments is None:
         return "arguments are no JSON object"
     if tools and call.name not in tools:
-        # One of the engine's own is called by the beginning of its type: `web_search_preview`.
-        return "" if any(name.startswith(f"{call.name}_") for name in tools) else "no such tool"
+        return "no such tool"
     return "" if fits(arguments, tools.get(call.name, True)) else "arguments do not fit the tool's schema"

@@ -11,14 +11,14 @@ from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.processes.tap_settings import redaction
 from daemon.settings.reading import address
 from daemon.settings.tables import Config
-from daemon.tap.segments import spools
+from daemon.tap.segments import OTLP
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 
 
 def capture(config: Config, parts: Resources) -> dict[str, Task]:
     """Tasks: what the tap spooled goes to the bus; agents' telemetry (OTLP) is the other way in."""
     shipper = Shipper(
-        [*spools(config.spool, config.tap.workers), config.spool / "otlp"], parts.bus,
+        config.spool, parts.bus,
         metrics=ShipperMetrics(parts.registry), rng=random.Random(f"{config.seed}-shipper"),
     )  # fmt: skip
     tasks = {"shipper": alone(config.spool, shipper.run)}
@@ -30,7 +30,7 @@ def capture(config: Config, parts: Resources) -> dict[str, Task]:
         settings = IntakeSettings(
             host=host, port=port, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans
         )
-        spool = SpoolWriter(config.spool / "otlp", SpoolLimits(disk_bytes=int(config.limits.spool_gb * (1 << 30))))
+        spool = SpoolWriter(config.spool / OTLP, SpoolLimits(disk_bytes=int(config.limits.spool_gb * (1 << 30))))
         intake = OtlpIntake(
             settings, spool, redact=Redactor(redaction(config)).message, keys=agent_keys(config.keys),
             require_key=config.tap.require_key,

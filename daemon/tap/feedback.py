@@ -82,7 +82,7 @@ class FeedbackDesk:
                 raise Refused(405, "method_not_allowed", "feedback is posted", allow="POST")
             if len(request.body) > _MAX_BYTES:
                 raise Refused(413, "body_too_large", f"feedback above {_MAX_BYTES} bytes")
-            told, listed = read_feedback(request.body, visitor.tenant, self._clock())
+            told, listed = read_feedback(request.body, visitor.tenant, self._clock(), visitor.caller)
         except Refused:
             self._counts.feedback["rejected"] += 1
             raise
@@ -99,7 +99,7 @@ class FeedbackDesk:
         return response_bytes(202, data), len(told)
 
 
-def read_feedback(body: bytes, tenant: str, received: float) -> tuple[list[Feedback], bool]:
+def read_feedback(body: bytes, tenant: str, received: float, caller: str = "") -> tuple[list[Feedback], bool]:
     """The records that `body` asks for, and whether it is a list; a refusal names the field (`[3].outcome`)."""
     listed = body.lstrip()[:1] == b"["
     try:
@@ -110,7 +110,8 @@ def read_feedback(body: bytes, tenant: str, received: float) -> tuple[list[Feedb
         raise _refused("body", f"no JSON ({error})") from error
     if not 1 <= len(told) <= MAX_LIST:
         raise _refused("body", f"a list of {len(told)}; from 1 to {MAX_LIST} are taken at once")
-    return [_record(one, tenant, received, f"[{place}]." if listed else "") for place, one in enumerate(told)], listed
+    read = (_record(one, tenant, received, f"[{place}]." if listed else "") for place, one in enumerate(told))
+    return [msgspec.structs.replace(one, caller=caller) for one in read], listed
 
 
 def _record(told: FeedbackBody, tenant: str, received: float, place: str) -> Feedback:

@@ -25,6 +25,8 @@ FRAME_BYTES = _MARK + HEADER.size
 """Of a record, beside its payload."""
 MAX_PAYLOAD = 512 << 20
 """A length above it is no length: the bytes are torn or corrupt."""
+OTLP = "otlp"
+"""Directory of the spool for calls that came as telemetry; those of taps are numbers."""
 
 
 def frame(record_id: bytes, payload: bytes, mark: bytes) -> bytes:
@@ -58,7 +60,7 @@ def segment_numbers(directory: Path) -> list[int]:
     """The segments that exist, ascending; none if there is no directory."""
     try:
         names = os.listdir(directory)
-    except OSError:
+    except FileNotFoundError:
         return []
     return sorted(int(name[:-4]) for name in names if name.endswith(".seg") and name[:-4].isdigit())
 
@@ -92,12 +94,13 @@ def spool_bytes(directory: Path) -> int:
     return total
 
 
-def worker_spool(base: str | Path, number: int) -> Path:
-    return Path(base) / f"worker-{number}"
+def spools(base: Path) -> list[Path]:
+    """The directories of all taps of this machine, those of the past included, and of `OTLP`.
 
-
-def spools(base: Path, workers: int) -> list[Path]:
-    """Every spool that may hold records: those of the present workers, and those that an earlier number left."""
-    present = [worker_spool(base, number) for number in range(workers)] if workers > 1 else []
-    left = sorted(path for path in base.glob("worker-*") if path.is_dir() and path not in present)
-    return [base, *present, *left]
+    Raises:
+        OSError: `base` is there and cannot be read.
+    """
+    try:
+        return sorted(path for path in base.iterdir() if (path.name.isdigit() or path.name == OTLP) and path.is_dir())
+    except FileNotFoundError:
+        return []

@@ -11,8 +11,6 @@ from daemon.tap.admission import Admission, DoorSettings, TenantSettings, Visito
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.keys import add_key
 from daemon.tap.request import Upload
-from daemon.tap.settings import TapSettings
-from daemon.tap.worker import Role
 from tests.support.fakes import Clock
 from tests.unit.daemon.tap.made import request
 
@@ -188,11 +186,3 @@ def test_tenants_beyond_counting_share_one_quota() -> None:
         at.admit(request(x_evolved_tenant=f"t{number}"))
     assert at.admit(request(x_evolved_tenant="next")).keep
     assert at.admit(request(x_evolved_tenant="after")).why_not == "quota"
-
-
-@pytest.mark.parametrize("calls", [0, 2, 4, 7, 5000])
-def test_the_workers_of_a_tap_keep_as_many_together(calls: int) -> None:
-    tap = TapSettings(door=DoorSettings(tenants=rules(acme=TenantSettings(calls_per_hour=calls))))
-    parts = [Role(number, 4, 0, Path()).settings(tap).door.tenants for number in range(4)]
-    assert sum(part["acme"].calls_per_hour or 0 for part in parts) == calls
-    assert {part[""].calls_per_hour for part in parts} == {None}
