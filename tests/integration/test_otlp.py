@@ -2,6 +2,9 @@
 
 import contextlib
 import gzip
+import random
+import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -9,27 +12,46 @@ from pathlib import Path
 from typing import NamedTuple
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from prometheus_client import CollectorRegistry, generate_latest
+from structlog.testing import capture_logs
 
 from actors.messages import Exchange, decode
 from actors.system.lifecycle import Lifecycle
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.collectors.figures import Figures
 from daemon.ingest.otlp_receiver import MAX_BODY_BYTES, MAX_REQUESTS, IntakeSettings, OtlpIntake, intake_figures
+from daemon.ingest.shipper import Shipper, ShipperMetrics
 from daemon.tap.keys import KeyRing, add_key
+from daemon.tap.segments import OTLP
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
-from tests.support.otlp import as_json, recorded
+from tests.support.otlp import as_json, calls_of, export, recorded
 from tests.support.patience import until, within
-from tests.support.process import listens
+from tests.support.ports import free_port
+from tests.support.process import Process, listens
+from tests.support.stub_bus import StubBus
 
 pytestmark = pytest.mark.anyio
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 REDACT = Redactor(RedactionSettings()).message
+RECEIVER = """
+import sys
+from pathlib import Path
+import anyio
+from actors.system.lifecycle import Lifecycle
+from daemon.ingest.otlp_receiver import IntakeSettings, OtlpIntake
+from daemon.tap.spool import SpoolLimits, SpoolWriter
+spool = SpoolWriter(Path(sys.argv[1]), SpoolLimits())
+intake = OtlpIntake(IntakeSettings(port=int(sys.argv[2])), spool, redact=lambda call: call)
+async def main():
+    await intake.run(Lifecycle("intake"))
+anyio.run(main)
+"""
 
 
 class Rig(NamedTuple):
@@ -148,6 +170,47 @@ async def test_while_the_disk_takes_nothing_exporters_are_told_to_come_again_and
         assert (await rig.post(data)).status_code == 200
         assert rig.intake.counts["kept"] == 3
     assert len({call.id for call in kept(spool)}) == 3
+
+
+async def test_a_daemon_that_is_killed_after_its_answer_has_lost_nothing_and_the_next_one_publishes_it(
+    tmp_path: Path,
+) -> None:
+    bus, life, port = StubBus(), Lifecycle("shipper"), free_port()
+    command = [sys.executable, "-c", RECEIVER, tmp_path / "spool" / OTLP, str(port)]
+    with Process(command, tmp_path / "log") as receiver:
+        await anyio.to_thread.run_sync(receiver.until_listens, port)
+        async with httpx.AsyncClient(timeout=within()) as client:
+            answer = await client.post(f"http://127.0.0.1:{port}/v1/traces", content=recorded("span"), headers=PROTOBUF)
+            receiver.signal(signal.SIGKILL)
+    assert answer.status_code == 200
+    shipper = Shipper(tmp_path / "spool", bus, metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(1))
+    async with anyio.create_task_group() as group:
+        group.start_soon(shipper.run, life)
+        await until(lambda: len(bus.published) >= 3, "what was answered is published")
+        life.drain()
+    published = [decode(item.data) for item in bus.published]
+    assert sorted(call.id for call in published) == sorted(call.id for call in calls_of(export("span")))
+
+
+async def test_a_call_that_we_fail_over_is_counted_without_its_words_and_does_not_hold_up_the_others(
+    tmp_path: Path,
+) -> None:
+    seen: list[str] = []
+
+    def fails(call: Exchange) -> Exchange:
+        seen.append(call.id)
+        if len(seen) == 2:
+            raise ValueError(call.request.decode())
+        return call
+
+    async with receiving(tmp_path, redact=fails) as rig:
+        with capture_logs() as logs:
+            assert (await rig.post(recorded("span"))).status_code == 200
+        assert (rig.intake.counts["kept"], rig.intake.counts["unreadable"]) == (2, 1)
+    assert {call.id for call in kept(tmp_path)} == {seen[0], seen[2]}
+    (told,) = [line for line in logs if line["event"] == "otlp_call_failed"]
+    assert told["error"] == "ValueError"
+    assert "2+2" not in str(told)
 
 
 def broken(descriptor: int) -> None:
