@@ -4,6 +4,7 @@ What the tap copied lies there until the shipper has published it (`spool_reader
 long as the quota lasts.
 """
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -27,6 +28,7 @@ from daemon.tap.segments import (
     segment_numbers,
     segment_path,
     spool_bytes,
+    spools,
 )
 
 _WRITE_BYTES = 4 << 20
@@ -72,7 +74,7 @@ class SpoolWriter:
         """Of these, those that a power failure does not take: the disk was told to keep them and said that it had."""
         self.errors = 0
         self.disk_bytes = 0
-        """Size of all segments, those of the past included, as of the last look."""
+        """Size of all segments, those of the past and of other taps included, as of the last look."""
         self.healthy = True
         """False from a failed write until one succeeds."""
         self._full = False
@@ -285,10 +287,13 @@ class SpoolWriter:
         self._file, self._dirty = -1, False
 
     def _look(self) -> None:
-        """Measure the directory; while the quota is reached at most once a second."""
+        """Measure the spool, other taps' part of it too; while the quota is reached at most once a second."""
         now = time.monotonic()
         if self._full and now - self._looked < _IDLE_SECONDS:
             return
         self._looked = now
         self.disk_bytes = spool_bytes(self._directory)
+        with contextlib.suppress(OSError):  # of another owner: their own tap fails over it, not this one
+            others = (one for one in spools(self._directory.parent) if one != self._directory)
+            self.disk_bytes += sum(map(spool_bytes, others))
         self._full = self._full and self.disk_bytes >= self._limits.disk_bytes
