@@ -48,8 +48,12 @@ _PHRASES = re.compile(rf"(?<![-./_])\b(?:{'|'.join(phrases.PHRASES)})(?![-./_]\w
 _FOREIGN = re.compile("|".join(phrases.FOREIGN), re.IGNORECASE)
 _SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{'|'.join(phrases.SUCCESS)})", re.IGNORECASE)
 _NOTHING = re.compile(_MARKS + f"(?:{'|'.join(phrases.FOUND_NOTHING)})", re.IGNORECASE)
-_LABEL = re.compile(r"((?:Q|[A-Z][a-z]{2,20}|[A-Z]\S{0,30} [^\n:\"'`{}()\[\]]{1,50})(?: \([^)\n]{1,60}\))?):\s")
-"""A heading of something that was looked up, which may tell of any mishap: a failure names itself before a colon."""
+_LABEL = re.compile(
+    r"((?:(?:Q|[A-Z][a-z]{2,20})(?= \(|:[^\n]{0,700}(?:[.;!?]\s|\n))|[A-Z]\S{0,30} [^\n:\"'`{}()\[\]]{1,50})"
+    r"(?: \([^)\n]{1,60}\))?):\s"
+)
+"""A heading of something that was looked up, which may tell of any mishap: a failure names itself before a colon. One
+word heads more than one sentence: `Path: /x does not exist`."""
 _FIELD = re.compile(r"([\w .-]{1,30}):(?:\s|$)")
 _NAMES = re.compile(
     _MARKS + r"-?ERR\b|\bERR_[A-Z_]{3,40}\b|"
