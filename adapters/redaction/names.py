@@ -53,12 +53,12 @@ _TABLE = tuple(
          r"|id_card_number|social_security_number|licen[sc]e_number|steuer_?id)"),
         # A token of these is a place in a list, or a word of a model; a pass of those opens no computer.
         ("", r"(?:page|next|prev|continuation|sync|cursor|eos|bos|pad|unk|stop|mask|sep|cls)\w*"
-         r"|(?:boarding|day|ski|season|bus|first|second|test)_pass"),
+         r"|(?:boarding|day|ski|season|bus|first|second|test)_pass|existing_secret"),
         ("code", r"pin|otp|tan|cvv2?|cvc2?|(?:\w*_)?(?:security|verification|access)_code"),
         ("header", r"(?:set_|proxy_)?(?:cookie|authorization)"),
         ("password", r"\w*(?:password|passwd|passphrase|passcode|pwd|kennwort|passwort|contrasena|contraseña"
          r"|mot_de_passe|motdepasse|mdp|senha|wachtwoord|has[lł]o|heslo|lozinka|парол\w{0,2}|密码|密碼|パスワード|비밀번호|[sş]ifre"
-         r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_)?(?:pass|pw)|clave"),
+         r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_|store|key|user|root)?(?:pass|pw)|clave"),
         ("token", r"token|psk|appid|sid|phpsessid|j?sessionid|auth|\w*(?:secret|_token|api_?key)|credentials?"
          r"|\w*(?:access|private|secret|signing|account|encryption|master|storage|shared|auth|wifi|wlan|network"
          r"|licen[cs]e|recovery|activation)_?key(?:_base)?|\w*secrets"

@@ -77,10 +77,11 @@ _VERB = (
     r"(?:is|was|are|be|to|stays|remains|ist|war|bleibt|hei(?:ß|ss)t|lautet|lautete|c'est|sera|será|es|era|est|était|è|era|é|jest|je|on|är|er|là|adalah|van|való"
     r"|ni|ay|és|e|este|είναι|е|คือ|هي|هو|है|это|היא)"
 )
-_VALUE = r"[\"'`“«„(]{0,1}(?P<value>[!-~\u00c0-\u024f]{4,128})"
+_VALUE = r"[\"'`“«„»‚‘›‹(]{0,1}(?P<value>[!-~\u00c0-\u024f]{4,128})"
 _SAID = re.compile(
     r"(?i)(?P<fill>[^\n.!?;:=]{0,48}?)"
-    rf"(?:\s{{0,3}}[:=：]\s{{0,3}}|\s{_VERB}(?:\s(?:still|now|currently|again|aktuell|jetzt|noch|aún|ahora|toujours|ancora))?"
+    rf"(?:\s{{0,3}}(?:[:=：→]|->)\s{{0,3}}|\?\s{{1,3}}(?:it[’']?s|it is|es ist|c'est|es)\s{{1,3}}"
+    rf"|\s{_VERB}(?:\s(?:still|now|currently|again|aktuell|jetzt|noch|weiterhin|aún|ahora|toujours|ancora))?"
     rf"\s{{0,3}}:?\s{{1,3}}|(?:是|为|は|가|는|은|이)\s?){_VALUE}"
 )
 _NEXT = re.compile(rf"(?i)(?:\s[a-z]{{2,5}})?\s{{1,3}}{_VALUE}")
@@ -132,6 +133,7 @@ _COMMAND = re.compile(
     r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
     r"|\bredis-cli\b[^\n|;]{0,80}?\s-a\s+|\bsqlcmd\b[^\n|;]{0,120}?\s-P\s?|\bopenssl\b[^\n|;]{0,80}?\s-k\s+"
     r"|\b(?:smbclient|rpcclient|smbget)\b[^\n|;]{0,120}?\s-U\s?['\"]?[^\s%'\"]{1,64}%"
+    r"|\b(?:7z|7za|rar|unrar)\b[^\n|;]{0,120}?\s-p(?=\S)|\b(?:un)?zip\b[^\n|;]{0,120}?\s-P\s+"
     r"|\bnet\s+use\b[^\n|;]{0,120}?\s/user:\S{1,64}\s+"
     r"|\b(?:curl|http|wget)\b[^\n|;]{0,120}?\s-(?:u|a)\s+['\"]?[^\s:'\"]{1,64}:)"
     r"['\"]?([^\s'\"]{3,200})"
@@ -153,6 +155,9 @@ _COMMANDS = (
     "smb",
     "rpcclient",
     "net use",
+    "7z",
+    "rar ",
+    "zip ",
 )
 _PGPASS = re.compile(r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$")
 _PHRASE = re.compile(
@@ -164,7 +169,7 @@ _KEYED = re.compile(
     r"((?=[^\s\"'`]{0,200}\d)(?=[^\s\"'`]{0,200}[A-Za-z])[A-Za-z0-9+/_.=~-]{20,400})"
 )
 _SIGNED = re.compile(
-    r"(?i)(?<![a-z0-9])(?:sig|signature|x-amz-signature|x-goog-signature|appid|api_?key|(?:session|sess|sid)[_-]?(?:id|key|token)?)"
+    r"(?i)(?<![a-z0-9])(?:sig|signature|x-amz-signature|x-goog-signature|appid|api_?key|(?<=[?&])key|(?:session|sess|sid)[_-]?(?:id|key|token)?)"
     r"=([\w%+/.~-]{16,200}=*)"
 )
 _USERINFO = re.compile(r"://([A-Za-z0-9_-]{20,200})@")
@@ -426,7 +431,7 @@ _STATING = (
 _PAIRS = ("zugangsdaten", "anmeldedaten", "cred", "login", "log in", "logged in", "sign in", "signed in")
 _LABELLED = (
     (_KEYED, ("key ", "token ", "secret ", "keys ", "tokens ")),
-    (_SIGNED, ("sig", "appid=", "api_key=", "apikey=", "sess", "sid=")),
+    (_SIGNED, ("sig", "appid=", "api_key=", "apikey=", "?key=", "&key=", "sess", "sid=")),
     (_USERINFO, ("://",)),
 )
 

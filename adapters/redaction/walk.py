@@ -130,9 +130,11 @@ class Walk:
                 if _tells(key, free):
                     yield value, key, key, None
         elif kind is list:
+            title = value[0] if free and len(value) == 2 and type(value[0]) is str else ""
+            told = title if title and self.finder.named(title) else name if free else ""
             for at, part in enumerate(value):
                 if type(part) is not int or name or part >= _SMALLEST_CARD:
-                    yield from self._slots(value, at, name if free else "", free)
+                    yield from self._slots(value, at, told, free)
         elif kind is int and (value >= _SMALLEST_CARD or (name and value > 99)):
             yield holder, place, value, name
 

@@ -129,7 +129,7 @@ def test_what_cannot_work_is_refused_with_its_name_and_the_remedy(line: str, sai
         ('sandbox={harness="sliding",harness_options={turn=3}}', r"harness_options .* did you mean turns\?"),
         ('sandbox={grader="open",grader_options={x=1}}', r"sandbox\.grader: .*there is no option x; known: url"),
         ("tasks.prefer={dificulty=1}", r"tasks\.prefer: .* did you mean difficulty\?"),
-        ('redact.kinds=["emial"]', r"redact\.kinds: .* did you mean 'email'\?"),
+        ('redact.kinds=["emial"]', r"redact\.kinds: .* 'emial'; write some of .* email"),
         ('apis.shop={kind="openapi",documnt="x"}', r"did you mean apis\.shop\.document\?"),
         ('apis.shop={kind="openapi",document="x",policy={mod=1}}', r"did you mean apis\.shop\.policy\.mode\?"),
         ("apis.shop=3", r"\[apis\.shop\]: write a table"),
