@@ -92,7 +92,6 @@ class Otlp(Table, frozen=True):
 
 class Tenant(Table, frozen=True):
     share: Share
-    calls_per_hour: Count
 
 
 class Pattern(Table, frozen=True):

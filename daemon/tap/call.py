@@ -1,150 +1,79 @@
 """One call: to the engine, back to the agent byte for byte, and a copy to the spool when it is over.
 
-    agent bytes -> Agent -> Call -> EngineConnection -> engine
-    agent      <-  Agent <- Call [veil] <- ReplyParser <- engine bytes
+    agent bytes -> AgentConnection -> Call -> EngineConnection -> engine
+    agent      <-  AgentConnection <- Call [HiddenAnswer] <- ReplyParser <- engine bytes
 
 A response goes on piece by piece as it comes in, so a stream stays a stream. The copy is made after the last byte has
 gone out. When the agent leaves, the engine's connection is closed, which ends the generation. Whoever reads slowly
 slows down the other side: nothing but the socket buffers and one piece lies in between.
+
+    CALLING     no engine has the request yet
+    ASKED       one has; the agent has not seen a byte of an answer
+    ANSWERING   it has
+    OVER
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
 from actors.messages.dialects import dialect_at
+from daemon.tap import capture
 from daemon.tap.admission import Visitor
-from daemon.tap.capture import Capture, Plan, RecordIds
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
-from daemon.tap.http import chunk, refusal_bytes
-from daemon.tap.metrics import Counts
-from daemon.tap.recorder import Recorder
+from daemon.tap.http import refusal_bytes
+from daemon.tap.paths import is_call
 from daemon.tap.reply import ReplyParser
-from daemon.tap.request import Held, Request, request_bytes
-from daemon.tap.response_filter import Hidden, ResponseFilter
-from daemon.tap.router import Router
-from daemon.tap.settings import TapSettings
+from daemon.tap.request import DROPPED, Request, request_bytes
+from daemon.tap.token_fields import HiddenAnswer, asks, shows_stored, with_tokens
 from daemon.tap.upstream import EngineConnection, Upstream
+
+if TYPE_CHECKING:
+    from daemon.tap.agent import AgentConnection
+    from daemon.tap.proxy import Proxy
 
 CONNECT_SECONDS = 5.0
 """Until the engine's socket accepts."""
 IDLE_SECONDS = 300.0
 """Between two pieces of a response, also when it is the agent that does not read."""
-MAX_CAPTURE_BYTES = 16 << 20
-"""Of a request or a response in a record. A larger one passes all the same; its record comes without it."""
+_AUTHORIZED = DROPPED | {b"authorization"}
+# A compressed answer could not be rewritten.
+_PLAIN, _AUTHORIZED_PLAIN = DROPPED | {b"accept-encoding"}, _AUTHORIZED | {b"accept-encoding"}
 
 log = structlog.get_logger(__name__)
-
-
-class TapContext:
-    """What all calls share."""
-
-    def __init__(
-        self,
-        settings: TapSettings,
-        router: Router,
-        capture: Capture,
-        recorder: Recorder,
-        counts: Counts,
-        held: Held,
-    ) -> None:
-        self.settings, self.router, self.capture = settings, router, capture
-        self.recorder, self.counts, self.held = recorder, counts, held
-        self.clock: Callable[[], float] = time.time
-        self.nothing = ReplyParser()
-        """The reply of a call that has not reached an engine."""
-        self.record_ids = RecordIds()
-        self._hidden: dict[tuple[str, ...], Hidden] = {}
-
-    def hidden(self, added: tuple[str, ...]) -> Hidden:
-        """How the fields of an answer are found that `added` has asked for."""
-        found = self._hidden.get(added)
-        if found is None:
-            found = self._hidden[added] = Hidden(added)
-        return found
-
-
-class Client(Protocol):
-    """The agent's side, as a call sees it."""
-
-    def send(self, data: bytes) -> None: ...
-    def within(self, seconds: float, phase: str) -> None: ...
-    def call_ended(self, go_on: bool) -> None: ...
-    def hear(self, listen: bool) -> None: ...
 
 
 class Call:
     """One request that the engine answers."""
 
-    __slots__ = (
-        "_busy",
-        "_client",
-        "_closing",
-        "_context",
-        "_copy",
-        "_copy_size",
-        "_dial",
-        "_engine",
-        "_filter",
-        "_filtered_stream",
-        "_head",
-        "_over",
-        "_plan",
-        "_reached",
-        "_reply",
-        "_request",
-        "_retried",
-        "_sent",
-        "_tried",
-        "_upstream",
-        "_visitor",
-    )  # fmt: skip
-
-    def __init__(self, context: TapContext, client: Client, request: Request, visitor: Visitor, closing: bool) -> None:
-        """
-        Args:
-            closing: this is the last answer on the agent's connection, and the agent should be told.
-        """
-        self._context, self._client, self._request, self._visitor = context, client, request, visitor
-        self._closing = closing
-        self._plan: Plan = context.capture.plan(request, visitor)
+    def __init__(self, proxy: "Proxy", agent: "AgentConnection", request: Request, visitor: Visitor) -> None:
+        self._proxy, self._agent, self._request, self._visitor = proxy, agent, request, visitor
+        self._state: Literal["CALLING", "ASKED", "ANSWERING", "OVER"] = "CALLING"
+        self._keep = visitor.keep and request.method == b"POST" and is_call(request.path)
+        self._hidden: HiddenAnswer | None = None
+        """If fields were asked for that the agent did not want."""
+        self._upstream: Upstream = proxy.router.choose(request)
+        self._tried: list[Upstream] = []
         self._engine: EngineConnection | None = None
         self._dial: asyncio.Task[None] | None = None
-        self._upstream: Upstream = context.router.choose(request)
-        self._tried: list[Upstream] = []
-        self._retried = self._over = self._sent = self._reached = False
+        self._retried = False
+        self._reply: ReplyParser = _NOTHING
         self._busy = 0
         """Nanoseconds of our own work on it."""
-        self._filter = ResponseFilter(context.hidden(self._plan.added)) if self._plan.added else None
-        self._filtered_stream = False
-        self._head: list[bytes] = []
-        """Bytes of the response until its head is whole, if there is a veil."""
-        self._copy: list[bytes] | None = []
-        self._copy_size = 0
-        self._reply: ReplyParser = context.nothing
-
-    @property
-    def upstream(self) -> Upstream:
-        return self._upstream
 
     def begin(self) -> None:
-        self._context.counts.in_flight += 1
+        self._proxy.counts.in_flight += 1
         self._upstream.in_flight += 1
-        # An upload cannot be sent a second time, so it does not go over a connection that may be stale.
-        engine = self._upstream.take() if self._request.upload is None else None
+        engine = self._upstream.take()
         if engine is not None:
             self._converse(engine)
         else:
             self._call_up()
 
     def _call_up(self) -> None:
-        self._client.within(CONNECT_SECONDS, "connect")
-        if self._request.upload is not None:
-            # Until somebody takes it, the rest of the body waits in the client.
-            self._client.hear(False)
+        self._agent.within(CONNECT_SECONDS, "connect")
         self._dial = asyncio.get_running_loop().create_task(self._dialled())
 
     async def _dialled(self) -> None:
@@ -153,20 +82,20 @@ class Call:
             try:
                 engine = await self._upstream.dial()
             except UpstreamUnreachable as error:
-                self._tell(True)
+                self._tell(down=True)
                 self._tried.append(self._upstream)
-                other = self._context.router.other(self._tried)
+                other = self._proxy.router.other(self._tried)
                 if other is None:
                     self._dial = None
-                    self._fail("upstream_down", str(error))
+                    self._end("upstream_down", str(error))
                     return
-                self._context.counts.errors["rerouted"] += 1
+                self._proxy.counts.errors["rerouted"] += 1
                 self._upstream.in_flight -= 1
                 self._upstream = other
                 other.in_flight += 1
                 continue
             self._dial = None
-            if self._over:
+            if self._state == "OVER":
                 engine.drop()
             else:
                 self._converse(engine)
@@ -174,51 +103,27 @@ class Call:
 
     def _converse(self, engine: EngineConnection) -> None:
         began = time.perf_counter_ns()
-        request, upload = self._request, self._request.upload
+        request, proxy = self._request, self._proxy
+        self._state = "ASKED"
         self._engine, engine.caller, self._reply = engine, self, engine.reply
-        self._reached = True
+        # The answers to calls that are not kept tell where their conversation is as well.
+        wanted = self._keep or proxy.router.many
         engine.reply.begin(
-            head_only=request.head.method == b"HEAD",
-            max_capture_bytes=MAX_CAPTURE_BYTES if self._plan.keep else 0,
+            head_only=request.method == b"HEAD", max_capture_bytes=capture.MAX_CAPTURE_BYTES if wanted else 0
         )
-        self._client.within(self._context.settings.first_byte_seconds, "first byte of the response")
-        plan = self._plan
-        engine.transport.write(request_bytes(request, self._upstream.authority, plan.body, dropped=plan.dropped))
-        if upload is not None:
-            self._client.hear(True)
-            upload.listener = self._pass_up
-            self._pass_up()
-        self._busy += time.perf_counter_ns() - began
-
-    def _pass_up(self) -> None:
-        upload = self._request.upload
-        if upload is None or self._over or self._engine is None:
-            return
-        data = upload.take()
-        if data:
-            self._engine.transport.write(data if upload.length is not None else chunk(data))
-            self._keep_copy(data)
-        if upload.refusal is not None:
-            self._fail("client_broke", str(upload.refusal))
-        elif upload.done:
-            upload.listener = None
-            if upload.length is None:
-                self._engine.transport.write(b"0\r\n\r\n")
-
-    def _keep_copy(self, data: bytes) -> None:
-        if self._copy is None:
-            return
-        context = self._context
-        small = self._copy_size + len(data) <= MAX_CAPTURE_BYTES
-        if small and self._plan.keep and context.held.take(len(data)):
-            self._copy_size += len(data)
-            self._copy.append(data)
+        self._agent.within(proxy.first_byte_seconds, "first byte of the response")
+        body, added = request.body, ()
+        if proxy.tokens and self._keep and asks(request.head):
+            body, added = with_tokens(body, request.path)
+        elif proxy.tokens:
+            added = shows_stored(request.head)
+        self._hidden = HiddenAnswer(added) if added else None
+        if self._visitor.strip_authorization:
+            dropped = _AUTHORIZED_PLAIN if added else _AUTHORIZED
         else:
-            self._forget_copy()
-
-    def _forget_copy(self) -> None:
-        self._context.held.give(self._copy_size)
-        self._copy, self._copy_size = None, 0
+            dropped = _PLAIN if added else DROPPED
+        engine.transport.write(request_bytes(request, self._upstream.authority, body, dropped=dropped))
+        self._busy += time.perf_counter_ns() - began
 
     # The engine's side.
 
@@ -227,10 +132,10 @@ class Call:
         reply = self._reply
         try:
             reply.feed(data)
-            if self._filter is not None:
-                data = self._filtered(data, self._filter)
+            if self._hidden is not None:
+                data = self._hidden.shown(data, reply)
         except UpstreamBroke as error:
-            self._fail("upstream_broke", str(error))
+            self._end("upstream_broke", str(error))
             return
         if data:
             self._pass_on(data)
@@ -238,38 +143,33 @@ class Call:
         if reply.done:
             self._complete()
         else:
-            self._client.within(IDLE_SECONDS, "the rest of the response")
+            self._agent.within(IDLE_SECONDS, "the rest of the response")
 
     def on_engine_lost(self, error: Exception | None) -> None:
         engine, self._engine = self._engine, None
         if self._reply.eof():
-            if self._filter is not None:
-                rest = self._closing_filter(self._filter)
-                if rest:
-                    self._pass_on(rest)
+            rest = self._hidden.ending(self._reply) if self._hidden is not None else b""
+            if rest:
+                self._pass_on(rest)
             self._complete()
             return
-        stale = engine is not None and engine.used and not self._reply.started and not self._retried
-        if stale and self._request.upload is None:
+        if engine is not None and engine.used and not self._reply.started and not self._retried:
             # The engine may have closed a connection of the pool a moment ago. Only that is tried again, once.
             self._retried = True
-            self._context.counts.stale += 1
+            self._state = "CALLING"
+            self._proxy.counts.stale += 1
             self._call_up()
             return
         detail = f"its connection broke: {error}" if error else "it closed before the response was whole"
-        self._fail("upstream_broke", detail)
-
-    def on_engine_full(self, full: bool) -> None:
-        if self._request.upload is not None:
-            self._client.hear(not full)
+        self._end("upstream_broke", detail)
 
     # The agent's side.
 
     def abandon(self) -> None:
-        self._end("client_left", "")
+        self._end("client_left")
 
     def late(self, phase: str) -> None:
-        self._fail("timeout", phase)
+        self._end("timeout", phase)
 
     def client_full(self, full: bool) -> None:
         if self._engine is not None:
@@ -278,134 +178,92 @@ class Call:
 
     # The way out.
 
-    def _filtered(self, data: bytes, response_filter: ResponseFilter) -> bytes:
-        """What goes on for `data`, which the reply has read."""
-        reply = self._reply
-        out = b""
-        if not self._sent:
-            self._head.append(data)
-            if not reply.head_done:
-                return b""
-            kind = reply.head.content_type.lower()
-            self._filtered_stream = kind.startswith("text/event-stream")
-            veilable = reply.head.status == 200 and not reply.head.content_encoding
-            if not veilable or not (self._filtered_stream or kind.startswith("application/json")):
-                # An error, or something unknown: there is nothing to hide.
-                self._filter = None
-                return b"".join(self._head)
-            self._head.clear()
-            if self._filtered_stream:
-                out = reply.head.own() + b"Transfer-Encoding: chunked\r\n\r\n"
-        body = reply.fresh
-        if not self._filtered_stream:
-            response_filter.hold(body)
-            return self._closing_filter(response_filter) if reply.done else b""
-        # The `Connection: close` of a drain must go into the head, so the head is sent with the first events.
-        shown = response_filter.stream(body)
-        if shown:
-            out += chunk(shown)
-        return out + self._closing_filter(response_filter) if reply.done else out
-
-    def _closing_filter(self, response_filter: ResponseFilter) -> bytes:
-        if self._filtered_stream:
-            rest = response_filter.rest()
-            return (chunk(rest) if rest else b"") + b"0\r\n\r\n"
-        body = response_filter.whole()
-        return b"%bContent-Length: %d\r\n\r\n%b" % (self._reply.head.own(), len(body), body)
-
     def _pass_on(self, data: bytes) -> None:
-        if self._closing and not self._sent:
-            line, end, rest = data.partition(b"\r\n")
-            data = line + end + b"Connection: close\r\n" + rest if end else data
-        self._sent = True
-        self._client.send(data)
+        if self._state == "ASKED":
+            self._state = "ANSWERING"
+            if self._agent.closing:
+                # The last answer on its connection, and the agent is told.
+                line, end, rest = data.partition(b"\r\n")
+                data = line + end + b"Connection: close\r\n" + rest if end else data
+        self._agent.send(data)
 
     def _complete(self) -> None:
-        reply, engine, upload = self._reply, self._engine, self._request.upload
-        # An answer to half a request: the rest of it would be read as the next one, on either side.
-        whole = upload is None or upload.done
+        keep_alive, engine = self._reply.keep_alive, self._engine
         self._engine = None
         if engine is not None:
-            if reply.keep_alive and whole:
+            if keep_alive:
                 engine.give_back()
             else:
                 engine.drop()
-        self._end("", "", go_on=(reply.keep_alive or self._filter is not None) and whole)
+        self._end(go_on=keep_alive or (self._hidden is not None and self._hidden.framed))
 
-    def _fail(self, problem: str, detail: str) -> None:
-        self._end(problem, detail)
-
-    def _end(self, problem: str, detail: str, *, go_on: bool = False) -> None:
-        if self._over:
+    def _end(self, problem: str = "", detail: str = "", *, go_on: bool = False) -> None:
+        state, self._state = self._state, "OVER"
+        if state == "OVER":
             return
-        self._over = True
         if self._dial is not None:
             self._dial.cancel()
         if self._engine is not None:
             self._engine.drop()
             self._engine = None
-        upload = self._request.upload
-        if upload is not None:
-            upload.listener, upload.over = None, True
-        refusal = None if self._sent or problem == "client_left" else _refusal(problem, detail)
-        if problem == "client_broke" and not self._sent and upload is not None:
-            refusal = upload.refusal
-        self._settle(problem, refusal)
+        refusal = _refusal(problem, detail) if state != "ANSWERING" else None
+        status = refusal.status if refusal else self._reply.head.status if state == "ANSWERING" else 0
+        self._count(problem, status)
+        if self._keep and state != "CALLING":
+            self._record(problem, status)
         if refusal is not None:
             head_only = self._request.method == b"HEAD"
-            whole = upload is None or upload.done
-            self._client.send(refusal_bytes(refusal, close=self._closing or not whole, head_only=head_only))
-            go_on = whole
-        self._client.call_ended(go_on)
+            self._agent.send(refusal_bytes(refusal, close=self._agent.closing, head_only=head_only))
+        self._agent.call_ended(go_on or refusal is not None)
 
-    def _settle(self, problem: str, refusal: Refused | None) -> None:
-        """Count the call and hand its record to the recorder; nothing in here may stop an answer."""
-        context, upstream = self._context, self._upstream
-        counts, reply, request = context.counts, self._reply, self._request
-        counts.in_flight -= 1
+    def _count(self, problem: str, status: int) -> None:
+        proxy, upstream = self._proxy, self._upstream
+        proxy.counts.in_flight -= 1
         upstream.in_flight -= 1
-        status = refusal.status if refusal else reply.head.status if self._sent else 0
-        counts.requests["engine", status] += 1
+        proxy.counts.requests["engine", status] += 1
         if problem:
-            counts.errors[problem] += 1
-        if (problem or upstream.said_down) and problem != "client_left":
-            self._tell(problem == "upstream_down")
-        if not problem:
-            counts.observe(self._busy)
-        if context.router.many:
+            proxy.counts.errors[problem] += 1
+        else:
+            proxy.counts.observe(self._busy)
+        if self._reply.started:
+            self._tell(down=False)
+        if proxy.router.many:
             # Also when the agent left: many do so at the last event, before the end of the body.
-            context.router.learn(b"".join(reply.body), upstream)
-        if not self._plan.keep or not self._reached:
-            self._forget_copy()
-            return
+            proxy.router.learn(b"".join(self._reply.body), upstream)
+
+    def _record(self, problem: str, status: int) -> None:
+        """Hand the copy to the recorder; nothing in here may stop an answer."""
+        proxy = self._proxy
         try:
-            body = request.body if request.upload is None else None if self._copy is None else b"".join(self._copy)
-            record = context.capture.record(
-                request,
+            record = capture.record(
+                proxy.record_ids.next(),
+                self._request,
                 self._visitor,
-                self._plan,
-                reply,
-                record_id=context.record_ids.next(),
-                engine=upstream.name,
-                body=body,
+                self._reply,
+                engine=self._upstream.name,
+                asked=self._hidden is not None,
                 status=status,
-                finished=context.clock(),
+                finished=proxy.clock(),
                 problem=problem,
             )
-            counts.captured += context.recorder.offer(record)
+            if proxy.recorder.offer(record):
+                proxy.counts.keep(record.tenant, len(record.request) + len(record.response))
         except Exception:
             # The copy may fail in any way; the agent's answer does not depend on it.
-            counts.errors["capture"] += 1
+            proxy.counts.errors["capture"] += 1
             # Not the path itself, which a stranger writes.
-            log.exception("capture_failed", dialect=dialect_at(request.path.decode("latin-1")) or "other")
-        self._forget_copy()
+            log.exception("capture_failed", dialect=dialect_at(self._request.path.decode("latin-1")) or "other")
 
-    def _tell(self, down: bool) -> None:
+    def _tell(self, *, down: bool) -> None:
         upstream = self._upstream
         if down != upstream.said_down:
             upstream.said_down = down
             where = upstream.authority.decode()
             (log.error if down else log.info)("upstream_down" if down else "upstream_back", upstream=where)
+
+
+_NOTHING = ReplyParser()
+"""The reply of a call that has not reached an engine."""
 
 
 def _refusal(problem: str, detail: str) -> Refused | None:

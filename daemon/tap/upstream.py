@@ -7,23 +7,18 @@ is the moment between the engine's close and our notice, which `daemon.tap.call`
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from daemon.tap.errors import UpstreamUnreachable
 from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
 
+if TYPE_CHECKING:
+    from daemon.tap.call import Call
+
 _IDLE_SECONDS = 4.0
 """A connection idle for longer is closed: uvicorn, and so vLLM, closes after 5, and a request that meets that moment is
 sent twice."""
-
-
-class Caller(Protocol):
-    """Who uses a connection at the moment; `full`: the engine takes no more of the request for now."""
-
-    def on_reply(self, data: bytes) -> None: ...
-    def on_engine_lost(self, error: Exception | None) -> None: ...
-    def on_engine_full(self, full: bool) -> None: ...
 
 
 class EngineConnection(asyncio.Protocol):
@@ -34,7 +29,7 @@ class EngineConnection(asyncio.Protocol):
     def __init__(self, upstream: "Upstream") -> None:
         self._upstream = upstream
         self.transport: asyncio.Transport
-        self.caller: Caller | None = None
+        self.caller: Call | None = None
         self.idle_since = 0.0
         self.used = False
         """It has carried a response before."""
@@ -56,14 +51,6 @@ class EngineConnection(asyncio.Protocol):
             caller.on_engine_lost(exc)
         else:
             self._upstream.forget(self)
-
-    def pause_writing(self) -> None:
-        if self.caller is not None:
-            self.caller.on_engine_full(True)
-
-    def resume_writing(self) -> None:
-        if self.caller is not None:
-            self.caller.on_engine_full(False)
 
     def give_back(self) -> None:
         """Between two requests: can be used again."""

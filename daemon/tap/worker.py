@@ -23,11 +23,6 @@ class Role(msgspec.Struct, frozen=True):
 
     def settings(self, settings: TapSettings) -> TapSettings:
         """This worker's part of the settings: its spool, and an equal share of every limit of the tap as a whole."""
-        door = settings.door
-        tenants = {
-            name: msgspec.structs.replace(one, calls_per_hour=self._part(one.calls_per_hour))
-            for name, one in door.tenants.items()
-        }
         return msgspec.structs.replace(
             settings,
             workers=1,
@@ -37,12 +32,7 @@ class Role(msgspec.Struct, frozen=True):
             max_connections=max(1, settings.max_connections // self.count),
             spool_memory_bytes=max(1 << 20, settings.spool_memory_bytes // self.count),
             spool_disk_bytes=max(1 << 20, settings.spool_disk_bytes // self.count),
-            door=msgspec.structs.replace(door, tenants=tenants),
         )
-
-    def _part(self, calls: int | None) -> int | None:
-        """The workers' parts are `calls` in all: with fewer calls than workers, some keep none."""
-        return None if calls is None else (calls + self.count - 1 - self.number) // self.count
 
     def gossip(self) -> RouteGossip:
         return RouteGossip(self.directory, self.number, self.count)

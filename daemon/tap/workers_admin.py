@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.tap.admission import Admission
-from daemon.tap.agent import Agent
+from daemon.tap.agent import AgentConnection
 from daemon.tap.call import Call
 from daemon.tap.errors import Refused
 from daemon.tap.http import RequestParser, response_bytes
@@ -63,19 +63,18 @@ class WorkersAdmin:
         self._workers = workers
         self._door = Admission(settings.door, clock=time.time)
         self._door.check_admin_host("tap.admin", settings.admin_host)
-        self._agents: set[Agent] = set()
+        self._agents: set[AgentConnection] = set()
         self._counts = Counts()
         self._answers: set[asyncio.Task[None]] = set()
 
-    def connection(self) -> Agent:
+    def connection(self) -> AgentConnection:
         parser = RequestParser(
             max_header_bytes=1 << 16,
             max_body_bytes=1 << 16,
-            hold=lambda target: 1 << 16,
             clock=time.time,
             admit=self.admit,
         )
-        return Agent(self, parser, self._agents, self._counts, max_connections=256)
+        return AgentConnection(self.answer, parser, self._agents, self._counts, max_connections=256)
 
     async def watch(self) -> None:
         """Deadlines of connections, and keys that change; for ever."""
@@ -95,7 +94,7 @@ class WorkersAdmin:
     def admit(self, head: Head) -> None:
         self._door.admit_admin(head)
 
-    def answer(self, request: Request, agent: Agent) -> Call | None:
+    def answer(self, request: Request, agent: AgentConnection) -> Call | None:
         path = request.path
         if path in (b"/healthz", b"/readyz"):
             ready = sum(one.ready for one in self._workers)
@@ -112,7 +111,7 @@ class WorkersAdmin:
         task.add_done_callback(self._answers.discard)
         return None
 
-    async def _gather(self, request: Request, agent: Agent) -> None:
+    async def _gather(self, request: Request, agent: AgentConnection) -> None:
         live = [one for one in self._workers if one.ready]
         found = await asyncio.gather(*(_ask(one.admin_path, request) for one in live), return_exceptions=True)
         texts: list[tuple[int, bytes]] = []

@@ -5,7 +5,7 @@ short, for tests of deadlines.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -80,10 +80,13 @@ class Rig(msgspec.Struct):
 
 
 @contextlib.contextmanager
-def rig_of(directory: Path, seconds: float, **settings: object) -> Iterator[Rig]:
+def rig_of(
+    directory: Path, seconds: float, *, constants: Mapping[str, float] = {}, **settings: object
+) -> Iterator[Rig]:
     """A tap in which each phase may take `seconds`, and an engine behind it."""
     engine = StrictEngine()
-    constants = {f"{phase}_SECONDS": seconds for phase in PHASES} | {"call.MAX_CAPTURE_BYTES": 1 << 20}
+    phases = {f"{phase}_SECONDS": seconds for phase in PHASES}
+    constants = {**phases, "capture.MAX_CAPTURE_BYTES": 1 << 20, **constants}
     with tap_process(directory, engine.port, constants=constants, first_byte_seconds=seconds, **settings) as tap:
         yield Rig(engine, tap)
     engine.close()

@@ -1,5 +1,5 @@
 """What goes on to the engine of a request, what does not, and where a request ends: one behind the other, 100 Continue,
-limits, and bodies that are passed on while they come."""
+limits, and large bodies."""
 
 import msgspec
 import pytest
@@ -149,10 +149,10 @@ def test_a_chunked_body_above_the_limit_never_reaches_the_engine_whole(rig: Rig)
     assert rig.engine.asked == []
 
 
-# -- bodies that are passed on as they come ----------------------------------------------------------------------------
+# -- large bodies ------------------------------------------------------------------------------------------------------
 
 LARGE = b"0123456789abcdef" * 40_000
-"""640 KB: above what the tap waits for as a whole."""
+"""640 KB: these are counted."""
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])
