@@ -1,9 +1,10 @@
 """The door: who may come in, on whose behalf, and whether anything is kept of the call.
 
-    request -> [page, key, tenant] -> Refused, or Visitor -> [opt-out, sampling] -> keep or not
+    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, page, sampling] -> keep or not
 
-A missing or wrong key turns a call away, and so does coming from a web page without one. Everything else decides about
-the copy alone: sampled out or opted out, a call passes as ever. Without keys and samples it is one look at the headers.
+Only a missing or wrong key turns a call away; what is ours to answer (feedback, the admin port) is closed to web pages
+as well. Everything else decides about the copy alone: sampled out or opted out, a call passes as ever. Without keys and
+samples it is one look at the headers.
 """
 
 import ipaddress
@@ -46,7 +47,7 @@ class Visitor(msgspec.Struct, frozen=True, gc=False):
     """Id of the agent's key; empty without one."""
     keep: bool = True
     why_not: str = ""
-    """opted_out or sampled_out."""
+    """opted_out, other_site (a web page sent it, without a key) or sampled_out."""
     strip_authorization: bool = False
     """The authorization header is a key of ours: it does not travel to the engine."""
 
@@ -80,6 +81,8 @@ class Admission:
         why_not = ""
         if told.get(_OUT, b"").strip().lower() not in _NO or (marked and opted_out(request.body)):
             why_not = "opted_out"
+        elif not caller and from_a_page(head):
+            why_not = "other_site"
         elif request.method == b"POST" and request.path.rstrip(b"/") != FEEDBACK:
             share = self._sampling.get(tenant, self._sampling[""])
             why_not = "" if sampled(request, share, tenant=tenant, caller=caller) else "sampled_out"
@@ -96,9 +99,6 @@ class Admission:
                 if tenant and tenant != key.tenant:
                     raise Refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
                 tenant, caller = key.tenant, key.id
-        if not caller and from_a_page(head):
-            # It may post to every port of its machine.
-            raise Refused(403, "other_site", "a web page must show an agent's key; make one with `evolved keys add`")
         return tenant or "default", caller
 
     def admit_admin(self, head: Head) -> None:

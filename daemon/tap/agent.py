@@ -197,8 +197,7 @@ class AgentConnection(asyncio.Protocol):
         self._await_request()
         if parser.waits:
             self._transport.pause_reading()
-        elif parser.expects and not parser.requests:
-            self._say_go_on()
+        self._say_go_on()
 
     def _room(self) -> None:
         """There is room for the body that waits."""
@@ -207,8 +206,10 @@ class AgentConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _say_go_on(self) -> None:
-        if self._parser.expects and self._parser.in_body:
-            self._parser.expects = False
+        """Ask for the body of a client that waits for that, if it is the next one to be read and there is room."""
+        parser = self._parser
+        if parser.expects and parser.in_body and not parser.waits and self._state == "ASKING" and not parser.requests:
+            parser.expects = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _next(self) -> None:
@@ -260,6 +261,7 @@ class AgentConnection(asyncio.Protocol):
         self._state = "ASKING"
         self.since = self._began = self._clock()
         self._await_request()
+        self._say_go_on()
         if self._parser.requests or self._early or self._refusal is not None or self.closing:
             # In a turn of the loop of its own: thousands that are answered at once may come in one piece.
             asyncio.get_running_loop().call_soon(self._next)

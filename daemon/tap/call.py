@@ -8,7 +8,7 @@ gone out. When the agent leaves, the engine's connection is closed, which ends t
 slows down the other side: nothing but the socket buffers and one piece lies in between.
 
     CALLING     no engine has the request yet
-    ASKED       one has; the agent has not seen a byte of an answer
+    ASKED       one has, or had; the agent has not seen a byte of an answer
     ANSWERING   it has
     OVER
 """
@@ -156,7 +156,6 @@ class Call:
         if engine is not None and engine.used and not self._reply.started and not self._retried:
             # The engine may have closed a connection of the pool a moment ago. Only that is tried again, once.
             self._retried = True
-            self._state = "CALLING"
             self._proxy.counts.stale += 1
             self._call_up()
             return

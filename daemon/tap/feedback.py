@@ -108,6 +108,9 @@ class FeedbackDesk:
     def _read(self, request: Request, visitor: Visitor) -> tuple[list[Feedback], bool]:
         if request.method != b"POST":
             raise Refused(405, "method_not_allowed", "feedback is posted", allow="POST")
+        if visitor.why_not == "other_site":
+            # It may post to every port of its machine.
+            raise Refused(403, "other_site", "a web page must show an agent's key; make one with `evolved keys add`")
         kind = request.header(b"content-type").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             # All else a browser lets any page send anywhere without asking first (Fetch standard, CORS-safelisted).

@@ -1,7 +1,7 @@
 """The agents' port, and the mirror's: who answers their requests, and with what.
 
-    agents   feedback is taken here, everything else is the engine's, through a `Call`
-    mirror   a proxy sends copies of requests here and does not wait for an answer
+agents   feedback is taken here, everything else is the engine's, through a `Call`
+mirror   a proxy sends copies of requests here and does not wait for an answer
 """
 
 import time

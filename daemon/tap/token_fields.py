@@ -42,6 +42,7 @@ _MARKS = {
 """Without them a body names none of these fields."""
 # -- asking --------------------------------------------------------------------------------------------------------
 
+
 class _Asked(msgspec.Struct):
     """The fields of a request that decide what its response carries; the rest is skipped unread."""
 

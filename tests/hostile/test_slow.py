@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.cases import GET, POST
-from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, SETTINGS, Rig, rig_of
-from tests.support.patience import wait_until
+from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, NEVER_SECONDS, SETTINGS, Rig, rig_of
+from tests.support.patience import wait_until, within
 from tests.support.strict_engine import Line
-from tests.support.wire import Client, Message, asks, chunk
+from tests.support.wire import Client, Message, asks, chunk, sized
 
 PLAIN, CHAT = (
     asks(path, b'{"model": "m", "stream": true, "messages": []}')
@@ -147,29 +147,25 @@ def test_who_reads_slowly_gets_all_of_it(hasty: Rig) -> None:
 
 
 def test_large_bodies_wait_in_their_clients_until_there_is_room(tmp_path: Path) -> None:
-    """Two of them fit. Who waits is served when others have left, is told so at the deadline, and costs small ones
-    nothing."""
+    """Two of them fit. Who waits is served when others have left, and costs small ones nothing."""
     size, settings = 2 * MEGA, {**SETTINGS, "constants": {"body_budget.LIMIT": 5 * MEGA}}
-    with rig_of(tmp_path, DEADLINE_SECONDS, **settings) as rig, contextlib.ExitStack() as stack:
-        upload = POST + b"Content-Length: %d\r\n\r\n" % size + bytes(size - 1)
+    with rig_of(tmp_path, NEVER_SECONDS, **settings) as rig, contextlib.ExitStack() as stack:
+        upload = POST + b"Content-Length: %d\r\n\r\n" % size + bytes(size)
         clients = [stack.enter_context(rig.client()) for _ in range(5)]
-        taken = [rig.tap.stuff(client, upload) for client in clients]
+        # The first two have all the room, and one byte to go.
+        taken = [rig.tap.stuff(client, upload[:-1]) for client in clients[:2]]
+        taken += [rig.tap.stuff(client, upload) for client in clients[2:]]
         for client in clients:
             client.sock.setblocking(True)
-        assert taken[:2] == [len(upload)] * 2
-        assert len(upload) not in taken[2:]
+        assert taken[:2] == [len(upload) - 1] * 2
         with rig.client() as small:
             small.send(GET + b"\r\n")
             assert small.response().status == 200
-        # The first leaves, the second is whole: the next two find room in the order in which they came.
+        assert [asked.target for asked in rig.engine.asked] == [b"/v1/models"]
         clients[0].reset()
-        clients[1].send(b"x")
-        assert clients[1].response().json["size"] == size
-        for client, sent in zip(clients[2:4], taken[2:4], strict=True):
-            client.send(upload[sent:] + b"x")
+        for client, sent in list(zip(clients, taken, strict=True))[1:]:
+            client.send(upload[sent:])
             assert client.response().json["size"] == size
-        clients[4].send(upload[taken[4] :] + b"x")
-        assert clients[4].response().json["size"] == size
 
 
 def test_who_finds_no_room_in_time_is_told_to_come_again(tmp_path: Path) -> None:
@@ -182,6 +178,30 @@ def test_who_finds_no_room_in_time_is_told_to_come_again(tmp_path: Path) -> None
         answer = second.response()
         assert (answer.status, answer.interim) == (503, [])
         assert answer.one(b"retry-after") == b"1"
+
+
+def test_room_for_the_next_request_says_nothing_into_the_answer_before(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "constants": {"body_budget.LIMIT": 2 * MEGA}}
+    with rig_of(tmp_path, NEVER_SECONDS, **settings) as rig, rig.client() as first, rig.client() as second:
+        gate, head = threading.Event(), POST + b"Content-Length: %d\r\n" % (MEGA + MEGA // 2)
+        first.send(head + b"Expect: 100-continue\r\n\r\n")
+        assert first.reader.line() == b"HTTP/1.1 100 Continue"
+        half = sized(b"hello")[:-2]
+
+        def halves(asked: Message, line: Line) -> bool:
+            line.send(half)
+            gate.wait(within())
+            line.send(b"lo")
+            return True
+
+        rig.engine.script = halves
+        second.send(GET + b"\r\n" + head + b"Expect: 100-continue\r\n\r\n")
+        assert second.reader.exactly(len(half)) == half
+        first.reset()
+        rig.tap.settle()
+        gate.set()
+        assert second.reader.exactly(2) == b"lo"
+        assert second.reader.line() == b"HTTP/1.1 100 Continue"
 
 
 # -- clients that leave ------------------------------------------------------------------------------------------------

@@ -131,17 +131,21 @@ async def test_a_revoked_key_stops_within_seconds_and_a_new_one_starts(tmp_path:
         assert (await http.post(CHAT, json=BODY, headers={"x-evolved-key": old})).status_code == 401
 
 
-async def test_what_is_kept_is_counted_by_tenant_and_a_web_page_is_turned_away(tmp_path: Path, engine: Engine) -> None:
+async def test_what_is_kept_is_counted_by_tenant_and_of_a_web_page_is_nothing(tmp_path: Path, engine: Engine) -> None:
     sent = len(json.dumps(BODY, separators=(",", ":")))
     async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
         for _ in range(2):
             await http.post(CHAT, json=BODY, headers={"x-evolved-tenant": "acme"})
         page = await http.post(CHAT, json=BODY, headers={"origin": "https://shop.example"})
-        assert (page.status_code, page.json()["error"]["code"]) == (403, "other_site")
+        told = await http.post(
+            FEEDBACK, json={"response_id": "r", "outcome": 1}, headers={"origin": "https://a.example"}
+        )
+        assert (page.status_code, told.status_code, told.json()["error"]["code"]) == (200, 403, "other_site")
         await rig.records(2)
         await rig.nothing_kept()
         metrics = (await http.get(rig.admin + "/metrics")).text
     assert 'evolved_tap_kept_calls_total{tenant="acme"} 2.0' in metrics
+    assert 'evolved_tap_not_kept_total{reason="other_site"} 1.0' in metrics
     (kept,) = [line for line in metrics.splitlines() if line.startswith('evolved_tap_kept_bytes_total{tenant="acme"}')]
     assert float(kept.rpartition(" ")[2]) >= 2 * sent
 

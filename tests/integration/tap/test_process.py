@@ -26,6 +26,7 @@ from tests.support.tapping import BODY, Rig, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
 FEEDBACK = b'{"response_id": "r", "outcome": 1}'
+JSON = b"Content-Type: application/json"
 
 
 async def test_the_admin_port_tells_what_was_asked_kept_and_shed_and_is_no_way_to_the_engine(
