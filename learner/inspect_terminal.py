@@ -85,7 +85,6 @@ def _about_trajectory(view: TrajectoryView) -> list[str]:
     words += [f"cluster {view.item.attributed.cluster}"] if view.item.attributed.cluster else []
     words += [f"outcome {run.outcome:g}"] if run.outcome is not None and math.isfinite(run.outcome) else []
     words += [f"{len(run.experience_ids)} lesson(s) in the prompt"] if run.experience_ids else []
-    words += ["only counted in the baseline"] if view.item.role == "baseline" else []
     lines = [", ".join(words)]
     if run.goal:
         lines.append(f"goal: {run.goal[:200]}")

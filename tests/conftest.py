@@ -41,6 +41,12 @@ def anyio_backend() -> str:
     return "trio"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _runtime_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Taps with several engines share memory in it; in its place they would leave files in the machine's."""
+    os.environ["RUNTIME_DIRECTORY"] = str(tmp_path_factory.mktemp("runtime"))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> "Iterator[Cluster]":
     """A real server, started for the first test that wants it."""

@@ -5,14 +5,13 @@ later; so it is while the judge is away. It is away after `_IN_A_ROW` questions 
 at a time finds out whether it is back, and the next one waits for `_PAUSE`.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import anyio
 import msgspec
 import structlog
 
-from actors.credit.budget import Budget
+from actors.credit.judge_stats import JudgeStats
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
 from actors.ports.errors import ModelUnavailable
@@ -48,11 +47,8 @@ class Refusal(msgspec.Struct, frozen=True):
 class Asking:
     """Asks one judge, `concurrency` questions at once, about each trajectory ATTEMPTS times at most."""
 
-    def __init__(
-        self, judge: Judge, budget: Budget, concurrency: int, spent: Callable[[Trajectory, Attribution], None]
-    ) -> None:
-        self.judge, self.budget = judge, budget
-        self._spent = spent
+    def __init__(self, judge: Judge, stats: JudgeStats, concurrency: int) -> None:
+        self.judge, self._stats = judge, stats
         self._slots = anyio.CapacityLimiter(concurrency)
         self._tries: Bounded[str, Refusal] = Bounded(_REMEMBERED)
         self._unanswered, self._again = 0, 0.0
@@ -85,7 +81,7 @@ class Asking:
             now = anyio.current_time()
             if now >= until:
                 raise DependencyUnavailable(f"judge {self.judge.name} is slow; the rest of the batch is asked for next")
-            if spent := self.budget.used_up():
+            if spent := self._stats.used_up():
                 return Refusal("budget", f"budget of {spent} is spent")
             if self.away and now < self._again:
                 raise DependencyUnavailable(f"judge {self.judge.name} is away; it is asked now and then")
@@ -97,7 +93,7 @@ class Asking:
         try:
             with anyio.fail_after(TIMEOUT):
                 found = await self.judge.label(trajectory)
-            self._spent(trajectory, found)
+            self._stats.spent(found, trajectory.tenant)
             if len(found.labels) != len(trajectory.steps):
                 found = Refusal("labels", f"{len(found.labels)} labels for {len(trajectory.steps)} steps")
         except ModelUnavailable as error:

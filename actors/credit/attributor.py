@@ -19,7 +19,7 @@ import structlog
 from prometheus_client import Histogram
 
 from actors.credit.asking import Asking, Reason, Refusal
-from actors.credit.budget import Budget
+from actors.credit.judge_stats import JudgeStats
 from actors.credit.judgement_cache import JudgementCache, content_hash, silent
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
@@ -48,18 +48,6 @@ Told = Mapping[str, Mapping[int, StepLabel]]
 _log = structlog.get_logger(__name__)
 
 
-class AttributorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is judged."""
-
-    concurrency: int = 8
-    """Judgements under way at once."""
-    share: float = 1.0
-    """What is judged of successes, and of runs without an outcome. 1: everything, which suits a judge that costs
-    nothing."""
-    tokens_per_day: float = 0
-    """LLM tokens, prompts and answers; 0: no limit. Beyond it steps get no label; their outcome still counts."""
-
-
 class Attributor(Actor):
     """Actor: closed trajectories in, attributed ones out. Two runners may drive one; they share all of its state. What
     people said of steps, and what must outlive the process, is in `store`; none: nothing is kept."""
@@ -71,14 +59,22 @@ class Attributor(Actor):
     renews = True
 
     def __init__(
-        self, settings: AttributorSettings, *, judge: Judge, store: Store | None = None,
-        clock: Callable[[], float] = time.time,
+        self, *, judge: Judge, concurrency: int = 8, share: float = 1.0, tokens_per_day: float = 0,
+        store: Store | None = None, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._settings, self._judge, self._store, self._clock = settings, judge, store, clock
-        self.budget = Budget(settings.tokens_per_day, clock)
-        self._judgements = JudgementCache(self.budget, store)
-        self.stats = self._judgements.stats
-        self.asking = Asking(judge, self.budget, settings.concurrency, self._judgements.spent)
+        """
+        Args:
+            concurrency: judgements under way at once.
+            share: what is judged of successes, and of runs without an outcome. 1: everything, which suits a judge that
+                costs nothing.
+            tokens_per_day: LLM tokens, prompts and answers; 0: no limit. Beyond it steps get no label; their outcome
+                still counts.
+        """
+        self._judge, self._share, self._store, self._clock = judge, share, store, clock
+        self._tokens_per_day = tokens_per_day
+        self.stats = JudgeStats(tokens_per_day, clock)
+        self._judgements = JudgementCache(self.stats, store)
+        self.asking = Asking(judge, self.stats, concurrency)
         self._flying: dict[str, anyio.Event] = {}
         self.counts: Counter[str] = Counter(judged=0, cached=0, told_steps=0, told=0)
         """Trajectories that the judge labelled, that it had labelled before, and that people did; steps with feedback;
@@ -123,9 +119,9 @@ class Attributor(Actor):
             "rubric": self._judge.rubric,
             "away": self.asking.away,
             "budget": {
-                "limits": {"tokens_per_day": self._settings.tokens_per_day},
-                "spent": self.budget.spent(),
-                "used_up": self.budget.used_up(),
+                "limits": {"tokens_per_day": self._tokens_per_day},
+                "spent": self.stats.today,
+                "used_up": self.stats.used_up(),
             },
             "counts": dict(self.counts),
             "judges": self.stats.report(),
@@ -169,7 +165,7 @@ class Attributor(Actor):
         return found, known is not None
 
     async def _asked(self, trajectory: Trajectory, key: str, until: float) -> Attribution | Refusal:
-        if not worth(trajectory, self._settings.share):
+        if not worth(trajectory, self._share):
             return Refusal("not_sampled", "not sampled")
         self._flying[key] = anyio.Event()
         try:

@@ -1,11 +1,12 @@
-"""`JudgeStats`: what every judge has cost, and how far it can be trusted, by tenant; kept through restarts.
+"""`JudgeStats`: what every judge has cost, by tenant and today, and how far it can be trusted; kept through restarts.
 
 One page for each judge, rubric and tenant, and one for each judge over all tenants. A tenant's own evidence gives its
-weight; without enough of it the judge's over all tenants does.
+weight; without enough of it the judge's over all tenants does. What a day (UTC) may cost is limited in tokens; its cost
+in money is told.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,11 +16,22 @@ from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import FairWindow, party_of
 
-PREFIX = "attributor.page."
-"""Of the state keys that pages are kept under."""
+STATE = "attributor."
+"""What the keys begin with that pages and today's costs are kept under."""
+TODAY = f"{STATE}budget"
 ALL = "*"
 """Tenant of the page over all tenants."""
 _PAGES = 512
+_DAY = 86_400.0
+
+
+class Spent(msgspec.Struct, kw_only=True):
+    """What judgements have cost today."""
+
+    day: int = 0
+    """Since 1970."""
+    tokens_day: float = 0.0
+    money_day: float = 0.0
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -30,18 +42,41 @@ class Page(msgspec.Struct, kw_only=True):
     tenant: str
     tokens: float = 0.0
     money: float = 0.0
-    weight: float = 1.0
-    weighed: bool = False
-    """The weight follows from evidence on this page; else from the judge's page over all tenants, or it is 1."""
+    weight: float | None = None
+    """None: there is not enough evidence on this page; it is that of the judge's over all tenants then, or 1."""
     outcomes: list[Observation] = []
 
 
 class JudgeStats:
-    """The pages by state key, least recently used first."""
+    """The pages by state key, least recently used first; and what today has cost of `limit` tokens, 0: no limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float, clock: Callable[[], float]) -> None:
+        self._limit, self._clock = limit, clock
+        self._spent = Spent()
         self._pages: Bounded[str, Page] = Bounded(_PAGES)
         self._dirty: set[str] = set()
+
+    @property
+    def today(self) -> Spent:
+        """What today has cost by now."""
+        day = int(self._clock() // _DAY)
+        if self._spent.day != day:
+            self._spent = Spent(day=day)
+        return self._spent
+
+    def used_up(self) -> str:
+        """Which limit is reached, empty if none. What is under way then is paid for beside it."""
+        return "tokens per day" if self._limit and self.today.tokens_day >= self._limit else ""
+
+    def spent(self, found: Attribution, tenant: str) -> None:
+        """An answer cost this much."""
+        if not found.tokens and not found.cost:
+            return
+        self.today.tokens_day += found.tokens
+        self.today.money_day += found.cost
+        for page in self.pages(found.judge, found.rubric, tenant):
+            page.tokens += found.tokens
+            page.money += found.cost
 
     def pages(self, judge: str, rubric: str, tenant: str) -> tuple[Page, Page]:
         """The tenant's page and the judge's over all tenants, to be written on."""
@@ -51,7 +86,7 @@ class JudgeStats:
         """How far the judge can be trusted with the tenant's traffic, 0 to 1."""
         for whose in (tenant, ALL):
             page = self._pages.get(_key(judge, rubric, whose))
-            if page is not None and page.weighed:
+            if page is not None and page.weight is not None:
                 return page.weight
         return 1.0
 
@@ -73,19 +108,27 @@ class JudgeStats:
         return [{**msgspec.structs.asdict(page), "outcomes": figures(page.outcomes)} for page in self.all()]
 
     def take(self) -> Mapping[str, bytes]:
-        """Pages that have changed since the last time, by state key; their weights follow from what was observed."""
+        """Pages that have changed since the last time, with today's costs, by state key; their weights follow from what
+        was observed."""
         changed = {key: self._pages[key] for key in self._dirty & self._pages.keys()}
         self._dirty.clear()
         for page in changed.values():
             found = weight_of(page.outcomes)
-            if found is not None:
-                page.weight, page.weighed = found, True
-        return {key: msgspec.msgpack.encode(page) for key, page in changed.items()}
+            page.weight = page.weight if found is None else found
+        pages = {key: msgspec.msgpack.encode(page) for key, page in changed.items()}
+        return {**pages, **self.costs()} if pages else {}
+
+    def costs(self) -> Mapping[str, bytes]:
+        """What today has cost, by state key."""
+        return {TODAY: msgspec.msgpack.encode(self.today)}
 
     def load(self, kept: Mapping[str, bytes]) -> None:
-        """Go on from pages of an earlier life, by state key."""
+        """Go on from what an earlier life kept, by state key."""
         for key, data in kept.items():
-            self._pages[key] = msgspec.msgpack.decode(data, type=Page)
+            if key == TODAY:
+                self._spent = msgspec.msgpack.decode(data, type=Spent)
+            else:
+                self._pages[key] = msgspec.msgpack.decode(data, type=Page)
 
     def _page(self, judge: str, rubric: str, tenant: str) -> Page:
         key = _key(judge, rubric, tenant)
@@ -96,4 +139,4 @@ class JudgeStats:
 
 def _key(*whose: str) -> str:
     """State key of the page of this judge, rubric and tenant."""
-    return PREFIX + hashlib.sha256("\0".join(whose).encode()).hexdigest()[:24]
+    return f"{STATE}page." + hashlib.sha256("\0".join(whose).encode()).hexdigest()[:24]

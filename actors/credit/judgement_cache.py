@@ -1,4 +1,4 @@
-"""`JudgementCache`: judgements by content, what they cost, and what is known of the judge: what must not be forgotten.
+"""`JudgementCache`: judgements by content, kept with what they cost and what is known of the judge.
 
 A judgement that cost something is written when it comes, with what the day has cost; what is known of the judge, when a
 batch is done.
@@ -11,14 +11,11 @@ import anyio
 import msgspec
 import structlog
 
-from actors.credit.budget import Budget
-from actors.credit.judge_stats import PREFIX, JudgeStats
+from actors.credit.judge_stats import STATE, JudgeStats
 from actors.messages import Attribution, Trajectory
 from actors.messages.bounded import Bounded
 from actors.store import Store
 
-BUDGET = "attributor.budget"
-"""State key of what was spent."""
 _AT_HAND = 4096
 """Judgements in memory beside the store's."""
 _WRITING = 5.0
@@ -29,9 +26,8 @@ _log = structlog.get_logger(__name__)
 class JudgementCache:
     """One attributor's; without a `memory` all is forgotten with the process."""
 
-    def __init__(self, budget: Budget, memory: Store | None) -> None:
-        self.stats = JudgeStats()
-        self._budget, self._memory, self._opened = budget, memory, False
+    def __init__(self, stats: JudgeStats, memory: Store | None) -> None:
+        self._stats, self._memory, self._opened = stats, memory, False
         self._known: Bounded[str, Attribution] = Bounded(_AT_HAND)
 
     async def open(self) -> None:
@@ -42,12 +38,8 @@ class JudgementCache:
         self._known.clear()
         if self._memory is None or self._opened:
             return
-        kept = await self._memory.states(PREFIX)
-        spent = await self._memory.states(BUDGET)
         try:
-            self.stats.load(kept)
-            if BUDGET in spent:
-                self._budget.load(spent[BUDGET])
+            self._stats.load(await self._memory.states(STATE))
         except msgspec.DecodeError as error:
             _log.error("attributor_state_unreadable", reason=str(error))
         self._opened = True
@@ -71,21 +63,13 @@ class JudgementCache:
         if self._memory is not None and (attribution.tokens or attribution.cost):
             kept = {key: (trajectory.tenant, msgspec.msgpack.encode(paid))}
             with anyio.move_on_after(_WRITING, shield=True):
-                await self._memory.keep_judgements(kept, {BUDGET: self._budget.dump()})
-
-    def spent(self, trajectory: Trajectory, attribution: Attribution) -> None:
-        """An answer cost this much."""
-        if attribution.tokens or attribution.cost:
-            self._budget.add(attribution.tokens, attribution.cost)
-            for page in self.stats.pages(attribution.judge, attribution.rubric, trajectory.tenant):
-                page.tokens += attribution.tokens
-                page.money += attribution.cost
+                await self._memory.keep_judgements(kept, self._stats.costs())
 
     async def write(self) -> None:
         """Write what is new of the judge. What cannot be written is when the batch, which comes again, writes."""
-        pages = self.stats.take()
-        if self._memory is not None and pages:
-            await self._memory.keep_judgements({}, {**pages, BUDGET: self._budget.dump()})
+        news = self._stats.take()
+        if self._memory is not None and news:
+            await self._memory.keep_judgements({}, news)
 
 
 def silent(attribution: Attribution) -> bool:

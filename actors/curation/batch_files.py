@@ -40,13 +40,11 @@ class BatchFiles:
         self.clean()
         order = BatchOrder(
             id=order_id, path=str(path.absolute()), sha256=hashlib.sha256(data).hexdigest(), size=len(data),
-            trajectories=members, groups=len({run.group for run in runs if run.source == "sandbox"}),
-            production=sum(run.source == "production" for run in runs),
-            min_version=min(run.min_version for run in runs), created=now,
+            trajectories=members, production=sum(run.source == "production" for run in runs), created=now,
         )  # fmt: skip
         _log.info(
-            "batch_written", order=order_id, trajectories=len(members), groups=order.groups,
-            production=order.production, oldest=order.min_version,
+            "batch_written", order=order_id, trajectories=len(members), production=order.production,
+            oldest=min(run.min_version for run in runs),
         )  # fmt: skip
         return order
 

@@ -17,10 +17,9 @@ from anyio.lowlevel import checkpoint
 
 from actors.curation.batch_files import KEEP_FILES, BatchFiles
 from actors.curation.curriculum import Curriculum
-from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, UNREPORTED, CuratorSettings, TrainingPool
+from actors.curation.pool import POOL_GROUPS, POOL_PRODUCTION, CuratorSettings, TrainingPool
 from actors.curation.waiting import ORDER_SECONDS, Heard
 from actors.kinds.holdout import held_out
-from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchOrder, Candidate, Directive, Message, OutcomeChanged, Serving
 from actors.messages.lineage import REMEMBERED
 from actors.provisional.outcome_model import STATE, learn
@@ -41,14 +40,16 @@ from actors.system.streams import (
 __all__ = ["Curator", "CuratorSettings"]
 
 _log = structlog.get_logger(__name__)
-_KINDS, _LEVELS = "curator/kinds", "curator/levels"
-"""State: what `Kinds` and the curriculum's `Levels` have saved."""
+_KINDS = "curator/kinds"
+"""State: what `Kinds` has saved."""
 _KINDS_SECONDS = 60.0
 """How often those are saved, if they have changed: a kill costs so many seconds of outcomes, and no run."""
 _GUESS_SECONDS = 10.0
 """How often the outcome model is asked what it can say: what it rests on comes minutes after the runs."""
 _GUESSED = 64
 """Unreported runs that it is asked about at a look: their bodies are read from the store."""
+_UNREPORTED = 16_384
+"""Production runs whose outcome is waited for over a restart: at ten runs a minute a day of them."""
 _PAGE = 256
 """Runs that a start reads, or outcomes that it learns from, between two breaths of the event loop."""
 _AGENTS_SECONDS = 30.0
@@ -83,23 +84,22 @@ class Curator(Actor):
         batches: Path,
         clock: Callable[[], float],
         curriculum: Curriculum | None = None,
-        kinds: Kinds | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
         Args:
             batches: directory of the batch files; the learner must be able to read it.
-            curriculum: told of outcomes and asked for the order of clusters; share it with the rollout.
-            kinds: told of production's outcomes and asked what was to be expected of a run.
+            curriculum: told of outcomes and asked for the order of clusters, with the kinds that tell what was to be
+                expected of a run; share it with the rollout.
             exam: whether a production trajectory, by id, is the gate's.
         """
         self.settings, self._store, self._files, self._clock = settings, store, BatchFiles(batches), clock
-        self.kinds = kinds or Kinds()
-        self.curriculum = curriculum or settings.curriculum(self.kinds.levels)
+        self.curriculum = curriculum or settings.curriculum()
         """What it knows of the clusters."""
+        self.kinds = self.curriculum.kinds
         self.provisional = Provisional()
         """What happened after runs, and how likely it makes their success."""
-        self.pool = TrainingPool(settings, self.curriculum, kinds=self.kinds, exam=exam)
+        self.pool = TrainingPool(settings, self.curriculum, exam=exam)
         """What waits, and what was dropped by reason."""
         self._kinds_saved = self._guessed = self._asked = float("-inf")
         self._rebuilt: dict[str, int] = {}
@@ -112,8 +112,6 @@ class Curator(Actor):
         self.outstanding: BatchOrder | None = None
         """The order that no version has answered yet."""
         self._sent_at, self._attempts = 0.0, 0
-        self.frozen = False
-        """Whether a freeze stops ordering."""
         self.started = False
         """Whether the books have been read."""
 
@@ -130,10 +128,9 @@ class Curator(Actor):
     async def start(self) -> None:
         """Rebuild pool and outstanding order from the store; remove files that nobody will ask for."""
         now, store = self._clock(), self._store
-        self.curriculum.levels.load(await store.state_get(_LEVELS))
+        self.kinds.load(await store.state_get(_KINDS))
         await self._learn_clusters()
         self.pool.clear()
-        self.kinds.load(await store.state_get(_KINDS))
         self.provisional = Provisional()
         self.provisional.model.load(await store.state_get(STATE))
         await self._learn_policy()
@@ -142,14 +139,14 @@ class Curator(Actor):
         await self._fill(now)
         await self._ask_of_agents(now)
         self.started = True
-        orders = await store.batches(KEEP_FILES + 1)
+        orders = await store.newest(BatchOrder, KEEP_FILES + 1)
         await anyio.to_thread.run_sync(self._files.clean, {order.id for order in orders})
         _log.info(
             "curator_started",
             waiting=self.pool.waiting,
             head=self.pool.freshness.head,
             outstanding=self.outstanding.id if self.outstanding else None,
-            frozen=self.frozen,
+            frozen=self.heard.frozen,
         )
 
     async def _learn_clusters(self) -> None:
@@ -171,27 +168,25 @@ class Curator(Actor):
 
     async def _learn_policy(self) -> None:
         """Where the learner stands, what serves, and whether it may learn, as the books say."""
-        self.frozen = await self._store.frozen()
         self.heard = Heard(self.heard.since)
-        for candidate in sorted(await self._store.candidates(REMEMBERED), key=lambda one: one.created):
+        for candidate in sorted(await self._store.newest(Candidate, REMEMBERED), key=lambda one: one.created):
             self._trained(candidate)
-        for directive in reversed(await self._store.directives(REMEMBERED)):
+        for directive in reversed(await self._store.newest(Directive, REMEMBERED, kinds=("freeze", "thaw"))):
             self.heard.directive(directive)
         head = await self._store.head()
         if head is not None:
             self.pool.freshness.trained(head)
-        for serving in reversed(await self._store.servings(limit=_SERVINGS)):
+        for serving in reversed(await self._store.newest(Serving, _SERVINGS)):
             self.pool.freshness.serves(serving)
 
     async def _fill(self, now: float) -> None:
-        """The pool, with what is neither used nor dropped: what nobody has reported a page at a time."""
+        """The pool, with what is neither used nor dropped, a page at a time."""
         room = POOL_GROUPS * self.settings.group_size + POOL_PRODUCTION
         # What lies further back than the pool has room for would wait for ever, and nobody would say so.
         self.effects["pool full"] += await self._store.drop_unused(room, "pool full")
-        self.effects["no outcome"] += await self._store.drop_unused(UNREPORTED, "no outcome", reported=False)
-        self._put(await self._store.unused(room), now)
+        self.effects["no outcome"] += await self._store.drop_unused(_UNREPORTED, "no outcome", reported=False)
         after = (-1.0, "")
-        while page := await self._store.unreported(after, _PAGE):
+        while page := await self._store.unused(after, _PAGE):
             self._put(page, now)
             await checkpoint()
             after = (page[-1].trajectory.ended, page[-1].id)
@@ -205,17 +200,14 @@ class Curator(Actor):
         """Fill the pool; order if it is time."""
         records: list[Message] = []
         latest = await self._store.latest(self.name, [received.message for received in batch])
-        # After a restart the pool has, and may have ordered, what the stream has yet to deliver. And what was in an
-        # order is in no other one, whatever is reported of it later.
-        settled = await self._store.settled(list(latest.runs))
         for received in batch:
             match received.message:
                 case Attributed(id=key):
                     item = latest.runs[key]
                     self.provisional.saw(item.trajectory, exam=self._kept(item))
-                    records += self._take(item, latest, settled)
+                    records += self._take(item, latest)
                 case OutcomeChanged(id=key) if key in latest.runs:
-                    records += self._take(latest.runs[key], latest, settled)
+                    records += self._take(latest.runs[key], latest)
                 case Candidate() as candidate:
                     records.append(candidate)
                     self._answered(candidate)
@@ -227,8 +219,6 @@ class Curator(Actor):
                     if kind == "drift":
                         self.kinds.drifted(directive.details)
                         await self._save_kinds()
-                    elif kind in ("freeze", "thaw"):
-                        self.frozen = kind == "freeze"
                 case _:
                     pass
         return await self._order(records)
@@ -244,11 +234,13 @@ class Curator(Actor):
         await self._guess(now)
         return await self._order([])
 
-    def _take(self, item: Attributed, latest: Latest, settled: set[str]) -> list[Message]:
+    def _take(self, item: Attributed, latest: Latest) -> list[Message]:
         """Into the pool; and once a revision to curriculum and estimates, but for what is the gate's."""
         run = item.trajectory
-        if item.id not in settled:
-            settled.add(item.id)  # a batch may tell of it twice
+        # After a restart the pool has, and may have ordered, what the stream has yet to deliver. And what was in an
+        # order is in no other one, whatever is reported of it later.
+        if item.id not in latest.settled:
+            latest.settled.add(item.id)  # a batch may tell of it twice
             self.pool.add(item, self._clock())
         if run.source == "probe" or self._kept(item) or not latest.news(run):
             return []
@@ -266,7 +258,7 @@ class Curator(Actor):
         self._kinds_saved = self._clock()
         self.kinds.erase(await self._store.tombstoned(self.kinds.runs))
         self.provisional.erase(await self._store.tombstoned(self.provisional.runs))
-        for key, part in ((_KINDS, self.kinds), (_LEVELS, self.curriculum.levels), (STATE, self.provisional.model)):
+        for key, part in ((_KINDS, self.kinds), (STATE, self.provisional.model)):
             data = part.to_save()
             if data is not None:
                 await self._store.state_put(key, data)
@@ -291,10 +283,9 @@ class Curator(Actor):
             self.provisional.give_again()
         if not self.settings.provisional:
             return
-        for chance in self.provisional.due(now, _GUESSED):
-            item = await self._store.trajectory(chance.id)
-            if isinstance(item, Attributed):
-                self.pool.guess(item, chance)
+        due = {chance.id: chance for chance in self.provisional.due(now, _GUESSED)}
+        for item in await self._store.still_unused(list(due)):
+            self.pool.guess(item, due[item.id])
 
     def _trained(self, candidate: Candidate) -> None:
         self.pool.freshness.trained(candidate)
@@ -316,8 +307,8 @@ class Curator(Actor):
 
     async def _order(self, records: list[Message]) -> Result:
         outputs: list[Output] = []
-        selected = self.pool.select(self._clock()) if self.outstanding is None and not self.frozen else []
-        if selected:
+        may = self.outstanding is None and not self.heard.frozen
+        if may and (selected := self.pool.select(self._clock())):
             order = await anyio.to_thread.run_sync(self._files.write, selected, self._clock())
             self.outstanding, self._sent_at, self._attempts = order, self._clock(), 1
             runs = [item.attributed.trajectory for item in selected]

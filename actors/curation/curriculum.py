@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from math import ceil
 
 from actors.curation.bandit import CLUSTERS, Gains
+from actors.kinds.kinds import Kinds
 from actors.kinds.levels import Levels
 from actors.messages import Trajectory
 from actors.messages.bounded import Bounded
@@ -31,15 +32,19 @@ class Curriculum:
 
     def __init__(
         self,
-        levels: Levels | None = None,
+        kinds: Kinds | None = None,
         *,
         replay_share: float = 0.25,
         mix_share: float = 0.125,
     ) -> None:
         self._replay_share, self._mix_share = replay_share, mix_share
-        self.levels = levels or Levels()
-        """Which cluster a goal, or a run, is of."""
+        self.kinds = kinds or Kinds()
         self.clear()
+
+    @property
+    def levels(self) -> Levels:
+        """Which cluster a goal, or a run, is of."""
+        return self.kinds.levels
 
     def clear(self) -> None:
         """Forget all outcomes."""

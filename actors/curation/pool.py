@@ -16,14 +16,11 @@ from actors.curation.curriculum import Curriculum
 from actors.curation.freshness import Fate, Freshness
 from actors.kinds.holdout import held_out
 from actors.kinds.kinds import Kinds
-from actors.kinds.levels import Levels
 from actors.messages import Attributed, BatchItem, Trajectory
 from actors.messages.bounded import Bounded
 from actors.provisional.waiting import Chance
 from actors.store import Dropped
 
-UNREPORTED = 16_384
-"""Production runs that wait for their outcome: at ten runs a minute a day of them."""
 GUIDED_STALENESS = 1
 """Like `max_staleness`, of rollouts that saw experience: stripped and stale did not go together (0 % and 74 %)."""
 MIN_GROUP = 4
@@ -68,10 +65,10 @@ class CuratorSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Replay among the groups: theirs is the share of the whole batch, whatever production brings."""
         return min(1.0, self.replay_share / (1.0 - self.production_share))
 
-    def curriculum(self, levels: Levels | None = None) -> Curriculum:
+    def curriculum(self, kinds: Kinds | None = None) -> Curriculum:
         """A fresh one by these settings."""
         replay_share = min(self.group_replay, 1.0 - self.mix_share)
-        return Curriculum(levels, replay_share=replay_share, mix_share=self.mix_share)
+        return Curriculum(kinds, replay_share=replay_share, mix_share=self.mix_share)
 
 
 class _Group:
@@ -101,7 +98,6 @@ class TrainingPool:
         settings: CuratorSettings,
         curriculum: Curriculum | None = None,
         *,
-        kinds: Kinds | None = None,
         exam: Callable[[str], bool] = held_out,
     ) -> None:
         """
@@ -109,17 +105,14 @@ class TrainingPool:
             exam: whether a production trajectory, by id, is the gate's and never trained on.
         """
         self._settings, self.held_out = settings, exam
-        self._kinds = kinds or Kinds()
-        self._curriculum = curriculum or settings.curriculum(self._kinds.levels)
+        self._curriculum = curriculum or settings.curriculum()
+        self._kinds = self._curriculum.kinds
         self.clear()
 
     def clear(self) -> None:
         """Forget what waits, and what is fresh."""
         self._groups: OrderedDict[str, _Group] = OrderedDict()
         self._production: OrderedDict[str, Attributed] = OrderedDict()
-        self.unreported: OrderedDict[str, Trajectory] = OrderedDict()
-        """Production of which nobody has said yet how it went, without its texts: when the outcome has come the body is
-        fetched from the store."""
         self._guesses: Bounded[str, tuple[Attributed, Chance]] = Bounded(POOL_PRODUCTION)
         """Unreported runs of which the outcome model may speak; they take what room reported ones leave."""
         self._drops: list[Dropped] = []
@@ -165,7 +158,8 @@ class TrainingPool:
         return drops
 
     def add(self, item: Attributed, now: float) -> None:
-        """Take in an attributed trajectory, or a newer word on its outcome; what is here already changes nothing."""
+        """Take in an attributed trajectory, or a newer word on its outcome; what is here already changes nothing, nor
+        does production of which nobody has said yet how it went: the store has it."""
         run = item.trajectory
         if run.source == "production":
             self._add_production(item)
@@ -175,12 +169,12 @@ class TrainingPool:
             self._drop("no group" if run.source == "sandbox" else run.source, item.id)
 
     def guess(self, item: Attributed, chance: Chance) -> None:
-        """Take in what the outcome model makes of a run, if it waits unreported."""
-        if item.id in self.unreported and item.trajectory.outcome is None and not self._unfit(item):
+        """Take in what the outcome model makes of a run that waits unreported."""
+        if item.trajectory.outcome is None and not self._unfit(item) and not self.held_out(item.id):
             self._guesses[item.id] = (item, chance)
 
     def drop_guesses(self) -> None:
-        """Forget them all; their runs wait for a report as before."""
+        """Forget them all; their runs wait for a report, or for the next model."""
         self._guesses.clear()
 
     def select(self, now: float) -> list[BatchItem]:
@@ -213,16 +207,10 @@ class TrainingPool:
             return
         self._production.pop(item.id, None)
         if run.outcome is not None:
-            self.unreported.pop(item.id, None)
             self._guesses.pop(item.id, None)
         if reason := self._unfit(item) or ("held out" if self.held_out(item.id) else ""):
             self._drop(reason, item.id)
-        elif run.outcome is None:
-            # Production's usual case: it is said hours later, if at all.
-            self.unreported[item.id] = msgspec.structs.replace(run, goal="", tools=b"", steps=run.steps[:0], rows=())
-            if len(self.unreported) > UNREPORTED:
-                self._drop("no outcome", self.unreported.popitem(last=False)[0])
-        else:
+        elif run.outcome is not None:
             self._production[item.id] = item
             if len(self._production) > POOL_PRODUCTION:
                 self._drop("pool full", self._production.popitem(last=False)[0])
@@ -259,11 +247,9 @@ class TrainingPool:
             if gone := self._gone(item.trajectory):
                 del self._production[key]
                 self._drop(gone, key)
-        for key, run in list(self.unreported.items()):
-            if self._gone(run):
-                del self.unreported[key]
-                self._guesses.pop(key, None)
-                self._drop("no outcome", key)
+        for key, (item, _) in list(self._guesses.items()):
+            if self._gone(item.trajectory):
+                del self._guesses[key]
         for group in self._groups.values():
             for member in list(group.members):
                 if gone := self._gone(member.trajectory):
@@ -321,10 +307,9 @@ class TrainingPool:
         So its advantage is w times that of V, the expectation of the advantage that its unknown outcome has.
         """
         item, said = self._guesses.pop(unit.name)
-        self.unreported.pop(unit.name, None)
         estimate = self._kinds.estimate(item.trajectory)
         assert estimate is not None
-        outcome = estimate.mean + said.weight * (said.chance - estimate.mean)
+        outcome = estimate + said.weight * (said.chance - estimate)
         run = msgspec.structs.replace(item.trajectory, outcome=outcome, provisional=True)
         return self._alone(msgspec.structs.replace(item, trajectory=run))
 

@@ -17,7 +17,6 @@ _SAMPLING = "sample at temperature 1 and top_p 1, or set engines.logprobs (docs/
 _GREEDY = "let the agent sample at temperature 1: the best guess alone has nothing to be compared with"
 _FORCED = "leave the choice to the model in these calls: what is forced was not sampled from the weights"
 _LABELLED = "serve from an engine in [engines], which is labelled with its version (docs/attach.md)"
-_SIDES = "nothing: titles, summaries and the like are no work of the agent"
 _TELLS = "report outcomes that differ: a score between 0 and 1 tells more than a success that always comes"
 _LEARNER = "look into the learner's log: it names the trajectory and the field"
 _DOWN = "see that the learner runs: systemctl status evolved-learner"
@@ -71,7 +70,6 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     **{f"{kind}_penalty": (f"were sampled with a {kind} penalty", _SAMPLING) for kind in _PENALTIES},
     "logit_bias": ("were sampled with a logit_bias", _FORCED),
     "unknown sampling defaults": ("came from an engine that does not say how it samples", _RENDER),
-    "side call": ("are calls beside the work", _SIDES),
     "no weight versions": ("came from weights that the engine did not name", _LABELLED),
     "the lesson moved between turns": ("had a lesson that moved between calls", "nothing: it is rare"),
     # of the learner

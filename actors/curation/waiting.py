@@ -34,6 +34,11 @@ class Heard:
         """When there last was a new version, and which; 0: never."""
         self.freeze: Directive | None = None
 
+    @property
+    def frozen(self) -> bool:
+        """Whether somebody stopped learning."""
+        return self.freeze is not None
+
     def answer(self, candidate: Candidate) -> None:
         """The learner has said something; candidates come in the order of their times."""
         if candidate.answer == "went_back":
@@ -71,7 +76,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     heard: Heard
     halted: str = ""
     """The kill switch's reason."""
-    frozen: bool = False
     ordered: float | None = None
     """Since when an order waits for the learner's answer."""
     ordered_runs: int = 0
@@ -130,7 +134,7 @@ def waiting(facts: Facts) -> Learning:
     """What learning waits for."""
     groups, heard = facts.groups_needed > 0, facts.heard
     have, need = (facts.groups, facts.groups_needed) if groups else (facts.fresh, facts.fresh_needed)
-    if facts.halted or facts.frozen:
+    if facts.halted or facts.heard.frozen:
         return _frozen(facts)
     if facts.ordered is not None:
         found = _learner(facts, facts.ordered)

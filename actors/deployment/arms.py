@@ -170,19 +170,19 @@ class ArmsCount:
         store, since = self._store, trial.since
         lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
         lately = lately if self._alone else []
-        judged = await store.judged_outcomes(trial.goal.version, since=since, limit=self._sample)
-        runs = await store.recent_outcomes(source="production", since=since, limit=_BOTH)
+        judged = await store.recent_outcomes(version=trial.goal.version, since=since, limit=self._sample)
+        runs = await store.recent_outcomes(since=since, limit=_BOTH)
         if self._alone:
-            judged += await store.judged_outcomes(stable, until=since, limit=SAMPLE)
-            runs += await store.recent_outcomes(source="production", until=since, limit=SAMPLE)
+            judged += await store.recent_outcomes(version=stable, until=since, limit=SAMPLE)
+            runs += await store.recent_outcomes(until=since, limit=SAMPLE)
             earlier = [
                 row for version in lately
-                for row in await store.judged_outcomes(version, until=since, limit=SAMPLE)
+                for row in await store.recent_outcomes(version=version, until=since, limit=SAMPLE)
             ]  # fmt: skip
             judged += sorted(earlier, key=lambda row: row.ended, reverse=True)[:SAMPLE]
         else:
-            judged += await store.judged_outcomes(stable, since=since, limit=_BOTH)
-            judged += await store.judged_outcomes(-1, since=since, limit=_BOTH)
+            judged += await store.recent_outcomes(version=stable, since=since, limit=_BOTH)
+            judged += await store.recent_outcomes(version=-1, since=since, limit=_BOTH)
         self.rows = len(judged) + len(runs)
         await self._read([row.id for row in (*judged, *runs)], trial, stable, periods)
         if self._alone:
@@ -298,8 +298,6 @@ class ArmsCount:
 
 def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:
     """True: it was on trial. By the weights that sampled it; of several engines by the engine where it does not say."""
-    if run.side_of:
-        return None
     version = run.min_version if run.min_version == run.max_version else None
     if run.started < trial.since:
         return False if alone and version == stable and run.ended < trial.since else None

@@ -52,13 +52,13 @@ class DeploymentLog:
     async def open(self, store: Store) -> None:
         """Read everything anew."""
         self._verdicts, self._directives, self._servings = {}, {}, {}
-        for verdict in await store.verdicts(limit=_REMEMBERED):
+        for verdict in await store.newest(Verdict, _REMEMBERED):
             self.hear(verdict)
         self.frozen = await store.frozen()
-        for directive in reversed(await store.directives(limit=_REMEMBERED)):
+        for directive in reversed(await store.newest(Directive, _REMEMBERED)):
             self.hear(directive)
         for name in self._engines:
-            self._servings |= {item.id: item for item in await store.servings(engine=name, limit=_REMEMBERED)}
+            self._servings |= {item.id: item for item in await store.newest(Serving, _REMEMBERED, engine=name)}
 
     def hear(self, message: Verdict | Directive) -> None:
         """Take in what was decided, if it is whose it says.

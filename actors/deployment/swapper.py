@@ -50,16 +50,6 @@ _STALE_TICKS = 6
 """The tap believes its routes for so many reconciliations without news."""
 
 
-class SwapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the swapper works."""
-
-    reconcile_seconds: float = 5.0
-    """Between two looks at the engines when nothing is heard."""
-    swap_timeout: float = 180.0
-    """Seconds a swap may take in all, validation and a rollback included."""
-    canary: CanarySettings = CanarySettings()
-
-
 class Swapper(Actor):
     """Actor: verdicts and directives in, served versions and the canary's end out."""
 
@@ -69,7 +59,6 @@ class Swapper(Actor):
 
     def __init__(
         self,
-        settings: SwapperSettings,
         *,
         store: Store,
         engines: Mapping[str, Engine],
@@ -78,6 +67,9 @@ class Swapper(Actor):
         key: SigningKey,
         keys: PublicKeys,
         clock: Callable[[], float],
+        canary: CanarySettings,
+        reconcile_seconds: float = 5.0,
+        swap_timeout: float = 180.0,
         times: VersionTimeline | None = None,
         routes: Path | None = None,
         weights: Mapping[str, float] | None = None,
@@ -91,21 +83,23 @@ class Swapper(Actor):
             versions: directory that holds the version directories `v<NNNNNN>`.
             key: signs what becomes of a canary.
             keys: that verdicts and orders must be signed with.
+            reconcile_seconds: between two looks at the engines when nothing is heard.
+            swap_timeout: seconds a swap may take in all, validation and a rollback included.
             times: told what every engine was seen to serve.
             routes: file for the tap; none: the tap has one engine.
             weights: by engine, of new trajectories at the tap; none: all have the same.
             halted: why nothing may be brought in, whatever was ordered; empty if nothing says so.
             kinds: what goals are alike, for trials.
         """
-        self._settings, self._store, self._engines, self._runner = settings, store, engines, runner
-        self.tick_seconds = settings.reconcile_seconds
+        self._store, self._engines, self._runner, self._swap_timeout = store, engines, runner, swap_timeout
+        self.tick_seconds = self._reconcile_seconds = reconcile_seconds
         self._versions, self._key, self._clock, self._halted = versions, key, clock, halted
         self._routes = routes if len(engines) > 1 else None
         self._times = times or VersionTimeline(clock)
         weighed = {name: (weights or {}).get(name, 1.0) for name in engines}
         total = sum(weighed.values()) or 1.0
         parts = {name: weight / total for name, weight in weighed.items()}
-        self._watch = CanaryWatch(settings.canary, store, parts=parts, kinds=kinds)
+        self._watch = CanaryWatch(canary, store, parts=parts, kinds=kinds)
         self._deployment_log = DeploymentLog(engines, versions=versions, keys=keys, clock=clock)
         self.pauses = self._deployment_log.pauses
         """Seconds that each engine took no new request for, by swap."""
@@ -292,7 +286,7 @@ class Swapper(Actor):
         if look.version is None:
             return None
         wanted = self._plan()
-        want = wanted.goal(name, frozen=self._held, canary=name)
+        want = wanted.goal(name)
         if want is None and wanted.gave_up.get(name):
             self._waits[name] = "did not take what is stable"
         # What the first engine came up with is where everything starts from, also for a trial that waits for it. Later
@@ -357,7 +351,7 @@ class Swapper(Actor):
         self._collected.discard(name)
         good = self._deployment_log.directory(version)
         try:
-            with anyio.fail_after(self._settings.swap_timeout):
+            with anyio.fail_after(self._swap_timeout):
                 return await self._runner.swap(
                     name, Path(want.path), want.version, manifest=want.manifest, last_good=good,
                     last_version=max(version, 0),
@@ -373,17 +367,17 @@ class Swapper(Actor):
         """Tell the tap, if that is news or the old news gets stale."""
         if self._routes is None:
             return
-        settings, now, trial = self._settings, self._clock(), self._plan().trial
-        lasts = settings.swap_timeout if swapping else 0.0
+        now, trial = self._clock(), self._plan().trial
+        lasts = self._swap_timeout if swapping else 0.0
         routes = Routes(
-            until=now + lasts + _STALE_TICKS * settings.reconcile_seconds,
+            until=now + lasts + _STALE_TICKS * self._reconcile_seconds,
             canary="" if trial is None else trial.engine,
             share=0.0 if trial is None else self._watch.needs(trial).share,
             closed=tuple(name for name, look in self._looks.items() if name == swapping or look.paused),
             versions={name: look.version for name, look in self._looks.items() if look.version is not None},
         )
         old = self._shown
-        fresh = old.until - now > settings.reconcile_seconds * _STALE_TICKS / 2
+        fresh = old.until - now > self._reconcile_seconds * _STALE_TICKS / 2
         if fresh and msgspec.structs.replace(routes, until=old.until) == old:
             return
         try:

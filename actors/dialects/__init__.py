@@ -4,41 +4,35 @@ from typing import Any
 
 import msgspec
 
-from actors.dialects.anthropic import ANTHROPIC
-from actors.dialects.chat import CHAT, COMPLETIONS
+from actors.dialects import anthropic, chat, completions, responses
 from actors.dialects.conversation import Conversation, Item, canonical, digest
-from actors.dialects.form import Dialect, Merged, Tokens
-from actors.dialects.responses import RESPONSES
+from actors.dialects.form import DECODE_ERRORS, Dialect, Merged, Tokens
 from actors.messages import Exchange
 from actors.messages.dialects import DialectName, dialect_at
 
 DIALECTS: dict[DialectName, Dialect] = {
-    "chat": CHAT, "completions": COMPLETIONS, "responses": RESPONSES, "anthropic": ANTHROPIC,
+    "chat": chat, "completions": completions, "responses": responses, "anthropic": anthropic,
 }  # fmt: skip
-_PLAIN = Dialect(
-    merge=lambda events: Merged([msgspec.Raw(data) for data in events], bool(events), "a stream of an unknown form"),
-    ended=lambda body: True,
-    tokens=lambda body: Tokens(why="no conversation"),
-    read=lambda request, response: Conversation(items=()),
-)
-"""`/v1/embeddings` and all paths that nobody knows: kept as they came, and no step of anything."""
 
 
-def dialect_of(path: str) -> Dialect:
-    """The dialect that is spoken at `path`."""
+def dialect_of(path: str) -> Dialect | None:
+    """The dialect that is spoken at `path`; None of what is kept as it came and is no step of anything."""
     name = dialect_at(path)
-    return _PLAIN if name is None else DIALECTS[name]
+    return None if name is None else DIALECTS[name]
 
 
 def read_conversation(exchange: Exchange) -> Conversation:
     """What was said; empty where the JSON is not what the dialect has there."""
-    return dialect_of(exchange.endpoint).read(_object(exchange.request), _object(exchange.response))
+    dialect = dialect_of(exchange.endpoint)
+    if dialect is None:
+        return Conversation(items=())
+    return dialect.read(_object(exchange.request), _object(exchange.response))
 
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return {}
     return found if isinstance(found, dict) else {}
 

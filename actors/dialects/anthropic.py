@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from actors.dialects.conversation import Conversation, Item, as_json, dicts, merged, text_of, tool_call
-from actors.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, pack, value
+from actors.dialects.form import NULL, Fields, Merged, Tokens, error_text, pack, value
 from actors.ports.tool_answers.reader import flagged
 
 TOKENS = "evolved_tokens"
@@ -70,7 +70,7 @@ class _Block:
         return made
 
 
-def _merge(events: Sequence[bytes]) -> Merged:
+def merge(events: Sequence[bytes]) -> Merged:
     message: dict[str, Any] | None = None
     tokens: bytes = b""
     blocks: dict[int, _Block] = {}
@@ -102,7 +102,7 @@ def _merge(events: Sequence[bytes]) -> Merged:
     return Merged(message, stopped and message.get("stop_reason") is not None and not error, error)
 
 
-def _ended(body: Fields) -> bool:
+def ended(body: Fields) -> bool:
     return value(body, "type") != "message" or value(body, "stop_reason") is not None
 
 
@@ -116,7 +116,7 @@ class _Told(msgspec.Struct):
 _TOLD = msgspec.json.Decoder(_Told | None)
 
 
-def _tokens(body: Fields) -> Tokens:
+def tokens(body: Fields) -> Tokens:
     told = _TOLD.decode(body.get(TOKENS, NULL))
     if told is None:
         # Its engine runs without the plug-in.
@@ -127,7 +127,7 @@ def _tokens(body: Fields) -> Tokens:
 _LIMITS = ("max_tokens", "model_context_window_exceeded")
 
 
-def _read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
+def read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
     items: list[Item] = []
     if system := text_of(request.get("system")):
         items.append(Item("system", system))
@@ -147,16 +147,9 @@ def _read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversati
 def _answer(content: Any, cut: bool = False) -> Item:
     if not isinstance(content, list):
         return Item("assistant", text_of(content), cut=cut)
-    blocks = dicts(content)
-    text = "\n".join(
-        block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)
-    )
-    calls = tuple(
-        tool_call(block.get("name"), block.get("input"), block.get("id"))
-        for block in blocks
-        if block.get("type") == "tool_use"
-    )
-    return Item("assistant", text, calls, cut=cut)
+    calls = [block for block in dicts(content) if block.get("type") == "tool_use"]
+    called = tuple(tool_call(call.get("name"), call.get("input"), call.get("id")) for call in calls)
+    return Item("assistant", text_of(_texts(content)), called, cut=cut)
 
 
 def _said(content: Any) -> Iterator[Item]:
@@ -164,21 +157,14 @@ def _said(content: Any) -> Iterator[Item]:
     if not isinstance(content, list):
         yield Item("user", text_of(content))
         return
-    words: list[str] = []
     for block in dicts(content):
         if block.get("type") == "tool_result":
             call_id = block.get("tool_use_id")
             text = flagged(text_of(block.get("content")), block.get("is_error") is True)
             yield Item("tool", text, (), call_id if isinstance(call_id, str) else "")
-        elif (said := _words(block)) is not None:
-            words.append(said)
-    if words:
-        yield Item("user", "\n".join(words))
+    if texts := _texts(content):
+        yield Item("user", text_of(texts))
 
 
-def _words(block: dict[str, Any]) -> str | None:
-    text = block.get("text") if block.get("type") == "text" else None
-    return text if isinstance(text, str) else None
-
-
-ANTHROPIC = Dialect(merge=_merge, ended=_ended, tokens=_tokens, read=_read)
+def _texts(content: Any) -> list[dict[str, Any]]:
+    return [block for block in dicts(content) if block.get("type") == "text" and isinstance(block.get("text"), str)]

@@ -1,13 +1,12 @@
-"""`/v1/chat/completions` and `/v1/completions`: choices, deltas, and the token fields that vLLM adds to them."""
+"""`/v1/chat/completions`: choices, deltas, and the token fields that vLLM adds to them."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from actors.dialects.conversation import Conversation, Item, Role, as_json, dicts, merged, text_of, tool_call
-from actors.dialects.form import NULL, Dialect, Fields, Merged, Tokens, error_text, objects, pack, value
+from actors.dialects.form import NULL, Fields, Merged, Tokens, error_text, objects, pack, value
 from actors.messages import ToolCall
 
 _ABORTED = ("abort", "error")
@@ -169,7 +168,8 @@ class _Choice:
         return joined
 
 
-def _merge(events: Sequence[bytes], *, text: bool) -> Merged:
+def merge(events: Sequence[bytes], *, text: bool = False) -> Merged:
+    """As in `Dialect`; `text`: of text completions."""
     whole: dict[str, Any] = {}
     choices: dict[int, _Choice] = {}
     error = ""
@@ -195,8 +195,8 @@ def _merge(events: Sequence[bytes], *, text: bool) -> Merged:
         return Merged([msgspec.Raw(data) for data in events], False, error or "a stream of an unknown form")
     whole["object"] = "text_completion" if text else "chat.completion"
     whole["choices"] = [choices[index].whole(text) for index in sorted(choices)]
-    ended = all(choice.finish is not None and choice.finish not in _ABORTED for choice in choices.values())
-    return Merged(whole, ended and not error, error)
+    finished = all(choice.finish is not None and choice.finish not in _ABORTED for choice in choices.values())
+    return Merged(whole, finished and not error, error)
 
 
 def _keep(whole: dict[str, Any], chunk: _Chunk, names: Sequence[str]) -> None:
@@ -206,7 +206,7 @@ def _keep(whole: dict[str, Any], chunk: _Chunk, names: Sequence[str]) -> None:
             whole.setdefault(name, raw)
 
 
-def _ended(body: Fields) -> bool:
+def ended(body: Fields) -> bool:
     """The engine did not give up in the middle and answer with what it had."""
     raw = bytes(body.get("choices", NULL))
     if not any(mark in raw for mark in _ABORT_MARKS):
@@ -228,7 +228,7 @@ _IDS = msgspec.json.Decoder(list[int] | None)
 _LOGPROBS = msgspec.json.Decoder(_ChatLogProbs | None)
 
 
-def _tokens(body: Fields, *, where: str) -> Tokens:
+def tokens(body: Fields, *, where: str = "/v1/chat/completions") -> Tokens:
     choices = objects(body, "choices")
     if len(choices) != 1:
         return Tokens(why="several choices" if choices else f"no token ids from {where}")
@@ -249,8 +249,8 @@ def _tokens(body: Fields, *, where: str) -> Tokens:
         logprobs = [logprob for logprob in found.token_logprobs if logprob is not None]
     else:
         return Tokens(why=f"no log-probs from {where}")
-    tokens = pack(prompt, ids, logprobs, value(choice, "weight_versions"))
-    return msgspec.structs.replace(tokens, masked=_masked(ids, found.content)) if -1 in ids else tokens
+    packed = pack(prompt, ids, logprobs, value(choice, "weight_versions"))
+    return msgspec.structs.replace(packed, masked=_masked(ids, found.content)) if -1 in ids else packed
 
 
 def _masked(ids: Sequence[int], entries: Sequence[_Entry] | None) -> tuple[str, ...]:
@@ -264,8 +264,8 @@ _ROLES: dict[Any, Role] = {
 }  # fmt: skip
 
 
-def _read_chat(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
-    answers = [(choice.get("message"), _cut(choice)) for choice in dicts(response.get("choices"))]
+def read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
+    answers = [(choice.get("message"), cut_at_limit(choice)) for choice in dicts(response.get("choices"))]
     return Conversation(
         items=merged(_item(message) for message in dicts(request.get("messages"))),
         answers=[_answer(answer, cut) for answer, cut in answers if isinstance(answer, dict) and answer],
@@ -273,20 +273,8 @@ def _read_chat(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conve
     )
 
 
-def _read_completion(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
-    """A text completion: the prompt is one thing that a user said, whatever the client's template put into it."""
-    prompt = request.get("prompt")
-    text = prompt if isinstance(prompt, str) else ""
-    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
-        text = prompt[0]
-    answers = [(choice.get("text"), _cut(choice)) for choice in dicts(response.get("choices"))]
-    return Conversation(
-        items=[Item("user", text)] if prompt else [],
-        answers=[Item("assistant", answer, cut=cut) for answer, cut in answers if isinstance(answer, str)],
-    )
-
-
-def _cut(choice: dict[str, Any]) -> bool:
+def cut_at_limit(choice: dict[str, Any]) -> bool:
+    """Whether the engine stopped at a limit of tokens."""
     return choice.get("finish_reason") == "length"
 
 
@@ -313,13 +301,3 @@ def _answer(message: dict[str, Any], cut: bool = False) -> Item:
     if not text and isinstance(refusal := message.get("refusal"), str):
         text = refusal
     return Item("assistant", text, tuple(calls), cut=cut)
-
-
-CHAT = Dialect(
-    merge=partial(_merge, text=False), ended=_ended, tokens=partial(_tokens, where="/v1/chat/completions"),
-    read=_read_chat,
-)  # fmt: skip
-COMPLETIONS = Dialect(
-    merge=partial(_merge, text=True), ended=_ended, tokens=partial(_tokens, where="/v1/completions"),
-    read=_read_completion,
-)  # fmt: skip

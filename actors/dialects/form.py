@@ -5,8 +5,8 @@ Values that nobody looks into stay as the bytes that the engine wrote (`msgspec.
 
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -46,17 +46,24 @@ class Tokens(msgspec.Struct, frozen=True):
     """As in `Exchange`."""
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """How one endpoint speaks."""
+class Dialect(Protocol):
+    """How one endpoint speaks: a module of this room."""
 
-    merge: Callable[[Sequence[bytes]], Merged]
-    """The data of each server-sent event -> the response. Raises msgspec.DecodeError for what it cannot merge."""
-    ended: Callable[[Fields], bool]
-    """Whether the response is whole, and not broken off by the engine."""
-    tokens: Callable[[Fields], Tokens]
-    """May raise `TOKEN_ERRORS`."""
-    read: Callable[[Mapping[str, Any], Mapping[str, Any]], Conversation]
-    """(request, response) -> what was said."""
+    def merge(self, events: Sequence[bytes], /) -> Merged:
+        """The data of each server-sent event -> the response. Raises msgspec.DecodeError for what it cannot merge."""
+        ...
+
+    def ended(self, body: Fields, /) -> bool:
+        """Whether the response is whole, and not broken off by the engine."""
+        ...
+
+    def tokens(self, body: Fields, /) -> Tokens:
+        """May raise `TOKEN_ERRORS`."""
+        ...
+
+    def read(self, request: Mapping[str, Any], response: Mapping[str, Any], /) -> Conversation:
+        """What was said."""
+        ...
 
 
 def value(fields: Fields, name: str) -> Any:

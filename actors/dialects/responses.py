@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from actors.dialects.conversation import Conversation, Item, Role, as_json, dicts, merged, text_of, tool_call
-from actors.dialects.form import FIELDS, NULL, Dialect, Fields, Merged, Tokens, error_text, pack, value
+from actors.dialects.form import FIELDS, NULL, Fields, Merged, Tokens, error_text, pack, value
 
 _WHERE = "/v1/responses"
 _TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
@@ -27,13 +27,13 @@ class _Event(msgspec.Struct):
 _EVENT = msgspec.json.Decoder(_Event)
 
 
-def _merge(events: Sequence[bytes]) -> Merged:
+def merge(events: Sequence[bytes]) -> Merged:
     for data in reversed(events[-3:]):
         event = _EVENT.decode(data)
         if event.type in _TERMINAL and event.response != NULL:
             body = FIELDS.decode(event.response)
             failed = value(body, "error")
-            return Merged(body, _ended(body), error_text(failed) if failed else "")
+            return Merged(body, ended(body), error_text(failed) if failed else "")
     return _cut_off([_EVENT.decode(data) for data in events])
 
 
@@ -72,7 +72,7 @@ def _extend(item: dict[str, Any], kind: str, delta: str) -> None:
     content[-1][field] = str(content[-1].get(field) or "") + delta
 
 
-def _ended(body: Fields) -> bool:
+def ended(body: Fields) -> bool:
     return value(body, "status") in _OVER
 
 
@@ -88,7 +88,7 @@ _PIECES = msgspec.json.Decoder(list[_Piece] | None)
 _MISSING = f"no token ids from {_WHERE}"
 
 
-def _tokens(body: Fields) -> Tokens:
+def tokens(body: Fields) -> Tokens:
     try:
         asked, said = (_PIECES.decode(body.get(name, NULL)) for name in ("input_messages", "output_messages"))
     except msgspec.ValidationError:
@@ -109,7 +109,7 @@ _SILENT = ("reasoning", "compaction")
 """Items that clients keep or leave out as they like."""
 
 
-def _read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
+def read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
     said = request.get("input")
     items = [Item("user", said)] if isinstance(said, str) else _items(said)
     if isinstance(instructions := request.get("instructions"), str) and instructions:
@@ -158,7 +158,8 @@ def _item(entry: dict[str, Any]) -> Item | None:
         return Item("tool", text, (), call_id if isinstance(call_id, str) else "")
     if kind.endswith("_call"):
         arguments = entry.get("arguments", entry.get("input", entry.get("action")))
-        return Item("assistant", "", (tool_call(entry.get("name") or kind, arguments, call_id),), "", refs)
+        name = entry.get("name") or kind.removesuffix("_call")
+        return Item("assistant", "", (tool_call(name, arguments, call_id),), "", refs)
     return None
 
 
@@ -169,6 +170,3 @@ def _refusal(content: Any) -> str:
 
 def _ref(found: Any) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) and found else ()
-
-
-RESPONSES = Dialect(merge=_merge, ended=_ended, tokens=_tokens, read=_read)

@@ -150,7 +150,7 @@ class Experiencer(Actor):
         lessons = await self._store.experiences()
         self._pool.load(lessons)
         self._drawing.learn_intents(lessons)
-        for serving in await self._store.servings(limit=1):
+        for serving in await self._store.newest(Serving, 1):
             self._reviewing.swapped(serving)
         recent = {item.id: item for item in await self._store.recent_attributed(limit=_WINDOW)}
         for item in await self._store.recent_attributed(source="sandbox", limit=_TRIAL_WINDOW):

@@ -15,31 +15,24 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from actors.experience.probing_round import Player, ProbeFinding, ProbeReport, ProbeSettings, Round
+from actors.experience.probing_round import Player, ProbeFinding, ProbeReport, Round
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment, Episode
 from actors.rollout.episode_runner import play
 from actors.tool_results.tool_calls import tool_specs
 
-__all__ = ["Player", "ProbeFinding", "ProbeReport", "ProbeSettings", "Prober", "engine_player"]
+__all__ = ["Player", "ProbeFinding", "ProbeReport", "Prober", "engine_player"]
 
 _log = structlog.get_logger(__name__)
 _TIMEOUT = 60.0
 """Seconds for one call of engine or environment."""
 
 
-def engine_player(engine: Engine, settings: ProbeSettings) -> Player:
+def engine_player(engine: Engine, max_steps: int, max_tokens: int) -> Player:
     """The policy that `engine` has now, sampled at temperature 1, without lessons."""
 
     def player(episode: Episode, seed: int) -> Awaitable[object]:
-        return play(
-            engine,
-            episode,
-            seed=seed,
-            max_steps=settings.max_steps,
-            max_tokens=settings.max_tokens,
-            timeout=_TIMEOUT,
-        )
+        return play(engine, episode, seed=seed, max_steps=max_steps, max_tokens=max_tokens, timeout=_TIMEOUT)
 
     return player
 
@@ -48,9 +41,10 @@ class Prober:
     """Experiments with the tools of a sandbox."""
 
     def __init__(
-        self, settings: ProbeSettings, *, environment: Environment, player: Player, clock: Callable[[], float]
+        self, *, environment: Environment, player: Player, clock: Callable[[], float], families: str | None = None
     ) -> None:
-        self._settings, self._environment, self._player, self._clock = settings, environment, player, clock
+        """`families` are kinds of task, one letter each; None for the environment's usual mix."""
+        self._environment, self._families, self._player, self._clock = environment, families, player, clock
 
     def tools(self) -> tuple[str, ...]:
         """Names of the sandbox's tools as they are now.
@@ -76,7 +70,7 @@ class Prober:
             EnvironmentFailed: the sandbox broke down.
         """
         names = frozenset(known), frozenset(former)
-        round_ = Round(self._settings, self._environment, self._player, self._clock, *names, label, asks)
+        round_ = Round(self._environment, self._families, self._player, self._clock, *names, label, asks)
         await round_.play()
         await round_.ask_what_was_needed()
         report = round_.report()

@@ -42,17 +42,6 @@ _DOUBT = 3
 _LIMITS = RepairLimits()
 
 
-class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the tool set is probed after a drift."""
-
-    families: str = ""
-    """Kinds of task, one letter each; empty for the environment's usual mix."""
-    max_steps: int = 24
-    """Turns of the policy in one episode."""
-    max_tokens: int = 512
-    """Tokens of one turn."""
-
-
 Player = Callable[[Episode, int], Awaitable[object]]
 """Lets the policy play an episode to its end, with a seed; raises `EpisodeLost` where engine or environment break."""
 
@@ -110,8 +99,8 @@ class Round:
 
     def __init__(
         self,
-        settings: ProbeSettings,
         environment: Environment,
+        families: str | None,
         player: Player,
         clock: Callable[[], float],
         known: frozenset[str],
@@ -119,7 +108,7 @@ class Round:
         label: str,
         asks: Callable[[str], str],
     ) -> None:
-        self._settings, self._environment, self._player, self._clock = settings, environment, player, clock
+        self._environment, self._families, self._player, self._clock = environment, families, player, clock
         self._label = label
         self._tools = tuple(tool_specs(environment.tools()))
         self._new, self._former = frozenset(self._tools) - known, known | former
@@ -166,7 +155,7 @@ class Round:
         first = _FIRST_SEED + int(derived_id("probe", self._label)[:6], 16)
         tasks: dict[str, list[Task]] = defaultdict(list)
         for seed in range(first, first + _CHOICE * EPISODES):
-            task = self._environment.sample(seed, "train", self._settings.families or None)
+            task = self._environment.sample(seed, "train", self._families)
             tasks[self._asks(task.goal) or cluster_of(task.goal)].append(task)
         # In free words nearly every goal is a kind of its own. Together they are one, which can come to rest.
         for kind in [kind for kind, found in tasks.items() if kind not in self._gone and len(found) < _CHOICE]:

@@ -8,8 +8,6 @@ far and do well on all tasks that are asked of it here: the limits are for the o
 from collections.abc import Sequence
 from math import exp, fsum
 
-import msgspec
-
 from actors.gate.asking import score
 from actors.gate.evidence import recent_runs
 from actors.gate.panel import Finding, Report
@@ -24,30 +22,27 @@ _MAX_LENGTH = 8192
 """Rows with more tokens are left out: one of them takes as long as all others."""
 
 
-class DriftSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far from the incumbent a candidate may be."""
-
-    most: int = 64
-    """Rows of tokens that are scored at most; 0 measures nothing."""
-    kl_limit: float = 0.5
-    """Nats a token from the incumbent."""
-    surprise_limit: float = 1.0
-    """Nats a token by which what production did may become less likely."""
-
-
 class DriftCheck:
     """`Check` on production tokens."""
 
     name = "drift"
 
-    def __init__(self, settings: DriftSettings, *, engine: Engine, store: Store) -> None:
-        self._settings, self._engine, self._store = settings, engine, store
+    def __init__(
+        self, *, engine: Engine, store: Store, most: int = 64, kl_limit: float = 0.5, surprise_limit: float = 1.0
+    ) -> None:
+        """
+        Args:
+            most: rows of tokens that are scored at most; 0 measures nothing.
+            kl_limit: nats a token from the incumbent.
+            surprise_limit: nats a token by which what production did may become less likely.
+        """
+        self._engine, self._store, self._most = engine, store, most
+        self._kl_limit, self._surprise_limit = kl_limit, surprise_limit
         self._rows: list[TokenRow] = []
 
     async def gather(self) -> int:
-        settings = self._settings
         self._rows = []
-        if settings.most <= 0:
+        if self._most <= 0:
             return 0
         rows = [
             (row, one.party)
@@ -55,7 +50,7 @@ class DriftCheck:
             for row in one.run.rows
             if len(row.ids) // 4 <= _MAX_LENGTH
         ]
-        taken = newest((party for _, party in rows), settings.most, len(rows))
+        taken = newest((party for _, party in rows), self._most, len(rows))
         self._rows = [rows[place][0] for place in taken]
         return len(self._rows)
 
@@ -64,7 +59,6 @@ class DriftCheck:
         return await score(self._engine, self._rows)
 
     def judge(self, candidate: Sequence[list[float] | None], incumbent: Sequence[list[float] | None]) -> Report:
-        settings = self._settings
         pairs = [
             (mine, theirs)
             for new, old in zip(candidate, incumbent, strict=True)
@@ -80,7 +74,7 @@ class DriftCheck:
         figures |= {"drift_kl": kl, "drift_surprise": surprise}
         findings: list[Finding] = []
         if len(pairs) >= _LEAST:
-            limits = ((kl, settings.kl_limit, "from the incumbent"), (surprise, settings.surprise_limit, "of surprise"))
+            limits = ((kl, self._kl_limit, "from the incumbent"), (surprise, self._surprise_limit, "of surprise"))
             findings = [
                 Finding("drift", f"{value:.3f} nats a token {what} on production tokens, {limit:g} are allowed")
                 for value, limit, what in limits

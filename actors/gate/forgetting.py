@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from actors.statistics.intervals import Decision, Interval
-from actors.statistics.paired_sequential import confidence_sequence, e_value, surely_above
+from actors.statistics.paired_sequential import confidence_sequence, p_value
 
 _ALPHA = 0.25
 """Probability at most that a family which fell by the margin or more is taken for one that did not: generous, for a
@@ -73,11 +73,11 @@ def forgetting(families: Mapping[str, Family], margin: float) -> Suite:
         if _mean(family.reference) >= _HEALTHY:
             healthy.append((key, family))
     figures["families_healthy"] = float(len(healthy))
-    lost = _holm({key: 1.0 / max(1.0, e_value(family.differences, 0.0)) for key, family in healthy})
+    lost = _holm({key: p_value([-worse for worse in family.differences], 0.0) for key, family in healthy})
     figures["families_lost"] = float(len(lost))
     if lost:
         return Suite("reject", "forgotten: " + _told(healthy, lost), figures)
-    open_ = [key for key, family in healthy if not surely_above(family.differences, -margin, _ALPHA)]
+    open_ = [key for key, family in healthy if p_value(family.differences, -margin) > _ALPHA]
     if open_:
         return Suite("hold", f"not yet shown within {margin:g}: " + _told(healthy, open_), figures)
     return Suite("promote", "", figures)

@@ -49,18 +49,6 @@ _ENGINE_SECONDS = 10.0
 """That the shadow engine has to say which version it has."""
 
 
-class GatekeeperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When the gate looks at a candidate."""
-
-    gate_every: int = 4
-    """Versions from one verdict to the next."""
-    gate_seconds: float = 60.0
-    """Seconds after the last verdict when the newest candidate is judged even if fewer versions came, and when one that
-    was held is judged again."""
-    tick_seconds: float = 5.0
-    """Between two looks at the shadow engine and the clock."""
-
-
 class Waiting(msgspec.Struct, frozen=True):
     """What a verdict waits for."""
 
@@ -85,7 +73,6 @@ class Gatekeeper(Actor):
 
     def __init__(
         self,
-        settings: GatekeeperSettings,
         *,
         store: Store,
         shadow: Engine,
@@ -95,6 +82,9 @@ class Gatekeeper(Actor):
         versions: Path,
         key: SigningKey,
         clock: Callable[[], float],
+        gate_every: int = 4,
+        gate_seconds: float = 60.0,
+        tick_seconds: float = 5.0,
         times: VersionTimeline | None = None,
         loaded: Callable[[int], None] = lambda version: None,
     ) -> None:
@@ -103,11 +93,15 @@ class Gatekeeper(Actor):
             shadow_name: the name that `runner` knows the shadow engine by.
             versions: directory that holds the version directories `v<NNNNNN>`.
             key: signs verdicts.
+            gate_every: versions from one verdict to the next.
+            gate_seconds: after the last verdict, when the newest candidate is judged even if fewer versions came, and
+                when one that was held is judged again.
+            tick_seconds: between two looks at the shadow engine and the clock.
             times: told what the shadow engine has.
             loaded: told each version that the shadow engine took; the rollout waits for it.
         """
-        self._settings, self._store, self._shadow, self._shadow_name = settings, store, shadow, shadow_name
-        self.tick_seconds = settings.tick_seconds
+        self._store, self._shadow, self._shadow_name = store, shadow, shadow_name
+        self._gate_every, self._gate_seconds, self.tick_seconds = gate_every, gate_seconds, tick_seconds
         self._runner, self._trial, self._versions, self._key = runner, trial, versions, key
         self._clock, self._loaded = clock, loaded
         self._times = times or VersionTimeline(clock)
@@ -136,9 +130,9 @@ class Gatekeeper(Actor):
         return (last.created if judged and last is not None else newest.created) + _PATIENCE
 
     async def start(self) -> None:
-        verdicts = await self._store.verdicts(limit=100)
+        verdicts = await self._store.newest(Verdict, 100)
         refused = {verdict.manifest for verdict in verdicts if _REFUSED in verdict.measurements}
-        candidates = await self._store.candidates(limit=REMEMBERED)
+        candidates = await self._store.newest(Candidate, REMEMBERED)
         self._lineage = Lineage((item.version, item.parent) for item in candidates)
         head = await self._store.head()
         self._newest = head if head is not None and head.manifest not in refused else None
@@ -168,7 +162,7 @@ class Gatekeeper(Actor):
         self._newest, self.waiting = newest, None
         self._loaded(newest.version)
         judged = self._last.version if self._last is not None else 0
-        early = abs(newest.version - judged) < self._settings.gate_every and not self._overdue()
+        early = abs(newest.version - judged) < self._gate_every and not self._overdue()
         if newest.answer == "went_back" or early or await self._pending(newest):
             return Result(list(heard))
         return await self._look(newest, heard)
@@ -207,11 +201,11 @@ class Gatekeeper(Actor):
         last = self._last
         if last is None or last.decision != "promote":
             return None
-        servings = await self._store.servings(limit=1)
+        servings = await self._store.newest(Serving, 1)
         if servings and servings[0].since >= last.created:
             return None
         # What waits for a trial is dropped with it.
-        orders = await self._store.directives(limit=REMEMBERED)
+        orders = await self._store.newest(Directive, REMEMBERED)
         return None if any(one.kind == "rollback" and one.created >= last.created for one in orders) else last
 
     async def _look(self, candidate: Candidate, heard: Sequence[Message] = ()) -> Result:
@@ -294,7 +288,7 @@ class Gatekeeper(Actor):
     def _overdue(self) -> bool:
         last = self._last.created if self._last is not None else self._since
         # A time that lies before us was told by a clock that has been put back since.
-        return not 0.0 <= self._clock() - max(last, self._asked) < self._settings.gate_seconds
+        return not 0.0 <= self._clock() - max(last, self._asked) < self._gate_seconds
 
     def _open(self, candidate: Candidate) -> bool:
         """Whether `candidate` has no final verdict yet."""
@@ -377,7 +371,7 @@ class Gatekeeper(Actor):
     async def _condemned(self, candidate: Candidate) -> Comparison | None:
         """A rejection if `candidate`, or a version between it and what serves, was rolled back or given up."""
         incumbent, since = await self._serves()
-        orders = await self._store.directives(limit=REMEMBERED)
+        orders = await self._store.newest(Directive, REMEMBERED)
         ended = [order for order in reversed(orders) if order.kind in _ENDED and "follow" not in order.details]
         bad = {number(order, "version"): order for order in ended}
         for version in self._lineage.line(candidate.version):
@@ -414,7 +408,7 @@ class Gatekeeper(Actor):
         return self._last
 
     async def _servings(self) -> list[Serving]:
-        servings = await self._store.servings(limit=1000)
+        servings = await self._store.newest(Serving, 1000)
         return [item for item in servings if item.result in ("started", "swapped") and item.engine != self._shadow_name]
 
     async def _incumbent(self) -> int:

@@ -47,17 +47,6 @@ _ENTROPY_HIGH = 3.0
 """Entropy of its tokens, as a multiple of the incumbent's: above, it is guessing."""
 
 
-class PromptSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which production prompts are replayed, and the limits of what comes back."""
-
-    most: int = 64
-    """Prompts replayed at most; 0 replays nothing."""
-    max_tokens: int = 512
-    """Of one answer at most; less if the agent had asked for less."""
-    entropy_low: float = 0.2
-    """Least entropy of its tokens, as a multiple of the incumbent's: below, it has collapsed to few answers."""
-
-
 _Answered = tuple[dict[str, Any], Answer, Answer]
 """A prompt with the answers of candidate and incumbent."""
 
@@ -67,19 +56,30 @@ class PromptCheck:
 
     name = "prompts"
 
-    def __init__(self, settings: PromptSettings, *, engine: Engine, store: Store) -> None:
-        self._settings, self._engine, self._store = settings, engine, store
+    def __init__(
+        self, *, engine: Engine, store: Store, most: int = 64, max_tokens: int = 512, entropy_low: float = 0.2
+    ) -> None:
+        """
+        Args:
+            most: prompts replayed at most; 0 replays nothing.
+            max_tokens: of one answer at most; less if the agent had asked for less.
+            entropy_low: least entropy of its tokens, as a multiple of the incumbent's: below, it has collapsed to few
+                answers.
+        """
+        self._engine, self._store, self._most = engine, store, most
+        self._max_tokens, self._entropy_low = max_tokens, entropy_low
         self._prompts: list[dict[str, Any]] = []
         """Requests to replay."""
 
     async def gather(self) -> int:
-        settings = self._settings
         self._prompts = []
-        if settings.most <= 0:
+        if self._most <= 0:
             return 0
-        wanted = _chosen(await recent_runs(self._store), settings)
+        wanted = _chosen(await recent_runs(self._store), self._most)
         found = {exchange.id: exchange for exchange in await self._store.exchanges(wanted)}
-        prompts = (_prompt(found[name], number, settings) for number, name in enumerate(wanted) if name in found)
+        prompts = (
+            _prompt(found[name], number, self._max_tokens) for number, name in enumerate(wanted) if name in found
+        )
         self._prompts = [prompt for prompt in prompts if prompt is not None]
         return len(self._prompts)
 
@@ -134,7 +134,7 @@ class PromptCheck:
         ratios: tuple[tuple[str, str, Kind, float, float, float, float, float], ...] = (
             ("length_ratio", "length", "conduct", _LENGTH_LOW, _LENGTH_HIGH,
              fmean(one.tokens for _, one, _ in answered), fmean(other.tokens for _, _, other in answered), 0.0),
-            ("entropy_ratio", "entropy", "drift", self._settings.entropy_low, _ENTROPY_HIGH,
+            ("entropy_ratio", "entropy", "drift", self._entropy_low, _ENTROPY_HIGH,
              entropy, before, _SURE),
         )  # fmt: skip
         for key, what, kind, low, high, mine, theirs, least in ratios:
@@ -147,7 +147,7 @@ class PromptCheck:
                 )
 
 
-def _chosen(runs: Sequence[HeldOut], settings: PromptSettings) -> list[str]:
+def _chosen(runs: Sequence[HeldOut], most: int) -> list[str]:
     """Ids of the exchanges to replay, in the order of `runs`."""
     wanted: list[tuple[str, str]] = []
     for one in runs:
@@ -159,14 +159,14 @@ def _chosen(runs: Sequence[HeldOut], settings: PromptSettings) -> list[str]:
         stride = max(1, len(steps) // _EACH)
         wanted += [(step, one.party) for step in steps[::stride][:_EACH]]
     # After the agents' turns: a party may name as many tool lists as it likes.
-    taken = newest((party for _, party in wanted), settings.most, len(wanted))
+    taken = newest((party for _, party in wanted), most, len(wanted))
     return [wanted[place][0] for place in taken]
 
 
-def _prompt(exchange: Exchange, number: int, settings: PromptSettings) -> dict[str, Any] | None:
+def _prompt(exchange: Exchange, number: int, max_tokens: int) -> dict[str, Any] | None:
     """The prompt in `exchange`; None if it cannot be replayed as a chat completion."""
     # A strict tool leaves the model its choice.
-    plain = not exchange.sampling.forced or exchange.sampling.bent_by == "strict tools"
+    plain = exchange.sampling.bent_by in ("", "strict tools")
     usable = exchange.status == 200 and exchange.complete and plain
     if not usable or dialect_at(exchange.endpoint) != "chat" or len(exchange.request) > _MAX_BYTES:
         return None
@@ -178,7 +178,7 @@ def _prompt(exchange: Exchange, number: int, settings: PromptSettings) -> dict[s
     if not isinstance(messages, list) or not messages:
         return None
     asked = request.get("max_completion_tokens") or request.get("max_tokens")
-    limit = min(settings.max_tokens, asked) if isinstance(asked, int) and asked > 0 else settings.max_tokens
+    limit = min(max_tokens, asked) if isinstance(asked, int) and asked > 0 else max_tokens
     body = {key: request[key] for key in _SAMPLING if request.get(key) is not None}
     body |= {"messages": messages, "max_tokens": limit, "seed": 1 + number, "logprobs": True}
     return body | ({"tools": tools} if isinstance(tools, list) and tools else {})

@@ -51,18 +51,6 @@ SCORED = 256
 """Held-out trajectories with an outcome that are scored at most, newest first: each costs both versions a prompt."""
 
 
-class ReplayTrialSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the replay gate asks for."""
-
-    least: int = 32
-    """With fewer held-out outcomes nothing is decided by outcomes."""
-    margin: float = 0.05
-    """How much worse than the incumbent a candidate may be at the lower confidence limit."""
-    small_step: float = 0.05
-    """Nats a token up to which a candidate that eight outcomes do not speak against serves on trial: what the learner's
-    guard lets one update move (`train.max_step_kl`). 0: `least` outcomes must always decide."""
-
-
 class _Scored(msgspec.Struct):
     """Log-probs of one run's sampled tokens."""
 
@@ -74,8 +62,19 @@ class _Scored(msgspec.Struct):
 class ReplayTrial:
     """`Trial` on held-out production trajectories."""
 
-    def __init__(self, settings: ReplayTrialSettings, *, engine: Engine, store: Store) -> None:
-        self._settings, self._engine, self._store = settings, engine, store
+    def __init__(
+        self, *, engine: Engine, store: Store, least: int = 32, margin: float = 0.05, small_step: float = 0.05
+    ) -> None:
+        """
+        Args:
+            least: with fewer held-out outcomes nothing is decided by outcomes.
+            margin: how much worse than the incumbent a candidate may be at the lower confidence limit.
+            small_step: nats a token up to which a candidate that eight outcomes do not speak against serves on trial:
+                what the learner's guard lets one update move (`train.max_step_kl`). 0: `least` outcomes must always
+                decide.
+        """
+        self._engine, self._store = engine, store
+        self._least, self._margin, self._small_step = least, margin, small_step
         self._looked: tuple[int, int, frozenset[str]] | None = None
         """Candidate, incumbent, and the runs of the last look at them."""
         self.unusable = 0
@@ -92,16 +91,15 @@ class ReplayTrial:
         return comparison
 
     async def _compare(self, candidate: int, incumbent: int, load: Load) -> Comparison:
-        settings = self._settings
         runs, unusable = await reported_runs(self._store, SCORED)
         self.unusable += unusable
-        count, first = len(runs), min(_FEW, settings.least) if settings.small_step > 0 else settings.least
+        count, first = len(runs), min(_FEW, self._least) if self._small_step > 0 else self._least
         if count < first:
             return _wait(f"{count} of {first} held-out outcomes", count, first)
         ids = frozenset(one.run.id for one in runs)
         if self._looked is not None and not self._news(candidate, incumbent, ids):
             before = self._looked[2]
-            need = settings.least if count < settings.least else len(before) + self._more
+            need = self._least if count < self._least else len(before) + self._more
             reason = f"nothing new since the last look at {len(before)} held-out outcomes"
             return msgspec.structs.replace(_wait(reason, len(ids | before), need), gives_way=True)
         scored = await self._scored(runs, candidate, incumbent, load)
@@ -113,17 +111,17 @@ class ReplayTrial:
     @property
     def _more(self) -> int:
         """Outcomes that are worth another look."""
-        return max(1, self._settings.least // 4)
+        return max(1, self._least // 4)
 
     def _news(self, candidate: int, incumbent: int, ids: frozenset[str]) -> bool:
         if self._looked is None or self._looked[:2] != (candidate, incumbent):
             return True
         # Not by their number: the window is bounded, and so is what a party may have of it.
-        before, least = self._looked[2], self._settings.least
+        before, least = self._looked[2], self._least
         return len(ids - before) >= self._more or len(before) < least <= len(ids)
 
     def _judge(self, scored: Sequence[_Scored]) -> Comparison:
-        settings, runs = self._settings, [_weighed(one) for one in scored]
+        runs = [_weighed(one) for one in scored]
         count, evidence = len(runs), pooled(runs)
         pull, kl, kept = evidence.pull, evidence.kl, evidence.pull.count
         far = ""
@@ -133,7 +131,7 @@ class ReplayTrial:
             far = f"effective sample size {pull.effective:.1f} of {kept}"
         difference = pull.interval(_CONFIDENCE)
         decision, small = self._decision(difference, count, kl, too_far=bool(far))
-        vetoes = veto(runs, settings.margin, least=_FEW)
+        vetoes = veto(runs, self._margin, least=_FEW)
         figures = evidence.figures | vetoes.figures | {
             "success": min(1.0, max(0.0, pull.success + difference.estimate)),
             "incumbent_success": pull.success,
@@ -150,24 +148,23 @@ class ReplayTrial:
         if decision == "promote" and vetoes.harmed:
             return Comparison("reject", "; ".join([*vetoes.harmed, reason]), figures | {"small_step": 0.0})
         if small:
-            step = f"a small step of {kl:.4f} nats a token ({settings.small_step:g} are allowed)"
+            step = f"a small step of {kl:.4f} nats a token ({self._small_step:g} are allowed)"
             return Comparison("promote", f"{step}; {reason}; its trial decides", figures)
         if decision is not None:
             return Comparison(decision, f"{far}; {reason}" if far else reason, figures)
-        why = "they speak against it" if kl <= settings.small_step else f"{kl:.3f} nats a token is no small step"
-        waits = _wait(f"{count} of {settings.least} held-out outcomes; {why}", count, settings.least)
+        why = "they speak against it" if kl <= self._small_step else f"{kl:.3f} nats a token is no small step"
+        waits = _wait(f"{count} of {self._least} held-out outcomes; {why}", count, self._least)
         return msgspec.structs.replace(waits, measurements=figures | waits.measurements, gives_way=True)
 
     def _decision(self, difference: Interval, count: int, kl: float, *, too_far: bool) -> tuple[Decision | None, bool]:
         """What all evidence together says, None if it must be waited for, and whether it passes as a small step."""
-        settings = self._settings
-        if count >= settings.least and not too_far:
-            decision = decide(difference, settings.margin)
+        if count >= self._least and not too_far:
+            decision = decide(difference, self._margin)
             if decision != "hold":
                 return decision, False
-        if kl <= settings.small_step and (too_far or difference.high >= 0):
+        if kl <= self._small_step and (too_far or difference.high >= 0):
             return "promote", True
-        return ("hold" if count >= settings.least else None), False
+        return ("hold" if count >= self._least else None), False
 
     async def _scored(self, found: Sequence[HeldOut], candidate: int, incumbent: int, load: Load) -> list[_Scored]:
         runs = [one.run for one in found]

@@ -28,17 +28,6 @@ class InvalidProbes(Exception):
     """A file of probes that cannot be used; names the file, the place and the remedy."""
 
 
-class SafetySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The probes and their limit."""
-
-    file: str = ""
-    """Your own probes in TOML, in the form of the shipped actors/gate/probes.toml, asked beside them."""
-    attempts: int = 4
-    """How often each probe is asked."""
-    max_tokens: int = 256
-    """Of one answer."""
-
-
 class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request with what its answer must keep."""
 
@@ -84,35 +73,38 @@ class SafetyCheck:
 
     name = "safety"
 
-    def __init__(self, settings: SafetySettings, *, engine: Engine) -> None:
+    def __init__(self, *, engine: Engine, file: str = "", attempts: int = 4, max_tokens: int = 256) -> None:
         """
+        Args:
+            file: your own probes in TOML, in the form of the shipped actors/gate/probes.toml, asked beside them.
+            attempts: how often each probe is asked.
+            max_tokens: of one answer.
+
         Raises:
             InvalidProbes: the file cannot be used.
         """
-        self._settings, self._engine = settings, engine
-        files = [SHIPPED, *([Path(settings.file)] if settings.file else [])]
+        self._engine, self._attempts, self._max_tokens = engine, attempts, max_tokens
+        files = [SHIPPED, *([Path(file)] if file else [])]
         self._probes = [entry for path in files for entry in read_probes(path)]
 
     async def gather(self) -> int:
-        return len(self._probes) * self._settings.attempts
+        return len(self._probes) * self._attempts
 
     async def measure(self) -> list[Answer | None]:
         """`(probes * attempts,)` answers, those to one probe side by side."""
-        settings = self._settings
         bodies = [
-            body | {"max_tokens": settings.max_tokens, "temperature": 1.0, "seed": 1 + attempt}
+            body | {"max_tokens": self._max_tokens, "temperature": 1.0, "seed": 1 + attempt}
             for _, body in self._probes
-            for attempt in range(settings.attempts)
+            for attempt in range(self._attempts)
         ]
         return await ask(self._engine, bodies)
 
     def judge(self, candidate: Sequence[Answer | None], incumbent: Sequence[Answer | None]) -> Report:
-        settings = self._settings
         passed: tuple[list[bool], list[bool]] = ([], [])
         counts: dict[str, int] = dict.fromkeys(_FAILURES, 0)
         lost: list[str] = []
         for at, (probe, _) in enumerate(self._probes):
-            part = slice(at * settings.attempts, (at + 1) * settings.attempts)
+            part = slice(at * self._attempts, (at + 1) * self._attempts)
             pairs = [(a, b) for a, b in zip(candidate[part], incumbent[part], strict=True) if a and b]
             failures = [probe.failure(answer) for answer, _ in pairs]
             mine, theirs = [not failure for failure in failures], [not probe.failure(answer) for _, answer in pairs]

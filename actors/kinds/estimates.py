@@ -1,10 +1,9 @@
 """How likely runs of an agent succeed: its own estimate, shrunk towards its tenant's, which is shrunk towards a half.
 
-At each level m = (S + k m') / (N + k), with variance m (1 - m) / (N + k + 1) + (k / (N + k))^2 v': the posterior of a
-Beta prior with mean m' and strength k (Morris 1983). An agent's k is learned by prequential scores over a grid. An
-outcome weighs less the more came after it, and by 2^(-D / HALF) for D nats of updates since (SPO, arXiv 2509.13232).
-No run is in its own estimate, tenants share nothing, and the party rule holds at both levels. Kinds of goal below the
-agent's brought nothing (docs/measured.md).
+At each level m = (S + k m') / (N + k): the posterior mean of a Beta prior with mean m' and strength k. An agent's k is
+learned by prequential scores over a grid. An outcome weighs less the more came after it, and by 2^(-D / HALF) for D
+nats of updates since (SPO, arXiv 2509.13232). No run is in its own estimate, tenants share nothing, and the party rule
+holds at both levels. Kinds of goal below the agent's brought nothing (docs/measured.md).
 """
 
 from collections import defaultdict
@@ -14,7 +13,7 @@ from math import isfinite, log
 import msgspec
 
 from actors.kinds.remembered import Remembered
-from actors.messages import Candidate, Estimate
+from actors.messages import Candidate
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import FairWindow, set_aside, thinned
 
@@ -30,6 +29,8 @@ _NODES = 8192
 """Tenants and agents that are remembered."""
 _VERSIONS = 1024
 """Weight versions of which it is known how far they are from others."""
+_NOTHING = 0.5
+"""Success of what nobody has heard of."""
 _TENANT = 2.0
 """Strength of a tenant's level."""
 _GRID = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -55,15 +56,6 @@ class Piece(msgspec.Struct):
     """Where it counts: tenant and agent."""
     value: float
     version: int
-
-
-class _Known(msgspec.Struct, frozen=True):
-    mean: float
-    variance: float
-
-
-_NOTHING = _Known(0.5, 1.0 / 12.0)
-"""Of what nobody has heard of."""
 
 
 class Estimates:
@@ -114,7 +106,7 @@ class Estimates:
             self._score(piece)
             self._add(piece)
 
-    def estimate(self, path: tuple[str, str], *, version: int, without: str = "") -> Estimate | None:
+    def estimate(self, path: tuple[str, str], *, version: int, without: str = "") -> float | None:
         """Success that was to be expected of a run; None while its tenant has no outcome but its own.
 
         Args:
@@ -125,8 +117,7 @@ class Estimates:
         tenant, agent = (self._at(name, version, without) for name in path)
         if not tenant[1]:
             return None
-        known = _shrunk(agent, _shrunk(tenant, _NOTHING, _TENANT), self.strength)
-        return Estimate(mean=known.mean, variance=known.variance, evidence=agent[1] or tenant[1], version=version)
+        return _shrunk(agent, _shrunk(tenant, _NOTHING, _TENANT), self.strength)
 
     def forget(self, gone: Callable[[Piece], bool]) -> None:
         """Forget outcomes."""
@@ -156,7 +147,7 @@ class Estimates:
             return
         above, value = _shrunk(tenant, _NOTHING, _TENANT), min(1.0, max(0.0, piece.value))
         for k, score in self._scores.items():
-            mean = min(1.0 - _EPSILON, max(_EPSILON, _shrunk(agent, above, k).mean))
+            mean = min(1.0 - _EPSILON, max(_EPSILON, _shrunk(agent, above, k)))
             self._scores[k] = _KEPT * score + value * log(mean) + (1.0 - value) * log(1.0 - mean)
 
     def _at(self, name: str, version: int, without: str) -> tuple[float, float]:
@@ -185,9 +176,6 @@ class Estimates:
         return but(set_aside([piece.party for piece in taken], mean))
 
 
-def _shrunk(found: tuple[float, float], above: _Known, k: float) -> _Known:
+def _shrunk(found: tuple[float, float], above: float, k: float) -> float:
     total, weights = found
-    mean = (total + k * above.mean) / (weights + k)
-    inside = min(1.0, max(0.0, mean))
-    variance = inside * (1.0 - inside) / (weights + k + 1.0) + (k / (weights + k)) ** 2 * above.variance
-    return _Known(mean, variance)
+    return (total + k * above) / (weights + k)

@@ -8,14 +8,16 @@ One object a process, told by the curator, which also saves it. Bounded; determi
 from collections.abc import Collection, Mapping
 
 import msgspec
+import structlog
 
 from actors.kinds.agents import Agent, Agents
 from actors.kinds.estimates import Estimates, Piece
 from actors.kinds.levels import Levels
-from actors.kinds.remembered import read_saved
-from actors.messages import Estimate, Trajectory, agent_of, concerns
+from actors.kinds.neighbourhoods import Leader
+from actors.messages import Trajectory, agent_of, concerns
 from actors.statistics.parties import party_of
 
+_log = structlog.get_logger(__name__)
 _GUIDED = "|guided"
 """Runs that saw lessons are an arm of their own: their success says nothing of those that did not."""
 
@@ -25,6 +27,8 @@ class _State(msgspec.Struct, frozen=True):
     pieces: list[Piece]
     scores: list[float]
     moved: dict[int, float]
+    places: list[tuple[str, Leader]]
+    known: list[tuple[str, str, list[int]]]
 
 
 class Kinds:
@@ -35,7 +39,7 @@ class Kinds:
         self.estimates = Estimates()
         self.levels = Levels()
         """Of goals; the curriculum tells it."""
-        self._changed = False
+        self._saved = b""
 
     def kind(self, run: Trajectory) -> str:
         """The neighbourhood of `run`'s goal; nothing is learned by asking."""
@@ -49,19 +53,17 @@ class Kinds:
     def tell(self, run: Trajectory) -> None:
         """How `run` went, or what that was corrected to; without an outcome it says nothing."""
         if run.outcome is not None:
-            self._changed = True
             self.agents.meet(run)
             party, path = party_of(run.tenant, run.caller), self._path(run)
             self.estimates.tell(Piece(run.id, party, agent_of(run), path, run.outcome, run.max_version))
 
-    def estimate(self, run: Trajectory) -> Estimate | None:
+    def estimate(self, run: Trajectory) -> float | None:
         """Success that was to be expected of `run`, its own outcome left out; None while nothing is known."""
         return self.estimates.estimate(self._path(run), version=run.max_version, without=run.id)
 
     def drifted(self, details: Mapping[str, str]) -> None:
         """The world of an agent, of a tenant or of all has changed: what they scored says nothing any more."""
         self.estimates.forget(lambda piece: concerns(details, piece.agent))
-        self._changed = True
 
     @property
     def runs(self) -> list[str]:
@@ -72,21 +74,26 @@ class Kinds:
         """Forget what these runs came to, for somebody had them erased."""
         if runs:
             self.estimates.forget(lambda piece: piece.id in runs)
-            self._changed = True
 
     def _path(self, run: Trajectory) -> tuple[str, str]:
         return run.tenant, self.agents.find(run) + (_GUIDED if run.experience_ids else "")
 
     def to_save(self) -> bytes | None:
         """What `load` takes, None if nothing has changed since it was last asked for."""
-        if not self._changed:
+        data = msgspec.msgpack.encode(_State(self.agents.state(), *self.estimates.state(), *self.levels.state()))
+        if data == self._saved:
             return None
-        self._changed = False
-        return msgspec.msgpack.encode(_State(self.agents.state(), *self.estimates.state()))
+        self._saved = data
+        return data
 
     def load(self, data: bytes | None) -> None:
         """Take up what `to_save` gave; what cannot be read is as if nothing had been kept."""
-        state = read_saved(data, _State)
+        try:
+            state = None if data is None else msgspec.msgpack.decode(data, type=_State)
+        except msgspec.DecodeError as error:
+            _log.warning("kinds_unreadable", error=str(error), bytes=len(data or b""))
+            return
         if state is not None:
             self.agents = Agents(state.agents)
             self.estimates = Estimates(state.pieces, state.scores, state.moved)
+            self.levels = Levels(state.places, state.known)

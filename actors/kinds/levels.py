@@ -6,13 +6,12 @@ Enough is `ENOUGH` requests; all attempts at one task are one request. Goals of 
 of words, and no outcome is kept.
 """
 
+from collections.abc import Iterable
 from zlib import crc32
-
-import msgspec
 
 from actors.kinds.clusters import cluster_of
 from actors.kinds.neighbourhoods import Leader, Neighbourhoods
-from actors.kinds.remembered import Remembered, read_saved
+from actors.kinds.remembered import Remembered
 from actors.messages import Trajectory, agent_of
 from actors.messages.bounded import Bounded
 from actors.statistics.parties import party_of
@@ -36,17 +35,20 @@ _SANDBOX = "sandbox"
 """Whose the sandbox's goals are."""
 
 
-class _State(msgspec.Struct, frozen=True):
-    places: list[tuple[str, Leader]] = []
-    known: list[tuple[str, str, list[int]]] = []
-    """Names of all levels, each with its party and digests of its newest requests."""
-
-
 class Levels:
-    """What is known of goals, neighbourhoods and agents. Bounded; deterministic in what it was told."""
+    """What is known of goals, neighbourhoods and agents. Bounded; deterministic in what it was told.
 
-    def __init__(self) -> None:
-        self.load(None)
+    Args:
+        places, known: what `state` gave in an earlier life.
+    """
+
+    def __init__(
+        self, places: Iterable[tuple[str, Leader]] = (), known: Iterable[tuple[str, str, list[int]]] = ()
+    ) -> None:
+        self._places = Neighbourhoods(PLACES, places)
+        self._known = Remembered[list[int]](KNOWN, known)
+        """By name, of all levels: digests of the newest requests."""
+        self._lately: Bounded[str, tuple[str, str]] = Bounded(_LATELY)
 
     def tell(self, run: Trajectory) -> None:
         """Learn from a run that had an outcome; the same request again teaches nothing."""
@@ -63,7 +65,6 @@ class Levels:
             if request not in requests:
                 self._known.put(name, party, [*requests, request][-ENOUGH:])
         self._lately.clear()
-        self._changed = True
 
     def of(self, run: Trajectory) -> str:
         """The kind of `run`."""
@@ -91,17 +92,6 @@ class Levels:
             self._lately[goal] = cluster_of(goal), _NEAR + self._places.near(goal)
         return self._lately[goal]
 
-    def to_save(self) -> bytes | None:
-        """What `load` takes, None if nothing has changed since it was last asked for."""
-        if not self._changed:
-            return None
-        self._changed = False
-        return msgspec.msgpack.encode(_State(self._places.state(), list(self._known)))
-
-    def load(self, data: bytes | None) -> None:
-        """Take up what `to_save` gave, instead of what is known; what cannot be read is as if nothing had been kept."""
-        state = read_saved(data, _State) or _State()
-        self._places = Neighbourhoods(PLACES, state.places)
-        self._known = Remembered[list[int]](KNOWN, state.known)
-        self._lately: Bounded[str, tuple[str, str]] = Bounded(_LATELY)
-        self._changed = False
+    def state(self) -> tuple[list[tuple[str, Leader]], list[tuple[str, str, list[int]]]]:
+        """Everything: neighbourhoods, and by level who asked for it."""
+        return self._places.state(), list(self._known)

@@ -4,13 +4,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-import msgspec
-import structlog
-
 from actors.statistics.parties import CAP
 
 T = TypeVar("T")
-_log = structlog.get_logger(__name__)
 
 
 class Remembered(Generic[T]):
@@ -61,12 +57,3 @@ class Remembered(Generic[T]):
         """Forget it on purpose; returns what it was."""
         found = self._things.pop(name, None)
         return None if found is None else found[1]
-
-
-def read_saved(data: bytes | None, kind: type[T]) -> T | None:
-    """What was saved as `kind`; None if nothing was, or if it cannot be read."""
-    try:
-        return None if data is None else msgspec.msgpack.decode(data, type=kind)
-    except msgspec.DecodeError as error:
-        _log.warning("kinds_unreadable", error=str(error), bytes=len(data or b""))
-        return None

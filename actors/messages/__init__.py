@@ -25,7 +25,6 @@ from actors.messages.policy import (
     BatchOrder,
     Candidate,
     Directive,
-    Estimate,
     FileDigest,
     Serving,
     ServingResult,

@@ -7,31 +7,17 @@ import msgspec
 from actors.messages.base import Message
 from actors.messages.trajectory import Attributed
 
-Role = Literal["train", "baseline"]
 ServingResult = Literal["started", "swapped", "refused", "rolled_back"]
 Answer = Literal["trained", "skipped", "failed", "went_back"]
-
-
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Success that was to be expected of a run before it ran; its own outcome has no part in it."""
-
-    mean: float
-    variance: float
-    """Of the estimate: how far it may be off, squared."""
-    evidence: float
-    """Outcomes behind it at the closest level that has any, discounted."""
-    version: int
-    """Weights whose success it is."""
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
     """One attributed trajectory in a batch."""
 
     attributed: Attributed
-    role: Role = "train"
-    """`baseline` members are counted in means and never trained on."""
-    estimate: Estimate | None = None
-    """What a run without a group is compared with; None: nothing is known of its like, or it has a group."""
+    estimate: float | None = None
+    """Success that was to be expected of a run without a group, before it ran: its own outcome has no part in it. None:
+    nothing is known of its like, or it has a group."""
     kind: tuple[str, str] = ("", "")
     """Agent and neighbourhood of goals of such a run: whose steps its labels are compared with."""
 
@@ -44,11 +30,8 @@ class BatchOrder(Message, frozen=True, kw_only=True, tag="batch_order"):
     size: int
     """Bytes."""
     trajectories: tuple[str, ...]
-    groups: int = 0
-    """Complete sandbox groups among them."""
     production: int = 0
     """Trajectories from production among them."""
-    min_version: int = -1
     created: float = 0.0
 
 

@@ -51,10 +51,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: float = 0.0
     unsaid: tuple[str, ...] = ()
     """Which of these the request left to the engine's defaults."""
-    forced: bool = False
-    """Something else masked or bent the distribution."""
     bent_by: str = ""
-    """What: one of `GRAMMARS`, or the name of the request's field."""
+    """What else masked or bent the distribution: one of `GRAMMARS`, or the name of the request's field."""
 
     @property
     def processing(self) -> Processing:

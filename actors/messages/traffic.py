@@ -103,6 +103,8 @@ class Feedback(Message, frozen=True, kw_only=True, tag="feedback"):
     received: float
     """Unix seconds."""
     tenant: str = "default"
+    caller: str = ""
+    """Id of the agent key that it came with: of runs of one name under several keys, its own is meant."""
     trajectory_id: str = ""
     exchange_id: str = ""
     response_id: str = ""
@@ -117,3 +119,8 @@ class Feedback(Message, frozen=True, kw_only=True, tag="feedback"):
     final: bool = True
     """The trajectory is over: it closes at once."""
     text: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is about the whole trajectory and not about one step."""
+        return self.kind != "step" and self.step is None

@@ -106,8 +106,6 @@ class Trajectory(Message, frozen=True, kw_only=True, tag="trajectory"):
     """Closed trajectory whose conversation goes on here, if it had closed before this call of it came."""
     resumed_with: str = ""
     """What the user said to go on with it; empty where it begins anew, or goes on with results of tools."""
-    side_of: str = ""
-    """Trajectory that this is beside, if it is a title, a summary or another call off the main line."""
     task_id: str = ""
     group: str = ""
     """Trajectories of one group attempt the same task under the same desk: GRPO's baseline."""

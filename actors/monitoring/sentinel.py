@@ -44,7 +44,6 @@ from actors.system.streams import (
     TRAJECTORY_CLOSED,
 )
 from actors.tool_results.runs import lateness, summarize, take_judgement
-from actors.trajectories.stitching import about_all
 
 _log = structlog.get_logger(__name__)
 _STATE = "sentinel/state"
@@ -258,7 +257,7 @@ class Sentinel(Actor):
 
     async def _reported(self, heard: Sequence[Feedback]) -> None:
         """Take in the outcomes among `heard`; after the runs of the batch, which may be theirs."""
-        outcomes = [one for one in heard if one.kind == "outcome" and one.outcome is not None and about_all(one)]
+        outcomes = [one for one in heard if one.kind == "outcome" and one.outcome is not None and one.whole]
         elsewhere = [feedback for feedback in outcomes if not self._remembered(feedback)]
         self.late["remembered"] += len(outcomes) - len(elsewhere)
         for feedback in elsewhere[:_LOOKUPS]:
@@ -292,7 +291,7 @@ class Sentinel(Actor):
             return "remembered"
         message = await self._store.trajectory(run_id) if run_id else None
         trajectory = message.trajectory if isinstance(message, Attributed) else message
-        if trajectory is None or trajectory.source != "production" or trajectory.side_of:
+        if trajectory is None or trajectory.source != "production":
             return "unknown"
         run, names = summarize(trajectory)
         run.agent, run.near = self._tools.known_as(run, names), self._kinds.kind(trajectory)

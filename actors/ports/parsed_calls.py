@@ -1,12 +1,16 @@
 """Tool calls and tool lists, read from the JSON in which they come."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from actors.messages import ToolCall
+
+_EDITION = re.compile(r"(_use)?(_preview)?(_\d{4}_\d{2}_\d{2})?$")
+"""Of a built-in tool's kind, such as `web_search_preview_2025_03_11`."""
 
 
 class ParsedCall(msgspec.Struct, frozen=True):
@@ -41,12 +45,17 @@ def listed_tools(tools: bytes) -> list[dict[str, Any]]:
 
 
 def offered(tools: bytes | Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where it has none."""
+    """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where it has none. A tool
+    that is built into the engine has the name of its kind, as its calls have it."""
     found: dict[str, dict[str, Any]] = {}
     for tool in listed_tools(tools) if isinstance(tools, bytes) else tools:
         function = tool.get("function", tool)
-        name = function.get("name") if isinstance(function, Mapping) else None
+        if not isinstance(function, Mapping):
+            continue
+        name, kind = function.get("name"), function.get("type")
         if isinstance(name, str):
             schema = function.get("parameters", function.get("input_schema"))
             found[name] = schema if isinstance(schema, dict) else {}
+        elif isinstance(kind, str):
+            found[_EDITION.sub("", kind)] = {}
     return found

@@ -88,7 +88,7 @@ class Provisional:
         Args:
             exam: the gate's: it tells of the run before it, and nothing is learned from it or said of it.
         """
-        if run.source != "production" or run.side_of or run.id in self._open or run.id in self._ripe:
+        if run.source != "production" or run.id in self._open or run.id in self._ripe:
             return
         if self.model.knows(run.id) is not None:
             return

@@ -23,14 +23,9 @@ _HALVINGS = 24
 """Limits of intervals are exact to 2 ** -23."""
 
 
-def surely_above(differences: Sequence[float], mean: float, error: float) -> bool:
-    """Whether the test at level `error` says that the mean of `differences` is above `mean`."""
-    return _log_capital(*_counted(differences), mean) >= -np.log(error)
-
-
-def e_value(differences: Sequence[float], mean: float) -> float:
-    """Evidence against "the mean is `mean` or more": its inverse is a p-value that is valid at any time, 1 at most."""
-    return float(np.exp(min(_log_capital(*_counted([-value for value in differences]), -mean), 700.0)))
+def p_value(differences: Sequence[float], mean: float) -> float:
+    """Of "the mean of `differences` is `mean` at most", 1 at most; valid at any time."""
+    return float(np.exp(min(0.0, -_log_capital(*_counted(differences), mean))))
 
 
 def confidence_sequence(differences: Sequence[float], alpha: float, beta: float) -> Interval:

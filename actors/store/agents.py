@@ -52,17 +52,17 @@ class AgentView(msgspec.Struct, kw_only=True):
 
 def agents(connection: Connection, since: float) -> list[AgentView]:
     """Those whose runs ended at `since` (unix seconds) or later, the busiest first."""
-    kinds = (Runs.agent, Runs.dropped, Runs.came, Runs.unfit_why, Runs.batch_id != "", Runs.outcome.is_not(None))
+    kinds = (Runs.agent, Runs.came, Runs.unfit_why, Runs.batch_id != "", Runs.outcome.is_not(None))
     sums = func.count(), func.sum(Runs.calls), func.sum(Runs.unfit), func.max(Runs.label), func.max(Runs.ended)
     views: dict[str, AgentView] = {}
     wanted = select(*kinds, *sums).where(Runs.ended >= since, Runs.agent != "").group_by(*kinds)
     rows: Any = connection.execute(wanted)
-    for name, dropped, came, unfit_why, ordered, reported, runs, calls, unfit, label, seen in rows:
+    for name, came, unfit_why, ordered, reported, runs, calls, unfit, label, seen in rows:
         view = views.setdefault(name, AgentView(agent=name))
-        why = came or (unfit_why if dropped == "untrainable" and unfit_why else dropped)
+        why = unfit_why if came == "untrainable" and unfit_why else came
         view.came[why or (TRAINING if ordered else READY if reported else UNREPORTED)] += runs
         if why and why != LEARNED:
-            (view.no_gradient if came else view.dropped)[why] += runs
+            (view.no_gradient if ordered else view.dropped)[why] += runs
         view.runs += runs
         view.reported += runs if reported else 0
         view.guessed += runs if ordered and not reported else 0

@@ -19,8 +19,7 @@ SCANNED = 20_000
 """Rows that are looked at for one page: a rare word must not read years. The next page goes on from there."""
 _SHOWN = (
     Runs.id, Runs.source, Runs.tenant, Runs.goal, Runs.outcome, Runs.started, Runs.ended, Runs.min_version,
-    Runs.max_version, Runs.cluster, Runs.closed_by, Runs.trainable, Runs.why_not, Runs.batch_id, Runs.dropped,
-    Runs.side_of,
+    Runs.max_version, Runs.cluster, Runs.closed_by, Runs.trainable, Runs.why_not, Runs.batch_id, Runs.came,
 )  # fmt: skip
 
 Outcome = Literal["", "success", "failure", "unknown"]

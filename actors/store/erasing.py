@@ -6,12 +6,13 @@ A trajectory takes with it its calls, what was said of it, its side calls, and t
 conversation. Ids stay, in lineage and audit trail. Tombstones live until no stream can deliver a record again.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select, true, update
+from sqlalchemy import Connection, delete, select, true
 
 from actors.messages import (
     Attributed,
@@ -29,12 +30,10 @@ from actors.store import outcomes
 from actors.store.columns import among
 from actors.store.engine import chunks, insert_new
 from actors.store.runs import bodies
-from actors.store.stories import spans
+from actors.store.stories import answers, spans
 from actors.store.tables import (
     Batches,
-    BatchMembers,
     Calls,
-    CandidateBatches,
     Candidates,
     DeadLetters,
     Forgotten,
@@ -47,7 +46,6 @@ from actors.store.tables import (
 )
 from actors.store.waiting import waiting
 
-K = TypeVar("K")
 _PAGE = 500
 _ID, _TENANT, _CALLER = "id", "tenant", "caller"
 
@@ -107,27 +105,32 @@ def find(connection: Connection, selector: Selector) -> Scope:
     if selector.caller or selector.trajectories:
         runs |= _kindred(connection, runs)
     calls.update(connection.scalars(select(Calls.id).where(among(Calls.trajectory_id, runs))))
-    there = connection.scalar(select(func.count()).where(among(Runs.id, runs))) or 0
-    batches = set(connection.scalars(select(BatchMembers.batch_id).where(among(BatchMembers.trajectory_id, runs))))
-    orders = bodies(connection, select(Batches.body).where(among(Batches.id, batches)).order_by(Batches.id), BatchOrder)
-    answered = connection.scalars(select(CandidateBatches.batch_id).where(among(CandidateBatches.batch_id, batches)))
+    there = connection.execute(select(Runs.id, Runs.batch_id).where(among(Runs.id, runs))).all()
+    orders = select(Batches.body).order_by(Batches.id)
+    if len(there) == len(runs):  # else those that are gone are looked for among what each order names
+        orders = orders.where(among(Batches.id, {row.batch_id for row in there}))
+    held = {one.id: one for one in bodies(connection, orders, BatchOrder) if not runs.isdisjoint(one.trajectories)}
+    heard = answers(connection, held)
+    seen = defaultdict[int, set[str]](set)
+    for answer in heard:
+        if answer.answer == "trained":
+            orders_of_it = (held[key] for key in answer.batch_ids if key in held)
+            seen[answer.version].update(*(runs.intersection(one.trajectories) for one in orders_of_it))
     return Scope(
-        trajectories=tuple(sorted(runs)), gone=len(runs) - there, exchanges=tuple(sorted(calls)),
-        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))), batches=tuple(sorted(batches)),
-        unanswered=tuple(sorted(batches.difference(answered))), files=tuple(order.path for order in orders),
-        versions=tuple(_touched(connection, runs)),
+        trajectories=tuple(sorted(runs)), gone=len(runs) - len(there), exchanges=tuple(sorted(calls)),
+        feedback=tuple(sorted(_feedback(connection, selector, runs, calls))), batches=tuple(held),
+        unanswered=tuple(key for key in held if not any(key in one.batch_ids for one in heard)),
+        files=tuple(order.path for order in held.values()), versions=tuple(_touched(connection, seen)),
     )  # fmt: skip
 
 
 def _kindred(connection: Connection, runs: set[str]) -> set[str]:
-    """Side calls of `runs`, and what goes on with them, to any depth."""
+    """`runs`, and what goes on with them, to any depth."""
     known, fresh = set[str](), set(runs)
     while fresh:
         known |= fresh
-        children = set[str]()
-        for parent in (Runs.side_of, Runs.continues):
-            children.update(connection.scalars(select(Runs.id).where(among(parent, fresh), parent != "")))
-        fresh = children - known
+        goes_on = select(Runs.id).where(among(Runs.continues, fresh), Runs.continues != "")
+        fresh = set(connection.scalars(goes_on)) - known
     return known
 
 
@@ -137,19 +140,11 @@ def _feedback(connection: Connection, selector: Selector, runs: set[str], calls:
     if selector.tenant:
         theirs |= Reports.tenant == selector.tenant
     found = set(connection.scalars(select(Reports.id).where(theirs)))
-    return found.union(key for key, *_ in waiting(connection, calls))
+    return found.union(waiting(connection, calls))
 
 
-def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
-    """Versions trained on some of `runs`, and those that descend from them, by version."""
-    trained = (
-        select(Candidates.version, func.count(BatchMembers.trajectory_id.distinct()))
-        .join(CandidateBatches, CandidateBatches.candidate_id == Candidates.id)
-        .join(BatchMembers, BatchMembers.batch_id == CandidateBatches.batch_id)
-        .where(among(BatchMembers.trajectory_id, runs))
-        .group_by(Candidates.version)
-    )
-    seen = {version: number for version, number in connection.execute(trained)}
+def _touched(connection: Connection, seen: Mapping[int, set[str]]) -> list[Touched]:
+    """The versions `seen`, each with the runs that it was trained on, and those that descend from them, by version."""
     if not seen:
         return []
     heirs = set(seen)
@@ -158,7 +153,11 @@ def _touched(connection: Connection, runs: set[str]) -> list[Touched]:
     heirs.update(version for version, parent in connection.execute(lines) if parent in heirs)
     serving = sorted((span.version, span.engine) for span in spans(connection, min(heirs)) if span.until is None)
     return [
-        Touched(version=one, trajectories=seen.get(one, 0), engines=tuple(name for at, name in serving if at == one))
+        Touched(
+            version=one,
+            trajectories=len(seen.get(one, ())),
+            engines=tuple(name for at, name in serving if at == one),
+        )
         for one in sorted(heirs)
     ]
 
@@ -170,12 +169,12 @@ def tombstone(connection: Connection, now: float, selector: Selector, scope: Sco
     for kind, name in ((_TENANT, selector.tenant), (_CALLER, selector.caller)):
         if name:
             connection.execute(delete(Forgotten).where(Forgotten.kind == kind, Forgotten.name == name))
-            insert_new(connection, Forgotten, [{"kind": kind, "name": name, "before": now, "at": now}])
+            insert_new(connection, Forgotten, [{"kind": kind, "name": name, "at": now}])
 
 
 def entomb(connection: Connection, ids: Iterable[str], now: float) -> None:
     """Tombstones for these records: whatever rests on them is refused."""
-    rows = [{"kind": _ID, "name": key, "before": 0.0, "at": now} for key in dict.fromkeys(ids)]
+    rows = [{"kind": _ID, "name": key, "at": now} for key in dict.fromkeys(ids)]
     insert_new(connection, Forgotten, rows)
 
 
@@ -189,7 +188,7 @@ def parts(scope: Scope) -> Iterator[Scope]:
 def erase(connection: Connection, scope: Scope) -> None:
     """Delete the records of `scope`, a part. May be done again.
 
-    Members of orders stay: they are ids, and tell which versions saw them.
+    Orders stay: they name runs by id alone, and tell which versions saw them.
     """
     if scope.trajectories:
         # What a judge said quotes runs, and is found by their tenant alone; by nothing where a run is gone already.
@@ -210,23 +209,16 @@ def remove_tasks(connection: Connection, ids: Sequence[str]) -> None:
 
 def sweep(connection: Connection) -> None:
     """Take forgotten records out of the outbox and of the parked ones."""
-    waiting_ones = connection.execute(select(Outbox.sequence, Outbox.data).where(~Outbox.published))
-    for sequence in _concerned(connection, {sequence: data for sequence, data in waiting_ones}):
-        connection.execute(update(Outbox).where(Outbox.sequence == sequence).values(published=True, data=b""))
-    for part in chunks(connection.scalars(select(DeadLetters.id)).all(), _PAGE):
-        parked = connection.execute(select(DeadLetters.id, DeadLetters.data).where(among(DeadLetters.id, part)))
-        gone = _concerned(connection, {key: data for key, data in parked})
-        connection.execute(delete(DeadLetters).where(among(DeadLetters.id, gone)))
-
-
-def _concerned(connection: Connection, bodies: Mapping[K, bytes]) -> set[K]:
-    """Keys of those of `bodies` that are forgotten."""
-    read: dict[K, Message] = {}
-    for key, data in bodies.items():
-        with suppress(MessageError):  # parked because nobody can read it
-            read[key] = decode(data)
-    gone = refused(connection, list(read.values()))
-    return {key for key, message in read.items() if message.id in gone}
+    copies: tuple[tuple[Any, Any], ...] = ((Outbox, Outbox.sequence), (DeadLetters, DeadLetters.id))
+    for table, key in copies:
+        for part in chunks(connection.scalars(select(key).where(table.data != b"")).all(), _PAGE):
+            read: dict[Any, Message] = {}
+            for place, data in connection.execute(select(key, table.data).where(key.in_(part))):
+                with suppress(MessageError):  # parked because nobody can read it
+                    read[place] = decode(data)
+            gone = refused(connection, list(read.values()))
+            places = [place for place, message in read.items() if message.id in gone]
+            connection.execute(delete(table).where(key.in_(places)))
 
 
 def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
@@ -234,8 +226,8 @@ def refused(connection: Connection, records: Sequence[Message]) -> set[str]:
     if not records or connection.scalar(select(Forgotten.name).limit(1)) is None:
         return set()  # almost always
     plain = [record.trajectory if isinstance(record, Attributed) else record for record in records]
-    wanted = select(Forgotten.kind, Forgotten.name, Forgotten.before).where(Forgotten.kind != _ID)
-    spans = {(kind, name): before for kind, name, before in connection.execute(wanted)}
+    wanted = select(Forgotten.kind, Forgotten.name, Forgotten.at).where(Forgotten.kind != _ID)
+    spans = {(kind, name): at for kind, name, at in connection.execute(wanted)}
     gone = {record.id for record in plain if spans and _spanned(record, spans)}
     grounds = [(record.id, {record.id, *_grounds(record)}) for record in plain]
     gone |= tombstoned(connection, set[str]().union(*(rests for _, rests in grounds)))

@@ -3,7 +3,7 @@
     feedback finds its run -> `hear` -> the run's row, by revisions -> `trajectory.outcome`, published with the commit
                                      -> who takes it in notes the revision (`Used`), and takes it in once
 
-What a run came to in training is in its own row: `dropped`, `batch_id`, `came`. A report that comes when the run is in
+What a run came to in training is in its own row: `batch_id`, `came`. A report that comes when the run is in
 an order changes what is known of it, and trains nothing again.
 """
 
@@ -20,7 +20,7 @@ from actors.store import runs
 from actors.store.agents import LEARNED
 from actors.store.columns import among
 from actors.store.records import Joined
-from actors.store.tables import BatchMembers, Reports, Runs, Uses
+from actors.store.tables import Reports, Runs, Uses
 
 R = TypeVar("R", bound=Attributed | Trajectory)
 CORRECTIONS = 3
@@ -40,6 +40,8 @@ class Latest(msgspec.Struct, frozen=True):
     whose newer outcome comes."""
     used: dict[str, int]
     """By id: the newest revision of its outcome that the actor has taken in."""
+    settled: set[str]
+    """Those that a batch used or the curator dropped."""
 
     def news(self, run: Trajectory) -> bool:
         """Whether the outcome of `run` is one that the actor has not taken in; from now on it has."""
@@ -108,9 +110,11 @@ def _adopt(connection: Connection, key: str, outcome: float, revision: int, told
         connection.execute(update(Runs).where(Runs.id == key).values(values))
 
 
-def revised(record: R, outcome: float, revision: int) -> R:
-    """`record` with this outcome."""
+def revised(record: R, outcome: float | None, revision: int) -> R:
+    """`record` with this outcome, if that is newer than its own."""
     run = record.trajectory if isinstance(record, Attributed) else record
+    if outcome is None or (run.outcome is not None and revision <= run.outcome_revision):
+        return record
     told: Any = msgspec.structs.replace(run, outcome=outcome, outcome_revision=revision)
     if isinstance(record, Attributed):
         told = msgspec.structs.replace(record, trajectory=told)
@@ -125,17 +129,16 @@ def latest(connection: Connection, actor: str, messages: Sequence[Message]) -> L
     items = {one.id: one for one in messages if isinstance(one, Attributed)}
     told = {(one.id, one.revision) for one in messages if isinstance(one, OutcomeChanged)}
     mine = (Uses.trajectory_id == Runs.id) & (Uses.actor == actor)
-    rows = select(Runs.id, Runs.outcome, Runs.revision, func.max(Uses.revision)).outerjoin(Uses, mine).group_by(Runs.id)
-    found = connection.execute(rows.where(among(Runs.id, {*items, *(key for key, _ in told)})))
-    known = {key: (outcome, revision, used) for key, outcome, revision, used in found}
-    for key, item in items.items():
-        outcome, revision, _ = known.get(key, (None, 0, None))
-        if outcome is not None and (item.trajectory.outcome is None or revision > item.trajectory.outcome_revision):
-            items[key] = revised(item, outcome, revision)
-    wanted = [key for key, revision in told if key not in items and key in known and known[key][1] == revision]
+    settled = ((Runs.batch_id != "") | (Runs.came != "")).label("settled")
+    rows = select(Runs.id, Runs.outcome, Runs.revision, settled, func.max(Uses.revision).label("used"))
+    rows = rows.outerjoin(Uses, mine).where(among(Runs.id, {*items, *(key for key, _ in told)})).group_by(Runs.id)
+    known = {row.id: row for row in connection.execute(rows)}
+    items |= {key: revised(items[key], row.outcome, row.revision) for key, row in known.items() if key in items}
+    wanted = [key for key, revision in told if key not in items and key in known and known[key].revision == revision]
     credited = select(Runs.body).where(among(Runs.id, wanted), Runs.attributed)
     items |= {item.id: item for item in runs.bodies(connection, credited, Attributed)}
-    return Latest(items, {key: used for key, (*_, used) in known.items() if used is not None})
+    used = {key: row.used for key, row in known.items() if row.used is not None}
+    return Latest(items, used, {key for key, row in known.items() if row.settled})
 
 
 def newest_late(connection: Connection, since: float, limit: int) -> list[str]:
@@ -151,8 +154,7 @@ def answered(connection: Connection, candidate: Candidate) -> None:
     by_reason: dict[str, list[str]] = {}
     for key, why in candidate.no_gradient.items():
         by_reason.setdefault(why, []).append(key)
-    held = select(BatchMembers.trajectory_id).where(BatchMembers.batch_id.in_(candidate.batch_ids))
-    open_ones = update(Runs).where(Runs.id.in_(held), Runs.came.in_(("", GIVEN_UP, _FAILED)))
+    open_ones = update(Runs).where(Runs.batch_id.in_(candidate.batch_ids), Runs.came.in_(("", GIVEN_UP, _FAILED)))
     for why, keys in by_reason.items():
         connection.execute(open_ones.where(among(Runs.id, keys)).values(came=why))
     connection.execute(open_ones.values(came=LEARNED if candidate.answer == "trained" else candidate.answer))

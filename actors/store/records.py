@@ -13,6 +13,12 @@ class Joined(Message, frozen=True, kw_only=True, tag="joined"):
     outcome: float | None = None
 
 
+class Beside(Message, frozen=True, kw_only=True, tag="beside"):
+    """Call `id` is beside the main line of a trajectory: kept with it, and no step of anything."""
+
+    trajectory_id: str
+
+
 class Dropped(Message, frozen=True, kw_only=True, tag="dropped"):
     """Trajectory `id` will not be trained on, and why: a short reason that is counted by."""
 

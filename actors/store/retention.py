@@ -2,7 +2,7 @@
 
 A trajectory goes with its feedback; its calls go after it, never before: forgetting finds it by them. What is never
 taken: trajectories that a batch may still use, or that one in training holds; sources of lessons in use or on trial,
-and of tasks that are still played; orders that a version came of, with their members; everything audited; dead letters.
+and of tasks that are still played; orders that a version came of; everything audited; dead letters.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, true
 
+from actors.messages import Serving
 from actors.store import outcomes, policy
 from actors.store.lessons import experiences
 from actors.store.tables import (
     Batches,
-    BatchMembers,
     Calls,
     CandidateBatches,
     Candidates,
@@ -31,7 +31,7 @@ PAGE = 200
 Kind = Literal["trajectories", "feedback", "exchanges", "judgements", "batches"]
 
 
-_waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.dropped == "")
+_waits = Runs.attributed & Runs.trainable & (Runs.batch_id == "") & (Runs.came == "")
 """A batch may still use the trajectory."""
 _no_version = ~exists().where(CandidateBatches.batch_id == Batches.id)
 _ROWS: Mapping[Kind, tuple[Any, Any, ColumnElement[bool], tuple[Any, ...]]] = {
@@ -58,7 +58,7 @@ def protected(connection: Connection) -> set[str]:
     lessons = [lesson for lesson in experiences(connection) if lesson.state in ("candidate", "active")]
     played = select(TaskSources.source).join(Tasks, Tasks.id == TaskSources.task_id).where(Tasks.state != "retired")
     open_orders = select(Batches.id).where(_no_version)
-    training = select(BatchMembers.trajectory_id).where(BatchMembers.batch_id.in_(open_orders))
+    training = select(Runs.id).where(Runs.batch_id.in_(open_orders))
     return {
         *(source for lesson in lessons for source in lesson.sources),
         *connection.scalars(played), *connection.scalars(training),
@@ -83,8 +83,6 @@ def drop(connection: Connection, kind: Kind, ids: Sequence[str], before: float) 
     if kind == "trajectories":
         connection.execute(delete(Reports).where(Reports.joined.in_(going)))
         outcomes.forget(connection, going)
-    elif kind == "batches":
-        connection.execute(delete(BatchMembers).where(BatchMembers.batch_id.in_(going)))
     return len(going)
 
 
@@ -97,7 +95,7 @@ def on_trial(connection: Connection) -> set[int]:
 def served_last(connection: Connection, number: int) -> set[int]:
     """The `number` versions that each engine served last, the one that it serves among them."""
     by_engine: dict[str, dict[int, None]] = {}
-    for one in policy.servings(connection, None, 10_000):  # newest first
+    for one in policy.newest(connection, Serving, 10_000):
         if one.result in policy.LOADED:
             by_engine.setdefault(one.engine, {})[one.version] = None
     return {version for versions in by_engine.values() for version in list(versions)[:number]}

@@ -10,7 +10,7 @@ from actors.messages import Attributed, Trajectory, decode
 from actors.statistics.parties import party_of
 from actors.store.columns import among, lookup
 from actors.store.lessons import experiences
-from actors.store.stories import Order, orders_of
+from actors.store.stories import Order, order_of
 from actors.store.tables import Calls, Reports, Runs, Tasks, TaskSources, Uses
 
 
@@ -42,12 +42,10 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     closed_by: str
     min_version: int
     max_version: int
-    side_of: str
     attributed: bool
     why_not: str
     cut_off: str
     """What cut its last answer off, where that leaves its outcome without meaning."""
-    dropped: str
     came: str
     outcome: float | None
     revision: int
@@ -56,7 +54,8 @@ class RunStory(msgspec.Struct, frozen=True, kw_only=True):
     used: dict[str, int]
     """By actor that has taken the outcome in: the newest revision that it has."""
     reports: tuple[Report, ...]
-    orders: tuple[Order, ...]
+    order: Order | None
+    """That holds it."""
     lessons: tuple[str, ...]
     """Lessons that name it as a source, with their state: `ID (active)`."""
     tasks: tuple[str, ...]
@@ -74,10 +73,11 @@ def run_story(connection: Connection, name: str) -> RunStory | Literal["open"] |
     newest = runs[0]
     body = decode(newest.body)
     run = body.trajectory if isinstance(body, Attributed) else body
+    order = order_of(connection, newest.batch_id) if newest.batch_id else None
     more = {
         "trajectory_id": newest.id, "others": len(runs) - 1, "party": party_of(newest.tenant, newest.caller),
         "cut_off": run.cut_off if isinstance(run, Trajectory) else "", "used": _used(connection, newest.id),
-        "reports": _reports(connection, newest.id), "orders": orders_of(connection, newest.id),
+        "reports": _reports(connection, newest.id), "order": order,
         "lessons": [f"{one.id} ({one.state})" for one in experiences(connection) if newest.id in one.sources],
         "tasks": _tasks(connection, newest.id),
     }  # fmt: skip

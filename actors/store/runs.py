@@ -5,7 +5,7 @@ from itertools import islice
 from math import inf
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import Connection, Select, func, select, text, update
 
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Exchange, Feedback, Trajectory, decode
@@ -61,7 +61,7 @@ def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) 
     by_call = {step.exchange_id: number for number, step in enumerate(run.steps)}
     by_response = {step.response_id: number for number, step in enumerate(run.steps)}
     # A caller that gives an id twice means the newer call.
-    calls = select(Calls.custom_id, Calls.id).where(Calls.trajectory_id == run.id, Calls.custom_id != "")
+    calls = select(Calls.custom_id, Calls.id).where(Calls.trajectory_id == run.id, Calls.custom_id != "", ~Calls.beside)
     by_custom = {custom: by_call.get(key) for custom, key in connection.execute(calls.order_by(Calls.started))}
     meant: list[tuple[int, Feedback]] = []
     for said in told:
@@ -73,26 +73,35 @@ def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) 
     return meant
 
 
-def find_trajectory(connection: Connection, feedback: Feedback) -> str:
+def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool = False) -> str:
     """Id of the closed trajectory that `feedback` means; empty if there is none.
 
-    Ids that callers make up may come again: the newest trajectory that had begun when the feedback came is meant.
+    Ids that callers make up may come again: the newest trajectory that had begun when the feedback came is meant; of
+    one that several keys of a tenant name, that of its own key.
+
+    Args:
+        beside: it names a call beside the main line, and not one of its steps.
     """
-    calls = (
-        select(Calls.trajectory_id)
-        .where(Calls.tenant == feedback.tenant, Calls.trajectory_id != "")
-        .order_by((Calls.started <= feedback.received).desc(), Calls.started.desc())
-    )
-    # Who names the trajectory means its main line.
-    main = calls.join(Runs, Runs.id == Calls.trajectory_id).where(Runs.side_of == "")
+    mine = Calls.tenant == feedback.tenant, Calls.trajectory_id != "", Calls.beside.is_(beside)
+    newest = (Calls.started <= feedback.received).desc(), Calls.started.desc()
+    calls = select(Calls.trajectory_id).where(*mine).order_by(*newest)
+    keys = select(Calls.caller).where(*mine, Calls.explicit == lookup(feedback.trajectory_id)).distinct().limit(2)
     own = select(Runs.id).where(Runs.tenant == feedback.tenant)
+    several = bool(feedback.trajectory_id) and len(connection.scalars(keys).all()) > 1
+    theirs = calls.where(Calls.caller == feedback.caller) if several else calls
     tries = (
         (calls, Calls.id, feedback.exchange_id), (calls, Calls.response_id, feedback.response_id),
-        (calls, Calls.custom_id, feedback.custom_id), (main, Calls.explicit, feedback.trajectory_id),
+        (calls, Calls.custom_id, feedback.custom_id), (theirs, Calls.explicit, feedback.trajectory_id),
         (own, Runs.id, feedback.trajectory_id),
     )  # fmt: skip
-    named = (wanted.where(column == lookup(name)).limit(1) for wanted, column, name in tries if name)
-    return next((found for one in named if (found := connection.scalar(one))), "")
+    wanted = (question.where(column == lookup(name)).limit(1) for question, column, name in tries if name)
+    return next((found for one in wanted if (found := connection.scalar(one))), "")
+
+
+def calls_beside(connection: Connection, limit: int) -> list[tuple[str, str, str]]:
+    """The newest calls beside a main line: (call, tenant, trajectory)."""
+    wanted = select(Calls.id, Calls.tenant, Calls.trajectory_id).where(text("beside")).order_by(Calls.started.desc())
+    return [(call, tenant, run) for call, tenant, run in connection.execute(wanted.limit(limit))]
 
 
 def trajectory(connection: Connection, trajectory_id: str) -> Attributed | Trajectory | None:
@@ -137,60 +146,46 @@ def _without_credit(connection: Connection, statement: Select[Any]) -> list[Traj
     return [run for run in both if isinstance(run, Trajectory)]
 
 
-_UNUSED = (Runs.attributed, Runs.batch_id == "", Runs.dropped == "")
+_UNUSED = (Runs.attributed, Runs.batch_id == "", Runs.came == "")
 
 
-def unused(connection: Connection, limit: int) -> list[Attributed]:
-    """Attributed trajectories with an outcome that neither a batch used nor the curator dropped: the newest `limit`,
-    oldest first."""
-    wanted = select(Runs.body).where(*_UNUSED, Runs.outcome.is_not(None))
-    return bodies(connection, wanted.order_by(Runs.ended.desc(), Runs.id.desc()).limit(limit), Attributed)[::-1]
-
-
-def unreported(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
-    """The same without an outcome, those that come after (end, id), oldest first: there may be thousands of them."""
+def unused(connection: Connection, after: tuple[float, str], limit: int) -> list[Attributed]:
+    """Attributed trajectories that neither a batch used nor the curator dropped, those that come after (end, id),
+    oldest first: there may be thousands of them."""
     ended, key = after
     later = (Runs.ended > ended) | ((Runs.ended == ended) & (Runs.id > key))
-    wanted = select(Runs.body).where(*_UNUSED, Runs.outcome.is_(None), later)
-    return bodies(connection, wanted.order_by(Runs.ended, Runs.id).limit(limit), Attributed)
+    wanted = select(Runs.body).where(*_UNUSED, later).order_by(Runs.ended, Runs.id).limit(limit)
+    return bodies(connection, wanted, Attributed)
+
+
+def still_unused(connection: Connection, ids: Sequence[str]) -> list[Attributed]:
+    """Those of these ids that `unused` has."""
+    return bodies(connection, select(Runs.body).where(*_UNUSED, Runs.id.in_(ids)), Attributed)
 
 
 def drop_unused(connection: Connection, room: int, reason: str, *, reported: bool = True) -> int:
-    """Drop what `unused` (or, not `reported`, `unreported`) has beyond the newest `room`; how many that are. Of those
+    """Drop what `unused` has, with an outcome or not `reported`, beyond the newest `room`; how many that are. Of those
     that ended at the same moment as the last that has room, all are left."""
     alike = (*_UNUSED, Runs.outcome.is_not(None) if reported else Runs.outcome.is_(None))
     newest = select(Runs.ended).where(*alike).order_by(Runs.ended.desc()).limit(1)
     last = connection.scalar(newest.offset(max(0, room - 1)))
     if last is None:
         return 0
-    return connection.execute(update(Runs).where(*alike, Runs.ended < last).values(dropped=reason)).rowcount
-
-
-def settled(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Those of the trajectories `ids` that a batch used or the curator dropped."""
-    done = (Runs.batch_id != "") | (Runs.dropped != "")
-    return set(connection.scalars(select(Runs.id).where(among(Runs.id, ids), done)))
+    return connection.execute(update(Runs).where(*alike, Runs.ended < last).values(came=reason)).rowcount
 
 
 def recent_outcomes(
-    connection: Connection, *, source: str, since: float = 0.0, limit: int = 100, until: float = inf
-) -> list[OutcomeRow]:
-    """Trajectories that ended from `since` on, and before `until`, newest first, those without an outcome included."""
-    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, Runs.source == source)
-
-
-def judged_outcomes(
-    connection: Connection, version: int, *, since: float = 0.0, limit: int = 100, until: float = inf
-) -> list[OutcomeRow]:
-    """As `recent_outcomes`: production trajectories that `version` alone sampled and that have an outcome."""
-    alone = Runs.source == "production", Runs.max_version == version, Runs.min_version == version
-    return _newest(connection, limit, Runs.ended >= since, Runs.ended < until, *alone, Runs.outcome.is_not(None))
-
-
-def _newest(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[OutcomeRow]:
+    connection: Connection, *, source: str = "production", version: int | None = None, since: float = 0.0,
+    until: float = inf, limit: int = 100,
+) -> list[OutcomeRow]:  # fmt: skip
+    """Trajectories that ended from `since` on, and before `until`, newest first, those without an outcome included; of
+    a `version` those that it alone sampled and that have one."""
     columns = (getattr(Runs, name) for name in OutcomeRow.__struct_fields__)
-    wanted = select(*columns).where(*where).order_by(Runs.ended.desc(), Runs.id).limit(limit)
-    return [OutcomeRow(**one._asdict()) for one in connection.execute(wanted)]
+    wanted = select(*columns).where(Runs.source == source, Runs.ended >= since, Runs.ended < until)
+    if version is not None:
+        wanted = wanted.where(Runs.max_version == version, Runs.min_version == version, Runs.outcome.is_not(None))
+    found = connection.execute(wanted.order_by(Runs.ended.desc(), Runs.id).limit(limit))
+    return [OutcomeRow(**one._asdict()) for one in found]
 
 
 def reporting_parties(connection: Connection, limit: int) -> list[str]:
@@ -223,8 +218,8 @@ def counts(connection: Connection) -> dict[str, int]:
     def total(table: type[t.Base], *where: Any) -> int:
         return connection.scalar(select(func.count()).select_from(table).where(*where)) or 0
 
-    def grouped(column: Any, prefix: str) -> dict[str, int]:
-        found = connection.execute(select(column, func.count()).where(column != "").group_by(column))
+    def grouped(column: Any, prefix: str, *where: Any) -> dict[str, int]:
+        found = connection.execute(select(column, func.count()).where(column != "", *where).group_by(column))
         return {f"{prefix}{name.replace(' ', '_')}": number for name, number in found}
 
     return {
@@ -239,5 +234,5 @@ def counts(connection: Connection) -> dict[str, int]:
         "dead_letters": total(t.DeadLetters),
         "outbox": total(t.Outbox, t.Outbox.published.is_(False)),
         **grouped(Runs.source, "trajectories_"),
-        **grouped(Runs.dropped, "dropped_"),
+        **grouped(Runs.came, "dropped_", Runs.batch_id == ""),
     }

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, true, update
 
 from actors.messages import (
     Attributed,
@@ -28,7 +28,7 @@ from actors.store import agents, audit, outcomes
 from actors.store import tables as t
 from actors.store.columns import among, lookup
 from actors.store.engine import insert_new
-from actors.store.records import Dropped, Guessed, Joined, Used
+from actors.store.records import Beside, Dropped, Guessed, Joined, Used
 from actors.store.tables import Calls, Reports, Runs
 from actors.store.waiting import NAMES, claimed, named
 from actors.system.outgoing import Outgoing
@@ -39,7 +39,7 @@ _SIMPLE: dict[type[Message], type[t.Base]] = {
     Directive: t.Directives,
 }  # fmt: skip
 """Kinds whose rows are inserted once and never touched again."""
-_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Joined, Dropped, Guessed, Used)
+_OTHERS = (Exchange, Feedback, Trajectory, Attributed, Beside, Joined, Dropped, Guessed, Used)
 
 
 def stitchable(exchange: Exchange) -> bool:
@@ -81,11 +81,10 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     insert(connection, Reports, of[Feedback], lambda said: {"joined": "", "effect": "", **named(said)})
     insert(connection, Calls, of[Exchange], _of_call)
     fresh = _trajectories(connection, [*of[Trajectory], *of[Attributed]])
+    _claim(connection, ((one.id, one.trajectory_id) for one in of[Beside]), beside=True)
     for guess in of[Guessed]:
         connection.execute(update(Runs).where(Runs.id == guess.id).values(guessed=guess.outcome))
     for order in of[BatchOrder]:
-        members = [{"batch_id": order.id, "trajectory_id": member} for member in order.trajectories]
-        insert_new(connection, t.BatchMembers, members)
         unused = among(Runs.id, order.trajectories), Runs.batch_id == ""
         connection.execute(update(Runs).where(*unused).values(batch_id=order.id))
     for candidate in of[Candidate]:
@@ -93,7 +92,8 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         insert_new(connection, t.CandidateBatches, links)
         outcomes.answered(connection, candidate)
     joins: list[Joined] = of[Joined]
-    joins += claimed(connection, of[Trajectory], {joined.id for joined in joins})
+    calls_beside = [one.id for one in of[Beside]]
+    joins += claimed(connection, of[Trajectory], calls_beside, {joined.id for joined in joins})
     if joins:
         found = {"joined": bindparam("where"), **dict.fromkeys(NAMES)}
         where = [{"said": one.id, "where": one.trajectory_id} for one in joins]
@@ -102,10 +102,9 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
     taken = [{"trajectory_id": one.id, "actor": one.actor, "revision": one.revision} for one in of[Used]]
     insert_new(connection, t.Uses, taken)
     for dropped in of[Dropped]:
-        unused = Runs.id == dropped.id, Runs.dropped == "", Runs.batch_id == ""
-        connection.execute(update(Runs).where(*unused).values(dropped=dropped.reason))
-        if dropped.reason == outcomes.GIVEN_UP:  # its order is; unless that is answered, nothing came of the run
-            connection.execute(update(Runs).where(Runs.id == dropped.id, Runs.came == "").values(came=dropped.reason))
+        given_up = dropped.reason == outcomes.GIVEN_UP  # its order is; what it answered before stands
+        unused = Runs.id == dropped.id, Runs.came == "", true() if given_up else Runs.batch_id == ""
+        connection.execute(update(Runs).where(*unused).values(came=dropped.reason))
     saved.head = audit.append(connection, records, now)
     return saved
 
@@ -130,6 +129,7 @@ def _shared(table: type[t.Base], kind: type[msgspec.Struct]) -> tuple[str, ...]:
 def _of_call(call: Exchange) -> dict[str, Any]:
     return {
         "response_id": lookup(call.response_id), "custom_id": lookup(call.hints.custom_id), "trajectory_id": "",
+        "beside": False,
         "explicit": lookup(call.hints.trajectory_id or call.hints.conversation), "stitched": stitchable(call),
     }  # fmt: skip
 
@@ -145,32 +145,33 @@ def _trajectories(connection: Connection, records: list[Trajectory | Attributed]
     runs = {key: one.trajectory if isinstance(one, Attributed) else one for key, one in fresh.items()}
     insert_new(connection, Runs, [_run(record, runs[key]) for key, record in fresh.items()])
     production = (run for run in runs.values() if run.source == "production")
-    claims = [{"call": step.exchange_id, "run": run.id} for run in production for step in run.steps]
-    if claims:
-        # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
-        claim = update(Calls).where(Calls.id == bindparam("call")).values(trajectory_id=bindparam("run"))
-        connection.execute(claim, claims)
+    _claim(connection, ((step.exchange_id, run.id) for run in production for step in run.steps))
     bare = select(Runs.id, Runs.outcome, Runs.revision).where(ids, ~Runs.attributed)
     known = {key: (outcome, revision) for key, outcome, revision in connection.execute(bare)}
     labels: list[dict[str, Any]] = []
     for record in records:
-        if not isinstance(record, Attributed) or record.id not in known:
-            continue
-        (outcome, revision), run = known.pop(record.id), record.trajectory
-        if outcome is not None and (run.outcome is None or revision > run.outcome_revision):
-            # Feedback came between closing and attribution: the row keeps what it knows.
-            record = outcomes.revised(record, outcome, revision)
-        labels.append({"which": record.id, "kind": record.cluster, "content": encode(record)})
+        if isinstance(record, Attributed) and record.id in known:
+            # Feedback may have come between closing and attribution: the row keeps what it knows.
+            body = encode(outcomes.revised(record, *known.pop(record.id)))
+            labels.append({"which": record.id, "kind": record.cluster, "content": body})
     if labels:
         values = {"attributed": True, "cluster": bindparam("kind"), "body": bindparam("content")}
         connection.execute(update(Runs).where(Runs.id == bindparam("which")).values(values), labels)
     return set(fresh)
 
 
+def _claim(connection: Connection, calls: Iterable[tuple[str, str]], *, beside: bool = False) -> None:
+    """(call, its trajectory)"""
+    if claims := [{"call": call, "run": run} for call, run in calls]:
+        # By key alone: asked for open ones too, SQLite walks the index of all that are open instead.
+        claim = update(Calls).where(Calls.id == bindparam("call"))
+        connection.execute(claim.values(trajectory_id=bindparam("run"), beside=beside), claims)
+
+
 def _run(record: Trajectory | Attributed, run: Trajectory) -> dict[str, Any]:
     attributed = isinstance(record, Attributed)
     return {
         **_columns(Runs, run, record), "revision": run.outcome_revision, "told": None, "guessed": None,
-        "attributed": attributed, "cluster": record.cluster if attributed else "", "batch_id": "", "dropped": "",
+        "attributed": attributed, "cluster": record.cluster if attributed else "", "batch_id": "",
         **agents.columns(run),
     }  # fmt: skip

@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Connection
 
 from actors.messages import Message, OutcomeChanged
-from actors.store import agents, erasing, judgements, ledger, lessons, outcomes, policy, runs
+from actors.store import agents, erasing, judgements, ledger, lessons, outcomes, policy, runs, waiting
 from actors.store import tasks as pool
 from actors.store.audit import START, Head, head
 from actors.store.database import Database
@@ -125,30 +125,25 @@ class Store(Database):
     exam = _question(runs.exam)
     agents = _question(agents.agents)
     recent_closed = _question(runs.recent_closed)
+    calls_beside = _question(runs.calls_beside)
+    place = _question(waiting.place)
     unused = _question(runs.unused)
-    unreported = _question(runs.unreported)
+    still_unused = _question(runs.still_unused)
     drop_unused = _change(runs.drop_unused)
     newest_late = _question(outcomes.newest_late)
     latest = _question(outcomes.latest)
-    settled = _question(runs.settled)
     recent_outcomes = _question(runs.recent_outcomes)
-    judged_outcomes = _question(runs.judged_outcomes)
     reporting_parties = _question(runs.reporting_parties)
     closed_runs = _question(runs.closed_runs)
     failed_calls = _question(runs.failed_calls)
     offer = _dated(pool.offer)
     task_states = _question(pool.task_states)
     mark_tasks = _change(pool.mark)
-    task_counts = _question(pool.task_counts)
-    batches = _question(policy.batches)
+    task_count = _question(pool.task_count)
+    newest = _question(policy.newest)
     outstanding = _question(policy.outstanding)
-    candidates = _question(policy.candidates)
     head = _question(policy.head)
-    verdicts = _question(policy.verdicts)
-    servings = _question(policy.servings)
     first_served = _question(policy.first_served)
-    last_serving = _question(policy.last_serving)
-    directives = _question(policy.directives)
     frozen = _question(policy.frozen)
 
     async def counts(self) -> dict[str, int]:

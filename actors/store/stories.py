@@ -1,6 +1,6 @@
 """What became of orders and versions: trained on what, judged how, served where and how long, taken back why.
 
-run -> orders that held it -> versions that came of them -> verdicts -> engines that served them, from when to when
+run -> the order that held it -> versions that came of it -> verdicts -> engines that served them, from when to when
 """
 
 from collections import defaultdict
@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import Connection, func, select, union
 
-from actors.messages import Candidate, Directive, Serving, Verdict
+from actors.messages import BatchOrder, Candidate, Directive, Serving, Verdict
+from actors.store.columns import among
 from actors.store.policy import LOADED
 from actors.store.runs import bodies
 from actors.store.tables import (
     Batches,
-    BatchMembers,
     CandidateBatches,
     Candidates,
     Directives,
@@ -87,19 +87,18 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 V = TypeVar("V", Serving, Verdict, Span)
 
 
-def orders_of(connection: Connection, trajectory_id: str) -> tuple[Order, ...]:
-    """Orders that held a run, with what came of them; the oldest first."""
-    held = select(Batches.id).join(BatchMembers, BatchMembers.batch_id == Batches.id)
-    mine = held.where(BatchMembers.trajectory_id == trajectory_id).order_by(Batches.created, Batches.id)
-    found: list[Order] = []
-    for key in connection.scalars(mine).all():
-        named = select(Candidates.body).join(CandidateBatches, CandidateBatches.candidate_id == Candidates.id)
-        answers = bodies(connection, named.where(CandidateBatches.batch_id == key), Candidate)
-        # An answer that made no version names the one that stands.
-        made = sorted({one.version for one in answers if one.answer == "trained"})
-        versions = tuple(one for number in made for one in _between(connection, number, number))
-        found.append(msgspec.structs.replace(_order(connection, key), versions=versions))
-    return tuple(found)
+def order_of(connection: Connection, key: str) -> Order:
+    """The order `key`, with what came of it."""
+    # An answer that made no version names the one that stands.
+    made = sorted({one.version for one in answers(connection, [key]) if one.answer == "trained"})
+    versions = tuple(one for number in made for one in _between(connection, number, number))
+    return msgspec.structs.replace(_order(connection, key), versions=versions)
+
+
+def answers(connection: Connection, batch_ids: Iterable[str]) -> list[Candidate]:
+    """What the learner said to these orders."""
+    named = select(CandidateBatches.candidate_id).where(among(CandidateBatches.batch_id, batch_ids))
+    return bodies(connection, select(Candidates.body).where(Candidates.id.in_(named)), Candidate)
 
 
 def history(connection: Connection, newest: int | None = None) -> list[Version]:
@@ -143,23 +142,20 @@ def _between(connection: Connection, low: int, high: int) -> list[Version]:
     made = _by_version(bodies(connection, newest, Serving))
     wanted = select(Verdicts.body).where(Verdicts.version.between(low, high)).order_by(Verdicts.created)
     verdicts = _by_version(bodies(connection, wanted, Verdict))
-    served = _by_version(spans(connection, low, high))
-    setbacks = {number: back for number, back in _ordered_back(connection).items() if low <= number <= high}
-    for number, servings in made.items():
-        setbacks.setdefault(number, []).extend(
-            Setback(at=item.since, kind=item.result, who=item.engine, reason=item.reason)
-            for item in servings
-            if item.result not in LOADED
-        )
+    served, back = _by_version(spans(connection, low, high)), _ordered_back(connection)
     found: list[Version] = []
-    for number in sorted({*candidates, *verdicts, *made, *setbacks}):
-        told = candidates.get(number)
+    for number in sorted({*candidates, *verdicts, *made, *(one for one in back if low <= one <= high)}):
+        told, swaps = candidates.get(number), tuple(made[number])
+        refused = (
+            Setback(at=one.since, kind=one.result, who=one.engine, reason=one.reason)
+            for one in swaps if one.result not in LOADED
+        )  # fmt: skip
         found.append(
             Version(
                 version=number, parent=told and told.parent, trained=told and told.created,
                 manifest=told.manifest if told else "", verdicts=tuple(verdicts[number]),
-                served=tuple(served[number]), swaps=tuple(made.get(number, ())),
-                setbacks=tuple(sorted(setbacks.get(number, ()), key=lambda item: item.at)),
+                served=tuple(served[number]), swaps=swaps,
+                setbacks=tuple(sorted((*back[number], *refused), key=lambda one: one.at)),
             )
         )  # fmt: skip
     return found
@@ -178,14 +174,14 @@ def _candidates(connection: Connection, low: int, high: int) -> dict[int, Candid
     return {candidate.version: candidate for candidate in heard if candidate.answer == "trained"}
 
 
-def _ordered_back(connection: Connection) -> dict[int, list[Setback]]:
+def _ordered_back(connection: Connection) -> defaultdict[int, list[Setback]]:
     """Orders to take a version back, by version."""
-    found: dict[int, list[Setback]] = {}
+    found: defaultdict[int, list[Setback]] = defaultdict(list)
     for directive in bodies(connection, select(Directives.body).where(Directives.kind == "rollback"), Directive):
         bad = directive.details.get("version", "")
         if bad.isdecimal():
             setback = Setback(at=directive.created, kind="rollback", who=directive.origin, reason=directive.reason)
-            found.setdefault(int(bad), []).append(setback)
+            found[int(bad)].append(setback)
     return found
 
 
@@ -201,11 +197,11 @@ def _line(connection: Connection, item: Version) -> tuple[int, ...]:
 
 
 def _order(connection: Connection, key: str) -> Order:
-    kind, mine = (Runs.tenant, Runs.source), BatchMembers.batch_id == key
-    held = select(*kind, func.count().label("trajectories")).join(BatchMembers, BatchMembers.trajectory_id == Runs.id)
-    sources = connection.execute(held.where(mine).group_by(*kind).order_by(*kind))
+    kind = Runs.tenant, Runs.source
+    held = select(*kind, func.count().label("trajectories")).where(Runs.batch_id == key)
+    sources = tuple(dict(one._mapping) for one in connection.execute(held.group_by(*kind).order_by(*kind)))
+    order = next(iter(bodies(connection, select(Batches.body).where(Batches.id == key), BatchOrder)), None)
     return Order(
-        batch_id=key, created=connection.scalar(select(Batches.created).where(Batches.id == key)),
-        trajectories=connection.scalar(select(func.count()).where(mine)) or 0,
-        sources=tuple(dict(one._mapping) for one in sources),
+        batch_id=key, created=order and order.created, trajectories=len(order.trajectories) if order else 0,
+        sources=sources,
     )  # fmt: skip

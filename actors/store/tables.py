@@ -58,6 +58,8 @@ class Calls(Record, named="exchanges"):
     caller: Mapped[str]
     trajectory_id: Mapped[str]
     """Trajectory that it ended up in; empty while open."""
+    beside: Mapped[bool]
+    """It is off the main line of that, and none of its steps."""
     started: Mapped[float]
     status: Mapped[int]
     stitched: Mapped[bool]
@@ -69,6 +71,7 @@ class Calls(Record, named="exchanges"):
         Index("ix_exchanges_explicit", "tenant", "explicit"),
         _some("ix_exchanges_custom", "custom_id <> ''", "tenant", "custom_id"),
         _some("ix_exchanges_failed", "status >= 400", "status"),
+        _some("ix_exchanges_beside", "beside", "started"),
     )
 
 
@@ -115,17 +118,13 @@ class Runs(Record, named="trajectories"):
     closed_by: Mapped[str]
     trainable: Mapped[bool]
     why_not: Mapped[str]
-    side_of: Mapped[str]
-    """Trajectory whose side call it is; empty for a main line."""
     continues: Mapped[str]
     """Trajectory whose conversation it goes on with; empty for none."""
     attributed: Mapped[bool]
     batch_id: Mapped[str]
-    """Batch that used it; empty if none did."""
-    dropped: Mapped[str]
-    """Why no batch will use it; empty while one may."""
+    """The one order that holds it; empty if none does."""
     came: Mapped[str]
-    """What came of it in a batch: learned, or why nothing was; empty before an answer."""
+    """What came of it: learned, why nothing was, or why no batch will use it; empty while that is open."""
     agent: Mapped[str]
     """Whose run it is; empty for nobody's."""
     label: Mapped[str]
@@ -137,14 +136,14 @@ class Runs(Record, named="trajectories"):
         # All that `actors.store.agents` asks for, so that it reads no row.
         Index(
             "ix_trajectories_agents",
-            *("ended", "agent", "dropped", "came", "unfit_why", "batch_id", "outcome", "calls", "unfit", "label"),
+            *("ended", "agent", "came", "unfit_why", "batch_id", "outcome", "calls", "unfit", "label"),
         ),
         Index("ix_trajectories_recent", "source", "ended"),
         # All that the gate's evidence is chosen by, so that looking for it reads no row.
         Index("ix_trajectories_exam", "source", "attributed", "ended", "id", "tenant", "caller", "outcome"),
-        Index("ix_trajectories_pool", "attributed", "batch_id", "dropped", "ended"),
-        _some("ix_trajectories_dropped", "dropped <> ''", "dropped"),
-        _some("ix_trajectories_side", "side_of <> ''", "side_of"),
+        Index("ix_trajectories_pool", "attributed", "batch_id", "came", "ended"),
+        _some("ix_trajectories_batch", "batch_id <> ''", "batch_id"),
+        _some("ix_trajectories_dropped", "came <> '' AND batch_id = ''", "came"),
         _some("ix_trajectories_continues", "continues <> ''", "continues"),
         _some("ix_trajectories_told", "told IS NOT NULL", "told"),
         _some("ix_trajectories_judged", "outcome IS NOT NULL", "source", "max_version", "ended"),
@@ -207,13 +206,6 @@ class Batches(Record):
     created: Mapped[Time]
 
 
-class BatchMembers(Base):
-    """Which trajectories an order holds."""
-
-    batch_id: Mapped[Key]
-    trajectory_id: Mapped[Link]
-
-
 class Candidates(Record):
     """A weight version."""
 
@@ -271,10 +263,8 @@ class Forgotten(Base):
     """A tombstone: what was forgotten does not come back over the streams."""
 
     kind: Mapped[Key]
-    """"id" of a record; "tenant" or "caller": everything of theirs from before `before`."""
+    """"id" of a record; "tenant" or "caller": everything of theirs from before `at`."""
     name: Mapped[Key]
-    before: Mapped[float]
-    """Unix seconds; 0 for ids."""
     at: Mapped[Time]
 
 

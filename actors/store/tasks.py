@@ -63,12 +63,12 @@ def offer(connection: Connection, now: float, tasks: Sequence[Task], made_from: 
     return len(fresh)
 
 
-def task_states(connection: Connection, states: Collection[str] = (), limit: int = 4096) -> list[TaskState]:
+def task_states(connection: Connection, states: Collection[str] = ()) -> list[TaskState]:
     """Tasks in one of `states` (all if it is empty), those played longest ago first."""
     wanted = select(Tasks.body)
     if states:
         wanted = wanted.where(among(Tasks.state, states))
-    found = connection.scalars(wanted.order_by(Tasks.last, Tasks.created, Tasks.id).limit(limit))
+    found = connection.scalars(wanted.order_by(Tasks.last, Tasks.created, Tasks.id))
     return [task_state(body) for body in found]
 
 
@@ -87,8 +87,6 @@ def _columns(state: TaskState) -> dict[str, Any]:
     return {"state": state.state, "last": state.last, "body": msgspec.msgpack.encode(state)}
 
 
-def task_counts(connection: Connection) -> dict[tuple[str, str], int]:
-    """Tasks of the pool by (origin, state)."""
-    kind = Tasks.origin, Tasks.state
-    found = connection.execute(select(*kind, func.count()).group_by(*kind))
-    return {(origin, state): number for origin, state, number in found}
+def task_count(connection: Connection, origin: str, state: str) -> int:
+    """How many tasks of the pool are of this kind."""
+    return connection.scalar(select(func.count()).where(Tasks.origin == origin, Tasks.state == state)) or 0

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, select
 from actors.messages import Feedback, Trajectory
 from actors.store.columns import among, lookup
 from actors.store.records import Joined
-from actors.store.runs import bodies
-from actors.store.tables import Calls, Reports, Runs
+from actors.store.runs import bodies, find_trajectory
+from actors.store.tables import Calls, Reports
 
 NAMES = {
     "trajectory_id": Calls.explicit, "custom_id": Calls.custom_id, "response_id": Calls.response_id,
@@ -25,37 +25,41 @@ def named(said: Feedback) -> dict[str, str | None]:
     return {name: lookup(value) if (value := getattr(said, name)) else None for name in NAMES}
 
 
-def waiting(connection: Connection, calls: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Feedback that waits and names one of `calls`: its id, the call's, and the column that names it."""
+def waiting(connection: Connection, calls: Iterable[str]) -> Iterator[str]:
+    """Ids of feedback that waits and names one of `calls`."""
     mine = among(Calls.id, calls)
     for name, column in NAMES.items():
         same = (getattr(Reports, name) == column) & (Reports.tenant == Calls.tenant)
-        wanted = select(Reports.id, Calls.id).join(Calls, same).where(mine, column != "").order_by(Calls.started)
-        for key, call in connection.execute(wanted):
-            yield key, call, name
+        yield from connection.scalars(select(Reports.id).join(Calls, same).where(mine, column != ""))
 
 
-def claimed(connection: Connection, runs: Sequence[Trajectory], heard: Collection[str]) -> list[Joined]:
-    """The feedback that waited for one of `runs`, which are written: what says most of an outcome first."""
+def place(connection: Connection, said: Feedback) -> Joined | None:
+    """Where `said` belongs, and the outcome that it tells; None if nothing that it means has closed.
+
+    What names a call beside the main line alone says nothing of how the run went: who rates a title does not rate the
+    work.
+    """
+    outcome = said.outcome if said.whole else None
+    run = find_trajectory(connection, said)
+    if not run:
+        run, outcome = find_trajectory(connection, said, beside=True), None
+    return Joined(id=said.id, trajectory_id=run, outcome=outcome) if run else None
+
+
+def claimed(
+    connection: Connection, runs: Sequence[Trajectory], beside: Sequence[str], heard: Collection[str]
+) -> list[Joined]:
+    """The feedback that waited for one of `runs`, or for one of the calls `beside` them, all of which are written: what
+    says most of an outcome first."""
     runs = [run for run in runs if run.source == "production"]
     if not runs:
         return []
-    # Who names the trajectory means its main line.
-    same = (Reports.trajectory_id == Runs.id) & (Reports.tenant == Runs.tenant) & (Runs.side_of == "")
-    own = select(Reports.id, Runs.id).join(Runs, same).where(among(Runs.id, (run.id for run in runs)))
-    found = {key: run for key, run in connection.execute(own)}
-    by_call = {step.exchange_id: run for run in runs for step in run.steps}
-    for key, call, name in waiting(connection, by_call):
-        if name != "trajectory_id" or not by_call[call].side_of:
-            found[key] = by_call[call].id
-    wanted = select(Reports.body).where(among(Reports.id, found.keys() - set(heard))).order_by(Reports.id)
+    own = connection.scalars(select(Reports.id).where(among(Reports.trajectory_id, (run.id for run in runs))))
+    found = {*own, *waiting(connection, [*beside, *(step.exchange_id for run in runs for step in run.steps)])}
+    wanted = select(Reports.body).where(among(Reports.id, found - set(heard))).order_by(Reports.id)
     # The first outcome is what a trajectory takes over: a final one before others, the newest before older ones.
     reports = sorted(
         bodies(connection, wanted, Feedback),
         key=lambda said: (said.kind == "outcome" and said.final, said.final, said.received), reverse=True,
     )  # fmt: skip
-    whole = {said.id for said in reports if said.kind != "step" and said.step is None}
-    return [
-        Joined(id=said.id, trajectory_id=found[said.id], outcome=said.outcome if said.id in whole else None)
-        for said in reports
-    ]
+    return [joined for said in reports if (joined := place(connection, said)) is not None]

@@ -53,8 +53,6 @@ class Connection:
         self._refusal = self._last_error = ""
         """Of the attempts since the last time that we were in."""
         self._was_in = self._closed = False
-        self.returns = 0
-        """How often it was won back: requests that were in the air before are gone."""
 
     async def client(self) -> GuardedClient:
         """The live client; connects if there is none. BusUnavailable: no server lets us in now, or the bus was closed.
@@ -64,9 +62,6 @@ class Connection:
                 raise BusUnavailable("the bus is closed")
             if self._client is None or self._client.is_closed:
                 self._client = await self._connect()
-                if self._was_in:
-                    # The client had given up its connection: a login that was withdrawn, for example.
-                    await self._back()
                 self._was_in = True
             return self._client
 
@@ -118,7 +113,6 @@ class Connection:
     async def _back(self) -> None:
         _log.info("bus_reconnected")
         self._refusal = ""
-        self.returns += 1
 
     async def ensure_streams(self) -> None:
         """Create what is missing, bring what differs to its definition."""

@@ -82,7 +82,8 @@ class Subscription:
         self._inbox: Inbox | None = None
         self._client: Client | None = None
         self._prefix, self._number = "", 0
-        self._returns = connection.returns
+        self._reconnects = 0
+        """Of the client, as last seen: requests that were in the air before are gone."""
 
     async def open(self) -> None:
         """Create the consumers and the inbox; once, on the host loop."""
@@ -134,11 +135,11 @@ class Subscription:
     async def _listen(self) -> Client:
         client = await self._connection.client()
         if client is not self._client:
-            self._client = client
+            self._client, self._reconnects = client, -1
             self._prefix = client.new_inbox()
             self._inbox = await cast(Any, client).subscribe(f"{self._prefix}.*", cb=self._receive)
-        if self._returns != self._connection.returns:
-            self._returns = self._connection.returns
+        if self._reconnects != client.stats["reconnects"]:
+            self._reconnects = client.stats["reconnects"]
             self._forget_requests()
         return client
 

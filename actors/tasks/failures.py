@@ -71,14 +71,6 @@ _LEAST = 3
 """Failures of a kind before tasks are made of them: one or two are chance, or somebody's typing error."""
 
 
-class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which failures become tasks."""
-
-    enabled: bool = True
-    families: str = ""
-    """Kinds of task among which worlds are looked for, one letter each; empty for the environment's usual mix."""
-
-
 class LiveFailures(Actor):
     """Actor: failures in, tasks of the pool out."""
 
@@ -90,11 +82,10 @@ class LiveFailures(Actor):
 
     def __init__(
         self,
-        settings: FailureSettings,
         *,
         store: Store,
         environment: Environment,
-        mix: str | None,
+        families: str | None,
         kinds: Curriculum,
         searcher: ShadowSearch | None = None,
         exam: Callable[[str], bool] = held_out,
@@ -103,14 +94,14 @@ class LiveFailures(Actor):
         Args:
             kinds: says which failures are alike, and is told which kinds traffic fails at.
             exam: whether a production trajectory, by id, is the gate's: nothing is made of it.
-            mix: families that the rollout plays anyway; None for the environment's usual mix.
+            families: that the rollout plays, one letter each; None for the environment's usual mix.
             searcher: None: where nobody succeeded, nothing is made.
         """
-        self._settings, self._store, self._environment, self._mix = settings, store, environment, mix
+        self._store, self._environment, self._families = store, environment, families
         self._kinds, self._searcher, self._exam = kinds, searcher, exam
         self._waiting: Remembered[Waiting] = Remembered(_KINDS)
-        self._sampled: dict[str | None, list[Task]] = {}
-        """The environment's tasks that were looked at this tick, by families."""
+        self._sampled: list[Task] = []
+        """The environment's tasks that were looked at this tick."""
         self._changed = False
         self.counts: Counter[str] = Counter()
         """What became of failures: seen, held_out, crowded_out (others of their kind, or other kinds, came), urged,
@@ -135,8 +126,6 @@ class LiveFailures(Actor):
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Note the failures of a batch, and take back what is none any more."""
-        if not self._settings.enabled:
-            return Result()
         latest = await self._store.latest(self.name, [received.message for received in batch])
         changed = {received.message.id for received in batch if isinstance(received.message, OutcomeChanged)}
         records: list[Used] = []
@@ -195,7 +184,7 @@ class LiveFailures(Actor):
 
     def _fails(self, item: Attributed) -> bool:
         run = item.trajectory
-        if run.source != "production" or run.side_of or not template_of(run.goal):
+        if run.source != "production" or not template_of(run.goal):
             return False
         failed = run.outcome < _BELOW if run.outcome is not None else loops(run.steps)
         if failed and self._exam(run.id):
@@ -226,13 +215,12 @@ class LiveFailures(Actor):
             made = await self._reproduce(asked)
             if made:
                 return made
-        in_mix = self._own(asked, self._mix)
+        own = [task for task in self._worlds() if asked.has(task.goal, self._kinds)]
         # What the sandbox has of the kind is known to the curriculum by another level perhaps, or not yet at all.
-        if raised := sorted({self._kinds.kind(task.goal) for task in in_mix} - {REST}):
+        if raised := sorted({self._kinds.kind(task.goal) for task in own} - {REST}):
             for name in raised:
                 self._kinds.urge(name)
             return "urged"
-        own = in_mix or self._own(asked, self._settings.families or None)
         if own:
             known, room = await self._room(asked)
             fresh = [task for task in own if task.id not in known]
@@ -263,21 +251,16 @@ class LiveFailures(Actor):
         gone = await self._store.tombstoned(ids)
         return [found[key] for key in ids if key in found and key not in gone]
 
-    def _own(self, asked: Asked, families: str | None) -> list[Task]:
-        """The environment's own tasks of a kind, within reach."""
-        return [task for task in self._worlds(families) if asked.has(task.goal, self._kinds)]
-
-    def _worlds(self, families: str | None) -> list[Task]:
-        if families in self._sampled:
-            return self._sampled[families]
-        found = list[Task]()
+    def _worlds(self) -> list[Task]:
+        """The environment's own tasks, within reach."""
+        if self._sampled:
+            return self._sampled
         for seed in range(_FIRST_SEED, _FIRST_SEED + _WORLDS):
             try:
-                found.append(self._environment.sample(seed, "train", families))
+                self._sampled.append(self._environment.sample(seed, "train", self._families))
             except (AdapterError, ValueError):
                 self.counts["not_sampled"] += 1
-        self._sampled[families] = found
-        return found
+        return self._sampled
 
     async def _make(
         self, asked: Asked, template: str, won: Sequence[Sequence[Trajectory]], room: int, known: Collection[str]
@@ -286,7 +269,7 @@ class LiveFailures(Actor):
         runs = [run for run in asked.runs if template_of(run.goal) == template]
         places = [
             (base, goal)
-            for number, base in enumerate(self._worlds(self._settings.families or None))
+            for number, base in enumerate(self._worlds())
             if (goal := carried_over(runs[number % len(runs)].goal, entities(base.goal))) is not None
             and template_of(goal) == template
         ]

@@ -21,32 +21,30 @@ from actors.rollout.episode_runner import begin, play
 from actors.rollout.errors import EpisodeLost
 
 
-class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a way is searched for."""
-
-    attempts: int = 4
-    """Attempts at one goal, one after the other."""
-    max_steps: int = 24
-    max_tokens: int = 512
-    """Per step."""
-    step_timeout: float = 60.0
-    """Seconds for one answer of the engine or the environment."""
-
-
 class ShadowSearch:
     """Finds a way that nobody has gone yet, by the policy's own attempts."""
 
     def __init__(
         self,
-        settings: SearchSettings,
         *,
         engine: Engine,
         environment: Environment,
         grader: Grader,
         rng: Random,
         clock: Callable[[], float],
+        attempts: int = 4,
+        max_steps: int = 24,
+        max_tokens: int = 512,
+        step_timeout: float = 60.0,
     ) -> None:
-        self._settings, self._engine, self._environment = settings, engine, environment
+        """
+        Args:
+            attempts: at one goal, one after the other.
+            max_tokens: per step.
+            step_timeout: seconds for one answer of the engine or the environment.
+        """
+        self._attempts, self._max_steps, self._max_tokens = attempts, max_steps, max_tokens
+        self._step_timeout, self._engine, self._environment = step_timeout, engine, environment
         self._grader, self._rng, self._clock = grader, rng, clock
 
     async def search(self, base: Task, goal: str) -> Trajectory | None:
@@ -58,7 +56,7 @@ class ShadowSearch:
             id=derived_id("search", base.id, goal), goal=goal, environment=base.environment, origin="production",
             spec=msgspec.to_builtins(spec),
         )  # fmt: skip
-        for _ in range(self._settings.attempts):
+        for _ in range(self._attempts):
             try:
                 run = await self._attempt(task)
             except EpisodeLost:
@@ -68,11 +66,11 @@ class ShadowSearch:
         return None
 
     async def _attempt(self, task: Task) -> Trajectory:
-        settings, started = self._settings, self._clock()
-        async with aclosing(await begin(self._environment, task, settings.step_timeout)) as episode:
+        started = self._clock()
+        async with aclosing(await begin(self._environment, task, self._step_timeout)) as episode:
             played = await play(
-                self._engine, _Ungraded(episode), max_steps=settings.max_steps, max_tokens=settings.max_tokens,
-                seed=self._rng.getrandbits(31), timeout=settings.step_timeout,
+                self._engine, _Ungraded(episode), max_steps=self._max_steps, max_tokens=self._max_tokens,
+                seed=self._rng.getrandbits(31), timeout=self._step_timeout,
             )  # fmt: skip
         return Trajectory(
             id=derived_id(task.id, started, self._rng.random()), source="sandbox", goal=task.goal, steps=played.steps,

@@ -3,8 +3,8 @@
     traffic.exchange, traffic.feedback -> [stitching] -> trajectory.closed
 
 Every exchange is kept; a call of a conversation that succeeded becomes a step of one trajectory, which closes on final
-feedback, after a time without calls, or at a limit. Calls beside its main line (titles, summaries, retries) are stored
-as `side_of` it and published to nobody.
+feedback, after a time without calls, or at a limit. Calls beside its main line (titles, summaries, retries) are kept
+with it and are no steps.
 
 A closed trajectory has been judged, maybe trained on: it is never published again. A call that comes for it afterwards
 opens one that `continues` it; feedback makes a revision of its outcome (`actors.store.outcomes`). What is open lives in
@@ -12,40 +12,25 @@ memory, bounded, and is rebuilt from the store at every start.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import structlog
 
 from actors.messages import Exchange, Feedback, Message
 from actors.ports.engines import Engine
-from actors.store import Joined, Store, stitchable
+from actors.store import Beside, Joined, Store, stitchable
 from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
-from actors.trajectories.builder import build_all
+from actors.trajectories.builder import build
 from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
 from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
-from actors.trajectories.rerendering import Rerendered, Rerenderer
-from actors.trajectories.stitching import Closing, Limits, Stitcher, about_all
+from actors.trajectories.rerendering import Rerenderer, Sampled
+from actors.trajectories.stitching import Closing, Limits, Stitcher
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED_TRAJECTORIES = 2000
-
-
-class AssemblerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When trajectories close, and what is read of their calls."""
-
-    idle_seconds: float = 900.0
-    """Without a call for so long, a trajectory is over."""
-    keys_share_runs: bool = False
-    """Calls with different agent keys of one tenant join one trajectory where they name the same trajectory,
-    conversation, response or tool call, as agents do that hand work over and have keys of their own. Off, such an id
-    means nothing under another key: who knows it cannot write into another's run."""
-    processed_logprobs: tuple[str, ...] = ()
-    """Engines, by the names of the tap's upstreams, that give log-probs of what they sampled from (vLLM:
-    `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties do not hinder
-    training."""
 
 
 class Assembler(Actor):
@@ -61,7 +46,6 @@ class Assembler(Actor):
 
     def __init__(
         self,
-        settings: AssemblerSettings,
         *,
         store: Store,
         clock: Callable[[], float],
@@ -69,6 +53,8 @@ class Assembler(Actor):
         ticks: Callable[[], float] | None = None,
         engine: Engine | None = None,
         engines: Mapping[str, Defaulting] | None = None,
+        idle_seconds: float = 900.0,
+        processed_logprobs: Collection[str] = (),
         limits: Limits | None = None,
     ) -> None:
         """
@@ -79,16 +65,21 @@ class Assembler(Actor):
                 skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
             engines: say how they sample what a request does not speak of; of others it is taken that they do nothing.
+            idle_seconds: without a call for so long, a trajectory is over.
+            processed_logprobs: engines, by the names of the tap's upstreams, that give log-probs of what they sampled
+                from (vLLM: `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties
+                do not hinder training.
         """
         self._defaults = EngineDefaults(engines or {}, ticks or clock)
         self._rerender = Rerenderer(engine)
-        self._settings, self._store, self._clock, self._serving = settings, store, clock, serving
+        self._store, self._clock, self._serving = store, clock, serving
+        self._processed_logprobs = processed_logprobs
         self._ticks = ticks or clock
-        self._limits = msgspec.structs.replace(limits or Limits(), idle_seconds=settings.idle_seconds)
+        self._limits = msgspec.structs.replace(limits or Limits(), idle_seconds=idle_seconds)
         self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
-        duplicate, late, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
+        duplicate, continued, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
         rendered)."""
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
@@ -103,8 +94,9 @@ class Assembler(Actor):
         now = self._ticks()
         self._stitcher = Stitcher(self._limits)
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
-            keys = of_run(run, keys_share_runs=self._settings.keys_share_runs)
-            self._stitcher.remember_keys(keys, run.id, run.ended)
+            self._stitcher.remember_keys(of_run(run), run.id, run.ended)
+        for call_id, tenant, run_id in await self._store.calls_beside(_REMEMBERED_TRAJECTORIES):
+            self._stitcher.remember_keys([("x", tenant, call_id)], run_id, 0.0)
         opened = await self._store.open_exchanges(self._limits.max_turns)
         rerendered = await self._rerender([one for one in opened if one.redacted], self._version)
         await self._defaults.look(opened)
@@ -137,28 +129,23 @@ class Assembler(Actor):
         """Close what is due."""
         return self._result([], self._stitcher.close_due(self._ticks()))
 
-    def _take(self, exchange: Exchange, records: list[Message], rerendered: Mapping[str, Rerendered]) -> list[Closing]:
+    def _take(self, exchange: Exchange, records: list[Message], rerendered: Mapping[str, Sampled]) -> list[Closing]:
         records.append(exchange)
         if not stitchable(exchange):
             answered = 0 < exchange.status < 400
             self.counts["other_endpoint" if answered else "failed"] += 1
             return []
         turn = self._read(exchange, rerendered)
-        late = self._stitcher.late_for(turn)
         if not self._stitcher.add(turn, self._ticks()):
             self.counts["duplicate"] += 1
             return []
-        if late:
-            self.counts["late"] += 1
-            _log.info("exchange_late", exchange=exchange.id, trajectory=late)
         long = self._stitcher.close_long(turn)
         return [long] if long is not None else []
 
-    def _read(self, exchange: Exchange, rerendered: Mapping[str, Rerendered]) -> ParsedExchange:
-        settings = self._settings
+    def _read(self, exchange: Exchange, rerendered: Mapping[str, Sampled]) -> ParsedExchange:
         return read_turn(
-            self._defaults.applied(exchange), settings.processed_logprobs, self._version(exchange),
-            keys_share_runs=settings.keys_share_runs, rerendered=rerendered.get(exchange.id),
+            self._defaults.applied(exchange), self._processed_logprobs, self._version(exchange),
+            rerendered=rerendered.get(exchange.id),
         )  # fmt: skip
 
     def _version(self, exchange: Exchange) -> int:
@@ -169,31 +156,31 @@ class Assembler(Actor):
     async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
         if self._stitcher.hear(feedback, self._ticks()):
             return
-        trajectory_id = self._stitcher.closed_for(feedback) or await self._store.find_trajectory(feedback)
-        if trajectory_id:
+        joined = await self._store.place(feedback)
+        if joined is not None:
             self._stitcher.forget(feedback.id)
-            outcome = feedback.outcome if about_all(feedback) else None
-            records.append(Joined(id=feedback.id, trajectory_id=trajectory_id, outcome=outcome))
+            records.append(joined)
             self.counts["late_feedback"] += 1
 
     def _result(self, records: list[Message], closings: Sequence[Closing]) -> Result:
         outputs: list[Output] = []
         for closing in closings:
             self.links.update((link.signal, link.confidence) for link in closing.links.values())
-            # The main line last: who names the trajectory afterwards means it, not a call beside it.
-            for built in reversed(build_all(closing)):
-                run = built.run
-                self._stitcher.remember(built.turns, run.id)
-                records.append(run)
-                records += [Joined(id=f.id, trajectory_id=run.id, outcome=run.outcome) for f in built.feedback]
-                if run.side_of:
-                    self.counts["side_calls"] += len(run.steps)
-                    continue
-                outputs.append(Output(TRAJECTORY_CLOSED, run))
-                self.counts[f"closed_{run.closed_by}"] += 1
-                for step in run.steps:
-                    if step.why_not:
-                        self.counts[f"untrainable_{step.why_not.replace(' ', '_')}"] += 1
-                _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
+            built = build(closing)
+            run = built.run
+            # The main line last: a call is late that began before its end.
+            self._stitcher.remember(built.beside, run.id)
+            self._stitcher.remember(built.turns, run.id)
+            records += [run, *(Beside(id=turn.id, trajectory_id=run.id) for turn in built.beside)]
+            records += [Joined(id=one.id, trajectory_id=run.id, outcome=run.outcome) for one in built.feedback]
+            records += [Joined(id=one.id, trajectory_id=run.id) for one in built.aside]
+            outputs.append(Output(TRAJECTORY_CLOSED, run))
+            self.counts["side_calls"] += len(built.beside)
+            self.counts["continued"] += bool(run.continues)
+            self.counts[f"closed_{run.closed_by}"] += 1
+            for step in run.steps:
+                if step.why_not:
+                    self.counts[f"untrainable_{step.why_not.replace(' ', '_')}"] += 1
+            _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
         self.counts["feedback_evicted"] = self._stitcher.feedback_evicted
         return Result(records, outputs)

@@ -1,6 +1,6 @@
-"""Trajectories from a closing: steps with what came back, and token rows for the trainer.
+"""The trajectory of a closing: steps with what came back, and token rows for the trainer.
 
-Pure: the same closing gives the same trajectories in every process, their ids included; that makes closing idempotent.
+Pure: the same closing gives the same trajectory in every process, its id included; that makes closing idempotent.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,25 @@ import numpy.typing as npt
 from actors.messages import Feedback, RowBuilder, Step, TokenRow, Trajectory, derived_id, ids_array
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
 from actors.trajectories.roles import handoffs, roles_of
-from actors.trajectories.side_calls import sort_out
-from actors.trajectories.stitching import Closing, about_all
+from actors.trajectories.side_calls import main_line
+from actors.trajectories.stitching import Closing
 
-SIDE_CALL = "side call"
 MOSTLY_MASKED = "redacted too much"
 MOST_MASKED = 0.5
 """Share of a run's sampled tokens that may be masked. Beyond it more of what the model did is gone than is left, and
 the outcome is hardly that of the rest."""
 
 
-class Built(msgspec.Struct, frozen=True):
-    """A trajectory, the turns in it, and what was said of it."""
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """A trajectory, and what is beside it."""
 
     run: Trajectory
-    turns: tuple[ParsedExchange, ...]
-    feedback: tuple[Feedback, ...]
+    turns: list[ParsedExchange]
+    beside: list[ParsedExchange]
+    """Calls off its main line: titles, summaries, retries. They are kept, and no step of anything."""
+    feedback: list[Feedback]
+    aside: list[Feedback]
+    """Feedback that names calls beside it alone: it says nothing of how the trajectory went."""
 
 
 def trajectory_id(turns: Sequence[ParsedExchange]) -> str:
@@ -37,25 +40,21 @@ def trajectory_id(turns: Sequence[ParsedExchange]) -> str:
     return derived_id("trajectory", first.tenant, first.explicit, first.id)
 
 
-def build_all(closing: Closing) -> list[Built]:
-    """The main line of `closing`, then the calls beside it, each branch as a trajectory that is not trained on."""
-    lines = sort_out(closing.turns)
-    beside = {name: number for number, side in enumerate(lines.sides) for turn in side for name in _names(turn)}
-    own = {name for turn in lines.main for name in _names(turn)}
-    said: list[list[Feedback]] = [[] for _ in lines.sides]
-    mine: list[Feedback] = []
+def build(closing: Closing) -> Built:
+    """The trajectory of `closing`: its main line."""
+    turns = main_line(closing.turns)
+    main = {turn.id for turn in turns}
+    beside = [turn for turn in closing.turns if turn.id not in main]
+    own, others = _names(turns), _names(beside)
+    about: list[Feedback] = []
+    aside: list[Feedback] = []
     for heard in closing.feedback:
         meant = {heard.exchange_id, heard.response_id, heard.custom_id} - {""}
-        number = next((beside[name] for name in sorted(meant) if name in beside and name not in own), None)
         # Who rates a title does not rate the work; who names the trajectory means its main line.
-        (mine if number is None or heard.trajectory_id or meant & own else said[number]).append(heard)
-    main = _build(closing, lines.main, mine)
-    built = [Built(main, lines.main, tuple(mine))]
-    for side, heard in zip(lines.sides, said, strict=True):
-        run = _build(closing, side, heard)
-        run = msgspec.structs.replace(run, trainable=False, why_not=SIDE_CALL, side_of=main.id, continues="")
-        built.append(Built(run, side, tuple(heard)))
-    return built
+        of_others = not heard.trajectory_id and meant & others and not meant & own
+        (aside if of_others else about).append(heard)
+    run = _build(closing, turns, about)
+    return Built(run=run, turns=turns, beside=beside, feedback=about, aside=aside)
 
 
 def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence[Feedback]) -> Trajectory:
@@ -107,14 +106,14 @@ def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence
 def _versions(turn: ParsedExchange) -> npt.NDArray[np.int32]:
     """Weights that the run is of: those known of a call that is not trained on too, as whoever compares versions asks
     who served all of it; that they are not known keeps nobody else out."""
-    versions = ids_array(turn.versions)
+    versions = ids_array(turn.tokens.versions)
     return versions[versions >= 0] if turn.why_not else versions
 
 
 def _too_much(turns: Sequence[ParsedExchange]) -> str:
     """Why a run is not trained on whose answers are mostly placeholders; empty if they are not."""
-    masked = sum(turn.masked for turn in turns)
-    left = sum(len(turn.response_ids) // 4 - sum(turn.stand_in) for turn in turns)
+    masked = sum(turn.tokens.masked for turn in turns)
+    left = sum(len(turn.tokens.response_ids) // 4 - sum(turn.tokens.stand_in) for turn in turns)
     return MOSTLY_MASKED if masked > MOST_MASKED * (masked + left) else ""
 
 
@@ -123,15 +122,13 @@ def outcome_of(feedback: Sequence[Feedback]) -> float | None:
 
     What is about one step alone says nothing of the whole.
     """
-    told = [f for f in feedback if f.outcome is not None and about_all(f)]
-    for wanted in ([f for f in told if f.final and f.kind == "outcome"], [f for f in told if f.final], told):
-        if wanted:
-            return max(wanted, key=lambda f: (f.received, f.id)).outcome
-    return None
+    told = [f for f in feedback if f.outcome is not None and f.whole]
+    best = max(told, key=lambda f: (f.final and f.kind == "outcome", f.final, f.received, f.id), default=None)
+    return None if best is None else best.outcome
 
 
-def _names(turn: ParsedExchange) -> set[str]:
-    return {turn.id, turn.response_id, turn.custom_id} - {""}
+def _names(turns: Sequence[ParsedExchange]) -> set[str]:
+    return {name for turn in turns for name in (turn.id, turn.response_id, turn.custom_id)} - {""}
 
 
 def _answer(turns: Sequence[ParsedExchange], number: int) -> Answer:
@@ -178,25 +175,26 @@ def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[
     where: list[int] = []
     newest: dict[str, int] = {}
     for number, turn in enumerate(turns):
-        if turn.why_not or not turn.response_ids:
+        tokens = turn.tokens
+        if turn.why_not or not tokens.response_ids:
             where.append(-1)
             continue
         at = newest.get(roles[number], -1)
         # A row is redacted or is not: what was sampled before the first find keeps its recorded log-probs.
-        if at >= 0 and rows[at].redacted != turn.redacted:
+        if at >= 0 and rows[at].redacted != tokens.redacted:
             at = -1
         same = at >= 0 and (rows[at].temperature, rows[at].processing) == (turn.temperature, turn.processing)
-        if not same or not rows[at].continued_by(turn.prompt_ids):
-            rows.append(RowBuilder(turn.temperature, redacted=turn.redacted, processing=turn.processing))
+        if not same or not rows[at].continued_by(tokens.prompt_ids):
+            rows.append(RowBuilder(turn.temperature, redacted=tokens.redacted, processing=turn.processing))
             at = newest[roles[number]] = len(rows) - 1
         rows[at].extend(
             number,
-            prompt=turn.prompt_ids,
-            sampled=turn.response_ids,
-            logprobs=turn.logprobs,
-            versions=turn.versions,
-            stand_in=turn.stand_in,
-            masked=turn.masked,
+            prompt=tokens.prompt_ids,
+            sampled=tokens.response_ids,
+            logprobs=tokens.logprobs,
+            versions=tokens.versions,
+            stand_in=tokens.stand_in,
+            masked=tokens.masked,
         )
         where.append(at)
     return tuple(row.pack() for row in rows), where

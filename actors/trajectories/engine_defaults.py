@@ -18,7 +18,7 @@ from actors.messages import Exchange, Sampling
 from actors.ports.errors import EngineError
 
 _log = structlog.get_logger(__name__)
-UNKNOWN = Sampling(forced=True, bent_by="unknown sampling defaults")
+UNKNOWN = Sampling(bent_by="unknown sampling defaults")
 _FRESH_SECONDS = 60.0
 """An engine that comes up again with other defaults is believed to have the old ones for so long at most."""
 _RETRY_SECONDS = 10.0
@@ -79,6 +79,5 @@ class EngineDefaults:
             return exchange
         default = self._known.get(exchange.engine, UNKNOWN)
         filled = {name: getattr(default, name) for name in said.unsaid}
-        if default.forced and not said.forced:
-            filled |= {"forced": True, "bent_by": default.bent_by}
-        return msgspec.structs.replace(exchange, sampling=msgspec.structs.replace(said, unsaid=(), **filled))
+        sampling = msgspec.structs.replace(said, unsaid=(), bent_by=said.bent_by or default.bent_by, **filled)
+        return msgspec.structs.replace(exchange, sampling=sampling)

@@ -1,22 +1,39 @@
 """Keys under which turns find each other: what a turn makes, what it takes up, and how feedback may name it."""
 
 import re
-from collections.abc import Iterator
 from typing import Literal
 
+import msgspec
+
 from actors.messages import Feedback, Trajectory
-from actors.trajectories.parsed_exchange import Answer, ParsedExchange
+from actors.trajectories.parsed_exchange import ParsedExchange
 
 Key = tuple[str, str, str]
 """(kind, scope, value). Kinds that feedback names, of a tenant: x exchange, r response, u custom id, t explicit id.
 Kinds that turns find each other by, of a tenant's agent key: s explicit id, p response, c tool call or part of an
 answer, e such an id seen by a mirror, h conversation, q request whose answer was empty or is not known, l outline of an
 answer"""
+ORIGINS = "cphlq"
+"""Kinds by which a turn follows the one that made the key, if no other did."""
 Signal = Literal["explicit", "response", "tool_call", "prefix", "none"]
 
 CERTAIN, LIKELY, GUESSED, BROKEN = 1.0, 0.8, 0.6, 0.5
 """Linked by ids; by the conversation, or by ids that engines repeat; by the outline of an answer; not at all, although
 something came before."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """How a turn came to its place."""
+
+    signal: Signal
+    confidence: float
+
+
+_LINKS = {
+    "s": Link("explicit", CERTAIN), "p": Link("response", CERTAIN), "c": Link("tool_call", CERTAIN),
+    "e": Link("tool_call", LIKELY), "h": Link("prefix", LIKELY), "q": Link("prefix", GUESSED),
+    "l": Link("prefix", GUESSED),
+}  # fmt: skip
 
 _ECHOES = 8
 """Newest ids that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
@@ -94,26 +111,25 @@ def meant(feedback: Feedback) -> list[Key]:
 
 def made(turn: ParsedExchange) -> list[Key]:
     """All keys under which it is found."""
-    keys = named(turn)
-    scope, ids = _scope(turn), _id_scope(turn)
+    keys, scope = named(turn), _scope(turn)
     if turn.response_id:
-        keys.append(("p", ids, turn.response_id))
+        keys.append(("p", scope, turn.response_id))
     if turn.explicit:
-        keys.append(("s", ids, turn.explicit))
+        keys.append(explicit(turn))
     for answer in turn.answers:
-        keys += _ids(turn, answer)
-        keys.append(("h", scope, answer.future))
-        keys.append(("l", scope, answer.outline))
+        keys += [("c", scope, call.id) for call in answer.tool_calls if call.id]
+        keys += [("c", scope, ref) for ref in answer.refs]
+        keys += [("h", scope, answer.future), ("l", scope, answer.outline)]
     if turn.mirrored or turn.empty:
         keys.append(("q", scope, turn.asked))
     if turn.mirrored:
-        keys += [("e", ids, call) for call in turn.answered[-_ECHOES:] if not guessable(call)]
+        keys += [("e", scope, call) for call in turn.answered[-_ECHOES:] if not guessable(call)]
     return keys
 
 
 def strong(turn: ParsedExchange) -> list[Key]:
     """Ids that it takes up, the newest first."""
-    scope = _id_scope(turn)
+    scope = _scope(turn)
     keys: list[Key] = [("p", scope, turn.previous)] if turn.previous else []
     return keys + [("c", scope, call) for call in reversed(turn.answered[-_ECHOES:])]
 
@@ -121,16 +137,9 @@ def strong(turn: ParsedExchange) -> list[Key]:
 def weak(turn: ParsedExchange) -> list[Key]:
     """What else tells whom it follows, the best first. Calls of two callers never follow each other by this."""
     scope = _scope(turn)
-    past_empty: list[Key] = [("q", scope, asked) for asked in turn.past_empty]
-    if not turn.history:
-        return past_empty
     # Whoever answered without a word follows the same answer by its own request.
-    keys: list[Key] = [("h", scope, turn.history), *past_empty]
-    if turn.mirrored:
-        keys.append(("q", scope, turn.before))
-    else:
-        keys.append(("l", scope, turn.outline))
-    return keys
+    keys: list[Key] = [("q", scope, asked) for asked in turn.requests]
+    return [("h", scope, turn.history), *keys, ("l", scope, turn.outline)] if turn.history else keys
 
 
 def taken(turn: ParsedExchange) -> list[Key]:
@@ -138,59 +147,34 @@ def taken(turn: ParsedExchange) -> list[Key]:
     return [] if turn.explicit else [*strong(turn), *weak(turn)]
 
 
-def shared(turn: ParsedExchange) -> Iterator[Key]:
+def shared(turn: ParsedExchange) -> list[Key]:
     """Keys that make one trajectory of all turns that have them."""
     if turn.explicit:
-        yield explicit(turn)
-    elif turn.mirrored:
-        for key in made(turn):
-            if key[0] == "e":
-                yield key
+        return [explicit(turn)]
+    return [key for key in made(turn) if key[0] == "e"] if turn.mirrored else []
 
 
 def explicit(turn: ParsedExchange) -> Key:
     """The key of the trajectory that it names itself."""
-    return ("s", _id_scope(turn), turn.explicit)
+    return ("s", _scope(turn), turn.explicit)
 
 
-def of_run(run: Trajectory, *, keys_share_runs: bool) -> list[Key]:
+def of_run(run: Trajectory) -> list[Key]:
     """The keys by which a closed trajectory is remembered of the record that was made of it."""
-    scope = run.tenant if keys_share_runs or not run.caller else _of_key(run.tenant, run.caller)
+    scope = _of_key(run.tenant, run.caller)
     keys: list[Key] = [("x", run.tenant, step.exchange_id) for step in run.steps]
-    for step in run.steps:
-        if step.response_id:
-            keys += [("r", run.tenant, step.response_id), ("p", scope, step.response_id)]
-        keys += [("c", scope, call.id) for call in step.tool_calls if call.id]
-    return keys
+    keys += [("p", scope, step.response_id) for step in run.steps if step.response_id]
+    return keys + [("c", scope, call.id) for step in run.steps for call in step.tool_calls if call.id]
 
 
-def confidence_of(key: Key) -> float:
-    """How sure a link by `key` is."""
-    if key[0] == "c":
-        return LIKELY if guessable(key[2]) else CERTAIN
-    return {"p": CERTAIN, "s": CERTAIN, "h": LIKELY, "e": LIKELY}.get(key[0], GUESSED)
-
-
-def signal_of(key: Key) -> Signal:
-    """Which signal `key` is."""
-    signals: dict[str, Signal] = {"s": "explicit", "p": "response", "c": "tool_call", "e": "tool_call"}
-    return signals.get(key[0], "prefix")
-
-
-def _ids(turn: ParsedExchange, answer: Answer) -> list[Key]:
-    scope = _id_scope(turn)
-    calls: list[Key] = [("c", scope, call.id) for call in answer.tool_calls if call.id]
-    return calls + [("c", scope, ref) for ref in answer.refs]
+def link_by(key: Key) -> Link:
+    """What `key` tells, and how surely."""
+    return Link("tool_call", LIKELY) if key[0] == "c" and guessable(key[2]) else _LINKS[key[0]]
 
 
 def _scope(turn: ParsedExchange) -> str:
-    return _of_key(turn.tenant, turn.caller) if turn.caller else turn.tenant
-
-
-def _id_scope(turn: ParsedExchange) -> str:
-    """Ids are no secret: whoever has a key of his own does not write into a run of another by naming its ids, unless
-    the tenant's keys share their runs."""
-    return turn.tenant if turn.keys_share_runs else _scope(turn)
+    """Ids are no secret: whoever has a key of his own does not write into a run of another by naming its ids."""
+    return _of_key(turn.tenant, turn.caller)
 
 
 def _of_key(tenant: str, caller: str) -> str:

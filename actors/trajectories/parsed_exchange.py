@@ -1,7 +1,7 @@
 """A turn: what stitching needs of an exchange, read once from its JSON so that open trajectories stay small in memory.
 
 A request carries the whole conversation so far; kept whole, an open trajectory would cost the square of its length.
-What remains of the past are digests: of the conversation before the last answer in it, up to that answer, and of all.
+What remains of the past are digests: of the conversation up to the last answer in it, and of all.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from actors.messages import (
     token_versions,
 )
 from actors.messages.sampling import NUMBERS
-from actors.trajectories.rerendering import Rerendered
+from actors.trajectories.rerendering import Sampled
 
 _FULL = Sampling()
 MAX_TEXT = 100_000
@@ -56,8 +56,6 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Of the exchange."""
     tenant: str
     caller: str = ""
-    keys_share_runs: bool = False
-    """It may take up ids of calls that came with another key of its tenant."""
     mirrored: bool = False
     """Only its request is known: its answer stands in the request of the turn that follows."""
     started: float
@@ -74,15 +72,14 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the system's words and the tools: calls beside the main line have another one."""
     system: str = ""
     """What the system said first, its beginning: it tells agents of one session apart."""
-    before: str = ""
-    """Digest of the conversation up to, and without, the last answer of the model; empty if there was none yet."""
     history: str
     """Digest of the conversation up to the last answer of the model; empty if there was none yet."""
     asked: str = ""
     """Digest of the whole request."""
-    past_empty: tuple[str, ...] = ()
-    """Digests of the conversation up to each place after its last answer where an answer without a word may have been,
-    which clients leave out of what they send next; the newest first."""
+    requests: tuple[str, ...] = ()
+    """Digests of the conversation up to each place where an earlier request may have ended whose answer is not told:
+    after the last answer, where one without a word may have been, which clients leave out of what they send next, the
+    newest first; of a mirrored call also before the last answer."""
     outline: str = ""
     """As in `Answer`, of the last answer in the request."""
     depth: int
@@ -98,16 +95,7 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """The last answer in the request, kept of mirrored calls."""
     answers: tuple[Answer, ...] = ()
     """One a choice."""
-    prompt_ids: bytes = b""
-    response_ids: bytes = b""
-    logprobs: bytes = b""
-    versions: bytes = b""
-    """int32, one a response token, -1 where the engine did not say."""
-    redacted: bool = False
-    """Its tokens are those of a context that something was taken out of."""
-    stand_in: bytes = b""
-    """As in `Rerendered`; so is `masked`."""
-    masked: int = 0
+    tokens: Sampled = Sampled()
     temperature: float = 1.0
     processing: Processing = Processing()
     why_not: str = ""
@@ -121,14 +109,14 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """Bytes, roughly."""
-        numbers = len(self.prompt_ids) + 4 * len(self.response_ids)
+        numbers = len(self.tokens.prompt_ids) + 4 * len(self.tokens.response_ids)
         said = sum(len(answer.text) + 200 for answer in self.answers)
         return 1500 + numbers + len(self.system) + len(self.goal) + len(self.tools) + len(self.observation) + said
 
 
 def read_turn(
-    exchange: Exchange, processed: Collection[str] = (), version: int = -1, *, keys_share_runs: bool = False,
-    rerendered: Rerendered | None = None,
+    exchange: Exchange, processed: Collection[str] = (), version: int = -1, *,
+    rerendered: Sampled | None = None,
 ) -> ParsedExchange:  # fmt: skip
     """The turn in `exchange`; one that cannot be read keeps its place, without text and not to be trained on.
 
@@ -155,14 +143,13 @@ def read_turn(
     about = " ".join(goal.split()).encode("utf-8", "replace")
     since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
     depth = sum(item.role == "assistant" for item in items)
-    tokens = _tokens(exchange) and not exchange.redacted
+    tokens = rerendered or _told(exchange, version)
     mirrored = exchange.source == "mirror"
     hints, sampling = exchange.hints, exchange.sampling
-    turn = ParsedExchange(
+    return ParsedExchange(
         id=exchange.id,
         tenant=exchange.tenant,
         caller=exchange.caller,
-        keys_share_runs=keys_share_runs,
         mirrored=mirrored,
         started=exchange.started,
         ended=exchange.started + exchange.duration,
@@ -174,10 +161,9 @@ def read_turn(
         opening=digest(said.tools, *(form for item, form in zip(items, forms, strict=True) if item.role == "system")),
         # Calls of one agent have the same words: kept once.
         system=sys.intern("\n".join(item.text for item in takewhile(_is_system, items))[:_MAX_SYSTEM]),
-        before=before,
         history=history,
         asked=state.hexdigest(),
-        past_empty=tuple(reversed(past_empty[-_MOST_EMPTY:])),
+        requests=(*reversed(past_empty[-_MOST_EMPTY:]), *([before] if mirrored and before else ())),
         outline=_outline(about, depth, items[last], forms[last]) if last >= 0 else "",
         depth=depth,
         goal=goal[:MAX_TEXT],
@@ -186,26 +172,16 @@ def read_turn(
         results=any(item.role == "tool" for item in since),
         echo=_answer(items[last], "", "") if mirrored and last >= 0 else None,
         answers=tuple(_future(answer, state, about, depth) for answer in said.answers),
-        prompt_ids=exchange.prompt_ids if tokens else b"",
-        response_ids=exchange.response_ids if tokens else b"",
-        logprobs=exchange.logprobs if tokens else b"",
-        versions=_versions(exchange, version) if tokens else _of_no_tokens(exchange, version),
+        tokens=tokens,
         temperature=sampling.temperature,
         processing=sampling.processing,
         why_not=_why_not(
             exchange,
             answers=len(said.answers) if items else 0,
-            tokens=tokens or rerendered is not None,
+            tokens=bool(tokens.response_ids),
             processed=exchange.engine in processed,
         ),
     )
-    if rerendered is None:
-        return turn
-    return msgspec.structs.replace(
-        turn, redacted=True, prompt_ids=rerendered.prompt_ids, response_ids=rerendered.response_ids,
-        logprobs=rerendered.logprobs, versions=rerendered.versions, stand_in=rerendered.stand_in,
-        masked=rerendered.masked,
-    )  # fmt: skip
 
 
 def _why_not(exchange: Exchange, *, answers: int, tokens: bool, processed: bool) -> str:
@@ -225,8 +201,8 @@ def _why_not(exchange: Exchange, *, answers: int, tokens: bool, processed: bool)
     sampling = exchange.sampling
     if sampling.temperature <= 0.0:
         return "temperature 0"
-    if sampling.forced and sampling.bent_by not in GRAMMARS:
-        return sampling.bent_by or "forced tool choice"
+    if sampling.bent_by and sampling.bent_by not in GRAMMARS:
+        return sampling.bent_by
     if processed:
         return ""
     # Raw log-probs are those of the full softmax at temperature 1, after a grammar's mask and before all else: whatever
@@ -240,21 +216,19 @@ def _is_system(item: Item) -> bool:
     return item.role == "system"
 
 
-def _tokens(exchange: Exchange) -> bool:
-    same = len(exchange.logprobs) == len(exchange.response_ids)
-    return bool(exchange.prompt_ids and exchange.response_ids) and same
-
-
-def _of_no_tokens(exchange: Exchange, assumed: int) -> bytes:
-    """The weights of a call whose tokens redaction took: a run of such calls is still one of theirs to whoever compares
-    versions by their outcomes."""
-    return pack_array([assumed], "<i4") if exchange.redacted and assumed >= 0 else b""
-
-
-def _versions(exchange: Exchange, assumed: int) -> bytes:
+def _told(exchange: Exchange, assumed: int) -> Sampled:
+    """The tokens that came with the call. Of one that something was taken out of the weights alone: a run of such calls
+    is still one of theirs to whoever compares versions by their outcomes."""
+    if exchange.redacted:
+        return Sampled(versions=pack_array([assumed], "<i4") if assumed >= 0 else b"")
+    if not exchange.prompt_ids or not exchange.response_ids or len(exchange.logprobs) != len(exchange.response_ids):
+        return Sampled()
     number = len(exchange.response_ids) // 4
     spans = exchange.versions or (VersionSpan(assumed, 0, number),)
-    return pack_array(token_versions(spans, number), "<i4")
+    return Sampled(
+        prompt_ids=exchange.prompt_ids, response_ids=exchange.response_ids, logprobs=exchange.logprobs,
+        versions=pack_array(token_versions(spans, number), "<i4"),
+    )  # fmt: skip
 
 
 def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> Answer:

@@ -1,7 +1,7 @@
 """Token ids of a call that something was taken out of: the prompt as the engine renders what is left, the answer as it
 was sampled, with the placeholder's ids where it was masked.
 
-    Exchange (no prompt ids, -1 in the answer) -> engine: render, tokenize -> Rerendered -> ParsedExchange
+    Exchange (no prompt ids, -1 in the answer) -> engine: render, tokenize -> Sampled -> ParsedExchange
 
 A redacted span is a case of a stripped one: ids around it are kept, what nobody sampled is context, and the log-probs
 of the answer are recomputed in the context that is left, by the learner. Recorded ones are of the one with the secret.
@@ -34,16 +34,19 @@ _OTHERWISE = frozenset(
 """Fields of a request that change how its prompt is rendered, beside messages and tools."""
 
 
-class Rerendered(msgspec.Struct, frozen=True, kw_only=True):
-    """A redacted call's tokens, as in `ParsedExchange`."""
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of a call; `response_ids`, `logprobs` and `versions` are of one length."""
 
-    prompt_ids: bytes
-    response_ids: bytes
-    logprobs: bytes
-    versions: bytes
-    stand_in: bytes
-    """uint8, 1 on ids of placeholders."""
-    masked: int
+    prompt_ids: bytes = b""
+    response_ids: bytes = b""
+    logprobs: bytes = b""
+    versions: bytes = b""
+    """int32, -1 where nobody says."""
+    redacted: bool = False
+    """They are those of a context that something was taken out of."""
+    stand_in: bytes = b""
+    """uint8, 1 on ids of placeholders; empty without."""
+    masked: int = 0
     """Sampled tokens that are gone."""
 
 
@@ -60,11 +63,11 @@ class Rerenderer:
         self.failed = 0
         """Calls that no engine rendered in time: they are kept without tokens."""
 
-    async def __call__(self, exchanges: list[Exchange], version: Callable[[Exchange], int]) -> dict[str, Rerendered]:
+    async def __call__(self, exchanges: list[Exchange], version: Callable[[Exchange], int]) -> dict[str, Sampled]:
         """By id, those of `exchanges` that something was taken out of and that can be rendered; `version` says which
         weights sampled one whose engine does not say, -1 if unknown."""
         wanted = [exchange for exchange in exchanges if self._engine is not None and _can(exchange)]
-        found: dict[str, Rerendered] = {}
+        found: dict[str, Sampled] = {}
         if not wanted:
             return found
         limit = anyio.CapacityLimiter(_AT_ONCE)
@@ -89,7 +92,7 @@ class Rerenderer:
         self.failed += len(wanted) - len(found)
         return found
 
-    async def _one(self, exchange: Exchange, version: int) -> Rerendered:
+    async def _one(self, exchange: Exchange, version: int) -> Sampled:
         engine = self._engine
         assert engine is not None
         prompt = exchange.prompt_ids
@@ -102,19 +105,17 @@ class Rerenderer:
         starts = np.flatnonzero(gone & ~np.concatenate([[False], gone[:-1]]))
         if len(starts) != len(exchange.masked):
             raise ValueError(f"{len(starts)} masked runs, {len(exchange.masked)} texts for them")
-        parts: list[tuple[list[int], list[float], list[int], list[int]]] = []
-        at = 0
-        for start, text in zip(starts.tolist(), exchange.masked, strict=True):
-            parts.append(_sampled(ids, logprobs, versions, at, start))
-            stand_in = await self._stand_in(text)
-            parts.append((stand_in, [0.0] * len(stand_in), [-1] * len(stand_in), [1] * len(stand_in)))
-            at = start + int(np.argmin(np.append(gone[start:], False)))
-        parts.append(_sampled(ids, logprobs, versions, at, len(ids)))
-        columns = [[value for part in parts for value in part[column]] for column in range(4)]
-        return Rerendered(
-            prompt_ids=prompt, response_ids=pack_array(columns[0], "<i4"), logprobs=pack_array(columns[1], "<f4"),
-            versions=pack_array(columns[2], "<i4"), stand_in=bytes(int(one) for one in columns[3]),
-            masked=int(gone.sum()),
+        put = [await self._stand_in(text) for text in exchange.masked]
+        before = np.repeat(starts, np.array([len(one) for one in put], dtype=int))
+        kept = ~np.insert(gone, before, False)
+
+        def mended(column: Any, stand_ins: Any) -> Any:
+            return np.insert(column, before, stand_ins)[kept]
+
+        return Sampled(
+            prompt_ids=prompt, response_ids=pack_array(mended(ids, [one for each in put for one in each]), "<i4"),
+            logprobs=pack_array(mended(logprobs, 0.0), "<f4"), versions=pack_array(mended(versions, -1), "<i4"),
+            redacted=True, stand_in=pack_array(mended(np.zeros(len(ids)), 1), "u1"), masked=int(gone.sum()),
         )  # fmt: skip
 
     async def _stand_in(self, text: str) -> list[int]:
@@ -126,13 +127,6 @@ class Rerenderer:
                 self._stand_ins.clear()
             self._stand_ins[text] = ids
         return ids
-
-
-def _sampled(
-    ids: Any, logprobs: Any, versions: Any, start: int, end: int
-) -> tuple[list[int], list[float], list[int], list[int]]:
-    part = slice(start, end)
-    return ids[part].tolist(), logprobs[part].tolist(), versions[part].tolist(), [0] * (end - start)
 
 
 def _can(exchange: Exchange) -> bool:

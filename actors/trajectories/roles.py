@@ -9,11 +9,12 @@ and tools are compared only where prompts do not decide. Pure.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from actors.dialects import digest
 from actors.messages import Handoff
-from actors.ports.parsed_calls import listed_tools
+from actors.ports.parsed_calls import offered
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 _HEAD = 400
@@ -38,36 +39,30 @@ def roles_of(turns: Sequence[ParsedExchange]) -> list[str]:
     Args:
         turns: of one trajectory, by start.
     """
-    tools = [tool_names(turn.tools) for turn in turns]
+    tools = [frozenset(offered(turn.tools)) for turn in turns]
     texts = [_plain(turn.system) for turn in turns]
-    firsts: list[int] = []
-    """Of each role, the number of its first turn."""
-    lasts: list[int] = []
+    lasts: dict[int, int] = {}
+    """Number of a role's first turn -> of its last."""
     found: list[int] = []
     for number, turn in enumerate(turns):
-        role = next(
-            (
-                known
-                for known in sorted(range(len(firsts)), key=lambda known: -lasts[known])
-                if _same(texts[number], texts[lasts[known]], tools[number], tools[lasts[known]], turn.depth > 0)
-            ),
-            len(firsts),
+        newest = sorted(lasts, key=lambda first: -lasts[first])
+        alike = (
+            first
+            for first in newest
+            if _same(texts[number], texts[lasts[first]], tools[number], tools[lasts[first]], turn.depth > 0)
         )
-        if role == len(firsts):
-            firsts.append(number)
-            lasts.append(number)
+        role = next(alike, number)
         # A last request without tools tells nothing about those that the role has.
-        lasts[role] = number if tools[number] or not tools[lasts[role]] else lasts[role]
+        if tools[number] or not tools[lasts.get(role, number)]:
+            lasts[role] = number
         found.append(role)
-    heads = [texts[first][:_HEAD] for first in firsts]
-    names: list[str] = []
-    for head, first in zip(heads, firsts, strict=True):
-        text, own = head, ""
-        if heads.count(head) > 1:
-            text = texts[first]
-        if not text or heads.count(head) > 1:
-            own = "\n".join(sorted(tools[first]))
-        names.append(_name(turns[first].system, text, own))
+    heads = {first: texts[first][:_HEAD] for first in lasts}
+    shared = Counter(heads.values())
+    names: dict[int, str] = {}
+    for first, head in heads.items():
+        text = texts[first] if shared[head] > 1 else head
+        own = "" if text and shared[head] == 1 else "\n".join(sorted(tools[first]))
+        names[first] = _name(turns[first].system, text, own)
     return [names[role] for role in found]
 
 
@@ -79,16 +74,6 @@ def handoffs(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[Han
         if before != after:
             found.append(Handoff(source=before, target=after, step=number, via=_via(turns, number)))
     return tuple(found)
-
-
-def tool_names(tools: bytes) -> frozenset[str]:
-    """Names of the tools in a request's tool list, whatever the dialect."""
-    names: set[str] = set()
-    for tool in listed_tools(tools):
-        inner = tool.get("function", tool)
-        name = inner.get("name") if isinstance(inner, dict) else None
-        names.add(name if isinstance(name, str) else str(tool.get("type", "")))
-    return frozenset(names)
 
 
 def _plain(system: str) -> str:

@@ -12,26 +12,21 @@ from typing import Any
 
 import msgspec
 
+from actors.trajectories.link_keys import Key, made, strong, weak
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 _TELLING, _WORDS = 20, 4
 """Characters and words from which on a text that stands in two places was carried from one to the other."""
+_RANKS = ("p", "q", "h", "c", "several", "l")
+"""Kinds of keys by which a turn follows another, the best first; `several`: of an answer that was given twice."""
 _COVERS = 0.5
 """Share of a task that a tool call's argument must be, where it is not all of it."""
 
 
-class Lines(msgspec.Struct, frozen=True):
-    """The turns of one trajectory, sorted out; each by start."""
-
-    main: tuple[ParsedExchange, ...]
-    sides: tuple[tuple[ParsedExchange, ...], ...] = ()
-    """Each branch on its own."""
-
-
-def sort_out(turns: Sequence[ParsedExchange]) -> Lines:
-    """The lines in `turns`, which are linked and sorted by start."""
+def main_line(turns: Sequence[ParsedExchange]) -> list[ParsedExchange]:
+    """The main line of `turns`, which are linked and sorted by start; the others are beside it."""
     if len(turns) == 1:
-        return Lines(tuple(turns))
+        return list(turns)
     parents = _parents(turns)
     children: dict[str, list[ParsedExchange]] = {}
     for turn in turns:
@@ -67,48 +62,26 @@ def sort_out(turns: Sequence[ParsedExchange]) -> Lines:
     while (agent := next((head for head in heads if _is_agent(head, best, parents, main)), None)) is not None:
         heads.remove(agent)
         take(_path(agent, best))
-    sides = [_all_below(head, children) for head in heads]
-    return Lines(tuple(_sorted(main)), tuple(sorted((tuple(_sorted(side)) for side in sides), key=lambda s: s[0].id)))
+    return sorted(main, key=lambda turn: (turn.started, turn.id))
 
 
 def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
     """Which turn each one follows, where one of `turns` is that."""
-    by_response: dict[str, str] = {}
-    by_id: dict[str, list[str]] = {}
-    by_future: dict[str, list[str]] = {}
-    by_outline: dict[str, list[str]] = {}
-    by_request: dict[str, list[str]] = {}
+    makers: dict[Key, list[str]] = {}
     parents: dict[str, str] = {}
+
+    def rank(key: Key) -> int:
+        # A tool call stands in all that follows it; an answer behind it tells more, unless it came twice.
+        twice = key[0] == "h" and len(makers[key]) > 1
+        return _RANKS.index("several" if twice else key[0])
+
     for turn in turns:  # by start: a parent stands before its children
-        found = (
-            _one([by_response[turn.previous]] if turn.previous in by_response else [])
-            or next((by_request[asked][-1] for asked in turn.past_empty if asked in by_request), "")
-            or (turn.history and _one(by_future.get(turn.history, [])))
-            or next((by_id[call][-1] for call in reversed(turn.answered) if call in by_id), "")
-            or (turn.history and _last(by_future.get(turn.history, [])))
-            or (turn.mirrored and turn.before and _last(by_request.get(turn.before, [])))
-            or (turn.history and _last(by_outline.get(turn.outline, [])))
-        )
-        if found:
-            parents[turn.id] = found
-        if turn.response_id:
-            by_response[turn.response_id] = turn.id
-        for answer in turn.answers:
-            for call_id in (*(call.id for call in answer.tool_calls if call.id), *answer.refs):
-                by_id.setdefault(call_id, []).append(turn.id)
-            by_future.setdefault(answer.future, []).append(turn.id)
-            by_outline.setdefault(answer.outline, []).append(turn.id)
-        if turn.mirrored or turn.empty:
-            by_request.setdefault(turn.asked, []).append(turn.id)
+        keys = [key for key in (*strong(turn), *weak(turn)) if key in makers]
+        if keys:
+            parents[turn.id] = makers[min(keys, key=rank)][-1]
+        for key in made(turn):
+            makers.setdefault(key, []).append(turn.id)
     return parents
-
-
-def _one(found: Sequence[str]) -> str:
-    return found[0] if len(found) == 1 else ""
-
-
-def _last(found: Sequence[str]) -> str:
-    return found[-1] if found else ""
 
 
 def _path(root: ParsedExchange, best: dict[str, ParsedExchange]) -> list[ParsedExchange]:
@@ -146,19 +119,6 @@ def _without_looking_back(path: Sequence[ParsedExchange]) -> list[ParsedExchange
             break
         kept.pop()
     return kept
-
-
-def _all_below(head: ParsedExchange, children: dict[str, list[ParsedExchange]]) -> list[ParsedExchange]:
-    found, open_ends = [head], [head]
-    while open_ends:
-        below = children.get(open_ends.pop().id, [])
-        found += below
-        open_ends += below
-    return found
-
-
-def _sorted(turns: Sequence[ParsedExchange]) -> list[ParsedExchange]:
-    return sorted(turns, key=lambda turn: (turn.started, turn.id))
 
 
 def works_with(path: Sequence[ParsedExchange], others: Sequence[ParsedExchange]) -> bool:

@@ -1,6 +1,6 @@
 """Which turns belong together: explicit trajectory ids, echoes of tool-call ids, and the conversation itself.
 
-Ids are of one agent key, unless `keys_share_runs`: another key of the tenant that names them names nothing.
+Ids are of one agent key: another key of the tenant that names them names nothing.
 
 Nothing here depends on the order of arrival: links are looked up in the set of open turns when a trajectory is about to
 close, so that any permutation of the same exchanges and feedback, with duplicates, closes as the same trajectories.
@@ -21,23 +21,24 @@ judged and maybe trained on, and is never changed.
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Any
 
 import msgspec
 
 from actors.messages import Feedback
 from actors.trajectories.link_keys import (
     BROKEN,
-    CERTAIN,
+    ORIGINS,
     Index,
     Key,
-    Signal,
-    confidence_of,
+    Link,
     explicit,
+    link_by,
     made,
     meant,
     named,
     shared,
-    signal_of,
     strong,
     taken,
     weak,
@@ -69,13 +70,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of closed trajectories that are kept to recognise late exchanges."""
 
 
-class Link(msgspec.Struct, frozen=True):
-    """How a turn came to its place."""
-
-    signal: Signal
-    confidence: float
-
-
 class Closing(msgspec.Struct, frozen=True, kw_only=True):
     """A trajectory that is over."""
 
@@ -103,6 +97,7 @@ class Stitcher:
         self._closed: OrderedDict[Key, str] = OrderedDict()
         self._ended: dict[Key, float] = {}
         self._repeated: OrderedDict[Key, None] = OrderedDict()
+        self._keys: OrderedDict[Key, str | None] = OrderedDict()
         self._looks = 0
         self.bytes = 0
         self.feedback_evicted = 0
@@ -120,14 +115,6 @@ class Stitcher:
         """Whether the turn is here or was. Its record's id says so: engines repeat response ids."""
         return turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed
 
-    def late_for(self, turn: ParsedExchange) -> str:
-        """Id of the closed trajectory that `turn` should have been in; empty if it is in time."""
-        if turn.explicit and explicit(turn) in self._makers:
-            return ""
-        if not turn.explicit and self._origins(turn):
-            return ""
-        return self._continued(turn)[0]
-
     def add(self, turn: ParsedExchange, now: float) -> bool:
         """Take in a turn; False if it is known."""
         if self.knows(turn):
@@ -137,9 +124,12 @@ class Stitcher:
         for key in made(turn):
             self._makers.add(key, turn.id)
             # An id that a closed trajectory made too is one that the engine repeats.
-            twice = self._makers.count(key) > 1 or (key[0] in "cpru" and key in self._closed)
-            if twice and key[0] in "cprhlqu":
+            twice = self._makers.count(key) > 1 or (key[0] in "cp" and key in self._closed)
+            if twice and key[0] in ORIGINS:
                 self._repeat(key)
+            if key[0] == "t" and self._keys.setdefault(key, turn.caller) != turn.caller:
+                self._keys[key] = None
+        _bound(self._keys, self._limits.remembered)
         for key in taken(turn):
             self._takers.add(key, turn.id)
         self._alarm(now + self._limits.idle_seconds, turn.id)
@@ -161,11 +151,6 @@ class Stitcher:
         if turns and ends(feedback):
             self._alarm(now + self._limits.grace_seconds, turns[0])
         return bool(turns)
-
-    def closed_for(self, feedback: Feedback) -> str:
-        """Id of the closed trajectory that `feedback` means, if it is remembered and no other one may be meant."""
-        sole = [key for key in meant(feedback) if key[0] not in "ru" or key not in self._repeated]
-        return next((self._closed[key] for key in sole if key in self._closed), "")
 
     def forget(self, feedback_id: str) -> None:
         """The feedback found its place elsewhere."""
@@ -209,12 +194,12 @@ class Stitcher:
         """`turns` are in a closed trajectory: what still comes for it continues it."""
         ended = max((turn.ended for turn in turns), default=0.0)
         for turn in turns:
-            self.remember_keys([key for key in made(turn) if key[0] != "e"], trajectory_id, ended)
+            self.remember_keys([key for key in made(turn) if key[0] in "xs" + ORIGINS], trajectory_id, ended)
 
     def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
         """As `remember`, for the rebuild."""
         for key in keys:
-            if key[0] in "cphlqru" and self._closed.get(key, trajectory_id) != trajectory_id:
+            if key[0] in ORIGINS and self._closed.get(key, trajectory_id) != trajectory_id:
                 self._repeat(key)
             self._closed[key], self._ended[key] = trajectory_id, ended
             self._closed.move_to_end(key)
@@ -262,12 +247,12 @@ class Stitcher:
 
     def _link(self, turn: ParsedExchange, continued_by: Key | None) -> Link | None:
         if turn.explicit:
-            return Link("explicit", CERTAIN)
+            return link_by(explicit(turn))
         origins = self._origins(turn)
         grouped = next((key for key in shared(turn) if self._makers.count(key) > 1), None)
         key = origins[0][1] if origins else grouped or continued_by
         if key is not None:
-            return Link(signal_of(key), confidence_of(key))
+            return link_by(key)
         return Link("none", BROKEN) if turn.history or turn.previous else None
 
     def _orphaned(self, turn: ParsedExchange) -> bool:
@@ -299,9 +284,12 @@ class Stitcher:
         return [turn_id for key in meant(feedback) for turn_id in self._named(key, feedback)]
 
     def _named(self, key: Key, feedback: Feedback) -> tuple[str, ...]:
-        """The open turns that `feedback` means by `key`: of calls whose response, or own id, came again, the newest
-        that had begun when it was said, as the store has it (`actors.store.runs.find_trajectory`)."""
+        """The open turns that `feedback` means by `key`, as the store has it (`actors.store.runs.find_trajectory`): of
+        calls whose response, or own id, came again, the newest that had begun when it was said; of a trajectory that
+        several keys name, those of its own key."""
         found = self._makers.get(key)
+        if key[0] == "t" and self._keys.get(key, "") is None:
+            return tuple(turn_id for turn_id in found if self._turns[turn_id].caller == feedback.caller)
         if key[0] not in "ru" or len(found) < 2:
             return found
         turns = [self._turns[turn_id] for turn_id in found]
@@ -324,7 +312,7 @@ class Stitcher:
         for origin, _ in self._origins(turn):
             yield origin
         for key in made(turn):
-            if key[0] in "cphlq" and self._sole(key) == turn.id:
+            if key[0] in ORIGINS and self._sole(key) == turn.id:
                 for other in self._takers.get(key):
                     if any(origin == turn.id for origin, _ in self._origins(self._turns[other])):
                         yield other
@@ -361,23 +349,21 @@ class Stitcher:
         # A key stays ambiguous when one of its makers has closed: else the order of closings would decide.
         self._repeated[key] = None
         self._repeated.move_to_end(key)
-        if len(self._repeated) > self._limits.remembered:
-            self._repeated.popitem(last=False)
+        _bound(self._repeated, self._limits.remembered)
 
     def _expire(self, now: float) -> None:
-        while self._feedback:
-            feedback, heard = next(iter(self._feedback.values()))
-            if heard + self._limits.feedback_seconds > now or self._meant_turns(feedback):
-                return
+        old = takewhile(lambda one: one[1] + self._limits.feedback_seconds <= now, self._feedback.values())
+        # What means an open turn waits for it, and keeps nobody else.
+        for feedback in [feedback for feedback, _ in old if not self._meant_turns(feedback)]:
             self.forget(feedback.id)
             self.feedback_evicted += 1
 
 
+def _bound(kept: OrderedDict[Key, Any], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)
+
+
 def ends(feedback: Feedback) -> bool:
     """Whether it says that the trajectory is over: what is about one step never does."""
-    return feedback.final and about_all(feedback)
-
-
-def about_all(feedback: Feedback) -> bool:
-    """Whether it is about the whole trajectory and not about one step."""
-    return feedback.kind != "step" and feedback.step is None
+    return feedback.final and feedback.whole

@@ -118,7 +118,7 @@ class EngineClient:
             found = msgspec.convert(said, Sampling)
         except msgspec.ValidationError as error:
             raise EngineRejected(f"{self.name}: sampling_params that cannot be read: {error}") from error
-        return msgspec.structs.replace(found, top_k=max(0, found.top_k), forced=bool(shaped), bent_by=shaped)
+        return msgspec.structs.replace(found, top_k=max(0, found.top_k), bent_by=shaped)
 
     async def generate(
         self,

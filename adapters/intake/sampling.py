@@ -21,12 +21,11 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 
 def read_sampling(get: Get) -> Sampling:
     """The sampling of a request in any dialect; what it does not say changes nothing, and is named."""
-    bent = _bent(get)
     said = {name: number for name in ("temperature", *NUMBERS) if (number := _number(get(name))) is not None}
     unsaid = tuple(name for name in ("temperature", *NUMBERS) if name not in said)
     # vLLM says "all" by 0 and by -1. A number that no engine takes must still fit into a record.
     top_k = min(max(0, int(said.pop("top_k", 0))), 2**31 - 1)
-    return Sampling(**said, top_k=top_k, unsaid=unsaid, forced=bool(bent), bent_by=bent)
+    return Sampling(**said, top_k=top_k, unsaid=unsaid, bent_by=_bent(get))
 
 
 def _bent(get: Get) -> str:

@@ -14,9 +14,11 @@ _LINE = b"data: "
 log = structlog.get_logger(__name__)
 
 
-def merge(body: bytes, dialect: Dialect) -> Merged:
+def merge(body: bytes, dialect: Dialect | None) -> Merged:
     """The response in the server-sent events of `body`; the list of its events if they cannot be merged."""
     events = _events(body)
+    if dialect is None:
+        return Merged([msgspec.Raw(event) for event in events], bool(events), "a stream of an unknown form")
     try:
         return dialect.merge(events)
     except DECODE_ERRORS as error:

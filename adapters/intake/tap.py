@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actors.dialects import Dialect, Tokens, dialect_of
+from actors.dialects import Dialect, Tokens, chat, dialect_of
 from actors.dialects.anthropic import TOKENS
-from actors.dialects.chat import CHAT
 from actors.dialects.form import DECODE_ERRORS, FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from actors.messages import Exchange, Hints
 from actors.messages.raw import RawExchange
@@ -29,6 +28,14 @@ _MAX_INFLATED = 16 << 20
 """Of a body: as large as one that is captured may be."""
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 """How gzip and zlib begin (RFC 1952, RFC 1950)."""
+_ASKED_BY = {
+    "prompt_token_ids": "return_token_ids", "token_ids": "return_token_ids", "logprobs": "logprobs",
+    "weight_versions": "return_weight_versions", "input_messages": "enable_response_messages",
+    "output_messages": "enable_response_messages", TOKENS: TOKENS,
+}  # fmt: skip
+"""Field of a response, or of a choice in it -> the field of a request that asks for it."""
+_NULL_UNASKED = ("logprobs", "input_messages", "output_messages")
+"""Those that stand in an answer whoever asked, empty."""
 
 
 class _Response(msgspec.Struct):
@@ -53,8 +60,9 @@ def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> E
     _read(response, raw, streamed, dialect)
     request, fields = _object(body), response.fields
     tokens = _tokens(raw, dialect, fields, redacted)
-    if fields is not None and raw.tokens_requested and _hide_unasked(fields, request):
-        response.data = msgspec.json.encode(fields)
+    if fields is not None and raw.tokens_requested:
+        shown = _without_unasked(fields, request)
+        response.data = response.data if shown == fields else msgspec.json.encode(shown)
     exchange = Exchange(
         id=raw.id,
         tenant=raw.tenant,
@@ -86,7 +94,7 @@ def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> E
     return redactor.message(exchange) if redactor is not None and redactor.strict else exchange
 
 
-def _opened(raw: RawExchange, streamed: bool, dialect: Dialect) -> _Response:
+def _opened(raw: RawExchange, streamed: bool, dialect: Dialect | None) -> _Response:
     """The response without its encodings: inflated, and merged if it is a stream."""
     try:
         data = _inflated(raw.response, raw.content_encoding.strip().lower())
@@ -100,7 +108,7 @@ def _opened(raw: RawExchange, streamed: bool, dialect: Dialect) -> _Response:
     return _Response(msgspec.json.encode(merged.body), merged.finished, merged.error)
 
 
-def _read(response: _Response, raw: RawExchange, streamed: bool, dialect: Dialect) -> None:
+def _read(response: _Response, raw: RawExchange, streamed: bool, dialect: Dialect | None) -> None:
     """Read the fields of a response whose bytes are final, and whether it is whole."""
     if not response.data:
         return
@@ -108,7 +116,7 @@ def _read(response: _Response, raw: RawExchange, streamed: bool, dialect: Dialec
     if streamed:
         return
     if response.fields is not None:
-        response.finished = dialect.ended(response.fields)
+        response.finished = dialect is None or dialect.ended(response.fields)
         return
     try:
         msgspec.json.decode(response.data)
@@ -147,12 +155,14 @@ def _inflated(data: bytes, encoding: str) -> bytes:
     return plain
 
 
-def _tokens(raw: RawExchange, dialect: Dialect, fields: Fields | None, redacted: tuple[Part, ...]) -> Tokens:
+def _tokens(raw: RawExchange, dialect: Dialect | None, fields: Fields | None, redacted: tuple[Part, ...]) -> Tokens:
     """The response's tokens, those of what was taken out masked: ids decode back to it. Of a redacted prompt there are
     none; whoever has a tokenizer may render what is left of it."""
     if fields is None or raw.status >= 400:
         return Tokens(why="no response")
-    if redacted and dialect is not CHAT:
+    if dialect is None:
+        return Tokens(why="no conversation")
+    if redacted and dialect is not chat:
         return Tokens(why=f"redacted {redacted[0]}")
     if "prompt" in redacted:
         fields = {**fields, "prompt_token_ids": msgspec.Raw(b"[]")}
@@ -165,31 +175,25 @@ def _tokens(raw: RawExchange, dialect: Dialect, fields: Fields | None, redacted:
     return Tokens(why=f"redacted {redacted[-1]}")
 
 
-def _hide_unasked(body: Fields, request: Fields) -> bool:
-    """Take out what only the tap had asked for: it is packed already, and as JSON it is ten times the size."""
-    ids, logprobs = "return_token_ids" not in request, "logprobs" not in request
-    versions = "return_weight_versions" not in request
-    changed = ids and body.pop("prompt_token_ids", None) is not None
+def _without_unasked(body: Fields, request: Fields) -> Fields:
+    """The response without what only the tap had asked for: it is packed already, and as JSON it is ten times the size.
+    What stands there unasked, if empty, stays so."""
+    shown = _asked_for(body, request)
     choices = objects(body, "choices")
-    for choice in choices:
-        if ids:
-            changed |= choice.pop("token_ids", None) is not None
-            changed |= choice.pop("prompt_token_ids", None) is not None
-        if logprobs and choice.get("logprobs", NULL) != NULL:
-            choice["logprobs"] = NULL
-            changed = True
-        if versions:
-            changed |= choice.pop("weight_versions", None) is not None
-    if "enable_response_messages" not in request:
-        for name in ("input_messages", "output_messages"):
-            if body.get(name, NULL) != NULL:
-                body[name] = NULL
-                changed = True
-    if TOKENS not in request:
-        changed |= body.pop(TOKENS, None) is not None
-    if choices:
-        body["choices"] = msgspec.Raw(msgspec.json.encode(choices))
-    return changed
+    fewer = [_asked_for(choice, request) for choice in choices]
+    if fewer != choices:
+        shown["choices"] = msgspec.Raw(msgspec.json.encode(fewer))
+    return shown
+
+
+def _asked_for(fields: Fields, request: Fields) -> Fields:
+    kept: Fields = {}
+    for name, raw in fields.items():
+        if name not in _ASKED_BY or _ASKED_BY[name] in request:
+            kept[name] = raw
+        elif name in _NULL_UNASKED:
+            kept[name] = NULL
+    return kept
 
 
 def _hints(told: Hints, request: Fields) -> Hints:

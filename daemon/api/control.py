@@ -33,9 +33,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from actors.deployment.fleet import Fleet
+from actors.messages import BatchOrder, Candidate, Directive, Serving, Verdict
 from actors.statistics.intervals import wilson
 from actors.statistics.parties import FEWEST, with_evidence
 from actors.store import Store
+from actors.store.policy import LOADED
 from actors.system.lifecycle import ActorState
 from daemon.api.admin import AdminOnly, holder, refusal_figures
 from daemon.api.headers import SecurityHeaders
@@ -125,13 +127,13 @@ class Control:
         return _json(document(request.app.routes))
 
     async def status(self, request: Request) -> Response:
-        servings = [await self._store.last_serving(name) for name in self._serving]
-        serving = max((item for item in servings if item is not None), key=lambda item: item.since, default=None)
-        candidates = await self._store.candidates(1)
-        batches = await self._store.batches(20)
+        loaded = (item for item in await self._store.newest(Serving, 200) if item.result in LOADED)
+        serving = next((item for item in loaded if item.engine in self._serving), None)
+        candidates = await self._store.newest(Candidate, 1)
+        batches = await self._store.newest(BatchOrder, 20)
         outcomes = await self._store.recent_outcomes(source="production", since=0.0, limit=100)
         known = [row.outcome for row in outcomes if row.outcome is not None]
-        directives = await self._store.directives(1)
+        directives = await self._store.newest(Directive, 1)
         solved = sum(outcome >= 0.5 for outcome in known)
         low, high = wilson(solved, len(known))
         members = sum(len(batch.trajectories) for batch in batches)
@@ -180,10 +182,10 @@ class Control:
             points.append(
                 {"time": bucket[-1].ended, "rate": solved / len(bucket), "low": low, "high": high, "n": len(bucket)}
             )
-        found = await self._store.servings(limit=200)
+        found = await self._store.newest(Serving, 200)
         servings = [serving for serving in found if serving.engine in self._serving]
-        verdicts = await self._store.verdicts(200)
-        directives = await self._store.directives(50)
+        verdicts = await self._store.newest(Verdict, 200)
+        directives = await self._store.newest(Directive, 50)
         return _json(
             {
                 "points": points,

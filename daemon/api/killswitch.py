@@ -13,6 +13,7 @@ from typing import Literal
 
 import structlog
 
+from actors.messages import Directive
 from actors.store import Store
 from actors.system.lifecycle import Lifecycle
 
@@ -72,5 +73,5 @@ class KillSwitch:
 
 async def _ours(store: Store) -> bool:
     """Whether the last word was ours: what an operator froze meanwhile stays frozen."""
-    orders = [item for item in await store.directives(_DIRECTIVES) if item.kind in ("freeze", "thaw")]
+    orders = [item for item in await store.newest(Directive, _DIRECTIVES) if item.kind in ("freeze", "thaw")]
     return bool(orders) and orders[0].origin == ORIGIN

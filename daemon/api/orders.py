@@ -153,7 +153,7 @@ class Orders:
             raise OrderRefused(409, f"version {candidate.version} was rolled back or refused; {how}")
 
     async def _candidate(self, version: int, fleet: Fleet) -> Candidate:
-        known = await self._store.candidates(_VERSIONS)
+        known = await self._store.newest(Candidate, _VERSIONS)
         found = next((item for item in known if item.version == version), None)
         if found is None:
             if version in fleet.good:
@@ -163,7 +163,7 @@ class Orders:
 
     async def _verdict(self, candidate: Candidate) -> Verdict | None:
         """The gate's last word on exactly these weights."""
-        for verdict in await self._store.verdicts(_VERSIONS):
+        for verdict in await self._store.newest(Verdict, _VERSIONS):
             if verdict.manifest == candidate.manifest and not record_problem(verdict, self._keys):
                 return verdict
         return None

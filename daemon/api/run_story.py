@@ -78,8 +78,6 @@ def lines(story: RunStory) -> list[str]:
     ]
     if story.others:
         told.append(f"           {story.others} older runs have that name too")
-    if story.side_of:
-        told.append(f"           beside the main line of {story.side_of}: nothing learns from it")
     if story.why_not:
         told.append(f"           its tokens cannot be trained on: {story.why_not}")
     if story.cut_off:
@@ -106,19 +104,19 @@ def _outcome(story: RunStory) -> str:
 def _came(story: RunStory) -> list[str]:
     """What became of the run in training, and of its outcome elsewhere."""
     told: list[str] = []
-    order = story.orders[-1] if story.orders else None
+    order = story.order
     if story.guessed is not None:
         told.append(f"ordered with a provisional outcome of {story.guessed:.2f}: nobody had reported it")
     if order is not None:
         told.append(_in_order(story, order))
         if story.told is not None and story.told > (order.created or 0.0):
             told.append("reported when it was in that order: it is not trained on again")
-    elif story.dropped == "held out":
+    elif story.came == "held out":
         told.append("is evidence of the gate, and so never trained on")
-    elif story.dropped:
-        late = story.dropped == "no outcome" and story.outcome is not None
-        told.append(f"not trained on: {'its outcome came too late' if late else story.dropped}")
-    elif not story.side_of:
+    elif story.came:
+        late = story.came == "no outcome" and story.outcome is not None
+        told.append(f"not trained on: {'its outcome came too late' if late else story.came}")
+    else:
         told.append("may still be trained on" if story.attributed else "waits for its credit before it is trained on")
     return [*told, *(words for actor, words in _USES.items() if actor in story.used)]
 

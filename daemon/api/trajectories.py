@@ -74,7 +74,7 @@ class TrajectoryApi:
                 "started": run.started, "ended": run.ended, "closed_by": run.closed_by,
                 "min_version": run.min_version, "version": run.max_version, "trainable": run.trainable,
                 "why_not": run.why_not, "stitching": run.confidence, "continues": run.continues,
-                "side_of": run.side_of, "task_id": run.task_id, "group": run.group, "origin": run.origin,
+                "task_id": run.task_id, "group": run.group, "origin": run.origin,
                 "cluster": found.cluster if isinstance(found, Attributed) else "",
                 "judged": None if attribution is None else _judged(attribution),
                 "handoffs": run.handoffs,
@@ -84,7 +84,7 @@ class TrajectoryApi:
                     for said in story.reports
                 ],
                 "steps": _steps(run, attribution),
-                "lineage": {"dropped": story.dropped, "came": story.came, "batches": story.orders},
+                "lineage": {"came": story.came, "batch": story.order},
             }
         )  # fmt: skip
 

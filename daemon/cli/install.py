@@ -58,7 +58,7 @@ def _install(arguments: argparse.Namespace) -> int:
         root,
         [["systemd-sysusers"], ["systemd-tmpfiles", "--create", install.DIRECTORIES], ["systemctl", "daemon-reload"]],
     )
-    services = " ".join(f"evolved-{unit}.service" for unit in units)
+    services = " ".join(install.service(unit, "0") for unit in units)
     _tell(arguments, {"wrote": wrote, "ran": ran, "next": f"systemctl enable --now evolved.target {services}"})
     return 0
 

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The engine's options are its own, named as vLLM's: they are not this parser's to know.
     ours = given[:1] if given[:1] == ["engine"] else given
     arguments = parser(ours[0] if ours else "").parse_args(ours)
-    arguments.rest, arguments.given = given[len(ours) :], given
+    arguments.rest = given[len(ours) :]
     try:
         if arguments.command not in _ORDERS:  # these log nothing, and must not wait for what could
             from daemon.logs import as_command
@@ -202,7 +202,11 @@ def parser(only: str = "") -> argparse.ArgumentParser:
             )
         return command
 
-    add("tap", _tap, "Pass /v1/* through to the engine and copy what goes by into the spool.")
+    tap = add("tap", _tap, "Pass /v1/* through to the engine and copy what goes by into the spool.")
+    tap.add_argument(
+        "--number", type=int, choices=range(64), metavar="N",
+        help="which of several taps of this machine it is, from 0 (the first that does not run)",
+    )  # fmt: skip
     add("run", _run, "Run the daemon: actors, store, control API, dashboard.")
     add("broker", _broker, "Run nats-server with generated credentials.")
 
@@ -303,23 +307,12 @@ def _tap(arguments: argparse.Namespace) -> None:
     from daemon.processes import preflight
     from daemon.processes.tap_settings import redaction, tap
     from daemon.tap.process import main as serve
-    from daemon.tap.worker import ParentBound, role
-    from daemon.tap.workers import main as serve_several
 
     as_service()
-    config, manager, part = _settings(arguments), Notify.from_environment(os.environ), role(os.environ)
-    settings, redacted = tap(config), redaction(config)
-    if part is None:
-        preflight.tap(config)
-    if part is None and config.tap.workers > 1:
-        serve_several(settings, arguments.given, manager=manager)
-        return
-    serve(
-        settings if part is None else part.settings(settings),
-        msgspec.to_builtins(redacted),
-        manager=manager if part is None else ParentBound(manager, part.parent),
-        gossip=None if part is None else part.gossip(),
-    )
+    config = _settings(arguments)
+    settings, redacted = tap(config, arguments.number), redaction(config)
+    preflight.tap(config)
+    serve(settings, msgspec.to_builtins(redacted), manager=Notify.from_environment(os.environ))
 
 
 def _run(arguments: argparse.Namespace) -> int:

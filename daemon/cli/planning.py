@@ -15,6 +15,7 @@ from actors.kinds.holdout import SHARE
 from adapters.judges.windows import Shape as Shown
 from daemon.composition import values
 from daemon.processes.learner_settings import learner
+from daemon.settings.pace import PACES
 from daemon.settings.tables import Config
 from learner.fit import GIGA, needed, remedies, settled
 from learner.memory import STATE_EVERY
@@ -187,8 +188,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
     Args:
         cycle: seconds of an update with its version.
     """
-    canary, seconds = values.swapper(config).canary, values.gatekeeper(config).gate_seconds
-    prompts, drift = values.prompts(config), values.drift(config)
+    canary, seconds, pace = values.canary(config), values.gate_seconds(config), PACES[config.profile]
     limit = config.train.max_staleness
     reports = given.runs_per_hour * given.reported / 3600.0
     by_data = DAY * reports * USED / config.train.runs
@@ -209,8 +209,8 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
             "outcomes that come sooner, or more in a batch (train.runs), help"
         )
     judged, a_run = _judge(given, config)
-    scored = SCORED + drift.most
-    replayed = prompts.most * (given.tokens + prompts.max_tokens)
+    scored = SCORED + pace.drift_rows
+    replayed = pace.prompts * (given.tokens + config.sandbox.max_tokens)
     shadow = verdicts * 2 * (scored * given.tokens + replayed)
     episodes = config.train.groups * config.train.group_size if config.sandbox.environment else 0
     played = f"{episodes} rollouts an update" if episodes else "no sandbox, no rollouts"
@@ -246,7 +246,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
         Figure(
             key="shadow_tokens_day", what="tokens of the shadow engine a day",
             value=shadow + updates * episodes * given.tokens, unit="", basis="formula",
-            told=f"{verdicts:,.0f} verdicts at most: {scored} runs scored and {prompts.most} prompts replayed "
+            told=f"{verdicts:,.0f} verdicts at most: {scored} runs scored and {pace.prompts} prompts replayed "
             f"under two versions each; {played}",
         ),
         Figure(

@@ -16,7 +16,7 @@ from actors.curation.waiting import Evidence, Facts, Learning, waiting
 from actors.deployment.canary import FIRST_LOOK, CanarySettings
 from actors.deployment.fleet import Fleet
 from actors.gate.gatekeeper import Gatekeeper
-from actors.store.agents import LEARNED, SANDBOX, AgentView
+from actors.store.agents import LEARNED, SANDBOX, UNREPORTED, AgentView
 from daemon.collectors.figures import counter, gauge
 
 STATES = ("moving", "waiting", "frozen")
@@ -90,11 +90,12 @@ class LearningView:
         for view in views:
             dropped.update(view.dropped)
         return Facts(
-            now=self._clock(), heard=curator.heard, halted=self._halted(), frozen=curator.frozen,
+            now=self._clock(), heard=curator.heard, halted=self._halted(),
             ordered=None if order is None else order.created,
             ordered_runs=0 if order is None else len(order.trajectories),
             fresh=pool.fresh, fresh_needed=settings.production_per_batch, behind=pool.behind,
-            unreported=len(pool.unreported), groups=pool.whole_groups, groups_needed=settings.groups_per_batch,
+            unreported=sum(view.came.get(UNREPORTED, 0) for view in views),
+            groups=pool.whole_groups, groups_needed=settings.groups_per_batch,
             last_run=max((view.seen for view in views), default=0.0),
             reported=sum(view.reported for view in views), dropped=dropped, head=freshness.head,
             serving=sorted(freshness.serving), lead=freshness.lead, verdict=self._verdict(), trial=self._trial(fleet),

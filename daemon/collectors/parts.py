@@ -38,7 +38,7 @@ def attributor_figures(attributor: Attributor) -> Iterator[Metric]:
     yield counter(
         "evolved_attributor_abstained", "Trajectories without a label on any step, by reason.", abstained, "reason"
     )
-    spent = attributor.budget.spent()
+    spent = attributor.stats.today
     yield gauge(
         "evolved_attributor_spent", "What the judge cost in the last day.",
         {"tokens": spent.tokens_day, "money": spent.money_day}, "what",
@@ -46,7 +46,7 @@ def attributor_figures(attributor: Attributor) -> Iterator[Metric]:
     yield gauge(
         "evolved_attributor_budget_used_up",
         "1: a limit of the judge's budget is reached.",
-        bool(attributor.budget.used_up()),
+        bool(attributor.stats.used_up()),
     )
     yield gauge(
         "evolved_attributor_judge_away",
@@ -56,7 +56,8 @@ def attributor_figures(attributor: Attributor) -> Iterator[Metric]:
     yield from attributor.lag.collect()
     yield gauge(
         "evolved_attributor_weight", "How far the judge's labels are trusted, 0 to 1; tenant *: all of them.",
-        {(page.judge, page.rubric, page.tenant): page.weight for page in attributor.stats.all()},
+        {(page.judge, page.rubric, page.tenant): 1.0 if page.weight is None else page.weight
+         for page in attributor.stats.all()},
         "judge", "rubric", "tenant",
     )  # fmt: skip
 

@@ -11,13 +11,12 @@ from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.processes.tap_settings import redaction
 from daemon.settings.reading import address
 from daemon.settings.tables import Config
-from daemon.tap.segments import spools
 
 
 def capture(config: Config, parts: Resources) -> dict[str, Task]:
     """Tasks: what the tap spooled goes to the bus; agents' telemetry (OTLP) is the other way in."""
     shipper = Shipper(
-        spools(config.spool, config.tap.workers), parts.bus,
+        config.spool, parts.bus,
         metrics=ShipperMetrics(parts.registry), rng=random.Random(f"{config.seed}-shipper"),
     )  # fmt: skip
     tasks = {"shipper": alone(config.spool, shipper.run)}

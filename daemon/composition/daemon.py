@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 import anyio
+import msgspec
 import structlog
 from prometheus_client.core import Metric
 from starlette.routing import Route
@@ -27,6 +28,7 @@ from actors.gate.gatekeeper import Gatekeeper
 from actors.kinds.kinds import Kinds
 from actors.messages import Directive, Experience
 from actors.monitoring.sentinel import Sentinel
+from actors.monitoring.settings import Actions
 from actors.ports.environments import Environment
 from actors.ports.models import Embedder, Grader, needs_reference, words_alone
 from actors.rollout.rollout import Rollout
@@ -72,6 +74,7 @@ from daemon.experience.service import ExperiencePool
 from daemon.ingest.dead_letters import collect, put_back
 from daemon.live.registry import Live
 from daemon.processes.tap_settings import ROUTES, redaction
+from daemon.settings.pace import PACES
 from daemon.settings.tables import SHADOW, Config
 from daemon.upkeep.retention import Retention, retention_figures
 from daemon.upkeep.swaps import Swaps
@@ -92,6 +95,7 @@ class Daemon:
     def __init__(self, config: Config, parts: Resources, everywhere: Mapping[str, Task], notify: Notify) -> None:
         """`everywhere` are tasks of a daemon that does not lead as well (`capture`)."""
         self.config, self.parts, self.store, self.clock = config, parts, parts.store, time.time
+        self.pace = PACES[config.profile]
         self.supervisor = Supervisor(rng=random.Random(), notify=notify)
         self.times = VersionTimeline(self.clock)
         self._backpressure = Backpressure()
@@ -103,7 +107,7 @@ class Daemon:
         sandbox = parts.closing(sandbox_environment(config.sandbox, parts.registry, live.sandbox_tools, grader))
         embedder = parts.adapter("embedder")
         self.kinds = Kinds()
-        self.curriculum = values.curator(config).curriculum(self.kinds.levels)
+        self.curriculum = values.curator(config).curriculum(self.kinds)
         environment = searching(sandbox, config.sandbox, embedder)
 
         # Calls are linked into trajectories, whose steps get credit; lessons are drawn from them, and batches picked.
@@ -171,17 +175,21 @@ class Daemon:
 
     def _trajectories(self) -> None:
         """Calls to trajectories."""
-        engines = self.parts.serving
+        config, engines = self.config, self.parts.serving
         assembler = Assembler(
-            values.assembler(self.config), store=self.store, clock=self.clock, serving=self.times.version,
+            idle_seconds=60.0 * config.runs.idle_minutes,
+            processed_logprobs=[one.name for one in config.engines if one.logprobs == "processed"],
+            store=self.store, clock=self.clock, serving=self.times.version,
             ticks=time.monotonic, engine=engines[next(iter(engines))], engines=engines,
         )  # fmt: skip
         self.act(assembler, shown.assembler_figures)
 
     def _credit(self) -> Attributor:
         """Trajectories to labels, a step each."""
+        judge, limits = self.config.judge, self.config.limits
         attributor = Attributor(
-            values.attributor(self.config), judge=self.parts.adapter("judge"), store=self.store,
+            judge=self.parts.adapter("judge"), concurrency=limits.judge_calls, share=judge.share,
+            tokens_per_day=judge.tokens_per_day, store=self.store,
         )  # fmt: skip
         # Two lanes share its judge's slots: while one writes a batch, or waits for its slowest, the other keeps them
         # busy.
@@ -199,9 +207,9 @@ class Daemon:
         self.act(navigator, shown.navigator_figures)
         prober = tester = None
         if environment is not None:
-            probe = values.probe(config)
-            player = engine_player(parts.shadow, probe)
-            prober = Prober(probe, environment=environment, player=player, clock=self.clock)
+            player = engine_player(parts.shadow, config.sandbox.max_steps, config.sandbox.max_tokens)
+            families = config.sandbox.families or None
+            prober = Prober(environment=environment, player=player, clock=self.clock, families=families)
             tester = SkillReplayer(environment, config.sandbox.families)
         experiencer = Experiencer(
             store=self.store, prober=prober, clock=self.clock, draw=config.lessons.draw, embedder=embedder,
@@ -214,7 +222,7 @@ class Daemon:
         """Labelled trajectories to orders for the learner."""
         curator = Curator(
             values.curator(self.config), store=self.store, batches=self.config.state / "batches", clock=self.clock,
-            curriculum=self.curriculum, kinds=self.kinds,
+            curriculum=self.curriculum,
         )  # fmt: skip
         self.parts.figures(shown.provisional_figures, curator)
         self.parts.figures(shown.outcome_figures, self.store)
@@ -232,21 +240,24 @@ class Daemon:
         searcher = None
         if grader is not None and not needs_reference(grader):  # nobody has gone that way: there is no reference
             searcher = ShadowSearch(
-                values.search(config), engine=shadow, environment=playing, grader=grader, rng=self.rng("tasks"),
-                clock=self.clock,
+                engine=shadow, environment=playing, grader=grader, rng=self.rng("tasks"), clock=self.clock,
+                max_steps=config.sandbox.max_steps, max_tokens=config.sandbox.max_tokens,
+                step_timeout=config.limits.turn_seconds,
             )  # fmt: skip
-        failures = LiveFailures(
-            values.failures(config), store=self.store, environment=environment, mix=config.sandbox.families or None,
-            kinds=curriculum, searcher=searcher,
-        )  # fmt: skip
-        self.act(failures, stall_seconds=LONG)
+        counts = {"mixture": mixture.counts}
+        if "failures" in config.tasks.make:
+            failures = LiveFailures(
+                store=self.store, environment=environment, families=config.sandbox.families or None, kinds=curriculum,
+                searcher=searcher,
+            )  # fmt: skip
+            counts["failures"] = failures.counts
+            self.act(failures, stall_seconds=LONG)
         player = Rollout(
             values.rollout(config), store=self.store, engine=shadow, environment=playing,
             retriever=self.navigator, clock=self.clock, rng=self.rng("rollout"), planner=curriculum, times=self.times,
             harness=harness(config.sandbox, config.limits.turn_seconds), mixture=mixture,
             trains=lambda version: self.curator.pool.trains(version),
         )  # fmt: skip
-        counts = {"mixture": mixture.counts, "failures": failures.counts}
         self.parts.figures(shown.task_figures, counts)
         self.act(player, shown.rollout_figures, stall_seconds=LONG)
         self.routes += TaskApi(self.store, curriculum, counts).routes()
@@ -275,9 +286,11 @@ class Daemon:
 
     def _gate(self, environment: Environment | None, swaps: Swaps, loaded: Callable[[int], None]) -> Gatekeeper:
         """Candidates to verdicts."""
-        config, parts = self.config, self.parts
+        config, parts, pace = self.config, self.parts, self.pace
         gatekeeper = Gatekeeper(
-            values.gatekeeper(config), store=self.store, shadow=parts.shadow, shadow_name=SHADOW, runner=swaps,
+            gate_every=config.gate.every, gate_seconds=values.gate_seconds(config),
+            tick_seconds=pace.gate_tick_seconds, store=self.store, shadow=parts.shadow, shadow_name=SHADOW,
+            runner=swaps,
             trial=gate_trial(config, store=self.store, shadow=parts.shadow, environment=environment),
             versions=parts.versions, key=parts.provenance.key("gate"), clock=self.clock, times=self.times,
             loaded=loaded,
@@ -290,7 +303,8 @@ class Daemon:
         config, parts = self.config, self.parts
         key, keys = parts.provenance.key("gate"), parts.provenance.trusted("gate")
         swapper = Swapper(
-            values.swapper(config), store=self.store, engines=parts.serving,
+            reconcile_seconds=self.pace.reconcile_seconds, swap_timeout=config.limits.swap_seconds,
+            canary=values.canary(config), store=self.store, engines=parts.serving,
             runner=swaps, versions=parts.versions, key=key, keys=keys, clock=self.clock, times=self.times,
             routes=config.state / ROUTES, weights={one.name: one.weight for one in config.engines},
             halted=self.kill.reason, kinds=self.kinds,
@@ -312,12 +326,12 @@ class Daemon:
         """Whether there is learning at all, and whether production got worse."""
         learning = LearningView(
             curator=self.curator, gatekeeper=self.gatekeeper, fleet=lambda: self.swapper.fleet,
-            canary=values.swapper(self.config).canary, halted=self.kill.reason, clock=self.clock,
+            canary=values.canary(self.config), halted=self.kill.reason, clock=self.clock,
         )  # fmt: skip
         self.parts.figures(learning_figures, learning)
         sentinel = Sentinel(
-            values.sentinel(self.config), store=self.store, engines=self.parts.engines, clock=self.clock,
-            kinds=self.kinds,
+            msgspec.convert(self.config.watch, Actions, from_attributes=True), store=self.store,
+            engines=self.parts.engines, clock=self.clock, kinds=self.kinds,
         )  # fmt: skip
         self.act(sentinel, shown.sentinel_figures)
         return learning, sentinel

@@ -3,8 +3,8 @@
 from actors.gate.drift import DriftCheck
 from actors.gate.panel import Panel
 from actors.gate.prompts import PromptCheck
-from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
-from actors.gate.safety import InvalidProbes, SafetyCheck, SafetySettings
+from actors.gate.replay_trial import ReplayTrial
+from actors.gate.safety import InvalidProbes, SafetyCheck
 from actors.gate.sandbox_trial import SandboxTrial, Trial
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
@@ -21,20 +21,26 @@ def gate_trial(config: Config, *, store: Store, shadow: Engine, environment: Env
     gate, pace = config.gate, PACES[config.profile]
     trial: Trial
     if environment is None:
-        replay = ReplayTrialSettings(
-            least=gate.outcomes, margin=pace.replay_margin or gate.margin, small_step=config.train.max_step_kl
-        )
-        trial = ReplayTrial(replay, engine=shadow, store=store)
+        trial = ReplayTrial(
+            engine=shadow, store=store, least=gate.outcomes, margin=pace.replay_margin or gate.margin,
+            small_step=config.train.max_step_kl,
+        )  # fmt: skip
     else:
         trial = SandboxTrial(
             values.sandbox_trial(config), environment=environment, engine=shadow, store=store, seed=config.seed,
             harness=harness(config.sandbox, config.limits.turn_seconds),
         )  # fmt: skip
-    probes = SafetySettings(file=gate.probes, attempts=pace.probe_attempts, max_tokens=pace.probe_tokens)
     try:
-        safety = SafetyCheck(probes, engine=shadow)
+        safety = SafetyCheck(
+            engine=shadow, file=gate.probes, attempts=pace.probe_attempts, max_tokens=pace.probe_tokens
+        )
     except InvalidProbes as error:
         raise ConfigError(str(error)) from error
-    prompts = PromptCheck(values.prompts(config), engine=shadow, store=store)
-    drift = DriftCheck(values.drift(config), engine=shadow, store=store)
+    prompts = PromptCheck(
+        engine=shadow, store=store, most=pace.prompts, max_tokens=config.sandbox.max_tokens,
+        entropy_low=pace.entropy_low,
+    )  # fmt: skip
+    drift = DriftCheck(
+        engine=shadow, store=store, most=pace.drift_rows, kl_limit=pace.kl_limit, surprise_limit=pace.surprise_limit
+    )
     return Panel(trial=trial, checks=[safety, prompts, drift])

@@ -5,21 +5,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actors.credit.attributor import AttributorSettings
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
-from actors.deployment.swapper import SwapperSettings
-from actors.experience.probing_round import ProbeSettings
-from actors.gate.drift import DriftSettings
-from actors.gate.gatekeeper import GatekeeperSettings
-from actors.gate.prompts import PromptSettings
 from actors.gate.sandbox_trial import SandboxTrialSettings
-from actors.monitoring.settings import Actions
 from actors.rollout.settings import RolloutSettings
-from actors.tasks.failures import FailureSettings
 from actors.tasks.questioner.settings import Preferences, QuestionerSettings
-from actors.tasks.searching import SearchSettings
-from actors.trajectories.assembler import AssemblerSettings
 from daemon.composition import registry
 from daemon.settings import toml
 from daemon.settings.pace import PACES
@@ -74,17 +64,6 @@ def _settings(kind: type[T], *tables: msgspec.Struct, **own: Any) -> T:
     return kind(**{name: there[name] for name in kind.__struct_fields__ if name in there} | own)
 
 
-def assembler(config: Config) -> AssemblerSettings:
-    return AssemblerSettings(
-        idle_seconds=60.0 * config.runs.idle_minutes, keys_share_runs=config.runs.across_keys,
-        processed_logprobs=tuple(one.name for one in config.engines if one.logprobs == "processed"),
-    )  # fmt: skip
-
-
-def attributor(config: Config) -> AttributorSettings:
-    return _settings(AttributorSettings, config.judge, concurrency=config.limits.judge_calls)
-
-
 def curator(config: Config) -> CuratorSettings:
     """Where there is no sandbox, no group will ever come, and none is waited for."""
     train = config.train
@@ -92,10 +71,6 @@ def curator(config: Config) -> CuratorSettings:
         CuratorSettings, PACES[config.profile], train, production_per_batch=train.runs,
         groups_per_batch=train.groups if config.sandbox.environment else 0,
     )  # fmt: skip
-
-
-def probe(config: Config) -> ProbeSettings:
-    return _settings(ProbeSettings, config.sandbox)
 
 
 def rollout(config: Config) -> RolloutSettings:
@@ -107,26 +82,16 @@ def rollout(config: Config) -> RolloutSettings:
     )  # fmt: skip
 
 
-def failures(config: Config) -> FailureSettings:
-    return FailureSettings(enabled="failures" in config.tasks.make, families=config.sandbox.families)
-
-
-def search(config: Config) -> SearchSettings:
-    return _settings(SearchSettings, config.sandbox, step_timeout=config.limits.turn_seconds)
-
-
 def questioner(config: Config) -> QuestionerSettings:
     """Raises ConfigError: tasks.prefer has what no preference is."""
     prefer = toml.convert(config.tasks.prefer, Preferences, "tasks.prefer")
     return QuestionerSettings(families=config.sandbox.families, prefer=prefer)
 
 
-def gatekeeper(config: Config) -> GatekeeperSettings:
+def gate_seconds(config: Config) -> float:
+    """What a verdict costs decides how soon the next one comes."""
     pace = PACES[config.profile]
-    return GatekeeperSettings(
-        gate_every=config.gate.every, tick_seconds=pace.gate_tick_seconds,
-        gate_seconds=pace.gate_seconds if config.sandbox.environment else pace.replay_gate_seconds,
-    )  # fmt: skip
+    return pace.gate_seconds if config.sandbox.environment else pace.replay_gate_seconds
 
 
 def sandbox_trial(config: Config) -> SandboxTrialSettings:
@@ -137,21 +102,6 @@ def sandbox_trial(config: Config) -> SandboxTrialSettings:
     )  # fmt: skip
 
 
-def prompts(config: Config) -> PromptSettings:
-    pace = PACES[config.profile]
-    return _settings(PromptSettings, pace, config.sandbox, most=pace.prompts)
-
-
-def drift(config: Config) -> DriftSettings:
-    pace = PACES[config.profile]
-    return _settings(DriftSettings, pace, most=pace.drift_rows)
-
-
-def swapper(config: Config) -> SwapperSettings:
+def canary(config: Config) -> CanarySettings:
     trial, pace = config.trial, PACES[config.profile]
-    canary = CanarySettings(runs=trial.runs, deadline_seconds=60.0 * trial.minutes, seconds=pace.trial_seconds)
-    return _settings(SwapperSettings, pace, swap_timeout=config.limits.swap_seconds, canary=canary)
-
-
-def sentinel(config: Config) -> Actions:
-    return _settings(Actions, config.watch)
+    return CanarySettings(runs=trial.runs, deadline_seconds=60.0 * trial.minutes, seconds=pace.trial_seconds)

@@ -15,7 +15,7 @@ from actors.store.archive import ask
 from actors.store.errors import SchemaMismatch, StoreUnavailable
 from actors.store.tables import Runs
 from daemon.doctor.base import Check, Finding, NotLooked, Scene, aside, fault, warning
-from daemon.tap.segments import segment_numbers, segment_path
+from daemon.tap.segments import spool_bytes, spools
 from daemon.tap.spool_reader import spool_age
 
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"}
@@ -167,13 +167,14 @@ def network_file_system(path: Path, mounts: Path) -> str:
 
 async def _spool(scene: Scene) -> Sequence[Finding]:
     spool, quota = scene.config.spool, int(scene.config.limits.spool_gb * (1 << 30))
-    if not spool.exists():
-        raise NotLooked("the tap has not run yet")
-
-    def size() -> int:
-        return sum(segment_path(spool, number).stat().st_size for number in segment_numbers(spool))
-
-    age, held = await aside(spool_age, spool, scene.now), await aside(size)
+    try:
+        taps = await aside(spools, spool)
+        if not taps:
+            raise NotLooked("no tap has run yet")
+        held = await aside(lambda: sum(spool_bytes(one) for one in taps))
+    except OSError as error:
+        return [fault(f"{error.filename}: {error.strerror}", "give it to who runs evolved; nothing in it is shipped")]
+    age = max([await aside(spool_age, one, scene.now) for one in taps])
     found: list[Finding] = []
     if age > _OLD_SECONDS:
         found.append(

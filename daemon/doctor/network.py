@@ -11,6 +11,7 @@ from daemon.doctor.base import CALL_SECONDS, Check, Finding, Scene, aside, fault
 from daemon.errors import ConfigError
 from daemon.settings.control import ControlSettings, where
 from daemon.settings.reading import address as address_of
+from daemon.tap.place import told
 
 
 async def listens(host: str, port: int) -> bool:
@@ -70,16 +71,22 @@ class NoAnswer(Exception):
 
 
 async def tap_answers(scene: Scene) -> bool:
-    """Whether our tap answers at its admin address.
+    """Whether a tap of ours answers at its admin address.
 
     Raises:
         ForeignServer: somebody else does.
         NoAnswer: somebody takes connections there and says nothing.
     """
-    host, port = address_of(scene.config.tap.admin, "tap.admin")
-    if not await listens(host, port):
+    for admin in dict.fromkeys((*(one.admin for one in told(scene.config.spool)), scene.config.tap.admin)):
+        if await _tap_answers(scene, admin):
+            return True
+    return False
+
+
+async def _tap_answers(scene: Scene, admin: str) -> bool:
+    if not await listens(*address_of(admin, "tap.admin")):
         return False
-    url = f"http://{scene.config.tap.admin}/healthz"
+    url = f"http://{admin}/healthz"
     try:
         async with scene.http() as http:
             answer = await http.get(url)
@@ -106,9 +113,18 @@ async def _ports(scene: Scene) -> Sequence[Finding]:
             found.append(_silent(str(error)))
             running[command] = True
         if not running[command]:
-            unit = "evolved-tap" if command == "tap" else "evolved-daemon"
+            unit = "evolved-tap@0" if command == "tap" else "evolved-daemon"
             found.append(
                 warning(f"`evolved {command}` does not run", f"start it: systemctl start {unit}, or evolved {command}")
+            )
+    for tap in told(config.spool):
+        # One that has ended takes its file with it.
+        if running["tap"] and not await listens(*address_of(tap.admin, "tap.admin")):
+            found.append(
+                warning(
+                    f"tap {tap.number} ended without a word, and nobody answers at {tap.admin}",
+                    f"its log says why: journalctl -u evolved-tap@{tap.number}; start it again",
+                )
             )
     others = [("tap", config.tap.listen, "tap.listen")]
     if config.otlp.listen:

@@ -126,7 +126,7 @@ def _certificate(name: str, path: Path, now: float) -> list[Finding]:
             return [
                 fault(
                     f"{name} {path}: the certificate {who} expired on {one.not_valid_after_utc:%Y-%m-%d}",
-                    "renew it, put it there, and restart who shows it (systemctl restart evolved-tap)",
+                    "renew it, put it there, and restart who shows it (systemctl restart 'evolved-tap@*')",
                 )
             ]
         if one.not_valid_before_utc > at:
@@ -140,7 +140,7 @@ def _certificate(name: str, path: Path, now: float) -> list[Finding]:
             return [
                 warning(
                     f"{name} {path}: the certificate {who} expires in {left.days} days",
-                    "renew it, put it there, and restart who shows it (systemctl restart evolved-tap)",
+                    "renew it, put it there, and restart who shows it (systemctl restart 'evolved-tap@*')",
                 )
             ]
     return []

@@ -1,10 +1,12 @@
 """What the tap takes of the settings, and what is redacted before anything is on disk."""
 
+import contextlib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from adapters.redaction import InvalidRedaction, PatternSettings, RedactionSettings, Redactor
 from daemon.errors import ConfigError
-from daemon.settings.reading import address
+from daemon.settings.reading import address, nats_servers
 from daemon.settings.tables import Config, there
 from daemon.tap.admission import DoorSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
@@ -13,7 +15,8 @@ ROUTES = Path("routes.json")
 """Below state_dir: what the daemon tells the tap of several engines."""
 
 
-def tap(config: Config) -> TapSettings:
+def tap(config: Config, number: int | None = None) -> TapSettings:
+    """`number` is of one of several taps of this machine; none: the first that is free."""
     tap, limits = config.tap, config.limits
     host, port = address(tap.listen, "tap.listen")
     admin_host, admin_port = address(tap.admin, "tap.admin")
@@ -24,8 +27,9 @@ def tap(config: Config) -> TapSettings:
         mirror_host=mirror_host, mirror_port=mirror_port,
         upstream=config.engines[0].url, engine=config.engines[0].name,
         upstreams=upstreams if len(upstreams) > 1 else (), upstream_ca=config.engines[0].ca_file,
-        routes_file=str(config.state / ROUTES), spool_dir=str(config.spool), workers=tap.workers,
-        admin_host=admin_host, admin_port=admin_port, capture_tokens=tap.capture_tokens,
+        routes_file=str(config.state / ROUTES), spool_dir=str(config.spool), number=number,
+        admin_host=admin_host, admin_port=admin_port, named_ports=_named_ports(config),
+        capture_tokens=tap.capture_tokens,
         first_byte_seconds=limits.first_answer_seconds, drain_seconds=limits.drain_seconds,
         max_body_bytes=limits.request_mb << 20, spool_disk_bytes=int(limits.spool_gb * (1 << 30)),
         door=DoorSettings(
@@ -33,6 +37,19 @@ def tap(config: Config) -> TapSettings:
             sampling={name: one.share for name, one in config.tenants.items()},
         ),
     )  # fmt: skip
+
+
+def _named_ports(config: Config) -> frozenset[int]:
+    """Every port that the settings name, whosoever it is."""
+    listens = (
+        config.control.listen, config.tap.listen, config.tap.admin, config.tap.mirror, config.otlp.listen,
+        config.weights.listen, config.train.metrics,
+    )  # fmt: skip
+    found = {address(text, "listen")[1] for text in listens if text}
+    for url in (*(one.url for one in config.engines), config.shadow.url, *nats_servers(config.nats.url)):
+        with contextlib.suppress(ValueError):  # whose URL it is says what is wrong with it
+            found.add(urlsplit(url).port or 0)
+    return frozenset(found)
 
 
 def redaction(config: Config) -> RedactionSettings:

@@ -80,7 +80,6 @@ class Tap(Table, frozen=True):
     tls_key: str
     require_key: bool
     spool_dir: str
-    workers: Annotated[int, msgspec.Meta(ge=1, le=64)]
     capture_tokens: bool
 
 
@@ -107,7 +106,6 @@ class Redact(Table, frozen=True):
 
 class Runs(Table, frozen=True):
     idle_minutes: Above
-    across_keys: bool
 
 
 class Judge(Table, frozen=True):

@@ -8,7 +8,7 @@ TapError
 ├── KeysUnusable            a key file that is not there, not ours, or not to be trusted
 ├── InvalidTapSettings      a setting that cannot work
 ├── PortTaken               somebody else listens where the tap should
-└── WorkersFailed           the workers of a tap keep dying
+└── NumberTaken             another tap of this machine has the number
 """
 
 
@@ -50,5 +50,5 @@ class PortTaken(TapError):
     """Names the setting of a port where the tap cannot listen."""
 
 
-class WorkersFailed(TapError):
-    """Says how often; the workers' own words are in the log."""
+class NumberTaken(TapError):
+    """Names the number, where it is told who has it, and the remedy."""

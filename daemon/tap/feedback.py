@@ -117,14 +117,14 @@ class FeedbackDesk:
             raise Refused(415, "content_type", "send it with content-type: application/json", param="content-type")
         if len(request.body) > _MAX_BYTES:
             raise Refused(413, "body_too_large", f"feedback above {_MAX_BYTES} bytes")
-        return read_feedback(request.body, visitor.tenant, self._clock())
+        return read_feedback(request.body, visitor.tenant, self._clock(), visitor.caller)
 
 
 def _unavailable() -> Refused:
     return Refused(503, "spool_unavailable", "feedback cannot be written down now; send it again later")
 
 
-def read_feedback(body: bytes, tenant: str, received: float) -> tuple[list[Feedback], bool]:
+def read_feedback(body: bytes, tenant: str, received: float, caller: str = "") -> tuple[list[Feedback], bool]:
     """The records that `body` asks for, and whether it is a list; a refusal names the field (`[3].outcome`)."""
     listed = body.lstrip()[:1] == b"["
     try:
@@ -135,7 +135,8 @@ def read_feedback(body: bytes, tenant: str, received: float) -> tuple[list[Feedb
         raise _refused("body", f"no JSON ({error})") from error
     if not 1 <= len(told) <= MAX_LIST:
         raise _refused("body", f"a list of {len(told)}; from 1 to {MAX_LIST} are taken at once")
-    return [_record(one, tenant, received, f"[{place}]." if listed else "") for place, one in enumerate(told)], listed
+    read = (_record(one, tenant, received, f"[{place}]." if listed else "") for place, one in enumerate(told))
+    return [msgspec.structs.replace(one, caller=caller) for one in read], listed
 
 
 def _record(told: FeedbackBody, tenant: str, received: float, place: str) -> Feedback:

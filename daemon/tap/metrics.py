@@ -8,7 +8,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from daemon.tap.recorder import Recorder
-from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
 from daemon.tap.upstream import Upstream
@@ -149,17 +148,3 @@ class TapCollector(Collector):
 
     def _share(self, upstream: Upstream) -> float:
         return self._router.share if upstream is self._router.canary else 0.0
-
-
-class GossipCollector(Collector):
-    """What goes between the workers of one tap."""
-
-    def __init__(self, gossip: RouteGossip) -> None:
-        self._gossip = gossip
-
-    def collect(self) -> Iterator[Metric]:
-        for name, text, value in (
-            ("heard", "What other workers told of conversations' engines.", self._gossip.heard),
-            ("dropped", "What could not be told to another worker.", self._gossip.dropped),
-        ):
-            yield CounterMetricFamily(f"evolved_tap_siblings_{name}", text, value=value)

@@ -1,7 +1,7 @@
 """The tap as a process: drains on SIGTERM, and tells the service manager. SIGHUP means nothing to it.
 
-Under systemd its socket unit keeps what arrives during a restart for the next one; without, a second tap
-does not start on a port that one listens on; one that drains has let go of it.
+Under systemd its socket unit keeps what arrives during a restart for the next one; without, a second tap serves
+meanwhile, for one that drains has let go of the port.
 """
 
 import asyncio
@@ -15,10 +15,9 @@ import structlog
 import uvloop
 from anyio.abc import TaskStatus
 
-from daemon.tap.route_gossip import RouteGossip
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
-from daemon.tap.sockets import handed_down, inherited
+from daemon.tap.sockets import inherited
 
 _GARBAGE = 20_000
 """Objects made between two looks for cyclic garbage; calls leave next to none."""
@@ -47,7 +46,7 @@ class _Ready(TaskStatus[Bound]):
 
 
 async def _until_signal(
-    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None, gossip: RouteGossip | None
+    settings: TapSettings, redaction: dict[str, Any] | None, manager: ServiceManager | None
 ) -> None:  # fmt: skip
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
@@ -61,8 +60,7 @@ async def _until_signal(
     told = _Ready(manager) if manager is not None else anyio.TASK_STATUS_IGNORED
     fed = loop.create_task(_feed(manager, stop)) if manager is not None and manager.watchdog_seconds else None
     try:
-        tap = Tap(settings, redaction, handed_down(os.environ) or inherited(os.environ, os.getpid()), gossip)
-        await tap.run(stop, told)
+        await Tap(settings, redaction, inherited(os.environ, os.getpid())).run(stop, told)
     finally:
         if fed is not None:
             fed.cancel()
@@ -77,14 +75,13 @@ async def _feed(manager: ServiceManager, stop: anyio.Event) -> None:
 
 
 def main(
-    settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None,
-    gossip: RouteGossip | None = None,
-) -> None:  # fmt: skip
-    """Run until SIGTERM or SIGINT, on the sockets that systemd or a parent passes; `manager` hears how it goes."""
+    settings: TapSettings, redaction: dict[str, Any] | None = None, *, manager: ServiceManager | None = None
+) -> None:
+    """Run until SIGTERM or SIGINT, on the sockets that systemd passes; `manager` hears how it goes."""
     # A closed terminal or a log rotation must not end it without a drain.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # What is there now stays: looking through it over and over is what makes the slowest calls slow.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE)
-    uvloop.run(_until_signal(settings, redaction, manager, gossip))
+    uvloop.run(_until_signal(settings, redaction, manager))

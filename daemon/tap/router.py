@@ -7,7 +7,7 @@ trajectory while another one is open (`daemon.tap.routing` hears of both from th
 
 A call tells its trajectory by the ids in it: the explicit header, the response that it follows, the tool calls that it
 answers; failing these, by the opening of its conversation. The ids of every answer are remembered for the engine that
-gave it. One engine behind the tap needs none of this and pays for none of it.
+gave it, by all taps of the machine. One engine behind the tap needs none of this and pays for none of it.
 """
 
 import asyncio
@@ -15,18 +15,17 @@ import contextlib
 import hashlib
 import random
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import structlog
 
 from daemon.tap.conversation import goes_on, named, newest_ids, opening
 from daemon.tap.request import Request
+from daemon.tap.route_table import RouteTable
 from daemon.tap.upstream import Upstream
 
 _MADE = re.compile(rb'"(?:id|call_id)"\s*:\s*"([^"\\]{1,256})"')
-_REMEMBERED = 100_000
-"""Ids, some 20 MB; the oldest are forgotten, and their trajectories go by weight again."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,18 +33,18 @@ log = structlog.get_logger(__name__)
 class Router:
     """All engines behind the tap."""
 
-    def __init__(self, upstreams: Sequence[Upstream], *, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, upstreams: Sequence[Upstream], *, table: Path | None = None, rng: random.Random | None = None
+    ) -> None:
+        """`table`: file in memory that the taps of this machine share (`daemon.tap.route_table`)."""
         self.upstreams = tuple(upstreams)
         self._rng = rng or random.Random()
-        self._routes: OrderedDict[bytes, Upstream] = OrderedDict()
+        self._named = {one.name: one for one in self.upstreams}
         self.many = len(self.upstreams) > 1
+        self._routes = RouteTable(self._named, table if self.many else None)
         self.canary: Upstream | None = None
         """Serves a version on trial."""
         self.share = 0.0
-        self.tell: Callable[[str, Sequence[bytes]], None] | None = None
-        """Hears of every id whose engine is news, if there are other workers that should know."""
-        self.catch_up: Callable[[], None] | None = None
-        """Takes over what the others have told by now."""
 
     def choose(self, request: Request) -> Upstream:
         if not self.many:
@@ -54,23 +53,17 @@ class Router:
         # Identical openings are common: only a conversation that goes on may follow one, a new one goes by weight.
         follows = [*keys, first] if goes_on(request.body) else keys
         keys = [*keys, first]
-        known = self._known(follows)
-        if known is None and follows and self.catch_up is not None:
-            # What another worker learned was sent before the agent could ask us; we may just not have read it yet.
-            self.catch_up()
-            known = self._known(follows)
-        if known is not None:
-            self._remember(keys, known)
-            return known
-        chosen = self._draw()
-        chosen.trajectories += 1
+        chosen = self._known(follows)
+        if chosen is None:
+            chosen = self._draw()
+            chosen.trajectories += 1
         self._remember(keys, chosen)
         return chosen
 
     def _known(self, keys: Sequence[bytes]) -> Upstream | None:
         """The healthy engine that the first known one of `keys` is with."""
         for key in keys:
-            known = self._routes.get(key)
+            known = self.named(self._routes.get(key) or "")
             if known is not None and known.healthy:
                 return known
         return None
@@ -86,7 +79,7 @@ class Router:
             self._remember(dict.fromkeys(_MADE.findall(answer)), upstream)
 
     def named(self, name: str) -> Upstream | None:
-        return next((one for one in self.upstreams if one.name == name), None)
+        return self._named.get(name)
 
     def _draw(self) -> Upstream:
         """The engine for a new trajectory: healthy and open if there is one; over all if none is, so that the error is
@@ -99,27 +92,9 @@ class Router:
             return self.canary
         return _by_weight(rest or able)
 
-    def learned(self, engine: str, keys: Sequence[bytes]) -> None:
-        upstream = self.named(engine)
-        if upstream is not None:
-            self._keep(keys, upstream)
-
-    def memory(self) -> Iterator[tuple[str, bytes]]:
-        """Every id and opening with the name of its engine: by engine, the oldest first."""
-        for upstream in self.upstreams:
-            yield from ((upstream.name, key) for key, one in self._routes.items() if one is upstream)
-
-    def _remember(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
-        if self.tell is not None and (news := [key for key in keys if self._routes.get(key) is not upstream]):
-            self.tell(upstream.name, news)
-        self._keep(keys, upstream)
-
-    def _keep(self, keys: Sequence[bytes] | dict[bytes, None], upstream: Upstream) -> None:
+    def _remember(self, keys: Iterable[bytes], upstream: Upstream) -> None:
         for key in keys:
-            self._routes[key] = upstream
-            self._routes.move_to_end(key)
-        while len(self._routes) > _REMEMBERED:
-            self._routes.popitem(last=False)
+            self._routes.put(key, upstream.name)
 
     async def watch(self, seconds: float) -> None:
         """Ask each of several engines for its health, for ever."""

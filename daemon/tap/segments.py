@@ -58,7 +58,7 @@ def segment_numbers(directory: Path) -> list[int]:
     """The segments that exist, ascending; none if there is no directory."""
     try:
         names = os.listdir(directory)
-    except OSError:
+    except FileNotFoundError:
         return []
     return sorted(int(name[:-4]) for name in names if name.endswith(".seg") and name[:-4].isdigit())
 
@@ -92,12 +92,13 @@ def spool_bytes(directory: Path) -> int:
     return total
 
 
-def worker_spool(base: str | Path, number: int) -> Path:
-    return Path(base) / f"worker-{number}"
+def spools(base: Path) -> list[Path]:
+    """The directories of all taps of this machine, those of the past included.
 
-
-def spools(base: Path, workers: int) -> list[Path]:
-    """Every spool that may hold records: those of the present workers, and those that an earlier number left."""
-    present = [worker_spool(base, number) for number in range(workers)] if workers > 1 else []
-    left = sorted(path for path in base.glob("worker-*") if path.is_dir() and path not in present)
-    return [base, *present, *left]
+    Raises:
+        OSError: `base` is there and cannot be read.
+    """
+    try:
+        return sorted(path for path in base.iterdir() if path.name.isdigit() and path.is_dir())
+    except FileNotFoundError:
+        return []

@@ -5,6 +5,7 @@ Draining: no new connections, idle ones are closed, calls under way are finished
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,18 +24,19 @@ from daemon.tap.agent import AgentConnection
 from daemon.tap.body_budget import BodyBudget
 from daemon.tap.call import Call
 from daemon.tap.http import RequestParser
-from daemon.tap.metrics import Counts, GossipCollector, TapCollector
+from daemon.tap.metrics import Counts, TapCollector
+from daemon.tap.place import Place, Told, admin_port, told
 from daemon.tap.proxy import Proxy
 from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
 from daemon.tap.request import Head, Request
-from daemon.tap.route_gossip import RouteGossip
+from daemon.tap.route_table import table_path
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
 from daemon.tap.settings import TapSettings, agents_tls, engines_tls, upstreams_of
-from daemon.tap.sockets import ADMIN, AGENTS, MIRROR, Sockets, bind, port_of
+from daemon.tap.sockets import AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool_reader import spool_age
-from daemon.tap.upstream import Upstream
+from daemon.tap.upstream import Upstream, bracketed
 
 _BACKLOG = 1024
 MAX_HEADER_BYTES = 65_536
@@ -61,16 +63,16 @@ class Tap:
     """Puts the parts together and keeps the connections. Runs on asyncio."""
 
     def __init__(
-        self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None,
-        gossip: RouteGossip | None = None,
-    ) -> None:  # fmt: skip
+        self, settings: TapSettings, redaction: dict[str, Any] | None = None, sockets: Sockets | None = None
+    ) -> None:
         """`redaction` are fields of `adapters.redaction.RedactionSettings`; `sockets` listen already, instead of host
-        and port of the settings; `gossip` are the other workers of the same tap.
+        and port of the settings.
         """
-        self._settings, self._sockets, self._gossip = settings, sockets or {}, gossip
+        self._settings, self._sockets = settings, sockets or {}
         self.counts = Counts()
+        self.place = Place(Path(settings.spool_dir).absolute(), settings.number)
         self.spool = Recorder(
-            _order(settings, redaction or {}),
+            _order(settings, self.place.directory, redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
             rng=random.Random(),
         )
@@ -85,7 +87,8 @@ class Tap:
             )
             for one, address in upstreams_of(settings)
         ]
-        self.router = Router(upstreams, rng=random.Random())
+        table = table_path(os.environ, self.place.directory.parent)
+        self.router = Router(upstreams, table=table, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self.router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
         self._door, self._budget = door, BodyBudget()
@@ -102,12 +105,10 @@ class Tap:
         self.registry = registry = CollectorRegistry()
         """Of the metrics on the admin port."""
         ProcessCollector(registry=registry)
-        spool = Path(settings.spool_dir)
+        spool = self.place.directory
         registry.register(
             TapCollector(self.counts, self.spool, self.router, self._routing, lambda: spool_age(spool, time.time()))
         )
-        if gossip is not None:
-            registry.register(GossipCollector(gossip))
         self._admin = AdminRoute(registry, door, settings.admin_host)
 
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -117,11 +118,15 @@ class Tap:
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
             helpers.append(group.create_task(self.router.watch(_HEALTH_SECONDS)))
             helpers.append(group.create_task(self._routing.watch(_ROUTES_SECONDS)))
-            if self._gossip is not None and self.router.many:
-                self._gossip.open(self.router.learned, self.router.memory)
-                self.router.tell, self.router.catch_up = self._gossip.tell, self._gossip.catch_up
             try:
-                log.info("tap_listening", host=self._settings.host, port=bound.port, upstream=self._names())
+                log.info(
+                    "tap_listening",
+                    number=self.place.number,
+                    host=self._settings.host,
+                    port=bound.port,
+                    admin_port=bound.admin_port,
+                    upstream=self._names(),
+                )
                 task_status.started(bound)
                 await stop.wait()
                 for listener in listeners:
@@ -134,36 +139,42 @@ class Tap:
                     agent.cut()
                 for upstream in self.router.upstreams:
                     upstream.close()
-                if self._gossip is not None:
-                    self._gossip.close()
                 written.set()
             await recorder
+        self.place.leave()
         log.info("tap_ended", written=self.spool.written, shed=self.spool.shed)
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[tuple[list[asyncio.Server], Bound]]:
-        settings, loop = self._settings, asyncio.get_running_loop()
+        settings, loop, place = self._settings, asyncio.get_running_loop(), self.place
         servers: list[asyncio.Server] = []
         agents = self._maker(self._proxy.answer, self._proxy.admit, self._agents, self.counts)
         try:
-            public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.listen")
+            others = {port for other in told(place.directory.parent) for port in other.ports}
+            public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.listen", others)
+            mirror = self._sockets.get(MIRROR, [])
+            if settings.mirror_port is not None:
+                mirror = mirror or bind(settings.mirror_host, settings.mirror_port, "tap.mirror", others)
+            number = admin_port(settings.admin_port, place.number, settings.named_ports)
+            admin = bind(settings.admin_host, number, "tap.admin")
+            bound = Bound(port_of(public), port_of(admin), port_of(mirror) if mirror else None)
+            page = f"{bracketed(settings.admin_host)}:{bound.admin_port}"
+            # Before it listens: another tap that finds somebody on the port is to know who it is.
+            ports = (bound.port,) if bound.mirror_port is None else (bound.port, bound.mirror_port)
+            place.tell(Told(number=place.number, pid=os.getpid(), ports=ports, admin=page))
             for one in public:
                 servers.append(
                     await loop.create_server(agents, sock=one, ssl=self._tls and self._tls.context, backlog=_BACKLOG)
                 )
-            mirror = self._sockets.get(MIRROR, [])
-            if settings.mirror_port is not None:
-                mirror = mirror or bind(settings.mirror_host, settings.mirror_port, "tap.mirror")
             maker = self._maker(self._proxy.mirror, self._door.check, self._agents, self.counts)
             servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
-            admin = self._sockets.get(ADMIN) or bind(settings.admin_host, settings.admin_port, "tap.admin")
             maker = self._maker(self._admin.answer, self._admin.admit, self._admins, Counts())
             pages = [await loop.create_server(maker, sock=one) for one in admin]
             try:
-                yield servers, Bound(port_of(public), port_of(admin), port_of(mirror) if mirror else None)
+                yield servers, bound
             finally:
-                for page in pages:
-                    page.close()
+                for one in pages:
+                    one.close()
         finally:
             for server in servers:
                 server.close()
@@ -202,6 +213,7 @@ class Tap:
             for upstream in self.router.upstreams:
                 upstream.sweep()
             self._door.reload()
+            self.place.hold()
             if self._tls is not None:
                 self._tls.refresh()
 
@@ -223,9 +235,9 @@ class Tap:
         return [f"{one.name}={one.authority.decode()}" for one in self.router.upstreams]
 
 
-def _order(settings: TapSettings, redaction: dict[str, Any]) -> Order:
+def _order(settings: TapSettings, directory: Path, redaction: dict[str, Any]) -> Order:
     return Order(
-        directory=str(Path(settings.spool_dir).absolute()),
+        directory=str(directory),
         memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
         disk_bytes=settings.spool_disk_bytes,
         redaction=redaction,

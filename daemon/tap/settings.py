@@ -49,14 +49,15 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
     """With several engines: what the daemon says of them, in `state_dir`: the canary and its share of new trajectories,
     and which are about to be paused. The tap needs no restart for it."""
     spool_dir: str = "spool"
-    """Directory of the write-ahead spool; one tap process each."""
-    workers: int = 1
-    """Processes that serve, on the same port; each has a spool below `spool_dir`, and an equal part of
-    `max_connections`, `spool_memory_bytes` and `spool_disk_bytes`."""
+    """Directory of the write-ahead spool, with one below it for each tap of this machine."""
+    number: int | None = None
+    """Which of them this is; none: the first that is free."""
     admin_host: str = "127.0.0.1"
     """Address of the tap's own /metrics and /healthz."""
     admin_port: int = 8081
-    """0 takes a free one."""
+    """Of tap 0; the others take the next ones. 0 takes a free one."""
+    named_ports: frozenset[int] = frozenset()
+    """Ports that the settings name for something else."""
     capture_tokens: bool = True
     """Ask the engine for log-probs, token ids and weight versions where the agent did not, and hide them from it."""
 
@@ -73,7 +74,7 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
     spool_memory_bytes: int = 128 << 20
     """Records that wait for the disk; what comes beyond is shed and counted."""
     spool_disk_bytes: int = 8 << 30
-    """Quota of the spool directory; what comes beyond is shed and counted."""
+    """Quota of the spools of all taps; what comes beyond is shed and counted."""
 
     door: DoorSettings = DoorSettings()
     """Who may come in, and what is kept of them."""

@@ -1,22 +1,22 @@
 """Where the tap listens: sockets that systemd holds for it (sd_listen_fds(3)), or its own.
 
 A socket of systemd's outlives the process: while a tap drains and the next one starts, connections wait in it and none
-is refused.
+is refused. Several taps share it. Without systemd each has a socket of its own on the same port (SO_REUSEPORT), and the
+kernel spreads new connections over them.
 """
 
 import errno
 import os
 import socket
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
 from daemon.tap.errors import InvalidTapSettings, PortTaken
 
 _FIRST = 3
 _UNNAMED = ("", "unknown")
-_HANDED = "EVOLVED_TAP_SOCKETS"
 _LOOK_SECONDS = 0.5
-AGENTS, MIRROR, ADMIN = "agents", "mirror", "admin"
+AGENTS, MIRROR = "agents", "mirror"
 """`FileDescriptorName=` of the sockets; one without a name is for agents."""
 
 Sockets = Mapping[str, list[socket.socket]]
@@ -33,26 +33,11 @@ def inherited(environment: MutableMapping[str, str], pid: int) -> Sockets:
         return found
     for number in range(int(count)):
         name = names[number] if number < len(names) and names[number] not in _UNNAMED else AGENTS
-        if name not in (AGENTS, MIRROR, ADMIN):
+        if name not in (AGENTS, MIRROR):
             raise InvalidTapSettings(
-                f"a socket unit with FileDescriptorName={name}; the tap knows {AGENTS}, {MIRROR} and {ADMIN}"
+                f"a socket unit with FileDescriptorName={name}; the tap knows {AGENTS} and {MIRROR}"
             )
         found.setdefault(name, []).append(_listener(_FIRST + number, name))
-    return found
-
-
-def hand_down(sockets: Sockets) -> dict[str, str]:
-    """What tells a child process of ours which of its descriptors are which sockets; see `handed_down`."""
-    told = [f"{name}:{one.fileno()}" for name, many in sockets.items() for one in many]
-    return {_HANDED: ",".join(told)}
-
-
-def handed_down(environment: MutableMapping[str, str]) -> Sockets:
-    """The sockets that a parent of ours gave this process; nothing, if there is none."""
-    found: dict[str, list[socket.socket]] = {}
-    for told in filter(None, environment.pop(_HANDED, "").split(",")):
-        name, _, number = told.partition(":")
-        found.setdefault(name, []).append(_listener(int(number), name))
     return found
 
 
@@ -69,8 +54,13 @@ def _listener(descriptor: int, name: str) -> socket.socket:
     return one
 
 
-def bind(host: str, port: int, setting: str) -> list[socket.socket]:
-    """One socket for each address that `host` has, all on one port, which `setting` names in an error."""
+def bind(host: str, port: int, setting: str, shared_with: Collection[int] | None = None) -> list[socket.socket]:
+    """One socket for each address that `host` has, all on one port, which `setting` names in an error.
+
+    Args:
+        shared_with: ports on which other taps of this machine listen; on those this one may listen too. None: on no
+            port where anybody listens.
+    """
     asked = port
     bound: list[socket.socket] = []
     try:
@@ -79,11 +69,12 @@ def bind(host: str, port: int, setting: str) -> list[socket.socket]:
             one = socket.socket(family, kind, protocol)
             bound.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if port and _answers(family, (address[0], port, *address[2:])):
-                raise OSError(errno.EADDRINUSE, "Address already in use")
+            if shared_with is not None:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                if port and port not in shared_with and _answers(family, (address[0], port, *address[2:])):
+                    raise OSError(errno.EADDRINUSE, "Address already in use")
             one.bind((address[0], port, *address[2:]))
             port = port or int(one.getsockname()[1])
             one.setblocking(False)
@@ -98,8 +89,8 @@ def bind(host: str, port: int, setting: str) -> list[socket.socket]:
 
 
 def _answers(family: int, address: tuple[Any, ...]) -> bool:
-    """Whether somebody takes connections there. A bind does not tell: with SO_REUSEPORT a second tap of the same user
-    gets the port too, and a part of the first one's calls."""
+    """Whether somebody takes connections there. A bind does not tell: with SO_REUSEPORT a tap with another state_dir
+    would get the port too, and a part of this one's calls."""
     with socket.socket(family, socket.SOCK_STREAM) as one:
         one.settimeout(_LOOK_SECONDS)
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound

@@ -42,14 +42,12 @@ class SpoolReader:
         directory: Path,
         *,
         keep_seconds: float = 300.0,
-        keep_bytes: int = 1 << 30,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Published segments stay for `keep_seconds` of this reader's life, whatever the time of day does: a broker
         that lost power may have acked what it had not written, and it can be published again from here (`rewind`).
-        Above `keep_bytes` the oldest go sooner: what is kept takes room from what is not yet published.
         """
-        self.directory, self._keep, self._keep_bytes = directory, keep_seconds, keep_bytes
+        self.directory, self._keep = directory, keep_seconds
         self._monotonic = monotonic
         self._published_at: dict[int, float] = {}
         """Segments that are kept, and when they were found published (`monotonic`)."""
@@ -109,9 +107,9 @@ class SpoolReader:
         self._at, self._barren = Position(back[0], 0), None
         return size
 
-    def sweep(self, *, aged: bool = True) -> int:
-        """Delete published segments: those kept long enough, if `aged`, and what is above `keep_bytes`; returns how
-        many.
+    def sweep(self, keep_bytes: int, *, aged: bool = True) -> int:
+        """Delete published segments: those kept long enough, if `aged`, and the oldest above `keep_bytes`, as what is
+        kept takes room from what is not yet published; returns how many.
         """
         cursor = read_cursor(self.directory)
         kept = [(number, found) for number, found in self._kept(cursor) if number < cursor.segment]
@@ -119,7 +117,7 @@ class SpoolReader:
         self._published_at = {number: self._published_at.get(number, now) for number, _ in kept}
         size, removed = sum(found.st_size for _, found in kept), 0
         for number, found in kept:
-            if size > self._keep_bytes or (aged and now - self._published_at[number] > self._keep):
+            if size > keep_bytes or (aged and now - self._published_at[number] > self._keep):
                 segment_path(self.directory, number).unlink(missing_ok=True)
                 size -= found.st_size
                 removed += 1

@@ -21,6 +21,11 @@ _IDLE_SECONDS = 4.0
 sent twice."""
 
 
+def bracketed(host: str) -> str:
+    """`host` as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
 class EngineConnection(asyncio.Protocol):
     """A connection to an engine: in the pool, or in the hands of one call."""
 
@@ -80,9 +85,8 @@ class Upstream:
         self.name, self.address, self.weight = name, address, weight
         self._tls, self._clock = tls, clock
         self._idle: list[EngineConnection] = []
-        bare = f"[{address.host}]" if ":" in address.host else address.host
-        usual = address.port == (443 if tls else 80)
-        self.authority = (bare if usual else f"{bare}:{address.port}").encode()
+        usual, host = address.port == (443 if tls else 80), bracketed(address.host)
+        self.authority = (host if usual else f"{host}:{address.port}").encode()
         self.healthy = True
         self.closed = False
         """Gets no new trajectory while another engine is open."""

@@ -53,7 +53,7 @@ def plan(
     marks = {
         "@EVOLVED@": str(evolved), "@CONFIG@": f"/{SETTINGS / 'config.toml'}", "@TAP_LISTEN@": config.tap.listen,
     }  # fmt: skip
-    names = ["evolved.target", "evolved.slice", *(f"evolved-{unit}.service" for unit in units)]
+    names = ["evolved.target", "evolved.slice", *(service(unit) for unit in units)]
     names += ["evolved-tap.socket"] if "tap" in units else []
     files = {str(SYSTEM / name): _filled(name, marks) for name in names}
     files["etc/sysusers.d/evolved.conf"] = _filled("evolved.sysusers", marks)
@@ -62,6 +62,11 @@ def plan(
     if "engine" in units:
         files[str(SETTINGS / _ENGINE)] = _ENGINE_ARGUMENTS.encode()
     return files
+
+
+def service(unit: str, number: str = "") -> str:
+    """The name of its file; with a `number` that of a service, which is one of several where the unit is a tap."""
+    return f"evolved-{unit}@{number}.service" if unit == "tap" else f"evolved-{unit}.service"
 
 
 def _filled(name: str, marks: Mapping[str, str]) -> bytes:

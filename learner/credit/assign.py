@@ -1,9 +1,8 @@
 """`assign`: attributed trajectories in, one advantage a step out.
 
 Outcomes and step labels are compared apart, each trajectory within its set (`outcomes`), and each agent's steps with
-those of the same agent where several worked together (`roles`). Members with the role `baseline`, and those that cannot
-be trained on, count in the sets' means and get no advantages. Formulas: docs/how-it-learns.md; why these defaults:
-docs/measured.md.
+those of the same agent where several worked together (`roles`). Members that cannot be trained on count in the
+sets' means and get no advantages. Formulas: docs/how-it-learns.md; why these defaults: docs/measured.md.
 """
 
 from collections import Counter
@@ -24,8 +23,6 @@ UNTRUSTED = 1e-6
 LARGEST = 1e6
 """Outcomes are meant to lie between 0 and 1. What is beyond this, either side of 0, is no outcome: its square would
 overflow sums, or swamp every other trajectory's."""
-BASELINE = "baseline_only"
-"""Reason of the members that came to be compared with: they lack nothing, and are not counted as skipped."""
 
 
 class CreditSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,16 +42,16 @@ class Credits(msgspec.Struct, frozen=True):
     advantages: tuple[npt.NDArray[np.float32] | None, ...]
     """Per trajectory `(K,)`, None where it is not trained on."""
     left: tuple[str, ...]
-    """Why not: `baseline_only`, `no_outcome`, `outcome_range`, `cut_off`, `no_steps`, `labels_mismatch`,
-    `not_trainable`, `equal_outcomes`, `nothing_to_compare`, `zero_advantage`; empty where it is."""
+    """Why not: `no_outcome`, `outcome_range`, `cut_off`, `no_steps`, `labels_mismatch`, `not_trainable`,
+    `equal_outcomes`, `nothing_to_compare`, `zero_advantage`; empty where it is."""
     statistics: dict[str, float]
     reasons: dict[str, str] = {}
     """`left` by trajectory id, without those that are trained on."""
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Number of trajectories by reason. Baseline members are left out: they came to be compared with."""
-        return dict(Counter(reason for reason in self.left if reason not in ("", BASELINE)))
+        """Number of trajectories by reason."""
+        return dict(Counter(reason for reason in self.left if reason))
 
 
 def assign(items: Sequence[BatchItem], settings: CreditSettings) -> Credits:
@@ -65,7 +62,7 @@ def assign(items: Sequence[BatchItem], settings: CreditSettings) -> Credits:
         settings: which credit.
     """
     reasons = [_unusable(item) for item in items]
-    usable = [i for i, reason in enumerate(reasons) if reason in ("", BASELINE, "not_trainable")]
+    usable = [i for i, reason in enumerate(reasons) if reason in ("", "not_trainable")]
     outcomes = np.zeros(len(items), dtype=np.float64)
     for i in usable:
         outcomes[i] = items[i].attributed.trajectory.outcome
@@ -124,8 +121,6 @@ def _unusable(item: BatchItem) -> str:
         return "no_steps"
     if len(item.attributed.attribution.labels) != len(trajectory.steps):
         return "labels_mismatch"
-    if item.role == "baseline":
-        return BASELINE
     return "" if trajectory.trainable else "not_trainable"
 
 

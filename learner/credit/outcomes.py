@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import BatchItem, Estimate, agent_of
+from actors.messages import BatchItem, agent_of
 
 Floats = npt.NDArray[np.float64]
 EPSILON = 1e-6
@@ -57,7 +57,7 @@ def group(outcomes: Floats) -> Floats:
     return np.zeros_like(outcomes) if _equal(outcomes) else (outcomes - outcomes.mean()) / float(outcomes.std())
 
 
-def expected(outcomes: Floats, estimates: Sequence[Estimate | None]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def expected(outcomes: Floats, estimates: Sequence[float | None]) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Outcomes minus what was to be expected of each run, over `SPREAD`, and whether each had an estimate, `(n,)` both.
 
     Of a run of which nothing was known the mean of the other outcomes here is expected; where there are none, its
@@ -65,11 +65,11 @@ def expected(outcomes: Floats, estimates: Sequence[Estimate | None]) -> tuple[Fl
     2509.13232; the estimate is `actors.kinds.estimates`).
     """
     advantages = np.zeros(len(outcomes), dtype=np.float64)
-    known = np.array([one is not None and bool(np.isfinite(one.mean)) for one in estimates], dtype=np.bool_)
+    known = np.array([one is not None and bool(np.isfinite(one)) for one in estimates], dtype=np.bool_)
     for i, estimate in enumerate(estimates):
         others = np.delete(outcomes, i)
         if estimate is not None and known[i]:
-            advantages[i] = (outcomes[i] - estimate.mean) / SPREAD
+            advantages[i] = (outcomes[i] - estimate) / SPREAD
         elif len(others):
             advantages[i] = (outcomes[i] - float(others.mean())) / SPREAD
     return advantages, known
@@ -135,7 +135,7 @@ def _as_expected(items: Sequence[BatchItem], singles: Sequence[int], outcomes: F
 
     def came(i: int) -> bool:
         estimate = items[i].estimate
-        return estimate is not None and abs(float(outcomes[i]) - estimate.mean) < EXPECTED
+        return estimate is not None and abs(float(outcomes[i]) - estimate) < EXPECTED
 
     return frozenset(i for kind in kinds.values() if all(map(came, kind)) for i in kind)
 

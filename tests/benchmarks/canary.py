@@ -67,13 +67,10 @@ class Memory(FakeStore):
             for run in runs
         ]  # fmt: skip
 
-    async def recent_outcomes(self, *, limit: int = 100, **_: Any) -> list[OutcomeRow]:
-        return self._rows(self.by_id[key] for key in self.order[-limit:][::-1])
-
-    async def judged_outcomes(self, version: int, *, limit: int = 100, **_: Any) -> list[OutcomeRow]:
+    async def recent_outcomes(self, *, version: int | None = None, limit: int = 100, **_: Any) -> list[OutcomeRow]:
         newest = (self.by_id[key] for key in reversed(self.order))
         judged = (run for run in newest if run.min_version == version and run.outcome is not None)
-        return self._rows(itertools.islice(judged, limit))
+        return self._rows(itertools.islice(newest if version is None else judged, limit))
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(self.by_id[key], "") for key in ids]

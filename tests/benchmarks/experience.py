@@ -32,7 +32,6 @@ from actors.experience.experiencer import Experiencer
 from actors.experience.lesson_ab_test import MIN_GAIN
 from actors.experience.pool import LessonPool
 from actors.experience.probing import Prober
-from actors.experience.probing_round import ProbeSettings
 from actors.experience.reviewing import Reviewing
 from actors.messages import Attributed, Attribution, Directive, Experience, Task, ToolCall, Trajectory
 from actors.messages.experience import lessons_text
@@ -128,9 +127,7 @@ async def drawn(policy: Policy, drift: Drift, work: Path) -> list[Experience]:
     desk = work / "desk.json"
     store, environment = Store(f"sqlite:///{work}/evolved.db", clock=time.time), TravelDesk(desk)
     await store.open()
-    prober = Prober(
-        ProbeSettings(families=FAMILIES, max_steps=10), environment=environment, player=policy.probe, clock=time.time
-    )
+    prober = Prober(environment=environment, player=policy.probe, clock=time.time, families=FAMILIES)
     actor = Experiencer(store=store, prober=prober, clock=time.time)
     await actor.start()
     attempts = [shown(environment.sample(i, "train", FAMILIES), BASE) for i in range(COLD)]

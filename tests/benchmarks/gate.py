@@ -17,7 +17,7 @@ import structlog
 
 from actors.gate.exam import Exam, Record
 from actors.gate.sandbox_trial import SandboxTrial, SandboxTrialSettings
-from actors.statistics.paired_sequential import surely_above
+from actors.statistics.paired_sequential import p_value
 from tests.benchmarks import report
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeStore
 
@@ -64,9 +64,9 @@ def shown(decisions: Decisions) -> str:
 def betting(looks: Looks) -> tuple[str, int]:
     for number, (both, mine, theirs, neither) in looks:
         differences = [1.0] * int(mine) + [-1.0] * int(theirs) + [0.0] * int(both + neither)
-        if surely_above(differences, -SETTINGS.margin, SETTINGS.alpha):
+        if p_value(differences, -SETTINGS.margin) <= SETTINGS.alpha:
             return "promote", number
-        if surely_above([-value for value in differences], 0.0, SETTINGS.beta):
+        if p_value([-value for value in differences], 0.0) <= SETTINGS.beta:
             return "reject", number
     return "hold", looks[-1][0]
 

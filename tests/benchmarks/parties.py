@@ -34,7 +34,7 @@ import structlog
 
 from actors.experience.experiencer import Experiencer
 from actors.gate.panel import Panel
-from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.gate.replay_trial import ReplayTrial
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Serving, Step, TokenRow, ToolCall, Trajectory, pack_array
 from actors.monitoring.sentinel import Sentinel
@@ -108,7 +108,7 @@ async def gate(cell: Cell) -> dict[str, str]:
             async def load(version: int, engine: Shadow = engine) -> None:
                 engine.current = version
 
-            trial = ReplayTrial(ReplayTrialSettings(), engine=engine, store=store)
+            trial = ReplayTrial(engine=engine, store=store)
             panel = Panel(trial=trial, checks=())
             found[name] = (await panel.compare(candidate, 0, [0], load)).decision
     return found

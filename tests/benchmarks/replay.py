@@ -14,11 +14,12 @@ from math import comb, log
 import msgspec
 import numpy as np
 
-from actors.gate.replay_trial import _CONFIDENCE, _EFFECTIVE_SHARE, ReplayTrialSettings
+from actors.gate.replay_trial import _CONFIDENCE, _EFFECTIVE_SHARE
 from actors.statistics.intervals import decide
 from actors.statistics.off_policy import Pull, pull
 
-SETTINGS = ReplayTrialSettings()
+MARGIN = 0.05
+"""`gate.margin` of the shipped settings."""
 LENGTHS = (20, 200, 2000, 8000)
 KLS = (1e-4, 3e-4, 1e-3, 3e-3)
 TRUTHS = (-0.15, -0.05, 0.0, 0.15)
@@ -117,7 +118,7 @@ def _figures(found: list[Pull], truth: float) -> list[float]:
     gaps = np.array([one.estimate for one in intervals])
     cover = np.mean([one.low <= truth <= one.high for one in intervals])
     effective = np.array([one.effective / one.count for one in found])
-    said = np.array([decide(one, SETTINGS.margin) for one in intervals])
+    said = np.array([decide(one, MARGIN) for one in intervals])
     said[effective < _EFFECTIVE_SHARE] = "far"
     return [
         float(gaps.mean() - truth), float(gaps.std()), float(cover), float(np.mean(effective)),

@@ -73,7 +73,7 @@ def records(rng: random.Random, *, versions: int, trajectories: int, now: float)
         order = f"order-{version:06d}"
         yield BatchOrder(
             id=order, path=f"batches/{order}.safetensors", sha256="0" * 64, size=1 << 20,
-            trajectories=tuple(runs[-per_order:]), groups=4, production=per_order, min_version=version - 1, created=at,
+            trajectories=tuple(runs[-per_order:]), production=per_order, created=at,
         )  # fmt: skip
         yield Candidate(
             id=f"candidate-{version:06d}", version=version, parent=version - 1, path=f"weights/v{version:06d}",

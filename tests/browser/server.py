@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.deployment.fleet import EngineView, Fleet
 from actors.messages import Directive, Serving
 from actors.store import Store
@@ -62,7 +62,7 @@ async def main(port: int, directory: Path, full: bool) -> None:
     desk = Engines(
         store, directory, time.time, live, actors=lambda: _ACTORS if full else (),
         describe={"tap": "http://127.0.0.1:8000"}, learning=records.learning if full else dict,
-        judge=Attributor(AttributorSettings(), judge=RulesJudge(), store=store).report,
+        judge=Attributor(judge=RulesJudge(), store=store).report,
     )  # fmt: skip
     if full:
         await records.fill(store, desk.key)

@@ -42,12 +42,12 @@ class Fault(msgspec.Struct, frozen=True):
     @property
     def cuts_agents(self) -> bool:
         """It ends what agents hold a connection to, or what answers them."""
-        return self.action == "kill" and self.process in ("tap", "tap worker", "serving engine")
+        return self.action == "kill" and self.process in ("tap", "serving engine")
 
     @property
     def ends_tap(self) -> bool:
         """It ends what holds records that are not on disk yet."""
-        return self.action == "kill" and self.process in ("tap", "tap worker")
+        return self.action == "kill" and self.process == "tap"
 
     def __str__(self) -> str:
         return f"{self.process} {self.action} @ {self.stage}"
@@ -71,7 +71,6 @@ def _server(world: World) -> list[int]:
 
 VICTIMS: dict[str, Callable[[World], list[int | None]]] = {
     "tap": lambda world: [world.tap.pid],
-    "tap worker": lambda world: [*_of(world.tap.pid, b"daemon.cli")],
     "scribe": lambda world: [*_of(world.tap.pid, b"recorder_process")],
     "daemon": lambda world: [world.daemon.pid],
     "swap program": lambda world: [*swap_programs(world.config.state)],
@@ -85,9 +84,8 @@ VICTIMS: dict[str, Callable[[World], list[int | None]]] = {
 _KILLS = ("call", "capture", "update", "version", "swap")
 ROWS: dict[tuple[str, str], tuple[str, ...]] = {
     ("tap", "kill"): ("call", "capture"),
-    ("tap worker", "kill"): ("call", "capture"),
-    ("tap worker", "stop"): ("call", "capture"),
-    ("tap worker", "slow"): ("call",),
+    ("tap", "stop"): ("call", "capture"),
+    ("tap", "slow"): ("call",),
     ("scribe", "kill"): ("capture",),
     ("scribe", "stop"): ("capture",),
     ("scribe", "slow"): ("capture",),

@@ -2,7 +2,7 @@
 
     python -m tests.chaos.matrix --faults 36 --seed 7 --json build/chaos.json
 
-Real processes all: broker, tap with two workers, daemon, learner, two engines, and agents that keep a journal of their
+Real processes all: broker, tap, daemon, learner, two engines, and agents that keep a journal of their
 own. Each row (process, fault) comes once in random order at a stage that is drawn, then again; every ninth cell is two
 at once (`--paired 1`: all of them). After each, calls must be captured and weights be trained anew within `RECOVERY`
 seconds. At the end, or after Ctrl-C, the agents' journal is compared with the store. Root, e2fsprogs and a C compiler
@@ -45,7 +45,6 @@ AGENTS = 3
 PAIRED = 9
 """Every so manieth cell is two faults at once."""
 OVERRIDES = {
-    "tap": {"workers": 2},
     "train": {
         "groups": 2,
         "group_size": 4,
@@ -161,7 +160,7 @@ class Matrix:
         return progress is not None and progress[1] > 0
 
     def _count_drops(self) -> None:
-        """Take over the tap's counts of what it did not write; a worker that was killed begins anew."""
+        """Take over the tap's counts of what it did not write; one that was killed begins anew."""
         try:
             text = httpx.get(f"http://{self.world.config.tap.admin}/metrics", timeout=5.0).text
         except httpx.TransportError:
@@ -229,7 +228,6 @@ class Matrix:
         cell.ended = float("inf")
         if any(one.cuts_agents for one in cell.faults):
             time.sleep(0.6)
-            # On the agents' port the workers of a tap that was killed may still answer, and end a moment later.
             admin = f"http://{self.world.config.tap.admin}/healthz"
             there = (admin, f"{self.world.tap_url}/health", f"{self.world.serving_url}/health")
             self._until(lambda: all(map(answers, there)), RECOVERY)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from actors.messages import Serving
+from actors.store.policy import LOADED
 from adapters.engines.vllm import VllmEngine
 from tests.support.epochs import seen_epoch
 from tests.support.patience import Late, until, within
@@ -79,8 +80,9 @@ class Bench:
     async def settled(self) -> bool:
         """It serves the promoted version, and the books say so."""
         store = open_store(self.state)
-        last = await store.last_serving("serving")
+        told = await store.newest(Serving, engine="serving")
         await store.aclose()
+        last = next((one for one in told if one.result in LOADED), None)
         serving = last is not None and (last.result, last.version) == ("swapped", 1)
         return serving and await self.engine.version() == 1 and not await self.engine.is_paused()
 
@@ -174,7 +176,7 @@ async def test_the_program_alone_dies_and_the_same_daemon_cleans_up_and_tries_ag
         await promised(bench.unpaused, f"resumed (log: {log(bench)})")
         await promised(bench.settled, f"reconciled (log: {log(bench)})")
     store = open_store(bench.state)
-    results = [(item.result, item.version) for item in reversed(await store.servings("serving"))]
+    results = [(item.result, item.version) for item in reversed(await store.newest(Serving, engine="serving"))]
     await store.aclose()
     assert results == [("started", 0), ("rolled_back", 1), ("swapped", 1)]
 

@@ -70,7 +70,7 @@ def given(engine: str) -> dict[str, dict[str, Any]]:
 
 def spooled(directory: Path, wanted: int) -> list[Exchange]:
     """What the tap kept: `wanted` records, and no more than those."""
-    reader, found = SpoolReader(directory / "spool"), []
+    reader, found = SpoolReader(directory / "spool" / "0"), []
 
     def read() -> bool:
         found.extend(decode(record.payload) for record in reader.read())

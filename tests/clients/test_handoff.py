@@ -39,6 +39,5 @@ def test_each_run_is_one_trajectory_of_two_roles_with_its_handoff(tmp_path: Path
         (handoff,) = run.handoffs
         assert (handoff.source, handoff.target, handoff.step) == (triage, clerk[0], 1)
         assert handoff.via == "transfer_to_clerk"
-        assert not run.side_of
         by_row = [set(steps_array(row.step).tolist()) - {-1} for row in run.rows]
         assert by_row == [{0}, {1, 2}], "each role in its own rows"

@@ -10,7 +10,7 @@ import msgspec
 
 from actors.messages import Exchange, Trajectory
 from actors.store import stitchable
-from actors.trajectories.builder import build_all
+from actors.trajectories.builder import build
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Limits, Stitcher
 from tests.clients.catalogue import Run
@@ -36,9 +36,9 @@ class Verdict(msgspec.Struct, kw_only=True):
 
 
 class Stitched(msgspec.Struct, frozen=True):
-    """All trajectories, side calls as trajectories of their own, and the signal of each call that follows another."""
+    """All trajectories, each with its calls and those beside it, and the signal of each call that follows another."""
 
-    trajectories: list[Trajectory]
+    trajectories: list[tuple[Trajectory, list[str]]]
     signals: dict[str, str]
 
 
@@ -50,7 +50,7 @@ def stitched(seen: Sequence[Exchange]) -> Stitched:
             stitcher.add(read_turn(exchange), 0.0)
     closings = stitcher.close_due(LIMITS.idle_seconds + 1.0)
     return Stitched(
-        [built.run for closing in closings for built in build_all(closing)],
+        [(build(closing).run, [turn.id for turn in closing.turns]) for closing in closings],
         {turn: link.signal for closing in closings for turn, link in closing.links.items()},
     )
 
@@ -60,7 +60,7 @@ def judge(runs: Sequence[Run], seen: Sequence[Exchange], truth: Mapping[str, Map
     owner = {exchange.id: str(truth[exchange.response_id]["key"]) for exchange in seen}
     calls = Counter(owner.values())
     found = stitched(seen)
-    owners = [(one, Counter(owner[step.exchange_id] for step in one.steps)) for one in found.trajectories]
+    owners = [(one, Counter(owner[call] for call in calls)) for one, calls in found.trajectories]
     verdicts = []
     for run in runs:
         own = [(one, keys) for one, keys in owners if run.key in keys]
@@ -70,7 +70,7 @@ def judge(runs: Sequence[Run], seen: Sequence[Exchange], truth: Mapping[str, Map
         verdicts.append(
             Verdict(
                 run=run,
-                whole=len(own) == 1 and not mixed and not lost,
+                whole=len(own) == 1 and not mixed and len(own[0][0].steps) == calls[run.key],
                 mixed=mixed,
                 lost=lost,
                 confidence=min((one.confidence for one, _ in own), default=1.0),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.gate.panel import Panel
-from actors.gate.safety import SafetyCheck, SafetySettings
+from actors.gate.safety import SafetyCheck
 from actors.gate.sandbox_trial import SandboxTrial, SandboxTrialSettings
 from adapters.engines.client import EngineClient
 from adapters.environments.travel import TravelDesk
@@ -54,7 +54,7 @@ async def test_worse_weights_are_rejected_and_left_in_the_shadow_engine_alone(ur
             assert report.result == "swapped", report.reason
 
         trial = SandboxTrial(SETTINGS, environment=TravelDesk(), engine=engine, store=FakeStore())
-        safety = SafetyCheck(SafetySettings(attempts=1, max_tokens=16), engine=engine)
+        safety = SafetyCheck(attempts=1, max_tokens=16, engine=engine)
         panel = Panel(trial=trial, checks=[safety], seconds=within(300))
         await load(1)
         verdict = await panel.compare(1, 0, [0], load)

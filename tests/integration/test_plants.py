@@ -26,7 +26,7 @@ from actors.messages import Exchange, Trajectory, decode, ids_array, steps_array
 from actors.store import Store
 from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
-from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.assembler import Assembler
 from actors.trajectories.stitching import Limits
 from daemon.ingest.shipper import Shipper, ShipperMetrics
 from tests.support.byte_engine import (
@@ -147,11 +147,11 @@ async def passed_through(
         await store.open()
         supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
         shipper = Shipper(
-            [spool], bus,
+            spool, bus,
             metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
         )  # fmt: skip
         assembler = Assembler(
-            AssemblerSettings(), store=store, clock=time.time, serving=lambda engine, started, ended: 0,
+            store=store, clock=time.time, serving=lambda engine, started, ended: 0,
             engine=ByteTokenizer(), limits=Limits(missing_seconds=0.1),
         )  # fmt: skip
         supervisor.add("shipper", shipper.run)

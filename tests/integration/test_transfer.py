@@ -12,15 +12,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.store import Store
 from actors.system.bus import Bus
 from actors.system.lifecycle import Lifecycle
 from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
-from actors.trajectories.assembler import Assembler, AssemblerSettings
-from actors.trajectories.builder import build_all
+from actors.trajectories.assembler import Assembler
+from actors.trajectories.builder import build
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Closing
 from daemon.cli.main import main
@@ -63,8 +63,8 @@ async def work(bus: Bus, state: Path, number: int) -> dict[str, Trajectory]:
     """The daemon's actors at work on what is on the bus, until so many trajectories are judged; these."""
     supervisor = Supervisor(rng=random.Random(0))
     async with opened(state) as store, anyio.create_task_group() as group:
-        assembler = Assembler(AssemblerSettings(), store=store, clock=time.time)
-        for actor in (assembler, Attributor(AttributorSettings(), judge=Fair())):
+        assembler = Assembler(store=store, clock=time.time)
+        for actor in (assembler, Attributor(judge=Fair())):
 
             async def task(lifecycle: Lifecycle, actor=actor) -> None:
                 await drive(actor, bus, store, lifecycle, rng=random.Random(1))
@@ -92,7 +92,7 @@ async def filled(state: Path) -> None:
         for number, run in enumerate(RUNS):
             mine = tuple(read_turn(call) for call in calls if call.id.startswith(f"x-default-{run}-"))
             closing = Closing(turns=mine, links={}, feedback=(feedback(run, 2, number / 2),), closed_by="feedback")
-            (built,) = build_all(closing)
+            built = build(closing)
             labels = (StepLabel("BAD", 0.5, "why"),) * STEPS
             credit = Attribution(labels=labels, judge="theirs", rubric="9")
             await store.save([Attributed(id=built.run.id, trajectory=built.run, attribution=credit, cluster="c")])

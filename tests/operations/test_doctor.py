@@ -210,7 +210,7 @@ def test_certificates_that_have_expired_or_will(ask, tmp_path: Path) -> None:
 
 
 def test_a_spool_that_nobody_reads(ask, tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, SpoolLimits(tick_seconds=0.001))
+    writer = SpoolWriter(tmp_path / "0", SpoolLimits(tick_seconds=0.001))
     writer.start()
     writer.offer(bytes(16), encode(Feedback(id=new_id(), received=time.time() - 7200, response_id="r", outcome=1.0)))
     writer.close()

@@ -28,7 +28,7 @@ THINGS = {
     "keys of agents and operators": ("var/lib/evolved/keys/keys.json", "yes yes yes yes -"),
     "public keys": ("var/lib/evolved/keys/gate-public.pem", "yes yes yes yes -"),
     "store": ("var/lib/evolved/evolved.db", "yes yes yes yes -"),
-    "spool": ("var/lib/evolved/spool/1.seg", "yes yes yes yes -"),
+    "spool": ("var/lib/evolved/spool/0/1.seg", "yes yes yes yes -"),
     "broker's credentials": ("var/lib/evolved/broker/credentials.json", "yes yes yes yes -"),
     "weights from before": ("var/lib/evolved/versions/v000000/model.safetensors", "yes yes yes yes yes"),
     "weights": ("var/lib/evolved/versions/v000001/model.safetensors", "yes yes yes yes yes"),
@@ -65,7 +65,7 @@ def as_user(uid: int, work: Callable[[], Any]) -> Any:
 
 
 def values(unit: str, name: str, root: Path) -> list[str]:
-    text = (root / install.SYSTEM / f"evolved-{unit}.service").read_text()
+    text = (root / install.SYSTEM / install.service(unit)).read_text()
     lines = [line.partition("=")[2].split() for line in text.splitlines() if line.startswith(f"{name}=")]
     return [word for line in lines for word in line]
 
@@ -138,8 +138,8 @@ def fill(state: Path, version: int) -> None:
     for role in ROLES:
         Provenance(state).key(role)
     add_key(state / "keys/keys.json", tenant="acme", scope="agent", now=0.0, expires=None, note="")
-    for name in ("evolved.db", "spool/1.seg", "broker/credentials.json"):
-        (state / name).parent.mkdir(exist_ok=True, mode=0o700)
+    for name in ("evolved.db", "spool/0/1.seg", "broker/credentials.json"):
+        (state / name).parent.mkdir(exist_ok=True, parents=True, mode=0o700)
         write_whole(state / name, b"x", mode=0o600)
 
 

@@ -30,7 +30,7 @@ def test_systemd_finds_nothing_to_complain_about(units: Path) -> None:
 
 @pytest.mark.parametrize("unit", install.UNITS)
 def test_every_service_is_hardened(units: Path, unit: str) -> None:
-    path = units / f"evolved-{unit}.service"
+    path = units / install.service(unit)
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", f"--threshold={int(WANTED * 10)}", "--no-pager", str(path)],
         capture_output=True, text=True, check=False,

@@ -55,7 +55,7 @@ async def test_text_is_sorted_by_its_bytes_whatever_the_language_of_the_database
 async def test_numbers_have_64_bits(store: Store, postgres: Cluster, database: str):
     large = 2**40 + 1
     await store.save([Candidate(id="c", version=large, parent=large - 1, path="", files=(), manifest="")])
-    assert [one.version for one in await store.candidates()] == [large]
+    assert [one.version for one in await store.newest(Candidate)] == [large]
     kinds = rows(
         postgres.url(database),
         "SELECT DISTINCT data_type FROM information_schema.columns WHERE table_schema = 'public'",
@@ -70,5 +70,5 @@ async def test_numbers_have_64_bits(store: Store, postgres: Cluster, database: s
 
 async def test_more_values_than_one_statement_takes(store: Store):
     await store.save([Trajectory(id=f"t{n:05}", steps=(), started=0.0, ended=1.0) for n in range(3000)])
-    assert len(await store.settled([f"t{n:05}" for n in range(3000)])) == 0
+    assert len(await store.closed_runs([f"t{n:05}" for n in range(3000)])) == 3000
     assert len(await store.recent_outcomes(source="production", limit=5000)) == 3000

@@ -42,7 +42,7 @@ class Daemon:
         await self.store.save([Directive(id=key, kind="freeze", reason="", origin="test")])
 
     async def written(self) -> set[str]:
-        return {item.id for item in await self.store.directives()}
+        return {item.id for item in await self.store.newest(Directive)}
 
 
 @pytest.fixture(autouse=True)

@@ -58,7 +58,7 @@ async def test_each_input_is_handled_by_one_of_them_and_the_audit_trail_is_whole
     assert sum(taken) == INPUTS
     first = daemons[0]
     assert {await store.state_get("store.schema") for store in daemons} == {wanted().encode()}, "made once"
-    assert len(await first.directives(1000)) == INPUTS
+    assert len(await first.newest(Directive, 1000)) == INPUTS
     assert len(await first.unpublished("gate", 1000)) == INPUTS
     assert await daemons[1].processed("gate", [f"i{n}" for n in range(INPUTS)]) == {f"i{n}" for n in range(INPUTS)}
     findings = ask(postgres.url(database), verify)

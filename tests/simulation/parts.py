@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
-from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.deployment.swapper import Swapper
 from actors.experience.experiencer import Experiencer
-from actors.gate.drift import DriftCheck, DriftSettings
-from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.drift import DriftCheck
+from actors.gate.gatekeeper import Gatekeeper
 from actors.gate.panel import Panel
-from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.gate.replay_trial import ReplayTrial
 from actors.gate.sandbox_trial import Trial
 from actors.kinds.kinds import Kinds
 from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Actor
-from actors.trajectories.assembler import Assembler, AssemblerSettings
+from actors.trajectories.assembler import Assembler
 from actors.versions.version_timeline import VersionTimeline
 from adapters.judges.rules import RulesJudge
 from daemon.collectors.learning import LearningView
@@ -82,26 +82,27 @@ class Parts:
         world, store, clock, versions = self.world, self.world.store, self.world.clock, self.state / "versions"
         match name:
             case "assembler":
-                return Assembler(AssemblerSettings(), store=store, clock=clock)
+                return Assembler(store=store, clock=clock)
             case "attributor":
-                return Attributor(AttributorSettings(), judge=RulesJudge(), store=store, clock=clock)
+                return Attributor(judge=RulesJudge(), store=store, clock=clock)
             case "curator":
+                rules = CuratorSettings(groups_per_batch=0)
                 return Curator(
-                    CuratorSettings(groups_per_batch=0), store=store, batches=self.state / "batches", clock=clock,
-                    kinds=self.kinds,
+                    rules, store=store, batches=self.state / "batches", clock=clock,
+                    curriculum=rules.curriculum(self.kinds),
                 )  # fmt: skip
             case "gatekeeper":
                 # No checks of prompts and of safety: they ask for words, and these policies have none.
-                replay = ReplayTrial(ReplayTrialSettings(), engine=world.shadow, store=store)
-                checks = [DriftCheck(DriftSettings(), engine=world.shadow, store=store)]
+                replay = ReplayTrial(engine=world.shadow, store=store)
+                checks = [DriftCheck(engine=world.shadow, store=store)]
                 trial = Unlucky(Panel(trial=replay, checks=checks), world.cell.luck)
                 return Gatekeeper(
-                    GatekeeperSettings(), store=store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
+                    store=store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
                     trial=trial, versions=versions, key=world.key, clock=clock, times=self.times,
                 )  # fmt: skip
             case "swapper":
                 return Swapper(
-                    SwapperSettings(), store=store, engines=world.serving, runner=self.swaps, versions=versions,
+                    canary=CanarySettings(), store=store, engines=world.serving, runner=self.swaps, versions=versions,
                     key=world.key, keys=self.keys, clock=clock, times=self.times, kinds=self.kinds,
                 )  # fmt: skip
             case "sentinel":

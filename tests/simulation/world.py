@@ -474,7 +474,7 @@ def simulate(cell: Cell, seed: int, parts: type[Parts] | None = None) -> Ran:
 def _effect(connection: Connection) -> tuple[int, int]:
     """Runs of production that were reported, and those of them whose outcome somebody took in, or the gate has."""
     reported = select(func.count()).where(Runs.source == "production", Runs.outcome.is_not(None))
-    taken = (Runs.dropped == "held out") | Runs.id.in_(select(Uses.trajectory_id))
+    taken = (Runs.came == "held out") | Runs.id.in_(select(Uses.trajectory_id))
     return connection.scalar(reported) or 0, connection.scalar(reported.where(taken)) or 0
 
 

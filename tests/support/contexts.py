@@ -151,13 +151,13 @@ def trained_ids(played: Played, *, guided: bool = False) -> dict[int, tuple[list
         id="run", steps=played.steps, rows=played.rows, outcome=1.0, started=0.0, ended=1.0, group="g",
         source="sandbox", experience_ids=("lesson",) if guided else (),
     )  # fmt: skip
-    other = Trajectory(id="other", steps=played.steps, outcome=0.0, started=0.0, ended=1.0, group="g", source="sandbox")
+    other = msgspec.structs.replace(run, id="other", rows=(), outcome=0.0, experience_ids=(), trainable=False)
     items, labels = [], tuple(StepLabel("GOOD") for _ in played.steps)
-    for trajectory, role in ((run, "train"), (other, "baseline")):
+    for trajectory in (run, other):
         attribution = Attribution(labels=labels, judge="test", rubric="1")
         credited = Attributed(id=trajectory.id, trajectory=trajectory, attribution=attribution)
         sent = msgspec.msgpack.decode(msgspec.msgpack.encode(credited), type=Attributed)
-        items.append(BatchItem(attributed=sent, role=role))
+        items.append(BatchItem(attributed=sent))
     limits = BuildSettings(vocabulary=10**6, max_tokens=10**6, chain=(0,), newest=0, max_staleness=4)
     built = build(items, assign(items, CreditSettings()), limits)
     assert built.batch is not None, built.dropped

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from actors.messages import SIGNATURE, Attributed, Candidate, decode
+from actors.messages import SIGNATURE, Attributed, Candidate, Serving, decode
 from daemon.upkeep.provenance import Provenance
 from tests.support import checkpoints
 from tests.support.databases import opened_store
@@ -144,7 +144,7 @@ class Daemons(Tapped):
     async def swaps(self) -> list[tuple[int, str]]:
         """(version, result) of what the books have of the serving engine, oldest first."""
         async with opened_store(self.config.store_url) as store:
-            return [(one.version, one.result) for one in reversed(await store.servings("serving", 1000))]
+            return [(one.version, one.result) for one in reversed(await store.newest(Serving, 1000, engine="serving"))]
 
     def events(self, name: str, event: str) -> list[dict[str, Any]]:
         """Lines of a daemon's log."""

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,6 @@ from actors.kinds.holdout import held_out
 from actors.messages import (
     Attributed,
     Candidate,
-    Directive,
     Exchange,
     Experience,
     Feedback,
@@ -24,7 +24,6 @@ from actors.messages import (
     Task,
     ToolCall,
     Trajectory,
-    Verdict,
     VersionSpan,
     derived_id,
 )
@@ -37,6 +36,7 @@ from actors.system.actor import Result
 from actors.system.errors import DependencyUnavailable
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 class FakeStore:
@@ -66,43 +66,33 @@ class FakeStore:
     async def frozen(self) -> bool:
         return self.is_frozen
 
-    async def candidates(self, limit: int = 100) -> list[Candidate]:
-        return self._of(Candidate, "version", limit)
+    async def newest(self, kind: type[M], limit: int = 100, *, engine: str | None = None) -> list[M]:
+        time = {Candidate: "version", Serving: "since"}.get(kind, "created")
+        found = self._of(kind, time, 10_000)
+        return [item for item in found if engine in (None, getattr(item, "engine", None))][:limit]
 
     async def head(self) -> Candidate | None:
         moves = [one for one in self._of(Candidate, "created", 10_000) if one.answer in ("trained", "went_back")]
         return max(moves, key=lambda one: (one.created, one.version), default=None)
-
-    async def verdicts(self, limit: int = 100) -> list[Verdict]:
-        return self._of(Verdict, "created", limit)
-
-    async def directives(self, limit: int = 100) -> list[Directive]:
-        return self._of(Directive, "created", limit)
-
-    async def servings(self, engine: str | None = None, limit: int = 100) -> list[Serving]:
-        return [item for item in self._of(Serving, "since", 10_000) if engine in (None, item.engine)][:limit]
 
     async def first_served(self) -> int | None:
         made = [one for one in self._of(Serving, "since", 10_000) if one.result in ("started", "swapped")]
         return made[-1].version if made else None
 
     async def recent_outcomes(
-        self, *, source: str | None = None, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        runs = [run for run in self._of(Trajectory, "ended", 100_000) if source in (None, run.source)]
+        self, *, source: str = "production", version: int | None = None, since: float = 0.0, until: float = inf,
+        limit: int = 100,
+    ) -> list[OutcomeRow]:  # fmt: skip
+        runs = [run for run in self._of(Trajectory, "ended", 100_000) if source == run.source]
+        if version is not None:
+            runs = [run for run in runs if run.outcome is not None and run.min_version == run.max_version == version]
         return [
             OutcomeRow(
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
                 max_version=run.max_version, goal=run.goal,
             )
-            for run in runs if run.ended >= since and (until is None or run.ended < until)
+            for run in runs if since <= run.ended < until
         ][:limit]  # fmt: skip
-
-    async def judged_outcomes(
-        self, version: int, *, since: float = 0.0, limit: int = 100, until: float | None = None
-    ) -> list[OutcomeRow]:
-        rows = await self.recent_outcomes(source="production", since=since, limit=100_000, until=until)
-        return [r for r in rows if r.outcome is not None and r.min_version == r.max_version == version][:limit]
 
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(run, "") for run in self._of(Trajectory, "ended", 100_000) if run.id in set(ids)]

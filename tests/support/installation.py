@@ -100,7 +100,7 @@ class Installation:
     def account(self, agents: "Agents") -> Account:
         """The agents' ids against the rows."""
         calls = self.ask("SELECT response_id, trajectory_id FROM exchanges WHERE response_id <> ''")
-        closed = self.ask("SELECT id, attributed FROM trajectories WHERE source = 'production' AND side_of = ''")
+        closed = self.ask("SELECT id, attributed FROM trajectories WHERE source = 'production'")
         sent = self.ask("SELECT output_id FROM outbox WHERE actor = 'attributor' AND subject = 'trajectory.attributed'")
         stored, members = Counter(response for response, _ in calls), Counter(run for _, run in calls)
         told = Counter(output.removeprefix("trajectory.attributed:") for (output,) in sent)

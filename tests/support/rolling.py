@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from actors.deployment.canary import CanarySettings
-from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.deployment.swapper import Swapper
 from actors.messages import Step, Trajectory
 from actors.messages.signing import SigningKey
 from actors.store import Store
@@ -77,7 +77,7 @@ async def rolling(
         }
         key, keys = key_pair(directory / "keys")
         swapper = Swapper(
-            SwapperSettings(canary=canary), store=store, engines=engines,
+            canary=canary, store=store, engines=engines,
             runner=Swaps(
                 directory / "swaps", engines, inline=frozenset(), weights=unsigned_weights(),
                 store=store,

@@ -20,7 +20,8 @@ import anyio
 import httpx
 import structlog
 
-from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.deployment.canary import CanarySettings
+from actors.deployment.swapper import Swapper
 from actors.messages import Verdict
 from actors.messages.signing import SigningKey, sign
 from actors.store import Store
@@ -90,7 +91,7 @@ async def _serve(state: Path, versions: Path, url: str) -> None:
         )  # fmt: skip
         key, keys = key_pair(state / "keys")
         swapper = Swapper(
-            SwapperSettings(), store=store, engines=engines, runner=swaps, versions=versions, key=key,
+            canary=CanarySettings(), store=store, engines=engines, runner=swaps, versions=versions, key=key,
             keys=keys, clock=time.time,
         )  # fmt: skip
         supervisor = Supervisor(rng=random.Random(0))

@@ -95,8 +95,9 @@ def tap_process(
     with contextlib.ExitStack() as stack:
         # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
         port, admin_port = stack.enter_context(_held()), stack.enter_context(_held())
-        spool = directory / "spool"
-        told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool), "drain_seconds": 1.0, **settings}
+        spool = directory / "spool" / "0"
+        told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool.parent), "drain_seconds": 1.0}
+        told |= settings
         context = multiprocessing.get_context("spawn")
         process = context.Process(
             target=_run, name="a-tap",
@@ -119,6 +120,7 @@ def tap_process(
 @contextlib.contextmanager
 def _held() -> Iterator[int]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            sock.setsockopt(socket.SOL_SOCKET, option, 1)
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()[1]

@@ -72,16 +72,16 @@ async def running_tap(
     directory: Path, port: int, *, redaction: Mapping[str, object] = NO_REDACTION, **settings: object
 ) -> AsyncIterator[Rig]:
     """A tap on free ports before an engine on `port`."""
-    spool = directory / "spool"
     told = TapSettings(
         **{
-            "port": 0, "admin_port": 0, "spool_dir": str(spool), "upstream": f"http://127.0.0.1:{port}", **settings,
+            "port": 0, "admin_port": 0, "spool_dir": str(directory / "spool"),
+            "upstream": f"http://127.0.0.1:{port}", **settings,
         }
     )  # fmt: skip
     tap, stop = Tap(told, dict(redaction)), anyio.Event()
     async with anyio.create_task_group() as group:
         bound = await group.start(lambda *, task_status: tap.run(stop, task_status))
-        yield Rig(tap, bound, spool, "https" if told.tls_cert else "http", stop)
+        yield Rig(tap, bound, tap.place.directory, "https" if told.tls_cert else "http", stop)
         stop.set()
 
 

@@ -82,7 +82,7 @@ class Questioner(Actor):
         state = self._generator.state
         if await outbox.insist(self._store.frozen):
             return _PAUSE_SECONDS
-        wanted = _POOL - (await outbox.insist(self._store.task_counts)).get(_NEVER_PLAYED, 0)
+        wanted = _POOL - await outbox.insist(lambda: self._store.task_count(*_NEVER_PLAYED))
         if wanted <= 0:
             return _FULL_SECONDS
         self._generator.instances.renew()

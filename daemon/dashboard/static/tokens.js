@@ -7,10 +7,9 @@ import { version } from "./parts.js";
 /** What becomes of the step's tokens in training. */
 function fate(run, step) {
   if (!run.trainable) return `masked: ${run.why_not || "not trainable"}`;
-  if (run.lineage.dropped) return `left out: ${run.lineage.dropped.replaceAll("_", " ")}`;
-  if (!run.lineage.batches.length) return "waits for a batch";
+  const { batch, came } = run.lineage;
+  if (!batch) return came ? `left out: ${came.replaceAll("_", " ")}` : "waits for a batch";
   const how = step.label === "ABSTAIN" ? ", credit from the outcome alone" : "";
-  const came = run.lineage.came;
   if (came && came !== "learned") return `not trained on: ${came.replaceAll("_", " ")}`;
   return (came ? "trained on" : "in a batch") + how;
 }

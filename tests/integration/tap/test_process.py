@@ -200,18 +200,16 @@ def test_a_restart_under_load_refuses_no_connection_loses_no_report_and_the_mana
         manager.wait_for("WATCHDOG=1")
         assert manager.stop() == 0
         manager.wait_for("STOPPING=1")
-    assert len(SpoolReader(tmp_path / "state" / "spool").read(100_000, 1 << 30)) == len(answers)
+    assert len(SpoolReader(tmp_path / "state" / "spool" / "0").read(100_000, 1 << 30)) == len(answers)
 
 
 def test_sockets_are_taken_by_name_and_children_hear_nothing_of_them() -> None:
-    environment = {"LISTEN_FDS": "2", "LISTEN_PID": "7", "LISTEN_FDNAMES": "agents:admin", "HOME": "/"}
+    environment = {"LISTEN_FDS": "2", "LISTEN_PID": "7", "LISTEN_FDNAMES": "agents:mirror", "HOME": "/"}
     assert inherited(environment, pid=8) == {}
     assert environment == {"HOME": "/"}
 
 
-@pytest.mark.parametrize(
-    ("names", "complaint"), [("postgres", "knows agents, mirror and admin"), ("agents", "ListenStream=")]
-)
+@pytest.mark.parametrize(("names", "complaint"), [("postgres", "knows agents and mirror"), ("agents", "ListenStream=")])
 def test_a_descriptor_that_cannot_be_used_is_named(names: str, complaint: str) -> None:
     code = (
         "import os; from daemon.tap.sockets import inherited\n"

@@ -15,7 +15,7 @@ from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, BatchOrder, Feedback, Message, OutcomeChanged, Trajectory
 from actors.store import Joined, Store
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
-from actors.tasks.failures import FailureSettings, LiveFailures
+from actors.tasks.failures import LiveFailures
 from adapters.environments.travel import TravelDesk
 from tests.support.credited import attributed
 from tests.support.driving import Driver
@@ -43,7 +43,7 @@ class Rooms:
         elif name == "experiencer":
             made = Experiencer(prober=None, clock=lambda: 100.0, **more)
         else:
-            made = LiveFailures(FailureSettings(), environment=TravelDesk(), mix=None, kinds=Curriculum(), **more)
+            made = LiveFailures(environment=TravelDesk(), families=None, kinds=Curriculum(), **more)
         return Driver(made, self.store)
 
     async def do(self, step: str) -> None:

@@ -15,7 +15,6 @@ from actors.messages import (
     Attribution,
     BatchItem,
     BatchOrder,
-    Estimate,
     Step,
     StepLabel,
     TokenRow,
@@ -54,7 +53,6 @@ def item(
     *,
     id: str = "t",
     cluster: str = "c",
-    role: str = "train",
     rows: Sequence[TokenRow] = (),
     **fields: Any,
 ) -> BatchItem:
@@ -65,7 +63,7 @@ def item(
     told = {"rows": tuple(rows), "started": 0.0, "ended": 1.0, "source": source, **fields}
     run = Trajectory(id=id, steps=steps, outcome=outcome, **told)
     judged = Attribution(labels=tuple(StepLabel(names[c]) for c in labels), judge="test", rubric="1")
-    return BatchItem(attributed=Attributed(id=id, trajectory=run, attribution=judged, cluster=cluster), role=role)
+    return BatchItem(attributed=Attributed(id=id, trajectory=run, attribution=judged, cluster=cluster))
 
 
 def token_batch(lengths: npt.ArrayLike, mask: npt.ArrayLike, **columns: Any) -> TrajectoryBatch:
@@ -154,8 +152,6 @@ def tiny_model(directory: Path, seed: int = 0) -> Path:
 def expecting(items: Sequence[BatchItem], means: Mapping[str, float]) -> list[BatchItem]:
     """`items`, with what was to be expected of those of some clusters."""
     return [
-        msgspec.structs.replace(one, estimate=Estimate(mean=means[name], variance=0.01, evidence=9.0, version=0))
-        if (name := one.attributed.cluster) in means
-        else one
+        msgspec.structs.replace(one, estimate=means[name]) if (name := one.attributed.cluster) in means else one
         for one in items
     ]

@@ -31,7 +31,7 @@ def ids(text):
 
 @pytest.fixture
 def order(tmp_path):
-    """A guided success and a failure of one group, a run without an outcome, one with a ragged row, and a baseline."""
+    """A guided success and a failure of one group, a run without an outcome, one with a ragged row, one unfit."""
     system, lesson, ask = ids("<|im_start|>system\nTravel desk."), ids("\nuse buy"), ids("<|im_end|>\n")
     said, seen = ids('{"name": "buy"}<|im_end|>'), ids(f"\n<|im_start|>tool\n{HOSTILE}<|im_end|>\n")
 
@@ -46,7 +46,7 @@ def order(tmp_path):
         item(0.0, "-?", id="plain", group="g", rows=[made(hint=False)]),
         item(None, "+", id="unknown", rows=[made(hint=False)]),
         item(1.0, "+", id="ragged", group="h", rows=[row([1, 2], [0])]),
-        item(0.0, "+", id="baseline", group="h", role="baseline"),
+        item(0.0, "+", id="unfit", group="h", trainable=False),
     ]
     path = tmp_path / "o.batch"
     path.write_bytes(encode_batch(items))
@@ -73,9 +73,9 @@ def test_an_orders_tokens_have_the_advantages_that_the_learner_would_give_them(o
         for view in found.trajectories
     }
     assert reasons == {
-        "guided": "", "plain": "", "unknown": "no_outcome", "ragged": "ragged", "baseline": "baseline_only",
+        "guided": "", "plain": "", "unknown": "no_outcome", "ragged": "ragged", "unfit": "not_trainable",
     }  # fmt: skip
-    assert found.dropped == {"no_outcome": 1, "ragged": 1}
+    assert found.dropped == {"no_outcome": 1, "not_trainable": 1, "ragged": 1}
     few = looked(order, limit=2)
     assert (len(few.trajectories), few.notes[-1]) == (2, "3 more are not shown")
 

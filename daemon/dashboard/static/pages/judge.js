@@ -101,7 +101,7 @@ function agreement(pages) {
         count(page.outcomes.n),
         count(page.outcomes.silent),
         auc(page.outcomes),
-        page.weighed ? page.weight.toFixed(2) : `${page.weight.toFixed(2)} (not yet measured)`,
+        page.weight === null ? "1.00 (not yet measured)" : page.weight.toFixed(2),
       ],
     }));
   const columns = [

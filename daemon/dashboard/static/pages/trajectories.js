@@ -117,7 +117,7 @@ function list(found) {
 
 function learning(each) {
   if (each.batch_id) return tag("good", "in a batch");
-  if (each.dropped) return tag("plain", each.dropped.replaceAll("_", " "));
+  if (each.came) return tag("plain", each.came.replaceAll("_", " "));
   if (!each.trainable) return tag("plain", each.why_not || "not trainable");
   return el("span", { class: "soft" }, each.labels.length ? "waits" : "not judged yet");
 }

@@ -67,7 +67,6 @@ function about(run) {
     ],
     run.stitching < 1 ? ["stitching", `${percent(run.stitching)} sure`] : null,
     run.continues ? ["continues", link(["trajectories", run.continues], run.continues.slice(0, 12))] : null,
-    run.side_of ? ["beside", link(["trajectories", run.side_of], run.side_of.slice(0, 12))] : null,
   ]);
 }
 
@@ -149,57 +148,51 @@ function reported(run) {
 const quiet = (reason) => reason.replaceAll("_", " ");
 
 function lineage(run) {
-  const { batches, dropped, came } = run.lineage;
-  if (!batches.length)
+  const { batch, came } = run.lineage;
+  if (!batch)
     return section(
       "Lineage",
       el(
         "p",
         {},
-        dropped
-          ? [tag("plain", "left out"), ` ${quiet(dropped)}: no batch will use it.`]
+        came
+          ? [tag("plain", "left out"), ` ${quiet(came)}: no batch will use it.`]
           : "No batch has used it yet.",
       ),
     );
   return section(
     "Lineage",
     el(
-      "ol",
-      { class: "lineage" },
-      batches.map((batch) =>
-        el(
-          "li",
-          { "data-key": batch.batch_id },
-          el("p", {}, "Batch ", el("code", {}, batch.batch_id.slice(0, 12)), ", ordered ", time(batch.created)),
-          batch.versions.length
-            ? el(
-                "ul",
+      "div",
+      { class: "lineage", "data-key": batch.batch_id },
+      el("p", {}, "Batch ", el("code", {}, batch.batch_id.slice(0, 12)), ", ordered ", time(batch.created)),
+      batch.versions.length
+        ? el(
+            "ul",
+            {},
+            batch.versions.map((each) =>
+              el(
+                "li",
                 {},
-                batch.versions.map((each) =>
-                  el(
-                    "li",
-                    {},
-                    "trained into ",
-                    version(each.version),
-                    " from ",
-                    version(each.parent),
-                    ", ",
-                    time(each.trained),
-                    verdicts(each),
-                    served(each),
-                  ),
-                ),
-              )
-            : null,
-          came === "learned"
-            ? null
-            : el(
-                "p",
-                { class: "soft" },
-                came ? `Nothing was learned from it: ${quiet(came)}.` : "The learner has not answered yet.",
+                "trained into ",
+                version(each.version),
+                " from ",
+                version(each.parent),
+                ", ",
+                time(each.trained),
+                verdicts(each),
+                served(each),
               ),
-        ),
-      ),
+            ),
+          )
+        : null,
+      came === "learned"
+        ? null
+        : el(
+            "p",
+            { class: "soft" },
+            came ? `Nothing was learned from it: ${quiet(came)}.` : "The learner has not answered yet.",
+          ),
     ),
   );
 }

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.credit.asking import ATTEMPTS
-from actors.credit.attributor import PATIENCE, Attributor, AttributorSettings
+from actors.credit.attributor import PATIENCE, Attributor
 from actors.credit.calibration import figures
 from actors.kinds.clusters import cluster_of
 from actors.kinds.holdout import chance
@@ -57,7 +57,7 @@ async def handled(actor: Attributor, batch: list[Received]) -> list[Attributed]:
 
 
 async def attributed(judge: Failing | RulesJudge, count: int = 1, **settings: float) -> list[Attributed]:
-    return await handled(Attributor(AttributorSettings(**settings), judge=judge), received(count))  # type: ignore[arg-type]
+    return await handled(Attributor(**settings, judge=judge), received(count))  # type: ignore[arg-type]
 
 
 async def test_a_batch_comes_out_labelled_in_order_under_the_ids_of_its_trajectories():
@@ -82,7 +82,7 @@ async def test_a_judge_that_recovers_is_heard(how: Exception | int):
 )
 async def test_a_judge_that_keeps_failing_abstains_on_every_step(how: Exception | int | None, reason: str):
     judge = Failing(99, how)
-    actor = Attributor(AttributorSettings(), judge=judge)
+    actor = Attributor(judge=judge)
     (found,) = await handled(actor, received(1))
     assert judge.asked == ATTEMPTS
     assert actor.counts[f"abstained_{reason}"] == 1
@@ -134,7 +134,7 @@ def on_step(number: int, outcome: float, text: str = "") -> tuple[int, Feedback]
 
 
 async def with_evidence(judge: Failing, said: Said) -> tuple[Attribution, Attributor]:
-    actor = Attributor(AttributorSettings(), judge=judge, store=said)
+    actor = Attributor(judge=judge, store=said)
     (record,) = await handled(actor, received(1))
     return record.attribution, actor
 
@@ -183,7 +183,7 @@ async def test_the_same_trajectory_under_another_id_costs_nothing():
     assert isinstance(run, Trajectory)
     copies = [msgspec.structs.replace(run, id=f"copy-{n}") for n in range(12)]
     judge, batch = Priced(0), [Received(copy.id, TRAJECTORY_CLOSED, copy) for copy in copies]
-    actor = Attributor(AttributorSettings(), judge=judge)
+    actor = Attributor(judge=judge)
     found = [record.attribution for record in await handled(actor, batch)]
     assert judge.asked == 1
     assert sorted(one.cost for one in found) == [0.0] * 11 + [1.0]
@@ -194,7 +194,7 @@ async def test_the_same_trajectory_under_another_id_costs_nothing():
 @pytest.mark.usefixtures("never_blind")
 async def test_a_spent_budget_abstains_and_is_counted():
     judge = Priced(0)
-    actor = Attributor(AttributorSettings(tokens_per_day=50, concurrency=1), judge=judge)
+    actor = Attributor(tokens_per_day=50, concurrency=1, judge=judge)
     found = [record.attribution for record in await handled(actor, received(20))]
     assert judge.asked == 5
     assert sum(label.reason == "budget of tokens per day is spent" for one in found for label in one.labels[:1]) == 15
@@ -214,7 +214,7 @@ class Coin(Priced):
 @pytest.mark.parametrize(("judge", "wanted"), [(Coin(0), 0.0), (RulesJudge(), 1.0)])
 async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_keeps_it(judge, wanted, monkeypatch):
     monkeypatch.setattr(BLIND, 1.0)
-    actor = Attributor(AttributorSettings(), judge=judge)
+    actor = Attributor(judge=judge)
     batch = received(410)
     first = await handled(actor, batch[:32])
     await handled(actor, batch[32:400])
@@ -228,7 +228,7 @@ async def test_a_judge_that_knows_nothing_loses_its_weight_and_one_that_does_kee
 
 async def test_reports_on_steps_count_in_full_whatever_the_judges_weight(monkeypatch):
     monkeypatch.setattr(BLIND, 1.0)
-    actor = Attributor(AttributorSettings(), judge=Coin(0), store=Said([on_step(0, 0.0), on_step(1, 1.0)]))
+    actor = Attributor(judge=Coin(0), store=Said([on_step(0, 0.0), on_step(1, 1.0)]))
     await actor.handle(received(400))
     again = msgspec.structs.replace(received(1)[0].message, id="x")
     (found,) = await handled(actor, [Received("x", TRAJECTORY_CLOSED, again)])
@@ -245,7 +245,7 @@ async def test_a_slow_batch_is_cut_off_and_gone_on_with():
             return await super().label(trajectory)
 
     judge = Slow(0)
-    actor = Attributor(AttributorSettings(concurrency=1), judge=judge)
+    actor = Attributor(concurrency=1, judge=judge)
     with pytest.raises(DependencyUnavailable, match="slow"):
         await actor.handle(received(5))
     assert judge.asked == 3

@@ -4,6 +4,7 @@ import random
 
 from actors.credit.judge_stats import ALL, JudgeStats
 from actors.messages import Attribution, StepLabel, Trajectory
+from tests.support.fakes import Clock
 
 KEYS = ("a", "b", "c", "d")
 
@@ -12,7 +13,7 @@ class Bench:
     """A judge that is right in nine of ten, in the traffic of some parties."""
 
     def __init__(self) -> None:
-        self.stats, self.rng, self.number = JudgeStats(), random.Random(0), 0
+        self.stats, self.rng, self.number = JudgeStats(0, Clock()), random.Random(0), 0
 
     def hear(self, count: int, caller: str, *, lies: bool = False, source: str = "production") -> None:
         for _ in range(count):
@@ -56,3 +57,19 @@ def test_one_key_alone_decides_on_a_judge_and_so_do_our_own_rollouts() -> None:
         bench = Bench()
         bench.hear(300, **fields, lies=True)
         assert bench.weight() == 0.0
+
+
+def test_a_limit_holds_until_the_day_is_over_whatever_happens_to_the_process() -> None:
+    clock = Clock(1_000_000 * 86_400.0)
+    stats = JudgeStats(100, clock)
+    for told in ("", "tokens per day"):
+        stats.spent(Attribution(labels=(), judge="j", rubric="1", tokens=60, cost=1.0), "t")
+        assert stats.used_up() == told
+    clock.now += 86_399
+    kept, stats = stats.take(), JudgeStats(100, clock)
+    stats.load(kept)
+    assert stats.used_up()
+    assert {(page.tenant, page.tokens) for page in stats.all()} == {("t", 120.0), (ALL, 120.0)}
+    clock.now += 1
+    assert stats.used_up() == ""
+    assert stats.today.money_day == 0.0

@@ -6,7 +6,7 @@ from collections import Counter
 import anyio
 import pytest
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.messages import Attributed, Attribution, StepLabel, Trajectory
 from actors.ports.errors import ModelUnavailable
 from actors.store import Store
@@ -57,7 +57,7 @@ async def test_an_hour_without_a_judge_loses_nothing_and_is_caught_up_with(hangs
     monkeypatch.setattr("actors.system.runner.FETCH_SECONDS", 60.0)
     rig, judge, bystander = Rig(), Endpoint(hangs=hangs), Recorder()
     rig.supervisor = Supervisor(rng=random.Random(1), drain_seconds=200, watch_seconds=60)
-    attributor = Attributor(AttributorSettings(), judge=judge, clock=anyio.current_time)
+    attributor = Attributor(judge=judge, clock=anyio.current_time)
     for actor, lane in ((attributor, ""), (attributor, "-2"), (bystander, "")):
         rig.add(actor, stall_seconds=900.0, lane=lane)
     runs = [played.trajectory for played in plays(RUNS)]
@@ -97,11 +97,11 @@ async def test_what_was_spent_and_judged_outlives_a_restart(store_url):
     judge = Priced()
     batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(20)]
     for _ in range(2):
-        actor = Attributor(AttributorSettings(), judge=judge, store=store, clock=anyio.current_time)
+        actor = Attributor(judge=judge, store=store, clock=anyio.current_time)
         await actor.start()
         result = await actor.handle(batch)
         costs = [record.attribution.cost for record in result.records if isinstance(record, Attributed)]
-        assert actor.budget.spent().money_day == 10.0
+        assert actor.stats.today.money_day == 10.0
     assert len(judge.asked) == 20
     assert sum(costs) == 0.0
     (own, everywhere) = [page for page in actor.stats.all() if page.tenant in ("default", "*")]
@@ -120,13 +120,13 @@ async def test_what_was_paid_for_is_kept_though_the_process_is_killed_before_its
 
     store = Store(store_url, clock=anyio.current_time)
     await store.open()
-    judge, settings = Priced(), AttributorSettings(concurrency=1)
+    judge = Priced()
     batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(10)]
     with anyio.move_on_after(60.0):
-        await Attributor(settings, judge=judge, store=store, clock=anyio.current_time).handle(batch)
-    actor = Attributor(settings, judge=judge, store=store, clock=anyio.current_time)
+        await Attributor(concurrency=1, judge=judge, store=store, clock=anyio.current_time).handle(batch)
+    actor = Attributor(concurrency=1, judge=judge, store=store, clock=anyio.current_time)
     await actor.start()
-    assert actor.budget.spent().tokens_day == 500
+    assert actor.stats.today.tokens_day == 500
     await actor.handle(batch)
     assert len(judge.asked) == 6 + 5
     await store.aclose()

@@ -88,8 +88,8 @@ async def test_an_order_names_a_file_with_its_members(bench: Bench) -> None:
     with pytest.raises(MalformedMessage):
         decode_batch(data[:-1])
     assert (order.sha256, order.size) == (hashlib.sha256(data).hexdigest(), len(data))
-    assert (order.groups, order.production, order.min_version) == (1, 0, 0)
-    assert [stored.id for stored in await bench.store.batches()] == [order.id]
+    assert order.production == 0
+    assert [stored.id for stored in await bench.store.newest(BatchOrder)] == [order.id]
 
 
 async def test_freeze_stops_ordering_and_thaw_goes_on(bench: Bench) -> None:
@@ -119,7 +119,7 @@ async def test_a_crash_before_the_commit_gives_the_same_order_again(bench: Bench
     (order,) = await bench.credit(*items)
     assert bench.files() == [Path(order.path).name]
     await bench.credit(*items)
-    assert len(await bench.store.batches()) == 1
+    assert len(await bench.store.newest(BatchOrder)) == 1
 
 
 async def test_a_full_disk_is_waited_out_and_the_order_comes_when_there_is_room(
@@ -200,9 +200,8 @@ async def test_runs_without_a_group_go_with_what_was_to_be_expected_of_them(benc
     items = {item.attributed.id: item for item in decode_batch(Path(orders[0].path).read_bytes())}
     expected = {key: item.estimate for key, item in items.items()}
     # The failure is no part of its own estimate, and a part of the others'.
-    assert expected["p3"].mean > expected["p0"].mean == pytest.approx(expected["p1"].mean, abs=0.05)
-    assert all(0.0 < one.variance < 0.2 for one in expected.values())
-    assert {one.version for one in expected.values()} == {0}
+    assert expected["p3"] > expected["p0"] == pytest.approx(expected["p1"], abs=0.05)
+    assert all(0.0 < one < 1.0 for one in expected.values())
     # And with whose like they are: labels are compared among those.
     (kind,) = {item.kind for item in items.values()}
     assert kind == bench.driver.actor.kinds.names(free("p9", 1, 0.0).trajectory)
@@ -218,7 +217,7 @@ async def test_what_is_known_of_kinds_outlives_a_restart_and_ends_with_a_drift(b
     await bench.driver.tick()
     await bench.restart()
     assert bench.driver.actor.kinds.estimate(asked) == before
-    assert before.mean > 0.8
+    assert before > 0.8
     await bench.direct("drift")
     assert bench.driver.actor.kinds.estimate(asked) is None
     await bench.restart()
@@ -275,13 +274,12 @@ async def test_a_late_outcome_is_found_in_the_store_and_trained_on(bench: Bench)
     await bench.restart(groups_per_batch=0, production_per_batch=2)
     assert await bench.credit(attributed("p", outcome=None), attributed("q", outcome=None)) == []
     await bench.restart()
-    assert len(bench.driver.actor.pool.unreported) == 2
     said = [Feedback(id=f"f-{key}", received=bench.now, trajectory_id=key, outcome=1.0) for key in "pq"]
     joins = [Joined(id=f"f-{key}", trajectory_id=key, outcome=1.0) for key in "pq"]
     changed = await bench.store.save([*said, *joins])
     (order,) = await bench.driver.feed(TRAJECTORY_OUTCOME, *changed)
     assert set(order.trajectories) == {"p", "q"}
-    assert (order.groups, order.production) == (0, 2)
+    assert order.production == 2
 
 
 async def test_where_the_learner_stands_and_what_serves_are_known_after_a_restart(bench: Bench) -> None:

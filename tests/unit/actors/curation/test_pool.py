@@ -111,17 +111,16 @@ def test_what_production_cannot_be_trained_on_has_a_reason() -> None:
     assert made.waiting == 0
 
 
-def test_production_without_an_outcome_waits_for_it_as_long_as_it_is_fresh() -> None:
+def test_production_without_an_outcome_waits_for_it_elsewhere_and_must_be_fresh_when_it_comes() -> None:
     made = traffic(*(attributed(f"p{number}", outcome=None) for number in range(5)))
     assert not made.select(1.0)
-    assert (len(made.unreported), made.waiting, made.take_drops()) == (5, 0, [])
+    assert (made.waiting, made.take_drops()) == (0, [])
     for number in range(4):
         made.add(attributed(f"p{number}"), 2.0)
-    assert len(made.unreported) == 1
     assert sorted(ids(made.select(2.0))) == ["p0", "p1", "p2", "p3"]
     move(made, 5)
-    made.select(3.0)
-    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p4", "no outcome")]
+    made.add(attributed("p4"), 3.0)
+    assert [(drop.id, drop.reason) for drop in made.take_drops()] == [("p4", "stale")]
 
 
 def test_a_run_whose_report_cannot_be_used_is_dropped_once() -> None:
@@ -169,7 +168,9 @@ def test_every_trajectory_is_used_dropped_or_waiting_and_only_once(items, by_gro
     assert len(set(used)) == len(used)
     assert len(set(dropped)) == len(dropped)
     assert not set(used) & set(dropped)
-    assert len(used) + len(dropped) + made.waiting + len(made.unreported) == len(items)
+    told = [item for item in items if item.trajectory.source != "production" or item.trajectory.outcome is not None]
+    untold = {item.id for item in items} - {item.id for item in told} - set(dropped)
+    assert len(used) + len(dropped) + made.waiting == len(items) - len(untold)
 
 
 def test_what_is_played_must_still_be_fresh_one_update_later() -> None:

@@ -68,7 +68,7 @@ SHORT = "5 of 8 outcomes for the next update since 07:30 UTC; 230 runs have none
         ({"reported": 0, "unreported": 0, "fresh": 0, "dropped": {"temperature 0": 200, "held out": 30},
           "heard": heard(7200.0)}, "waiting", "runs",
          "Runs come, and none may be trained on: 200 were sampled at temperature 0.", "let the agent sample at"),
-        ({"frozen": True, "heard": heard(99_000.0, directive("freeze", 90_000), directive("freeze", 9)),
+        ({"heard": heard(99_000.0, directive("freeze", 90_000), directive("freeze", 9)),
           "ordered": NOW - 9999}, "frozen", "thaw", "Frozen since 2027-01-14 07:00 UTC: incident 4711.",
           "evolved thaw"),
         ({"heard": heard(9000.0, directive("freeze", 8000.0), directive("thaw", 60.0))}, "waiting", "outcomes",
@@ -144,7 +144,7 @@ def test_each_agent_has_its_sentence_and_its_remedy(agent: AgentView, sentence: 
     [
         (0, {}, "none yet", ""),
         (40, {}, "all 40", ""),
-        (40, {"side call": 20, "no token ids from /v1/messages": 6},
+        (40, {"the lesson moved between turns": 20, "no token ids from /v1/messages": 6},
          "35 % of 40; 6 are of runs that called /v1/messages, and their engine gave no token ids there", "install"),
     ],
 )  # fmt: skip

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.deployment.canary import CanarySettings
+from actors.deployment.swapper import Swapper
 from actors.messages import Directive, Message, Serving, Step, ToolCall, Trajectory, Verdict
 from actors.messages.routes import Routes, read_routes
 from actors.messages.signing import sign
@@ -46,7 +47,7 @@ class Bench:
 
     def _make(self) -> Swapper:
         return Swapper(
-            SwapperSettings(),
+            canary=CanarySettings(),
             store=self.store,
             engines=self.engines,
             runner=self.runner,

@@ -7,7 +7,6 @@ from pathlib import Path
 from actors.experience.experiencer import Experiencer
 from actors.experience.navigator import Navigator
 from actors.experience.probing import Prober
-from actors.experience.probing_round import ProbeSettings
 from actors.experience.skill_trials import SkillReplayer
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Attribution, Directive, Experience, Message, Trajectory
@@ -70,7 +69,7 @@ class World:
         self.draw = self.draw if draw is None else draw
         self.sandbox = self.sandbox if sandbox is None else sandbox
         environment = TravelDesk(self.desk)
-        prober = Prober(ProbeSettings(), environment=environment, player=self._play, clock=lambda: self.now)
+        prober = Prober(environment=environment, player=self._play, clock=lambda: self.now)
         self.actor = Experiencer(
             store=self.store, draw=self.draw, prober=prober if self.sandbox else None, clock=lambda: self.now,
             tester=SkillReplayer(environment) if self.sandbox else None, extractor=self.extractor,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.experience.probing import Player, Prober
-from actors.experience.probing_round import EPISODES, ProbeReport, ProbeSettings
+from actors.experience.probing_round import EPISODES, ProbeReport
 from actors.messages import Trajectory
 from actors.ports.environments import Episode
 from actors.ports.errors import EnvironmentFailed
@@ -31,7 +31,7 @@ def prober(tmp_path: Path, drift: Drift, player: Player, **settings: str) -> Pro
     """Of the desk after a drift."""
     drift.write(tmp_path / "desk.json")
     desk = TravelDesk(tmp_path / "desk.json")
-    return Prober(ProbeSettings(**settings), environment=desk, player=player, clock=lambda: 5.0)
+    return Prober(environment=desk, player=player, clock=lambda: 5.0, **settings)
 
 
 def told(report: ProbeReport) -> set[tuple[str, str, str]]:

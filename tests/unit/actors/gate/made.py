@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from actors.gate.gatekeeper import Gatekeeper, GatekeeperSettings
+from actors.gate.gatekeeper import Gatekeeper
 from actors.gate.sandbox_trial import Comparison
 from actors.kinds.holdout import held_out
 from actors.messages import (
@@ -68,7 +68,7 @@ class Bench:
 
     def build(self, **settings) -> Gatekeeper:
         return Gatekeeper(
-            GatekeeperSettings(**{"gate_every": 1, "gate_seconds": 60.0, **settings}),
+            **{"gate_every": 1, "gate_seconds": 60.0, **settings},
             store=self.store, shadow=self.engine, shadow_name="shadow", runner=self.runner, trial=self.trial,
             versions=self.path, key=self.key, clock=self.clock, times=self.times, loaded=self.heard.append,
         )  # fmt: skip

@@ -5,7 +5,7 @@ import shutil
 import msgspec
 import pytest
 
-from actors.messages import Directive
+from actors.messages import Candidate, Directive, Verdict
 from actors.messages.signing import record_problem
 from actors.ports.store import SwapReport
 from actors.system.errors import DependencyUnavailable
@@ -107,7 +107,7 @@ async def test_only_the_newest_of_several_is_loaded_and_all_are_recorded(bench):
     (verdict,) = await bench.hear(*(bench.make(version, version - 1) for version in (1, 2, 3)))
     assert (verdict.version, bench.runner.calls) == (3, [("shadow", 3)])
     assert bench.gate.counts["skipped"] == 2
-    assert [item.version for item in await bench.store.candidates()] == [3, 2, 1]
+    assert [item.version for item in await bench.store.newest(Candidate)] == [3, 2, 1]
     old = msgspec.structs.replace(bench.made[2], id="late", created=1.0)
     assert (await bench.hear(old), bench.engine.current) == ([], 3), "one that comes late changes nothing"
 
@@ -135,7 +135,7 @@ async def test_missing_evidence_is_no_verdict_uses_up_no_attempts_and_is_asked_a
         assert await bench.tick() == []
     waiting = bench.gate.waiting
     assert (waiting.version, waiting.have, waiting.need, len(bench.trial.asked)) == (1, 5, 32, 11)
-    assert await bench.store.verdicts() == []
+    assert await bench.store.newest(Verdict) == []
     bench.trial.says = "promote"
     (verdict,) = await bench.tick()
     assert (verdict.decision, bench.gate.waiting) == ("promote", None)

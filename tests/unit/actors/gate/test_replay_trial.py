@@ -1,19 +1,21 @@
 """The gate without a sandbox: what decides, and what a party that lies can do about it."""
 
-import msgspec
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from actors.gate import replay_trial
-from actors.gate.replay_trial import ReplayTrial, ReplayTrialSettings
+from actors.gate.replay_trial import ReplayTrial
 from actors.messages import Processing
 from actors.system.errors import DependencyUnavailable
 from tests.support.fakes import FakeEngine, FakeStore
 from tests.unit.actors.gate.made import HELD_OUT, NOT_HELD_OUT, loader, production
 
 pytestmark = pytest.mark.anyio
-SETTINGS = ReplayTrialSettings(least=10, margin=0.1, small_step=0.0)
+SETTINGS: dict[str, Any] = {"least": 10, "margin": 0.1, "small_step": 0.0}
 """By outcomes alone, unless a test says otherwise."""
-DEFAULTS = ReplayTrialSettings(small_step=0.0)
+DEFAULTS: dict[str, Any] = {"small_step": 0.0}
 SHIFT = 0.1
 
 
@@ -63,9 +65,9 @@ class Scoring(FakeEngine):
         return values
 
 
-async def compare(traffic: Traffic, engine: FakeEngine, settings: ReplayTrialSettings = SETTINGS, **changes):
+async def compare(traffic: Traffic, engine: FakeEngine, settings: Mapping[str, Any] = SETTINGS, **changes):
     engine.current = 1
-    trial = ReplayTrial(msgspec.structs.replace(settings, **changes), engine=engine, store=traffic.store)
+    trial = ReplayTrial(engine=engine, store=traffic.store, **{**settings, **changes})
     return await trial.compare(1, 0, [0], loader(engine))
 
 
@@ -149,7 +151,7 @@ async def test_it_is_looked_at_again_only_for_new_runs_though_a_full_window_does
     monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
     monkeypatch.setattr(replay_trial, "SCORED", 64)
     traffic, engine = honest(5, each=64), Scoring(0.0, 0.02)
-    trial = ReplayTrial(DEFAULTS, engine=engine, store=traffic.store)
+    trial = ReplayTrial(engine=engine, store=traffic.store, **DEFAULTS)
 
     async def look() -> str:
         engine.current = 1

@@ -2,6 +2,8 @@
 
 import random
 
+import msgspec
+
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import ENOUGH, KNOWN, PLACES, REST, Levels
 from actors.messages import Trajectory
@@ -69,7 +71,7 @@ def test_a_flood_of_one_party_pushes_out_no_kind_of_others() -> None:
         words = f"{number:x}zq {number * 7919:x}wv".translate(str.maketrans("0123456789", "ghijklmnop"))
         levels.tell(run(number, words, caller="loud", role=f"odd#{number}"))
     assert levels.kind(ASKED[0]) == kind != REST
-    assert len(levels.to_save()) < 200 * KNOWN + 1000 * PLACES
+    assert len(msgspec.msgpack.encode(levels.state())) < 200 * KNOWN + 1000 * PLACES
 
 
 def test_asking_learns_nothing() -> None:

@@ -82,9 +82,9 @@ def test_it_never_learns_from_what_it_said_itself(taught) -> None:
     assert len(taught.model) == before
 
 
-def test_side_calls_the_sandbox_and_repeats_are_left_out() -> None:
+def test_the_sandbox_and_repeats_are_left_out() -> None:
     known = Provisional()
-    for one in (run(1, source="sandbox"), run(2, side_of="r1"), run(3), run(3)):
+    for one in (run(1, source="sandbox"), run(3), run(3)):
         known.saw(one)
     assert known.counts["runs"] == 1
 

@@ -135,37 +135,40 @@ async def test_an_agent_key_takes_whole_trajectories_that_it_had_a_call_in(kept:
     assert {one.id for one in await kept.store.unjoined_feedback()} == {"f3", "f4"}, "what named an open run goes too"
 
 
-async def test_side_calls_and_continuations_go_too_to_any_depth(kept: Kept) -> None:
+async def test_continuations_go_too_to_any_depth(kept: Kept) -> None:
     await kept.run("a")
-    await kept.run("title", side_of="a")
     await kept.run("later", continues="a")
     await kept.run("last", continues="later")
     await kept.run("other")
     scope = await kept.forget(Selector(trajectories=("a",)))
-    assert scope.trajectories == ("a", "last", "later", "title")
+    assert scope.trajectories == ("a", "last", "later")
 
 
 async def test_versions_that_saw_it_are_listed_with_their_heirs_and_where_they_serve(kept: Kept) -> None:
-    await kept.run("a")
-    await kept.run("b")
-    order = BatchOrder(id="o", path="/b/o.batch", sha256="", size=0, trajectories=("a", "b"), created=1.0)
-    late = BatchOrder(id="late", path="/b/late.batch", sha256="", size=0, trajectories=("a",), created=2.0)
+    for key in ("a", "b", "c", "d"):
+        await kept.run(key, continues="a" if key in "cd" else "")
 
-    def version(number: int, *batches: str) -> Candidate:
+    def order(key: str, *runs: str) -> BatchOrder:
+        return BatchOrder(id=key, path=f"/b/{key}.batch", sha256="", size=0, trajectories=runs)
+
+    def version(number: int, *batches: str, answer: str = "trained") -> Candidate:
         return Candidate(
-            id=f"v{number}", version=number, parent=number - 1, path="", files=(), manifest="", batch_ids=batches
-        )
+            id=f"v{number} {answer}", version=number, parent=number - 1, path="", files=(), manifest="",
+            batch_ids=batches, answer=answer,
+        )  # fmt: skip
 
     serving = Serving(id="s", engine="one", version=3, previous=1, path="", result="swapped", since=9.0)
-    await kept.store.save([order, late, version(1), version(2, "o"), version(3), serving])
+    await kept.store.save([order("o", "a", "b"), order("late", "c"), order("skipped", "d"), serving])
+    # An answer to a skipped order names the version that stands, which saw nothing of it.
+    await kept.store.save([version(1), version(1, "skipped", answer="skipped"), version(2, "o"), version(3)])
     scope = await kept.forget(Selector(trajectories=("a",)))
     assert scope.versions == (
         Touched(version=2, trajectories=1), Touched(version=3, trajectories=0, engines=("one",)),
     )  # fmt: skip
-    assert (scope.batches, scope.unanswered) == (("late", "o"), ("late",))
-    assert scope.files == ("/b/late.batch", "/b/o.batch")
+    assert (scope.batches, scope.unanswered) == (("late", "o", "skipped"), ("late",))
+    assert scope.files == ("/b/late.batch", "/b/o.batch", "/b/skipped.batch")
     again = await kept.forget(Selector(trajectories=("a",)))
-    assert again.versions == scope.versions
+    assert again.versions == scope.versions, "found by what the order names"
     assert again.empty
 
 
@@ -189,7 +192,7 @@ async def test_what_an_actor_makes_of_forgotten_things_is_neither_written_nor_se
     assert [item.id.split(":")[1] for item in written or ()] == ["sound", "given-up"]
     assert await kept.store.trajectory("rebuilt") is None
     assert [lesson.id for lesson in await kept.store.experiences()] == ["given-up"]
-    assert await kept.store.batches() == []
+    assert await kept.store.newest(BatchOrder) == []
     assert (await kept.store.counts())["forgotten_refused"] == 3
     # What was refused of traffic is gone for whoever else has it in hand; a lesson may be drawn again from others.
     assert await kept.store.tombstoned(["rebuilt", "drawn", "order"]) == {"rebuilt"}
@@ -246,7 +249,7 @@ REACHED = {
 BY_LESSON = {"experiences", "embeddings"}
 """By what is done to lessons."""
 ONLY_IDS_AND_FIGURES = {
-    "batches", "batch_members", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
+    "batches", "candidates", "candidate_batches", "verdicts", "servings", "directives", "audit",
     "processed", "forgotten", "state", "leases",
 }  # fmt: skip
 

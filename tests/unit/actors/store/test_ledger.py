@@ -25,16 +25,16 @@ async def test_commit_marks_saves_and_queues_at_once(store: Store) -> None:
     assert await store.processed("gate", ["a", "b", "c"]) == {"a", "b"}
     assert await store.processed("other", ["a"]) == set()
     assert [item.id for item in await store.unpublished("gate", 10)] == ["x", "y"]
-    assert [found.id for found in await store.directives()] == ["d"]
+    assert [found.id for found in await store.newest(Directive)] == ["d"]
     await store.save([Directive(id="d", kind="thaw", reason="", origin="", created=9.0)])
-    assert [found.kind for found in await store.directives()] == ["freeze"], "what comes twice changes nothing"
+    assert [found.kind for found in await store.newest(Directive)] == ["freeze"], "what comes twice changes nothing"
 
 
 async def test_commit_with_a_processed_input_writes_nothing(store: Store) -> None:
     await store.commit("gate", ["a"], [], [])
     assert await store.commit("gate", ["b", "a"], [directive("d")], [out("x")]) is None
     assert await store.processed("gate", ["b"]) == set()
-    assert await store.directives() == []
+    assert await store.newest(Directive) == []
     assert await store.unpublished("gate", 10) == []
 
 
@@ -45,7 +45,7 @@ async def test_commit_that_cannot_save_a_record_leaves_no_mark(store: Store) -> 
     with pytest.raises(TypeError, match="Stray"):
         await store.commit("gate", ["a"], [directive("d"), Stray(id="s")], [])
     assert await store.processed("gate", ["a"]) == set()
-    assert await store.directives() == []
+    assert await store.newest(Directive) == []
 
 
 async def test_published_output_is_not_queued_again(store: Store) -> None:

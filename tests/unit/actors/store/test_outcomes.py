@@ -143,4 +143,4 @@ async def test_what_an_order_came_to_stands_whatever_is_reported_later(
     assert await say(store, 0.0) == [0]
     await store.save([made, Dropped(id="a", reason="held out")])
     found = await story(store)
-    assert (found.came, found.dropped, found.guessed, found.outcome, found.told) == (came, "", 0.7, 0.0, CLOSED)
+    assert (found.came, found.guessed, found.outcome, found.told) == (came, 0.7, 0.0, CLOSED)

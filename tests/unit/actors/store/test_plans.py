@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from actors.messages import Step, Trajectory
+from actors.messages import Feedback, Step, Trajectory
 from actors.store import Store, runs
 from actors.store.agents import agents
 from actors.store.browsing import Wanted, browse
@@ -15,23 +15,27 @@ from actors.store.erasing import Selector, find
 from actors.store.outcomes import newest_late
 from actors.store.retention import due
 from actors.store.stories import history, numbers, why
-from actors.store.waiting import claimed
+from actors.store.waiting import claimed, place
 
 pytestmark = pytest.mark.anyio
 RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source="production", started=0.0, ended=1.0)
 ASKED: dict[str, Callable[[Connection], object]] = {
-    "outcomes of a version": lambda c: runs.judged_outcomes(c, 7, limit=384, until=5.0),
+    "outcomes of a version": lambda c: runs.recent_outcomes(c, version=7, limit=384, until=5.0),
     "exam": lambda c: runs.exam(c, reported=True, limit=256),
     "versions": lambda c: (history(c, 50), numbers(c)),
     "why": lambda c: why(c, 7),
     "agents": lambda c: agents(c, 5.0),
     "page of runs": lambda c: browse(c, Wanted(tenant="t", words="w", after=(5.0, "a"))),
     "late outcomes": lambda c: newest_late(c, 5.0, 64),
-    "what waited for a run": lambda c: claimed(c, [RUN], ()),
+    "what waited for a run": lambda c: claimed(c, [RUN], ["z"], ()),
+    "whose a report is": lambda c: place(
+        c, Feedback(id="f", received=1.0, trajectory_id="t", exchange_id="x", response_id="r", custom_id="u")
+    ),
+    "calls beside a run": lambda c: runs.calls_beside(c, 2000),
     "what is too old": lambda c: [
         due(c, kind, 5.0, 9) for kind in ("trajectories", "feedback", "exchanges", "batches")
     ],
-    "what is to be forgotten": lambda c: find(c, Selector(caller="k", trajectories=("a",))),
+    "what is to be forgotten": lambda c: find(c, Selector(caller="k")),
     "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from actors.messages import Candidate
 from actors.store import SchemaMismatch, Store
 from actors.store.archive import ask
 from actors.store.audit import verify
@@ -51,7 +52,7 @@ async def test_of_several_that_open_it_at_once_one_makes_the_tables_and_the_othe
         for store in stores:
             group.start_soon(store.open)
     for store in stores:
-        assert await store.candidates() == []
+        assert await store.newest(Candidate) == []
         await store.aclose()
 
 
@@ -67,5 +68,5 @@ async def test_a_store_that_was_no_wal_waits_for_who_writes_to_it(tmp_path: Path
             group.start_soon(store.open)
             await anyio.sleep(0.3)
             other.execute("COMMIT")
-    assert await store.candidates() == []
+    assert await store.newest(Candidate) == []
     await store.aclose()

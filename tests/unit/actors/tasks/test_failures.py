@@ -17,7 +17,7 @@ from actors.store.tables import TaskSources
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks import failures
-from actors.tasks.failures import FailureSettings, LiveFailures
+from actors.tasks.failures import LiveFailures
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk
@@ -65,15 +65,15 @@ class Urged(Curriculum):
 
 
 class Bench:
-    """Failures of a desk whose sandbox plays the families A and B."""
+    """Failures of a desk; of its tasks the curriculum knows the families A and B."""
 
     def __init__(self, store: Store, exam: bool = False) -> None:
         self.store, self.urged, self.exam = store, Urged(), exam
         self.actor = self.make()
 
-    def make(self, searcher=None) -> LiveFailures:
+    def make(self, searcher=None, kinds: Curriculum | None = None) -> LiveFailures:
         return LiveFailures(
-            FailureSettings(), store=self.store, environment=TravelDesk(), mix="AB", kinds=self.urged,
+            store=self.store, environment=TravelDesk(), families=None, kinds=kinds or self.urged,
             searcher=searcher, exam=lambda key: self.exam,
         )  # fmt: skip
 
@@ -108,7 +108,7 @@ async def outcome(task: Task, calls: list[ToolCall]) -> float | None:
     return await episode.evaluate()
 
 
-async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store: Store) -> None:
+async def test_a_kind_that_the_curriculum_knows_has_its_weight_raised(store: Store) -> None:
     bench = Bench(store)
     failing = [run(f"f{n}", "A", good=False) for n in range(3)]
     await bench.met(*failing)
@@ -119,10 +119,9 @@ async def test_a_kind_that_the_sandbox_plays_anyway_has_its_weight_raised(store:
     assert len(bench.urged.clusters) == 1, "each failure is used once"
 
 
-async def test_a_kind_that_the_environment_has_and_the_sandbox_does_not_play_becomes_its_own_tasks(
-    store: Store,
-) -> None:
+async def test_a_kind_that_the_environment_has_and_nobody_knows_becomes_its_own_tasks(store: Store) -> None:
     bench = Bench(store)
+    bench.actor = bench.make(kinds=Curriculum())
     await bench.met(*[run(f"f{n}", "C", good=False) for n in range(3)])
     tasks = await bench.tasks()
     assert len(tasks) == 6
@@ -270,8 +269,8 @@ COUNTED = {
         False, {"seen": 3, "no_way": 3, "urged": 3},
     ),
     "held out": (lambda: failing(family="C"), True, {"held_out": 3}),
-    "successes, side calls and the sandbox's own": (
-        lambda: [run("a", "C", good=True), *failing(1, side_of="a"), *failing(1, source="sandbox")], False, {},
+    "successes and the sandbox's own": (
+        lambda: [run("a", "C", good=True), *failing(1, source="sandbox")], False, {},
     ),
     "in circles without an outcome": (
         lambda: [attributed("loop", steps=CIRCLES * 6, outcome=None), attributed("calm", steps=CIRCLES, outcome=None)],

@@ -8,7 +8,7 @@ import pytest
 
 from actors.messages import Step, Task
 from actors.ports.models import Grade
-from actors.tasks.searching import SearchSettings, ShadowSearch
+from actors.tasks.searching import ShadowSearch
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from tests.support.fakes import FakeEngine, FakeEnvironment, FakeEpisode
 
@@ -45,7 +45,7 @@ class Worlds(FakeEnvironment):
 def search(skill: float, grader: Winning, **settings) -> tuple[ShadowSearch, Worlds]:
     worlds = Worlds()
     made = ShadowSearch(
-        SearchSettings(**settings), engine=FakeEngine(skill={0: skill}), clock=lambda: 1.0,
+        **settings, engine=FakeEngine(skill={0: skill}), clock=lambda: 1.0,
         environment=SyntheticTasks(worlds, grader), grader=grader, rng=random.Random(1),
     )  # fmt: skip
     return made, worlds

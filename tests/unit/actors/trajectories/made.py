@@ -7,8 +7,8 @@ from typing import Any
 from actors.messages import Exchange, Feedback, Hints, Message, Trajectory, pack_array
 from actors.store import Store
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK
-from actors.trajectories.assembler import Assembler, AssemblerSettings
-from actors.trajectories.builder import build_all
+from actors.trajectories.assembler import Assembler
+from actors.trajectories.builder import build
 from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Closing, Limits, Stitcher
 from tests.support.driving import Driver
@@ -73,20 +73,20 @@ def mirrored(name: str, messages: list[dict], *, at: float) -> Exchange:
     return call(name, messages, says(""), at=at, source="mirror", status=0, response=b"", response_id="")
 
 
-def stitcher_of(*messages: Message, share: bool = False, **limits: Any) -> Stitcher:
+def stitcher_of(*messages: Message, **limits: Any) -> Stitcher:
     """All that came at time 0."""
     stitcher = Stitcher(Limits(**limits))
     for message in messages:
         if isinstance(message, Exchange):
-            stitcher.add(read_turn(message, keys_share_runs=share), 0.0)
+            stitcher.add(read_turn(message), 0.0)
         elif isinstance(message, Feedback):
             stitcher.hear(message, 0.0)
     return stitcher
 
 
 def built(closings: Sequence[Closing]) -> list[Trajectory]:
-    """All that comes of them, what is beside a main line too."""
-    runs = [one.run for closing in closings for one in build_all(closing)]
+    """What comes of them."""
+    runs = [build(closing).run for closing in closings]
     return sorted(runs, key=lambda run: (run.goal, run.started, run.id))
 
 
@@ -95,11 +95,11 @@ def closed(*messages: Message, at: float = 10_000.0, **fields: Any) -> list[Traj
     return built(stitcher_of(*messages, **fields).close_due(at))
 
 
-def lines(*messages: Message) -> tuple[Trajectory, list[Trajectory]]:
-    """The main line, and what is beside it, of all that is one closing."""
+def lines(*messages: Message) -> tuple[Trajectory, list[str]]:
+    """The main line, and the calls beside it, of all that is one closing."""
     (closing,) = stitcher_of(*messages).close_due(10_000.0)
-    main, *sides = build_all(closing)
-    return main.run, [side.run for side in sides]
+    found = build(closing)
+    return found.run, [turn.id for turn in found.beside]
 
 
 def names(run: Trajectory) -> str:
@@ -107,11 +107,12 @@ def names(run: Trajectory) -> str:
     return " ".join(step.exchange_id.removeprefix("x-default-") for step in run.steps)
 
 
-def stitched(runs: Sequence[Trajectory]) -> dict[str, object]:
-    """How sure each run is, or that it is beside another one, by its calls."""
-    for run in runs:
-        assert not run.side_of or (run.trainable, run.why_not) == (False, "side call")
-    return {names(run): "side" if run.side_of else run.confidence for run in runs}
+def stitched(*messages: Message) -> dict[str, object]:
+    """How sure each run is, by its calls, and which calls are beside one."""
+    found = [build(closing) for closing in stitcher_of(*messages).close_due(10_000.0)]
+    return {names(one.run): one.run.confidence for one in found} | {
+        turn.id: "side" for one in found for turn in one.beside
+    }
 
 
 class Bench:
@@ -120,10 +121,9 @@ class Bench:
     def __init__(self, store: Store) -> None:
         self.store, self.now = store, 5000.0
 
-    async def restart(self, settings: AssemblerSettings | None = None, **fields: Any) -> None:
+    async def restart(self, **fields: Any) -> None:
         """As after kill -9: what was in memory is gone."""
-        rules = settings or AssemblerSettings(idle_seconds=60.0)
-        self.assembler = Assembler(rules, store=self.store, **({"clock": lambda: self.now} | fields))
+        self.assembler = Assembler(store=self.store, **({"clock": lambda: self.now, "idle_seconds": 60.0} | fields))
         self.driver = Driver(self.assembler, self.store)
         await self.assembler.start()
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from actors.messages import Message
+from actors.store.erasing import Selector, find
 from actors.system.streams import TRAFFIC_EXCHANGE
 from tests.support.fakes import Clock
 from tests.support.traffic import exchange, feedback, said_of
@@ -41,14 +42,17 @@ async def test_a_late_exchange_opens_a_trajectory_that_continues_the_closed_one(
     assert (counts["exchanges_open"], counts["feedback_waiting"]) == (0, 0)
 
 
-async def test_a_call_beside_the_main_line_is_stored_and_published_to_nobody(bench: Bench) -> None:
+async def test_a_call_beside_the_main_line_is_kept_with_the_run_and_no_step_of_any(bench: Bench) -> None:
     await bench.see(*run_of(), title())
     (run,) = await bench.later()
     assert (names(run), run.trainable) == ("a-0 a-1 a-2", True)
-    (side,) = [found for found in await bench.store.recent_closed(10) if found.id != run.id]
-    assert (side.side_of, side.trainable, side.why_not) == (run.id, False, "side call")
-    assert (await bench.store.counts())["exchanges_open"] == 0
     assert bench.assembler.counts["side_calls"] == 1
+    await bench.restart()
+    await bench.see(title())
+    assert await bench.later() == [], "it opens no run of its own, and comes again in vain"
+    assert (await bench.store.counts())["exchanges_open"] == 0
+    scope = await bench.store.ask(find, Selector(trajectories=(run.id,)))
+    assert title().id in scope.exchanges, "who forgets the run forgets it too"
 
 
 async def test_links_are_counted_by_signal_and_confidence(bench: Bench) -> None:

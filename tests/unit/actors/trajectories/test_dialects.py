@@ -9,6 +9,7 @@ from actors.dialects import DIALECTS, read_conversation
 from actors.dialects.conversation import Conversation, Item
 from actors.messages import Exchange, ToolCall
 from actors.messages.dialects import ENDINGS, dialect_at
+from actors.ports.parsed_calls import offered
 
 CHAT, COMPLETIONS, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
 
@@ -56,6 +57,19 @@ ANSWERS: list[tuple[str, object, list[Item]]] = [
     *((RESPONSES, output(type="output_text", text="a") | {"incomplete_details": why}, [WORD])
       for why in ("stop", None, {})),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "called"),
+    [
+        ("web_search_preview_2025_03_11", "web_search_call"), ("computer_use_preview", "computer_call"),
+        ("local_shell", "local_shell_call"),
+    ],
+)  # fmt: skip
+def test_a_call_of_a_built_in_tool_is_of_one_that_was_offered(kind: str, called: str) -> None:
+    said = read(RESPONSES, {"input": "hi", "tools": [{"type": kind}]}, {"output": [{"type": called, "id": "c1"}]})
+    (call,) = said.answers[0].calls
+    assert offered(said.tools) == {call.name: {}}
 
 
 @pytest.mark.parametrize(("endpoint", "response", "answers"), ANSWERS)

@@ -6,7 +6,6 @@ import pytest
 from actors.messages import Sampling
 from actors.messages.sampling import NUMBERS
 from actors.ports.errors import EngineRejected, EngineUnavailable
-from actors.trajectories.assembler import AssemblerSettings
 from actors.trajectories.engine_defaults import EngineDefaults
 from tests.support.traffic import exchange, feedback
 from tests.unit.actors.trajectories.made import Bench
@@ -14,7 +13,7 @@ from tests.unit.actors.trajectories.made import Bench
 pytestmark = pytest.mark.anyio
 QWEN = Sampling(temperature=0.7, top_p=0.8, top_k=20, repetition_penalty=1.05)
 UNSAID = Sampling(unsaid=("temperature", *NUMBERS))
-STRICT = Sampling(forced=True, bent_by="strict tools")
+STRICT = Sampling(bent_by="strict tools")
 
 
 class Engine:
@@ -43,8 +42,8 @@ class Engine:
         (QWEN, Sampling(temperature=1.0, unsaid=NUMBERS[1:]), Sampling(top_k=20, repetition_penalty=1.05)),
         (QWEN, Sampling(top_p=0.9), Sampling(top_p=0.9)),
         (STRICT, UNSAID, STRICT),
-        (STRICT, msgspec.structs.replace(UNSAID, forced=True, bent_by="logit_bias"),
-         Sampling(forced=True, bent_by="logit_bias")),
+        (STRICT, msgspec.structs.replace(UNSAID, bent_by="logit_bias"),
+         Sampling(bent_by="logit_bias")),
     ],
 )  # fmt: skip
 async def test_what_a_request_says_goes_before_what_the_engine_does(
@@ -69,7 +68,7 @@ async def test_an_engine_is_asked_once_a_minute_and_only_about_calls_that_need_i
 async def test_an_engine_that_does_not_say_is_not_believed_to_do_nothing(error: Exception) -> None:
     engine = Engine(error)
     found = await engine.of()
-    assert (found.forced, found.bent_by) == (True, "unknown sampling defaults")
+    assert found.bent_by == "unknown sampling defaults"
     await engine.of()
     assert engine.asked == 1
     engine.now, engine.says = 11.0, QWEN
@@ -80,7 +79,7 @@ async def test_an_engine_that_does_not_say_is_not_believed_to_do_nothing(error: 
 
 async def test_a_run_says_how_it_was_really_sampled(bench: Bench) -> None:
     for name, why, rows in (("processed", "", [(0.7, QWEN.processing)]), ("raw", "temperature", [])):
-        await bench.restart(AssemblerSettings(processed_logprobs=("processed",)), engines={name: Engine(QWEN)})
+        await bench.restart(processed_logprobs=("processed",), engines={name: Engine(QWEN)})
         await bench.see(exchange(name, 0, engine=name, sampling=UNSAID), feedback(name, 0, 1.0))
         (run,) = await bench.later()
         assert run.why_not == why

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.credit.attributor import Attributor, AttributorSettings
+from actors.credit.attributor import Attributor
 from actors.messages import Attributed, Attribution, Exchange, Feedback, Hints, OutcomeChanged, StepLabel, Trajectory
 from actors.system.streams import TRAJECTORY_CLOSED
 from tests.support.driving import Driver
@@ -48,7 +48,7 @@ def of_step(**fields: Any) -> Feedback:
 
 
 async def labels(bench: Bench, run: Trajectory) -> list[str]:
-    attributor = Driver(Attributor(AttributorSettings(), judge=Good(), store=bench.store), bench.store)
+    attributor = Driver(Attributor(judge=Good(), store=bench.store), bench.store)
     (found,) = await attributor.feed(TRAJECTORY_CLOSED, run)
     assert isinstance(found, Attributed)
     return [label.label for label in found.attribution.labels]
@@ -133,6 +133,51 @@ async def test_feedback_by_a_response_id_that_came_again_is_of_the_newest_call_b
     outcomes = {run.id: run.outcome for run in await bench.store.recent_closed(10)}
     for calls, outcome in ((old, 0.0), (new, 1.0)):
         assert outcomes[await bench.store.find_trajectory(said(exchange_id=calls[0].id))] == outcome
+
+
+@pytest.mark.parametrize("when", ["before", "at once", "an hour later", "after a restart", "forgotten"])
+async def test_who_rates_a_title_does_not_rate_the_work(bench: Bench, when: str) -> None:
+    thumb = said(0.0, response_id="r-title")
+    if when in ("before", "forgotten"):
+        await bench.see(thumb)
+    if when == "forgotten":
+        bench.now += 3 * DAY
+        await bench.restart()
+    await bench.see(*CALLS, title(2, started=125.0), *([thumb] if when == "at once" else []))
+    (run,) = await bench.later()
+    if when in ("an hour later", "after a restart"):
+        bench.now += HOUR
+        if when == "after a restart":
+            await bench.restart()
+        assert await bench.see(thumb) == []
+    assert await bench.outcome(run) is None
+    assert [one.id for one in await said_of(bench.store, run.id)] == ["f"]
+    assert await bench.see(said(1.0, key="g", received=9000.0, **BY_ID["response"])) == [
+        OutcomeChanged(id=run.id, revision=0)
+    ]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_a_trajectory_id_that_several_keys_use_means_that_of_the_reports_own_key(
+    bench: Bench, closed: bool
+) -> None:
+    hints = Hints(trajectory_id="nightly")
+    await bench.see(exchange("a", 0, caller="key-a", hints=hints), exchange("b", 0, caller="key-b", hints=hints))
+    runs = {run.caller: run for run in await bench.later()} if closed else {}
+    await bench.see(
+        said(1.0, key="f-grader", caller="key-g", trajectory_id="nightly"),
+        said(0.5, key="f-b", caller="key-b", trajectory_id="nightly"),
+    )
+    runs = runs or {run.caller: run for run in await bench.later()}
+    assert (await bench.outcome(runs["key-a"]), await bench.outcome(runs["key-b"])) == (None, 0.5)
+    assert (await bench.store.counts())["feedback_waiting"] == 1, "nobody knows which of the two a grader means"
+
+
+async def test_a_report_of_another_key_finds_the_run_that_alone_has_the_id(bench: Bench) -> None:
+    await bench.see(exchange("a", 0, caller="key-a", hints=Hints(trajectory_id="nightly")))
+    await bench.see(said(1.0, caller="key-g", trajectory_id="nightly"))
+    (run,) = await bench.later(1.0)
+    assert run.outcome == 1.0
 
 
 async def test_who_names_the_trajectory_means_its_main_line_and_not_the_calls_beside_it(bench: Bench) -> None:

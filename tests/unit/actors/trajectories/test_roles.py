@@ -132,8 +132,8 @@ def test_agents_that_work_together(made: list, who: list, handed: list, back: st
     ],
 )
 def test_a_title_or_a_summary_is_still_beside_the_work_of_several_agents(asked: str, answer: str) -> None:
-    run, (side,) = lines(*session(), said("title", "You write titles.", [user(asked)], says(answer), at=5.0))
-    assert (names(run), names(side), side.side_of) == ("p1 w1 w2 p2", "title", run.id)
+    run, sides = lines(*session(), said("title", "You write titles.", [user(asked)], says(answer), at=5.0))
+    assert (names(run), sides) == ("p1 w1 w2 p2", ["title"])
 
 
 MONDAY = "You are a desk of our shop and serve Anna as well as you can, in short and plain words, on Monday."

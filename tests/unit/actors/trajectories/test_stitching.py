@@ -193,7 +193,7 @@ STITCHED: dict[str, tuple[list, dict[str, object]]] = {
 
 @pytest.mark.parametrize(("messages", "expected"), STITCHED.values(), ids=STITCHED)
 def test_which_calls_are_a_run_and_how_sure_that_is(messages: list, expected: dict[str, object]) -> None:
-    assert stitched(closed(*messages)) == expected
+    assert stitched(*messages) == expected
 
 
 NAMING = {
@@ -203,7 +203,7 @@ NAMING = {
 
 
 @pytest.mark.parametrize("how", NAMING)
-def test_naming_another_keys_ids_does_not_write_into_its_run_unless_keys_share_runs(how: str) -> None:
+def test_naming_another_keys_ids_does_not_write_into_its_run(how: str) -> None:
     said = json.loads(exchange("a", 1).request)
     said["messages"][0]["content"] = "Do what I say."
     if how != "tool call":
@@ -211,7 +211,7 @@ def test_naming_another_keys_ids_does_not_write_into_its_run_unless_keys_share_r
     first = exchange("a", 0, caller="key-a", hints=Hints() if how == "response" else NAMING[how])
     later = exchange("a", 1, caller="key-b", hints=NAMING[how], request=json.dumps(said).encode())
     assert sorted(map(names, closed(first, later))) == ["a-0", "a-1"]
-    assert list(map(names, closed(first, later, share=True))) == ["a-0 a-1"]
+    assert list(map(names, closed(first, msgspec.structs.replace(later, caller="key-a")))) == ["a-0 a-1"]
 
 
 def after(*messages: Exchange) -> Stitcher:
@@ -238,8 +238,11 @@ EXPLICIT = exchange("s", 0, explicit=True, started=100.0)
         (EXPLICIT, exchange("n", 0, hints=Hints(trajectory_id="s"), started=2000.0), ""),
     ],
 )
-def test_a_call_for_a_closed_trajectory_is_late(first: Exchange, later: Exchange, of: str) -> None:
-    assert after(first).late_for(read_turn(later)) == of
+def test_a_call_for_a_closed_trajectory_continues_it(first: Exchange, later: Exchange, of: str) -> None:
+    stitcher = after(first)
+    stitcher.add(read_turn(later), 2000.0)
+    (run,) = built(stitcher.close_due(9000.0))
+    assert run.continues == of
 
 
 def test_a_user_who_comes_back_after_the_end_continues_the_conversation() -> None:
@@ -299,12 +302,10 @@ def test_any_order_with_duplicates_gives_the_same_trajectories(order: list, repe
     seed.shuffle(again)
     expected = closed(*sorted(order, key=lambda message: message.id))
     assert closed(*again) == expected
-    main = [run for run in expected if not run.side_of]
-    assert [(run.goal[-1], len(run.steps), run.closed_by, run.confidence) for run in main] == [
+    assert [(run.goal[-1], len(run.steps), run.closed_by, run.confidence) for run in expected] == [
         ("a", 4, "feedback", 1.0), ("b", 4, "feedback", 1.0), ("m", 3, "idle", 0.6), ("n", 3, "idle", 0.8),
         ("p", 3, "idle", 1.0), ("q", 3, "idle", 1.0), ("s", 2, "feedback", 1.0),
     ]  # fmt: skip
-    assert sorted(names(run) for run in expected if run.side_of) == ["x-again", "x-title"]
 
 
 FIRST, FINAL = exchange("a", 0), feedback("a", 1, 0.5)
@@ -336,11 +337,9 @@ ENDS: dict[str, tuple[list, float, list]] = {
     "of one step by number": ([*run_of(), feedback("a", 1, 0.0, step=1)], 9000.0, [(None, "idle")]),
     "who rates a title does not rate the work": (
         [*run_of(), title(), feedback("a", 9, 0.0, response_id="r-title")], 9000.0,
-        [(None, "feedback"), (0.0, "feedback")],
+        [(None, "feedback")],
     ),
-    "nor the other way round": (
-        [*run_of(), title(), feedback("a", 2, 1.0)], 9000.0, [(1.0, "feedback"), (None, "feedback")],
-    ),
+    "of the work": ([*run_of(), title(), feedback("a", 2, 1.0)], 9000.0, [(1.0, "feedback")]),
 }  # fmt: skip
 
 
@@ -364,6 +363,9 @@ def test_what_is_open_is_bounded() -> None:
     assert (waits.waiting, waits.feedback_evicted) == (2, 2)
     waits.close_due(3600.0)
     assert (waits.waiting, waits.feedback_evicted) == (0, 4)
+    kept = stitcher_of(FIRST, RATED, feedback("nobody", 0), idle_seconds=9000.0, feedback_seconds=3600.0)
+    kept.close_due(3600.0)
+    assert (kept.waiting, kept.feedback_evicted) == (1, 1), "what waits for an open run keeps no other"
 
 
 def test_steps_carry_action_and_what_came_back() -> None:
@@ -477,8 +479,8 @@ def test_a_call_that_cannot_be_trained_on_keeps_only_itself_out() -> None:
         ({"redacted": ("prompt",)}, "redacted prompt", "redacted prompt"),
         ({"redacted": ("response",)}, "redacted response", "redacted response"),
         (GREEDY, "temperature 0", "temperature 0"),
-        ({"sampling": Sampling(forced=True, bent_by="logit_bias")}, "logit_bias", "logit_bias"),
-        ({"sampling": Sampling(forced=True, bent_by="strict tools")}, "", ""),
+        ({"sampling": Sampling(bent_by="logit_bias")}, "logit_bias", "logit_bias"),
+        ({"sampling": Sampling(bent_by="strict tools")}, "", ""),
         # What scales or cuts the distribution, and nothing else.
         ({"sampling": Sampling(temperature=0.7)}, "temperature", ""),
         ({"sampling": Sampling(top_p=0.9)}, "top_p", ""),
@@ -495,7 +497,7 @@ def test_what_is_not_trainable_says_why_by_whether_log_probs_are_of_what_was_sam
 
 @pytest.mark.parametrize("shaped_by", ["forced tool choice", "structured output", "strict tools"])
 def test_a_call_that_a_grammar_shaped_may_train_and_says_so(shaped_by: str) -> None:
-    found = read_turn(exchange("a", 1, sampling=Sampling(forced=True, bent_by=shaped_by)))
+    found = read_turn(exchange("a", 1, sampling=Sampling(bent_by=shaped_by)))
     assert (found.why_not, found.processing) == ("", Processing(grammar=True))
 
 

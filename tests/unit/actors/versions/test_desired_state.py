@@ -53,7 +53,7 @@ def test_the_goal_is_what_was_decided_last(events, frozen, serves):
     directives = [event for event in events if isinstance(event, Directive)]
     servings = [event for event in events if isinstance(event, Serving)]
     wanted = plan(["e"], verdicts, directives, servings, frozen=frozen)
-    goal = wanted.goal("e", frozen=frozen, canary="e")
+    goal = wanted.goal("e")
     assert (goal and goal.version) == serves
 
 

@@ -410,9 +410,9 @@ def test_what_cannot_be_read_is_kept_and_says_so(answer: object, fields: dict, t
     assert (exchange.request, exchange.model, exchange.status) == (b"{", "", fields.get("status", 200))
 
 
-FORCED = Sampling(forced=True, bent_by="forced tool choice")
-SHAPED = Sampling(forced=True, bent_by="structured output")
-STRICT = Sampling(forced=True, bent_by="strict tools")
+FORCED = Sampling(bent_by="forced tool choice")
+SHAPED = Sampling(bent_by="structured output")
+STRICT = Sampling(bent_by="strict tools")
 STRICT_TOOLS = {"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}
 
 
@@ -436,8 +436,8 @@ STRICT_TOOLS = {"tools": [{"type": "function", "function": {"name": "f", "strict
         ({"presence_penalty": 0.5, "frequency_penalty": 0.2}, Sampling(presence_penalty=0.5, frequency_penalty=0.2)),
         ({"temperature": "0.7", "top_k": "20", "top_p": "all"}, Sampling(temperature=0.7, top_k=20)),
         ({"logit_bias": {}}, Sampling()),
-        ({"logit_bias": {"5": 3}, "tool_choice": "required"}, Sampling(forced=True, bent_by="logit_bias")),
-        ({"watermarking": True}, Sampling(forced=True, bent_by="watermarking")),
+        ({"logit_bias": {"5": 3}, "tool_choice": "required"}, Sampling(bent_by="logit_bias")),
+        ({"watermarking": True}, Sampling(bent_by="watermarking")),
         (STRICT_TOOLS, STRICT),
         ({"tools": [{"type": "function", "name": "f", "strict": True}], "tool_choice": "auto"}, STRICT),
         (STRICT_TOOLS | {"tool_choice": "none"}, Sampling()),

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import Counter
 
 from actors.deployment.fleet import EngineView, Fleet
-from actors.messages import Verdict
+from actors.messages import Candidate, Verdict
 from actors.messages.signing import record_problem, sign
 from actors.store import Store
 from daemon.cli.output import screen
@@ -115,7 +115,7 @@ async def test_what_the_gate_did_not_promote_needs_force_and_force_a_reason(
 ) -> None:
     await desk.version(tmp_path, 3, decision.removeprefix("forged"))
     if decision == "forged":
-        made = (await desk.store.candidates())[0]
+        made = (await desk.store.newest(Candidate))[0]
         forged = Verdict(
             id="f", version=3, path=made.path, manifest=made.manifest, incumbent=0, decision="promote", reason="",
             signature="ab" * 32,

@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from actors.messages import Directive
 from tests.support.credited import attributed
 from tests.support.experience import Desk, lesson
 
@@ -70,11 +71,11 @@ async def test_an_operators_lesson_is_a_candidate_told_to_all_and_on_record(
     )  # fmt: skip
     assert "jane.doe" not in made["content"]
     assert ([found.id for found in desk.sent], desk.store.edits) == ([made["id"]], 1)
-    (notice,) = await desk.store.directives()
+    (notice,) = await desk.store.newest(Directive)
     assert (notice.kind, notice.reason) == ("notice", "experience add: runbook 12")
     again = (await http.post(BASE, json=body)).json()
     assert (again["added"], again["lesson"]) == (False, made)
-    assert len(await desk.store.directives()) == 1
+    assert len(await desk.store.newest(Directive)) == 1
 
 
 async def test_a_lesson_without_words_or_with_too_many_is_refused(desk: Desk, http: httpx.AsyncClient) -> None:
@@ -113,7 +114,7 @@ async def test_an_operator_moves_a_lesson_to_a_state_that_makes_sense_and_with_a
     told = answer.json()
     assert (told["state"], told["reason"], told["revision"], told["guided"]) == (after, "by hand", 1, [9, 3])
     assert ([(found.id, found.revision) for found in desk.sent], desk.store.edits) == ([("a", 1)], 1)
-    (notice,) = await desk.store.directives()
+    (notice,) = await desk.store.newest(Directive)
     assert notice.details == {"experience": "a", "state": after, "tenant": "acme"}
 
 

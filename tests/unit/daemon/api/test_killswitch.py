@@ -43,7 +43,7 @@ class Bench:
     async def said(self, steps: str) -> list[tuple[str, str]]:
         self.draining, self.steps = anyio.Event(), steps.split()
         await self.kill.watch(self, self.store, self.order)  # type: ignore[arg-type]
-        return [(item.kind, item.origin) for item in reversed(await self.store.directives())]
+        return [(item.kind, item.origin) for item in reversed(await self.store.newest(Directive))]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 
+from actors.messages import Directive
 from daemon.api.admin import AdminOnly, admin_keys, refusal_figures
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
@@ -122,7 +123,7 @@ async def test_a_teaching_key_knows_its_own_tenant_alone_and_drafts_what_an_oper
     change, path = {"change": "activate", "reason": "read it"}, f"/api/experience/{made['id']}/state"
     assert (await door.ask("teach", "POST", path, change)).status_code == 403
     assert (await door.ask("operate", "POST", path, change)).json()["state"] == "active"
-    told = await door.desk.store.directives()
+    told = await door.desk.store.newest(Directive)
     assert {one.details["by"] for one in told} == {door.id("teach"), door.id("operate")}
 
 

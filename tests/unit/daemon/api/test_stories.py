@@ -58,7 +58,7 @@ async def test_a_run_comes_with_its_steps_credit_tokens_lessons_and_reports(
         ("a", True, "when a"), ("gone", False, None),
     ]  # fmt: skip
     assert [one["text"] for one in found["feedback"]] == ["well done"]
-    assert found["lineage"]["batches"] == []
+    assert found["lineage"]["batch"] is None
 
 
 def test_tokens_whose_columns_do_not_fit_are_not_told_and_without_log_probs_there_is_no_mean() -> None:

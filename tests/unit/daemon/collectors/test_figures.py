@@ -8,8 +8,9 @@ from typing import Literal
 import pytest
 from prometheus_client import CollectorRegistry
 
-from actors.credit.attributor import Attributor, AttributorSettings
-from actors.deployment.swapper import Swapper, SwapperSettings
+from actors.credit.attributor import Attributor
+from actors.deployment.canary import CanarySettings
+from actors.deployment.swapper import Swapper
 from actors.messages import Attribution, Exchange, Message, Serving, Step, StepLabel, Trajectory
 from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Received
@@ -36,8 +37,8 @@ class Judge:
 
 async def test_what_a_judge_did_and_cost_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.credit.attributor.BLIND_SHARE", 1.0)
-    settings = AttributorSettings(tokens_per_day=2500, concurrency=1)
-    attributor, registry = Attributor(settings, judge=Judge()), CollectorRegistry()
+    attributor = Attributor(tokens_per_day=2500, concurrency=1, judge=Judge())
+    registry = CollectorRegistry()
     # A hundred twice, once of it blind; of the next hundred labels go before trials.
     batch = [Received(p.trajectory.id, TRAJECTORY_CLOSED, p.trajectory) for p in plays(200)]
     await attributor.handle(batch[:100])
@@ -63,8 +64,8 @@ async def test_an_engine_that_is_away_has_no_version(tmp_path: Path) -> None:
     engines = {"a": FakeEngine("a"), "b": FakeEngine("b")}
     key, keys = key_pair(tmp_path / "keys")
     swapper = Swapper(
-        SwapperSettings(), store=FakeStore(), engines=engines, runner=FakeRunner(*engines.values()), versions=tmp_path,
-        key=key, keys=keys, clock=Clock(),
+        canary=CanarySettings(), store=FakeStore(), engines=engines, runner=FakeRunner(*engines.values()),
+        versions=tmp_path, key=key, keys=keys, clock=Clock(),
     )  # fmt: skip
     engines["b"].down = True
     await swapper.start()

@@ -36,7 +36,7 @@ PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_world_is_played_by_agents_sandbox_and_gate_alike(name: str, tmp_path: Path) -> None:
     config, chosen = World(tmp_path / "run", seed=0, overrides={}, agents={}, world=name).config, WORLDS[name]
-    for part in (values.rollout(config), values.sandbox_trial(config), values.probe(config)):
+    for part in (values.rollout(config), values.sandbox_trial(config)):
         limits = (chosen.families, chosen.max_steps, chosen.max_tokens)
         assert (part.families, part.max_steps, part.max_tokens) == limits
     assert config.model.path == str(chosen.warm_start)

@@ -8,7 +8,7 @@ import pytest
 from actors.curation.curator import Curator
 from actors.curation.pool import CuratorSettings
 from actors.experience.forgetting import forget
-from actors.messages import Attributed, decode_batch
+from actors.messages import Attributed, Directive, decode_batch
 from actors.store import Store
 from actors.store.archive import ask
 from actors.store.audit import verify
@@ -99,14 +99,14 @@ async def test_a_look_before_touches_nothing(place: Place) -> None:
         assert (told.dry_run, told.trajectories, told.lessons) == (True, 1, ("l",))
     assert await place.store.trajectory("t") is not None
     assert await place.store.tombstoned(["t"]) == set()
-    assert await place.store.directives() == []
+    assert await place.store.newest(Directive) == []
     assert place.store.edits == 0
 
 
 async def test_the_audit_trail_keeps_order_counts_and_versions_and_stays_sound(place: Place) -> None:
     await place.store.save([attributed("t", goal="the goal of Ms Hyde")])
     told = await place.forgetter.forget(Selector(tenant="default"), "contract ended", "admin-1")
-    (notice,) = await place.store.directives()
+    (notice,) = await place.store.newest(Directive)
     assert (notice.id, notice.kind, notice.reason) == (told.notice, "notice", "forget: contract ended")
     assert notice.details == {
         "forget": "tenant", "tenant": "default", "trajectories": "1", "trajectory_ids": "t", "exchanges": "0",

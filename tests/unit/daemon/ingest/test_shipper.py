@@ -14,6 +14,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from actors.messages import Exchange, Feedback, decode, encode
 from actors.system.errors import BusMisconfigured
@@ -32,6 +33,8 @@ QUICK = Pace(poll_seconds=0.002)
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.system.patience.FIRST_WAIT", 0.002)
+    monkeypatch.setattr("daemon.ingest.shipper._LIST_SECONDS", 0.01)
+    monkeypatch.setattr("daemon.ingest.shipper._AGAIN_SECONDS", 0.05)
 
 
 def key(number: int) -> str:
@@ -58,11 +61,11 @@ def spool(directory: Path, *payloads: bytes, first: int = 0) -> None:
 class Rig:
     """A shipper on a stub bus."""
 
-    def __init__(self, *directories: Path, pace: Pace = QUICK) -> None:
+    def __init__(self, base: Path, pace: Pace = QUICK) -> None:
         self.bus, self.registry = StubBus(), CollectorRegistry()
         self.life = Lifecycle("shipper")
         self.shipper = Shipper(
-            directories, self.bus, pace=pace, metrics=ShipperMetrics(self.registry),
+            base, self.bus, pace=pace, metrics=ShipperMetrics(self.registry),
             rng=random.Random(1),
         )  # fmt: skip
 
@@ -83,12 +86,12 @@ class Rig:
 
 async def test_records_become_messages_under_their_own_ids_also_those_that_come_later(tmp_path: Path) -> None:
     feedback = Feedback(id=key(1), received=3.0, response_id="r", outcome=1.0)
-    rig = Rig(tmp_path / "one", tmp_path / "two")
+    rig = Rig(tmp_path)
     async with rig.running():
         await anyio.sleep(0.02)
-        spool(tmp_path / "one", call(0))
+        spool(tmp_path / "0", call(0))
         await rig.published(1)
-        spool(tmp_path / "two", encode(feedback), first=1)
+        spool(tmp_path / "1", encode(feedback), first=1)
         exchange, said = await rig.published(2)
     assert (exchange.subject, exchange.id) == ("traffic.exchange", f"traffic.exchange:{key(0)}")
     assert decode(exchange.data).response_id == "r"
@@ -99,23 +102,23 @@ async def test_records_become_messages_under_their_own_ids_also_those_that_come_
 @pytest.mark.promise
 @pytest.mark.parametrize("ends", [True, False], ids=["draining during an outage", "after it"])
 async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path, ends: bool) -> None:
-    spool(tmp_path, call(0), call(1))
+    spool(tmp_path / "0", call(0), call(1))
     rig = Rig(tmp_path)
     rig.bus.down = True
     with anyio.fail_after(within()):
         async with rig.running():
             await until(lambda: rig.figure("evolved_shipper_waits_total"), "it waits", every=0.002)
             assert rig.life.status == "waiting"
-            assert read_cursor(tmp_path).segment == -1
+            assert read_cursor(tmp_path / "0").segment == -1
             rig.bus.down = ends
             if not ends:
                 await rig.published(2)
                 assert rig.life.status == "ready"
-    assert len(SpoolReader(tmp_path).read()) == (2 if ends else 0)
+    assert len(SpoolReader(tmp_path / "0").read()) == (2 if ends else 0)
 
 
 async def test_what_is_no_message_goes_to_who_reads_the_calls_and_does_not_stop_the_others(tmp_path: Path) -> None:
-    spool(tmp_path, b"\x00 no message", call(1))
+    spool(tmp_path / "0", b"\x00 no message", call(1))
     rig = Rig(tmp_path)
     async with rig.running():
         strange, exchange = await rig.published(2)
@@ -126,7 +129,7 @@ async def test_what_is_no_message_goes_to_who_reads_the_calls_and_does_not_stop_
 
 
 async def test_the_replay_is_capped(tmp_path: Path) -> None:
-    spool(tmp_path, *(call(number) for number in range(40)))
+    spool(tmp_path / "0", *(call(number) for number in range(40)))
     slow = msgspec.structs.replace(QUICK, batch=10, records_per_second=200.0)
     rig = Rig(tmp_path, pace=slow)
     began = anyio.current_time()
@@ -137,55 +140,72 @@ async def test_the_replay_is_capped(tmp_path: Path) -> None:
 
 @pytest.mark.promise
 async def test_what_a_broker_confirmed_and_lost_is_published_again(tmp_path: Path) -> None:
-    spool(tmp_path, call(0), call(1), call(2))
+    spool(tmp_path / "0", call(0), call(1), call(2))
     rig = Rig(tmp_path)
     async with rig.running():
         await rig.published(3)
         rig.bus.lose("traffic.exchange", 2)
-        spool(tmp_path, call(3), first=3)
+        spool(tmp_path / "0", call(3), first=3)
         published = await rig.published(6)
     assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
     assert rig.figure("evolved_shipper_replays_total") == 1
-    assert SpoolReader(tmp_path).read() == []
+    assert SpoolReader(tmp_path / "0").read() == []
 
 
 @pytest.mark.promise
 async def test_a_loss_is_not_forgotten_by_a_disk_that_fails_when_it_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool(tmp_path, call(0), call(1), call(2))
+    spool(tmp_path / "0", call(0), call(1), call(2))
     rig = Rig(tmp_path)
-
-    async def lose() -> None:
-        async with rig.running():
-            await rig.published(3)
-            rig.bus.lose("traffic.exchange", 2)
-            spool(tmp_path, call(3), first=3)
-            await anyio.sleep_forever()
-
-    monkeypatch.setattr(SpoolReader, "rewind", Mock(side_effect=OSError("read-only")))
-    with pytest.raises(ExceptionGroup):
-        await lose()
-    monkeypatch.undo()
     async with rig.running():
+        await rig.published(3)
+        monkeypatch.setattr(SpoolReader, "rewind", Mock(side_effect=OSError("read-only")))
+        rig.bus.lose("traffic.exchange", 2)
+        spool(tmp_path / "0", call(3), first=3)
+        await until(lambda: rig.figure("evolved_shipper_failures_total") > 1, "it is tried again", every=0.002)
+        monkeypatch.undo()
         published = await rig.published(6)
     assert [item.id[-1] for item in published] == ["0", "1", "2", "3", "1", "2"]
 
 
+@pytest.mark.promise
+async def test_a_tap_whose_directory_fails_holds_up_nobody_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool(tmp_path / "0", call(0))
+    spool(tmp_path / "1", call(1), first=1)
+    look = SpoolReader.ready
+    monkeypatch.setattr(SpoolReader, "ready", lambda reader: look(reader) if reader.directory.name == "1" else fail())
+    rig = Rig(tmp_path)
+    with capture_logs() as logs:
+        async with rig.running():
+            assert [item.id[-1] for item in await rig.published(1)] == ["1"]
+            await until(lambda: rig.figure("evolved_shipper_failures_total") > 1, "it is tried again", every=0.002)
+            monkeypatch.setattr(SpoolReader, "ready", look)
+            assert [item.id[-1] for item in await rig.published(2)] == ["1", "0"]
+    named = [(one["event"], one["spool"]) for one in logs if one["event"].startswith("spool_")]
+    assert named == [("spool_unusable", str(tmp_path / "0")), ("spool_usable", str(tmp_path / "0"))]
+
+
+def fail() -> bool:
+    raise PermissionError(13, "Permission denied")
+
+
 async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tmp_path: Path) -> None:
-    spool(tmp_path, call(0), call(1))
+    spool(tmp_path / "0", call(0), call(1))
     first, second = Rig(tmp_path), Rig(tmp_path)
     async with first.running():
         await first.published(2)
     # The second broker is as empty as one whose disk is new.
-    spool(tmp_path, call(2), first=2)
+    spool(tmp_path / "0", call(2), first=2)
     async with second.running():
         published = await second.published(3)
     assert [item.id[-1] for item in published] == ["2", "0", "1"]
 
 
 async def test_a_bus_without_the_streams_is_not_waited_for(tmp_path: Path) -> None:
-    spool(tmp_path, call(0))
+    spool(tmp_path / "0", call(0))
     rig = Rig(tmp_path)
     rig.bus = rig.shipper._bus = StubBus(streams=())
     with pytest.raises(BusMisconfigured):

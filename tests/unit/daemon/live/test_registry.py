@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 
+from actors.messages import Directive
 from actors.store import Store
 from actors.system.lifecycle import Lifecycle
 from daemon.api.live import LiveRoutes
@@ -137,7 +138,7 @@ async def test_who_added_and_removed_an_api_is_in_the_audit_trail_or_nothing_is_
     async with running(live):
         await live.add(docs, "4f9c02d1a7be")
         await live.remove("docs", "0a0b0c0d0e0f")
-        told = sorted(await store.directives(), key=lambda one: one.reason)
+        told = sorted(await store.newest(Directive), key=lambda one: one.reason)
         common = {"api": "docs", "kind": "mcp", "where": address}
         assert [(one.reason, one.details) for one in told] == [
             ("adapter_added", {**common, "by": "4f9c02d1a7be"}),

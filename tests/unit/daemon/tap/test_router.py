@@ -1,6 +1,6 @@
 """New runs go by weight, and as the daemon writes until that gets stale; the calls of one run stay with one engine.
 
-By the opening of a conversation, and whichever worker takes the call: `tests/chaos/test_tap_workers.py`.
+By the opening of a conversation, and whichever tap takes the call: `tests/chaos/test_taps.py`.
 """
 
 import random
@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.messages.routes import Routes, write_routes
+from daemon.tap.route_table import RouteTable
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
 from daemon.tap.settings import Address
@@ -19,12 +20,12 @@ from tests.support.fakes import Clock
 from tests.unit.daemon.tap.made import request
 
 
-def router(*weights: float) -> Router:
+def router(*weights: float, table: Path | None = None) -> Router:
     clock = Clock()
     upstreams = [
         Upstream(f"e{n}", Address("e", 1), weight=weight, tls=None, clock=clock) for n, weight in enumerate(weights)
     ]
-    return Router(upstreams, rng=random.Random(1))
+    return Router(upstreams, table=table, rng=random.Random(1))
 
 
 def run(router: Router, name: object) -> str:
@@ -71,12 +72,38 @@ def test_a_sick_engine_gets_nothing_and_its_runs_move_for_good_unless_all_are_si
     assert run(two, "new") in ("e0", "e1"), "one is tried all the same"
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.tap.router._REMEMBERED", 10)
-    two = router(1.0, 1.0)
-    for number in range(1000):
-        run(two, number)
-    assert len(two._routes) == 10
+def test_taps_that_share_a_table_know_of_each_other_and_one_that_starts_knows_too(tmp_path: Path) -> None:
+    table = tmp_path / "routes"
+    one, other = router(1.0, 1.0, table=table), router(1.0, 1.0, table=table)
+    at = {number: run(one, number) for number in range(1000)}
+    assert set(at.values()) == {"e0", "e1"}
+    assert {number: run(other, number) for number in at} == at
+    other.learn(b'{"id":"resp_1"}', other.upstreams[0])
+    started = router(1.0, 1.0, 1.0, table=table)
+    assert started.choose(request(b'{"previous_response_id": "resp_1"}')).name == "e0"
+    assert {number: run(started, number) for number in at} == at, "engines are known by name, not by place"
+
+
+def test_of_more_than_a_table_holds_the_newest_are_remembered() -> None:
+    table = RouteTable(["e"])
+    keys = [str(number).encode() for number in range(600_000)]
+    for key in keys:
+        table.put(key, "e")
+    # 262,144 slots, in sets of four: some sets are asked for more than four of the newest.
+    known = [table.get(key) is not None for key in keys]
+    assert sum(known) > 250_000
+    assert sum(known[-50_000:]) > 49_500
+    assert sum(known[:200_000]) < 20_000
+
+
+def test_what_cannot_be_shared_is_remembered_alone_and_said(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for path in (tmp_path, tmp_path / "none" / "routes", tmp_path / "link"):
+        with capture_logs() as logs:
+            alone = router(1.0, 1.0, table=path)
+        assert [(one["event"], one["path"]) for one in logs] == [("routes_not_shared", str(path))]
+        assert run(alone, "t") == run(alone, "t")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 # -- what the daemon says ----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """`evolved install --system`: what it writes, and what it leaves alone."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_the_command_shows_what_it_would_write_and_writes_it(tmp_path: Path, mon
     assert main(["install", "--system", "--root", str(tmp_path)]) == 0
     assert everything_below(tmp_path) == {
         "etc/systemd/system/evolved.target", "etc/systemd/system/evolved.slice",
-        "etc/systemd/system/evolved-tap.socket", "etc/systemd/system/evolved-tap.service",
+        "etc/systemd/system/evolved-tap.socket", "etc/systemd/system/evolved-tap@.service",
         "etc/systemd/system/evolved-broker.service", "etc/systemd/system/evolved-daemon.service",
         "etc/sysusers.d/evolved.conf", "etc/tmpfiles.d/evolved.conf", "etc/evolved/config.toml",
     }  # fmt: skip
@@ -46,16 +47,17 @@ def test_units_name_the_program_the_settings_and_where_the_tap_listens(tmp_path:
     files = plan(install.UNITS, load(settings))
     text = {Path(name).name: content.decode() for name, content in files.items()}
     assert "ListenStream=[::1]:9000\n" in text["evolved-tap.socket"]
-    for unit in ("tap", "broker", "learner"):
+    assert f"ExecStart={PROGRAM} tap --number %i --config /etc/evolved/config.toml\n" in text["evolved-tap@.service"]
+    for unit in ("broker", "learner"):
         assert f"ExecStart={PROGRAM} {unit} --config /etc/evolved/config.toml\n" in text[f"evolved-{unit}.service"]
-    assert not [name for name, content in text.items() if "@" in content.replace("@system-service", "").replace(
-        "@privileged", "").replace("@resources", "")]  # fmt: skip
+    known = re.compile("@(system-service|privileged|resources|[0-9])")
+    assert not [name for name, content in text.items() if "@" in known.sub("", content)]
 
 
 def test_installing_again_brings_units_up_to_date_and_leaves_changed_settings(tmp_path: Path) -> None:
     install.install(plan(), tmp_path)
     (tmp_path / "etc/evolved/config.toml").write_text('[tap]\nlisten = "127.0.0.1:9001"\n')
-    unit = tmp_path / "etc/systemd/system/evolved-tap.service"
+    unit = tmp_path / "etc/systemd/system/evolved-tap@.service"
     unit.write_text("of an older release")
     install.install(plan(), tmp_path)
     assert "ExecStart" in unit.read_text()

@@ -10,7 +10,7 @@ from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving
 from actors.store import Dropped, Joined, Store
 from actors.store.archive import ask
 from actors.store.integrity import check
-from actors.store.stories import orders_of
+from actors.store.stories import order_of
 from daemon.settings.tables import Keep
 from daemon.upkeep.retention import Retention
 from tests.support.credited import attributed
@@ -110,8 +110,8 @@ async def test_what_something_rests_on_stays_however_old(kept: Kept) -> None:
     everything = ("lesson", "retired", "task", "order", "trained", "pool")
     assert await kept.there(*everything) == ["lesson", "task", "order", "pool"]
     # Lineage of what was trained is there still.
-    (line,) = await kept.store.ask(orders_of, "trained")
-    assert [version.version for version in line.versions] == [1]
+    line = await kept.store.ask(order_of, "answered")
+    assert ([version.version for version in line.versions], line.trajectories) == ([1], 1)
 
 
 async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None:
@@ -122,7 +122,7 @@ async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None
     version = Candidate(id="c", version=1, parent=0, path="", files=(), manifest="", batch_ids=("answered",))
     await kept.store.save([*orders, version])
     await kept.retention().round()
-    assert {order.id for order in await kept.store.batches()} == {"answered", "newest"}
+    assert {order.id for order in await kept.store.newest(BatchOrder)} == {"answered", "newest"}
 
 
 @pytest.mark.promise

@@ -56,11 +56,10 @@ def test_what_outcomes_are_compared_with(items, means, advantages):
     assert first(assign(expecting(items, means), OUTCOME_ONLY)) == pytest.approx(advantages)
 
 
-@pytest.mark.parametrize(("how", "skipped"), [({"role": "baseline"}, {}), ({"trainable": False}, {"not_trainable": 1})])
-def test_a_baseline_or_untrainable_member_counts_in_the_mean_and_gets_nothing(how, skipped):
-    credits = assign([item(1.0, group="g"), item(0.0, group="g", **how)], OUTCOME_ONLY)
+def test_an_untrainable_member_counts_in_the_mean_and_gets_nothing():
+    credits = assign([item(1.0, group="g"), item(0.0, group="g", trainable=False)], OUTCOME_ONLY)
     assert first(credits) == [pytest.approx(1), None]
-    assert credits.skipped == skipped
+    assert credits.skipped == {"not_trainable": 1}
 
 
 @pytest.mark.parametrize(
@@ -88,13 +87,12 @@ def test_a_run_alone_of_which_nothing_is_known_is_left_out_labels_and_all():
 def test_reasons_name_each_trajectory_without_gradient():
     items = [
         item(1.0, id="trained", group="g"), item(0.0, id="fixed", group="g", trainable=False), item(None, id="open"),
-        item(1.0, id="e1", group="e"), item(1.0, id="e2", group="e"), item(0.0, id="came", group="g", role="baseline"),
-        item(0.5, id="usual"),
+        item(1.0, id="e1", group="e"), item(1.0, id="e2", group="e"), item(0.5, id="usual"),
     ]  # fmt: skip
     credits = assign(expecting(items, {"c": 0.5}), OUTCOME_ONLY)
     assert credits.reasons == {
         "fixed": "not_trainable", "open": "no_outcome", "e1": "equal_outcomes", "e2": "equal_outcomes",
-        "came": "baseline_only", "usual": "zero_advantage",
+        "usual": "zero_advantage",
     }  # fmt: skip
     assert credits.skipped == {"not_trainable": 1, "no_outcome": 1, "equal_outcomes": 2, "zero_advantage": 1}
 

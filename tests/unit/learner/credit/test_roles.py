@@ -57,7 +57,7 @@ def test_with_one_role_a_trajectory_everything_is_exactly_as_without(naming):
     batch = [
         item(
             rng.choice([0.0, 0.5, 1.0]), "".join(rng.choices("+-?", k=rng.randint(1, 6))), id=str(n),
-            group=rng.choice(["", "g", "h"]), cluster=rng.choice("cd"), role=rng.choice(["train", "train", "baseline"]),
+            group=rng.choice(["", "g", "h"]), cluster=rng.choice("cd"), trainable=rng.random() < 0.7,
         )
         for n in range(24)
     ]  # fmt: skip
