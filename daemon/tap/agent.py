@@ -12,11 +12,10 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 import structlog
 
-from daemon.tap.call import Call
 from daemon.tap.errors import Refused
 from daemon.tap.http import RequestParser, no_room, refusal_bytes
 from daemon.tap.metrics import Counts
@@ -40,12 +39,21 @@ _WRITE_BUFFER = 262_144
 log = structlog.get_logger(__name__)
 
 
+class Answering(Protocol):
+    """What answers a request, if that is not the tap itself: it sends what it has, and tells when it is over."""
+
+    def begin(self) -> None: ...
+    def abandon(self) -> None: ...
+    def late(self, phase: str) -> None: ...
+    def client_full(self, full: bool) -> None: ...
+
+
 class AgentConnection(asyncio.Protocol):
     """Serves one connection to its end."""
 
     def __init__(
         self,
-        answer: "Callable[[Request, AgentConnection], Call | None]",
+        answer: "Callable[[Request, AgentConnection], Answering | None]",
         parser: RequestParser,
         agents: "set[AgentConnection]",
         counts: Counts,
@@ -62,7 +70,7 @@ class AgentConnection(asyncio.Protocol):
         self._state: Literal["ASKING", "ANSWERING", "ENDING"] = "ASKING"
         self._request: Request | None = None
         """The one that is being answered."""
-        self._call: Call | None = None
+        self._call: Answering | None = None
         """What answers it, if that is not the tap itself."""
         self._early = b""
         self._refusal: Refused | None = None

@@ -39,7 +39,7 @@ class RequestParser:
     ) -> None:
         """`admit` refuses a body by its head; `budget` is what all connections hold together."""
         self._admit, self._budget = admit, budget or BodyBudget()
-        self._max_head, self._max_body = max_header_bytes, min(max_body_bytes, self._budget.limit)
+        self._max_head, self._max_body = max_header_bytes, max_body_bytes
         self._clock = clock
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()

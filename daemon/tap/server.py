@@ -20,9 +20,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
-from daemon.tap.agent import AgentConnection
+from daemon.tap.agent import AgentConnection, Answering
 from daemon.tap.body_budget import BodyBudget
-from daemon.tap.call import Call
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, TapCollector
 from daemon.tap.place import Place, Told, admin_port, told
@@ -181,7 +180,7 @@ class Tap:
 
     def _maker(
         self,
-        answer: Callable[[Request, AgentConnection], Call | None],
+        answer: Callable[[Request, AgentConnection], Answering | None],
         admit: Callable[[Head], object],
         agents: set[AgentConnection],
         counts: Counts,

@@ -1,20 +1,17 @@
 """One engine: connections to it, kept alive and used again, the most recent first.
 
 A connection that the engine closes while it is idle leaves the pool at once, because its protocol is told; what remains
-is the moment between the engine's close and our notice, which `daemon.tap.call` makes up for.
+is the moment between the engine's close and our notice, which `daemon.tap.proxy` makes up for.
 """
 
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from daemon.tap.errors import UpstreamUnreachable
 from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
-
-if TYPE_CHECKING:
-    from daemon.tap.call import Call
 
 _IDLE_SECONDS = 4.0
 """A connection idle for longer is closed: uvicorn, and so vLLM, closes after 5, and a request that meets that moment is
@@ -26,6 +23,13 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+class Caller(Protocol):
+    """Who uses a connection at the moment."""
+
+    def on_reply(self, data: bytes) -> None: ...
+    def on_engine_lost(self, error: Exception | None) -> None: ...
+
+
 class EngineConnection(asyncio.Protocol):
     """A connection to an engine: in the pool, or in the hands of one call."""
 
@@ -34,7 +38,7 @@ class EngineConnection(asyncio.Protocol):
     def __init__(self, upstream: "Upstream") -> None:
         self._upstream = upstream
         self.transport: asyncio.Transport
-        self.caller: Call | None = None
+        self.caller: Caller | None = None
         self.idle_since = 0.0
         self.used = False
         """It has carried a response before."""

@@ -23,7 +23,7 @@ NEVER_SECONDS = within(600)
 """Longer than any test waits: what ends, ends by itself."""
 DEADLINE_SECONDS = 2.0 * SLOW
 """Of each phase at the hasty tap: long enough for those that it shall not strike."""
-PHASES = ("call.CONNECT", "agent.REQUEST", "agent.KEEP_ALIVE", "call.IDLE")
+PHASES = ("proxy.CONNECT", "agent.REQUEST", "agent.KEEP_ALIVE", "proxy.IDLE")
 """Deadlines besides that for the first byte."""
 _IDLE = 'evolved_tap_upstream_idle{engine="serving"}'
 
