@@ -9,11 +9,12 @@ every call. Whatever the size of a body, only its ends are looked at: this happe
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from actors.messages.dialects import guessable
 from daemon.tap.request import Request
 
 _HEAD = 64 << 10
@@ -79,7 +80,12 @@ def named(request: Request) -> tuple[bytes, bytes]:
 
 def newest_ids(body: bytes) -> list[bytes]:
     """The ids of responses and tool calls that a request goes on from, the newest first."""
-    return list(dict.fromkeys(reversed(_FOLLOWS.findall(body, max(0, len(body) - _TAIL)))))[:_ECHOES]
+    return telling(reversed(_FOLLOWS.findall(body, max(0, len(body) - _TAIL))))[:_ECHOES]
+
+
+def telling(ids: Iterable[bytes]) -> list[bytes]:
+    """Each of `ids` once, without those that many conversations have in common."""
+    return [one for one in dict.fromkeys(ids) if not guessable(one.decode("latin-1"))]
 
 
 def goes_on(body: bytes) -> bool:

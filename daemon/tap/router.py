@@ -20,7 +20,7 @@ from pathlib import Path
 
 import structlog
 
-from daemon.tap.conversation import goes_on, named, newest_ids, opening
+from daemon.tap.conversation import goes_on, named, newest_ids, opening, telling
 from daemon.tap.request import Request
 from daemon.tap.route_table import RouteTable
 from daemon.tap.upstream import Upstream
@@ -76,7 +76,7 @@ class Router:
     def learn(self, answer: bytes, upstream: Upstream) -> None:
         """Remember the ids in `answer` (plain or a stream) as made by `upstream`."""
         if self.many:
-            self._remember(dict.fromkeys(_MADE.findall(answer)), upstream)
+            self._remember(telling(_MADE.findall(answer)), upstream)
 
     def named(self, name: str) -> Upstream | None:
         return self._named.get(name)
